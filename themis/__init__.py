@@ -1,0 +1,1 @@
+"""The kernel: what every part of Themis means by a word."""

@@ -1,0 +1,61 @@
+"""One root error for the whole product: what went wrong, with which value, and what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ThemisError(Exception):
+    """Root of every error that Themis raises on purpose.
+
+    Args:
+        what: What went wrong, one clause, no final period.
+        value: The offending value; shown with `repr` unless it is None.
+        remedy: What the reader can do about it.
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, value: object = None, remedy: str = "") -> None:
+        self.what = what
+        self.value = value
+        self.remedy = remedy
+        super().__init__(what, value, remedy)
+
+    def __str__(self) -> str:
+        shown = "" if self.value is None else f": {self.value!r}"
+        remedy = f"; {self.remedy}" if self.remedy else ""
+        return f"{self.what}{shown}{remedy}"
+
+
+class InputError(ThemisError, ValueError):
+    """The user gave something that cannot be used: a file, a flag, a value."""
+
+    exit_code = 2
+
+
+class UnknownNameError(InputError):
+    """A name that is not among the known ones; the message names the nearest."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        choices = sorted(known)
+        near = nearest(name, choices)
+        remedy = f"did you mean {near!r}?" if near else "known: " + (", ".join(choices) or "none")
+        super().__init__(f"unknown {kind}", value=name, remedy=remedy)
+
+
+class UnreachableError(ThemisError, ConnectionError):
+    """A service does not answer."""
+
+    exit_code = 2
+
+
+class InvariantError(ThemisError, AssertionError):
+    """A state that must never occur did occur: a defect of ours, not of the user."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that looks most like `name`, or None when none is close."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return matches[0] if matches else None
