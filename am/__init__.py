@@ -1,0 +1,1 @@
+"""The application master: one process an app."""

@@ -1,0 +1,1 @@
+"""The ResourceManager module: arbiter, solvers, policies, service and engines."""

@@ -1,0 +1,1 @@
+"""The submarine command: submitting and watching apps."""

@@ -1,0 +1,1 @@
+"""The testbed experiment: the main job, its audit and its report."""

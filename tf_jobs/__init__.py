@@ -1,0 +1,1 @@
+"""TensorFlow programs and the replay job."""

@@ -1,0 +1,1 @@
+"""The agent: finish-time fairness and bids, pure code."""

@@ -1,0 +1,1 @@
+"""Checkpoint stores: atomic, checksummed, the last k kept."""

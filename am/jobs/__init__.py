@@ -1,0 +1,1 @@
+"""A job's life: start, checkpoint, stop, resize, resume, finish."""

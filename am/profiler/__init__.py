@@ -1,0 +1,1 @@
+"""The profiler: reads the jobs' logs as they grow."""

@@ -1,0 +1,1 @@
+"""The arbiter: pure code that decides rounds, auctions, leftovers and leases."""

@@ -1,0 +1,1 @@
+"""Engines: where nodes come from and app masters are started."""

@@ -1,0 +1,1 @@
+"""Policies: one small class each, registered by name."""

@@ -1,0 +1,1 @@
+"""The ResourceManager's service: gRPC server, state store, the loop that runs rounds."""

@@ -1,0 +1,1 @@
+"""Winner determination behind one port."""

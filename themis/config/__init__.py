@@ -1,0 +1,1 @@
+"""Configuration: YAML with a schema; unknown keys are refused with the nearest known one."""

@@ -1,0 +1,1 @@
+"""The wire: messages, their generated code, values to messages and back."""

@@ -1,0 +1,51 @@
+"""The port of winner determination: a market in, the product-maximising choice of rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from themis.bids import Market, PlacedGang
+
+
+class SolveStatus(StrEnum):
+    """How a solve ended; a solve that is not optimal is a status, never a warning."""
+
+    OPTIMAL = "optimal"
+    TIME_LIMIT = "time_limit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Win:
+    """The row that a bidder wins, by its index in the bid, and its gangs on machines (pinned GPUs last)."""
+
+    row: int
+    gangs: tuple[PlacedGang, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    """The chosen rows. Bidders without a win are absent.
+
+    `log_objective` is the sum of log values over all bidders (the empty bundle's for those that win nothing), recomputed
+    from the chosen rows. Under `lexicographic` it sums over the bidders of positive value, `positive` of them.
+    `gap` is the absolute gap of the log objective that the solver could not close, 0 when optimal.
+    """
+
+    status: SolveStatus
+    gap: float
+    log_objective: float
+    positive: int
+    wins: Mapping[str, Win] = field(default_factory=dict)
+
+
+class WinnerDetermination(Protocol):
+    """Chooses at most one row a bidder, no GPU twice, maximising the product of values (themis.md, section 3)."""
+
+    name: str
+
+    def solve(self, market: Market, time_limit_s: float) -> Solution:
+        """Solve one market within `time_limit_s` seconds."""
+        ...

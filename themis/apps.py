@@ -1,0 +1,160 @@
+"""Apps, jobs and tasks as their users specify them, and the slowdown of a job by locality level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from themis.cluster import Level
+from themis.errors import InputError
+
+HyperParameter = str | int | float | bool
+Setting = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """S by locality level: the factor >= 1 on the iteration time because of placement (themis.md, section 1)."""
+
+    slot: float
+    machine: float
+    rack: float
+    cluster: float
+
+    def __post_init__(self) -> None:
+        factors = (self.slot, self.machine, self.rack, self.cluster)
+        if any(not factor >= 1.0 for factor in factors):
+            raise InputError("a slowdown must be 1 or more at every level", value=factors)
+        if list(factors) != sorted(factors):
+            raise InputError("a slowdown cannot shrink as GPUs lie farther apart", value=factors)
+
+    def at(self, level: Level) -> float:
+        """S at one level."""
+        return (self.slot, self.machine, self.rack, self.cluster)[level]
+
+
+CRUDE_SLOWDOWN = Slowdown(1.0, 1.0, 1.1, 1.3)
+"""S before any profile (themis.md, section 1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobShape:
+    """How a job may be laid out: a gang of `min_tasks` to `tasks` tasks of `gpus_per_task` GPUs on one machine each."""
+
+    tasks: int = 1
+    min_tasks: int = 1
+    gpus_per_task: int = 1
+
+    def __post_init__(self) -> None:
+        if self.gpus_per_task < 1 or self.min_tasks < 1:
+            raise InputError("a job needs at least one task and one GPU a task", value=(self.tasks, self.gpus_per_task))
+        if self.tasks < self.min_tasks:
+            raise InputError("tasks must be at least min_tasks", value=(self.tasks, self.min_tasks))
+
+    @property
+    def demand_max_gpus(self) -> int:
+        """The most GPUs the job can use (job_demand_max in the paper)."""
+        return self.tasks * self.gpus_per_task
+
+    @property
+    def demand_min_gpus(self) -> int:
+        """The fewest GPUs the job can start with: its smallest gang."""
+        return self.min_tasks * self.gpus_per_task
+
+    def usable_gpus(self, gpus: int) -> int:
+        """How many of `gpus` GPUs the job can use: a multiple of gpus_per_task in its range, or 0 when too few."""
+        usable = min(gpus - gpus % self.gpus_per_task, self.demand_max_gpus)
+        return usable if usable >= self.demand_min_gpus else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """One training run with fixed hyper-parameters. `speed_by_device` overrides the device type's own speed."""
+
+    job_id: str
+    hyper_parameters: Mapping[str, HyperParameter] = field(default_factory=dict)
+    shape: JobShape = field(default_factory=JobShape)
+    iterations_total: int
+    speed_by_device: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.iterations_total < 1:
+            raise InputError("a job needs at least one iteration", value=self.iterations_total)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunerSpec:
+    """The name of a tuner and its settings."""
+
+    name: str
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramSpec:
+    """What a task runs: a program of the catalogue by `name`, or a shell `command` of the user's own.
+
+    `arguments` go to every job unchanged; `environment` is added to each task's.
+    """
+
+    name: str = ""
+    command: str = ""
+    arguments: Mapping[str, HyperParameter] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if bool(self.name) == bool(self.command):
+            raise InputError(
+                "a program needs either a name or a command", value=self.name or self.command, remedy="give exactly one"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResources:
+    """What one task needs beside its GPUs."""
+
+    memory_mb: int = 1024
+    vcores: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What the user knows of a job's pace before it ran: serial iteration time in seconds, S by level."""
+
+    serial_iteration_s: float | None = None
+    slowdown: Slowdown | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppSpec:
+    """One user's search for one model: one or more jobs, one tuner.
+
+    `replay` marks an app whose jobs are replayed, not trained. `max_task_restarts` bounds the restarts of each job.
+    """
+
+    name: str
+    user: str = "user"
+    queue: str = "default"
+    tuner: TunerSpec
+    program: ProgramSpec
+    jobs: tuple[JobSpec, ...]
+    resources: TaskResources = field(default_factory=TaskResources)
+    estimate: Estimate = field(default_factory=Estimate)
+    checkpoint_every: int = 50
+    checkpoint_uri: str = ""
+    keep_checkpoints: int = 3
+    max_task_restarts: int = 3
+    seed: int = 0
+    replay: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.jobs:
+            raise InputError("an app needs at least one job", value=self.name)
+        ids = [job.job_id for job in self.jobs]
+        if len(set(ids)) != len(ids):
+            raise InputError("two jobs of an app share one id", value=self.name)
+
+    @property
+    def demand_max_gpus(self) -> int:
+        """The most GPUs the app can use at once (app_demand_max in the paper)."""
+        return sum(job.shape.demand_max_gpus for job in self.jobs)

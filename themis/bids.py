@@ -1,0 +1,177 @@
+"""Bids and the market they meet in: gangs, rows, offers, reports and markets (auction.md, section 1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from themis.apps import CRUDE_SLOWDOWN, Slowdown
+from themis.cluster import Allocation, Level
+from themis.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Gang:
+    """`count` gangs of `gpus` GPUs, each gang `within` one slot, machine, rack or anywhere in the cluster.
+
+    GPUs come in units of `unit_gpus` (the GPUs of one task) that never span machines; `unit_gpus` divides `gpus`.
+    """
+
+    gpus: int
+    within: Level
+    count: int = 1
+    unit_gpus: int = 1
+
+    def __post_init__(self) -> None:
+        if self.gpus < 1 or self.count < 1:
+            raise InputError("a gang needs at least one GPU and a count of one", value=(self.gpus, self.count))
+        if self.unit_gpus < 1 or self.gpus % self.unit_gpus:
+            raise InputError("unit_gpus must divide the gang's gpus", value=(self.gpus, self.unit_gpus))
+
+    @property
+    def total_gpus(self) -> int:
+        """GPUs of all `count` gangs."""
+        return self.gpus * self.count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BidRow:
+    """One row of a bid: a bundle on top of what the app keeps, and its value 1/rho.
+
+    The bundle is `gangs` anywhere they fit, plus `pinned` GPUs on named machines: those that top up a gang that the
+    app keeps there, or that it holds there and would renew in place. An explicit row names machines only.
+    """
+
+    value: float
+    gangs: tuple[Gang, ...] = ()
+    pinned: Allocation = field(default_factory=Allocation)
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.value) and self.value > 0):
+            raise InputError("the value of a bid row must be a positive number", value=self.value)
+        if not self.gangs and not self.pinned:
+            raise InputError("a bid row needs gangs or pinned GPUs", value=self.value)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that the row asks for."""
+        return self.pinned.gpus + sum(gang.total_gpus for gang in self.gangs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bid:
+    """An app's answer to an offer: the value of getting nothing more, and rows of which at most one is won.
+
+    `rows_dropped` counts the rows that a cap left out, so that hitting it is never silent.
+    """
+
+    app_id: str
+    round_id: int
+    empty_value: float
+    rows: tuple[BidRow, ...]
+    rows_dropped: int = 0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.empty_value) and self.empty_value >= 0):
+            raise InputError("the empty bundle's value must be a number of 0 or more", value=self.empty_value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What a round offers: free GPUs by machine, and of these what the app holds itself and may renew in place.
+
+    `free` counts renewable GPUs too. `slots` holds the free GPUs of each slot by machine. Times are on the clock of
+    the ResourceManager; the bid must be there by `deadline_s`.
+    """
+
+    round_id: int
+    now_s: float
+    deadline_s: float
+    lease_s: float
+    free: Allocation
+    slots: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    renewable: Allocation = field(default_factory=Allocation)
+    kept: Allocation = field(default_factory=Allocation)
+    contention: float = 1.0
+    active_apps: int = 1
+
+
+class EmptyBundle(StrEnum):
+    """How winning nothing counts in the auction (themis.md, section 2)."""
+
+    FINITE = "finite"
+    LEXICOGRAPHIC = "lexicographic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeMachine:
+    """A machine as the auction sees it: free GPUs of each slot."""
+
+    machine_id: str
+    rack_id: str
+    free_slots: tuple[int, ...]
+
+    @property
+    def free(self) -> int:
+        """Free GPUs of the machine."""
+        return sum(self.free_slots)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Market:
+    """All that winner determination needs: free machines and the bids on them."""
+
+    machines: tuple[FreeMachine, ...]
+    bids: tuple[Bid, ...]
+    empty_bundle: EmptyBundle = EmptyBundle.FINITE
+
+    def without(self, app_id: str) -> Market:
+        """The same market without one bidder."""
+        rest = tuple(bid for bid in self.bids if bid.app_id != app_id)
+        return Market(machines=self.machines, bids=rest, empty_bundle=self.empty_bundle)
+
+    @property
+    def free(self) -> Allocation:
+        """Free GPUs by machine."""
+        return Allocation.of({machine.machine_id: machine.free for machine in self.machines})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PlacedGang:
+    """A gang on concrete machines, with the level that it spans and its slot where the gang was asked for in one."""
+
+    gpus: Allocation
+    level: Level
+    slot: int | None = None
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangDemand:
+    """What one job could use: its smallest and largest gang, the unit, and S by level; for policies without bids."""
+
+    job_id: str
+    min_gpus: int
+    max_gpus: int
+    unit_gpus: int = 1
+    slowdown: Slowdown = CRUDE_SLOWDOWN
+    work_left_gpu_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppReport:
+    """What an app answers when a round begins: rho with what it keeps, and the demand of its unfinished jobs."""
+
+    app_id: str
+    round_id: int
+    rho: float
+    t_shared_s: float
+    t_ideal_s: float
+    demands: tuple[GangDemand, ...] = ()
+
+    @property
+    def demand_gpus(self) -> int:
+        """The most GPUs that the app could use now."""
+        return sum(demand.max_gpus for demand in self.demands)

@@ -1,0 +1,121 @@
+"""Lifecycles as transition tables: which state may follow which, checked in one place and drawn from the same table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from themis.errors import InvariantError
+
+S = TypeVar("S", bound=StrEnum)
+
+
+class AppState(StrEnum):
+    """States of an app, in YARN's words."""
+
+    SUBMITTED = "SUBMITTED"
+    ACCEPTED = "ACCEPTED"
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
+    FAILED = "FAILED"
+    KILLED = "KILLED"
+
+
+class JobState(StrEnum):
+    """States of a job inside its app master."""
+
+    WAITING = "WAITING"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    CHECKPOINTING = "CHECKPOINTING"
+    PHASE_DONE = "PHASE_DONE"
+    FINISHED = "FINISHED"
+    STOPPED = "STOPPED"
+    FAILED = "FAILED"
+    KILLED = "KILLED"
+
+
+class LeaseState(StrEnum):
+    """States of a lease. EXPIRING: the holder was warned and is checkpointing. GRANTED turns to itself on renewal."""
+
+    GRANTED = "GRANTED"
+    EXPIRING = "EXPIRING"
+    RELEASED = "RELEASED"
+    REVOKED = "REVOKED"
+
+
+@dataclass(frozen=True, slots=True)
+class Lifecycle(Generic[S]):
+    """A transition table: for each state, the states that may follow it."""
+
+    name: str
+    table: Mapping[S, tuple[S, ...]]
+
+    def allows(self, old: S, new: S) -> bool:
+        """True when `new` may follow `old`."""
+        return new in self.table.get(old, ())
+
+    def check(self, old: S, new: S, subject: str) -> S:
+        """Return `new` when it may follow `old`; else raise InvariantError that names the subject."""
+        if not self.allows(old, new):
+            raise InvariantError(f"{self.name} {subject} cannot go from {old} to {new}")
+        return new
+
+    def is_final(self, state: S) -> bool:
+        """True when nothing follows the state."""
+        return not self.table.get(state, ())
+
+    def to_mermaid(self) -> str:
+        """The table as a Mermaid state diagram, for the documentation."""
+        arrows = [f"    {old} --> {new}" for old, targets in self.table.items() for new in targets]
+        ends = [f"    {state} --> [*]" for state in self.table if self.is_final(state)]
+        first = next(iter(self.table))
+        return "\n".join(["stateDiagram-v2", f"    [*] --> {first}", *arrows, *ends]) + "\n"
+
+
+APP_LIFECYCLE = Lifecycle[AppState](
+    "app",
+    {
+        AppState.SUBMITTED: (AppState.ACCEPTED, AppState.KILLED, AppState.FAILED),
+        AppState.ACCEPTED: (AppState.RUNNING, AppState.ACCEPTED, AppState.KILLED, AppState.FAILED),
+        AppState.RUNNING: (AppState.ACCEPTED, AppState.FINISHED, AppState.FAILED, AppState.KILLED),
+        AppState.FINISHED: (),
+        AppState.FAILED: (),
+        AppState.KILLED: (),
+    },
+)
+
+_ENDS = (JobState.STOPPED, JobState.FAILED, JobState.KILLED)
+
+JOB_LIFECYCLE = Lifecycle[JobState](
+    "job",
+    {
+        JobState.WAITING: (JobState.STARTING, *_ENDS),
+        JobState.STARTING: (JobState.RUNNING, JobState.CHECKPOINTING, JobState.WAITING, JobState.PHASE_DONE, *_ENDS),
+        JobState.RUNNING: (JobState.CHECKPOINTING, JobState.PHASE_DONE, JobState.WAITING, *_ENDS),
+        JobState.CHECKPOINTING: (JobState.WAITING, JobState.PHASE_DONE, *_ENDS),
+        JobState.PHASE_DONE: (JobState.WAITING, JobState.FINISHED, *_ENDS),
+        JobState.FINISHED: (),
+        JobState.STOPPED: (),
+        JobState.FAILED: (),
+        JobState.KILLED: (),
+    },
+)
+
+LEASE_LIFECYCLE = Lifecycle[LeaseState](
+    "lease",
+    {
+        LeaseState.GRANTED: (LeaseState.GRANTED, LeaseState.EXPIRING, LeaseState.RELEASED, LeaseState.REVOKED),
+        LeaseState.EXPIRING: (LeaseState.RELEASED, LeaseState.REVOKED),
+        LeaseState.RELEASED: (),
+        LeaseState.REVOKED: (),
+    },
+)
+
+LIFECYCLES: tuple[Lifecycle[AppState] | Lifecycle[JobState] | Lifecycle[LeaseState], ...] = (
+    APP_LIFECYCLE,
+    JOB_LIFECYCLE,
+    LEASE_LIFECYCLE,
+)
