@@ -1,0 +1,703 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class GpuCount(_message.Message):
+    __slots__ = ("machine_id", "gpus")
+    MACHINE_ID_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    machine_id: str
+    gpus: int
+    def __init__(self, machine_id: _Optional[str] = ..., gpus: _Optional[int] = ...) -> None: ...
+
+class Allocation(_message.Message):
+    __slots__ = ("counts",)
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    counts: _containers.RepeatedCompositeFieldContainer[GpuCount]
+    def __init__(self, counts: _Optional[_Iterable[_Union[GpuCount, _Mapping]]] = ...) -> None: ...
+
+class Slowdown(_message.Message):
+    __slots__ = ("slot", "machine", "rack", "cluster")
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    slot: float
+    machine: float
+    rack: float
+    cluster: float
+    def __init__(self, slot: _Optional[float] = ..., machine: _Optional[float] = ..., rack: _Optional[float] = ..., cluster: _Optional[float] = ...) -> None: ...
+
+class Scalar(_message.Message):
+    __slots__ = ("text", "integer", "number", "flag")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    INTEGER_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    FLAG_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    integer: int
+    number: float
+    flag: bool
+    def __init__(self, text: _Optional[str] = ..., integer: _Optional[int] = ..., number: _Optional[float] = ..., flag: _Optional[bool] = ...) -> None: ...
+
+class JobShape(_message.Message):
+    __slots__ = ("tasks", "min_tasks", "gpus_per_task")
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    MIN_TASKS_FIELD_NUMBER: _ClassVar[int]
+    GPUS_PER_TASK_FIELD_NUMBER: _ClassVar[int]
+    tasks: int
+    min_tasks: int
+    gpus_per_task: int
+    def __init__(self, tasks: _Optional[int] = ..., min_tasks: _Optional[int] = ..., gpus_per_task: _Optional[int] = ...) -> None: ...
+
+class JobSpec(_message.Message):
+    __slots__ = ("job_id", "hyper_parameters", "shape", "iterations_total", "speed_by_device")
+    class HyperParametersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Scalar
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Scalar, _Mapping]] = ...) -> None: ...
+    class SpeedByDeviceEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    HYPER_PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    ITERATIONS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    SPEED_BY_DEVICE_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    hyper_parameters: _containers.MessageMap[str, Scalar]
+    shape: JobShape
+    iterations_total: int
+    speed_by_device: _containers.ScalarMap[str, float]
+    def __init__(self, job_id: _Optional[str] = ..., hyper_parameters: _Optional[_Mapping[str, Scalar]] = ..., shape: _Optional[_Union[JobShape, _Mapping]] = ..., iterations_total: _Optional[int] = ..., speed_by_device: _Optional[_Mapping[str, float]] = ...) -> None: ...
+
+class TunerSpec(_message.Message):
+    __slots__ = ("name", "settings")
+    class SettingsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Scalar
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Scalar, _Mapping]] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    settings: _containers.MessageMap[str, Scalar]
+    def __init__(self, name: _Optional[str] = ..., settings: _Optional[_Mapping[str, Scalar]] = ...) -> None: ...
+
+class ProgramSpec(_message.Message):
+    __slots__ = ("name", "command", "arguments", "environment")
+    class ArgumentsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Scalar
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Scalar, _Mapping]] = ...) -> None: ...
+    class EnvironmentEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    command: str
+    arguments: _containers.MessageMap[str, Scalar]
+    environment: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., command: _Optional[str] = ..., arguments: _Optional[_Mapping[str, Scalar]] = ..., environment: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class TaskResources(_message.Message):
+    __slots__ = ("memory_mb", "vcores")
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    VCORES_FIELD_NUMBER: _ClassVar[int]
+    memory_mb: int
+    vcores: int
+    def __init__(self, memory_mb: _Optional[int] = ..., vcores: _Optional[int] = ...) -> None: ...
+
+class Estimate(_message.Message):
+    __slots__ = ("serial_iteration_s", "slowdown")
+    SERIAL_ITERATION_S_FIELD_NUMBER: _ClassVar[int]
+    SLOWDOWN_FIELD_NUMBER: _ClassVar[int]
+    serial_iteration_s: float
+    slowdown: Slowdown
+    def __init__(self, serial_iteration_s: _Optional[float] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping]] = ...) -> None: ...
+
+class AppSpec(_message.Message):
+    __slots__ = ("name", "user", "queue", "tuner", "program", "jobs", "resources", "estimate", "checkpoint_every", "checkpoint_uri", "keep_checkpoints", "max_task_restarts", "seed", "replay")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    TUNER_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATE_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_EVERY_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_URI_FIELD_NUMBER: _ClassVar[int]
+    KEEP_CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
+    MAX_TASK_RESTARTS_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    REPLAY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    user: str
+    queue: str
+    tuner: TunerSpec
+    program: ProgramSpec
+    jobs: _containers.RepeatedCompositeFieldContainer[JobSpec]
+    resources: TaskResources
+    estimate: Estimate
+    checkpoint_every: int
+    checkpoint_uri: str
+    keep_checkpoints: int
+    max_task_restarts: int
+    seed: int
+    replay: bool
+    def __init__(self, name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., tuner: _Optional[_Union[TunerSpec, _Mapping]] = ..., program: _Optional[_Union[ProgramSpec, _Mapping]] = ..., jobs: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., resources: _Optional[_Union[TaskResources, _Mapping]] = ..., estimate: _Optional[_Union[Estimate, _Mapping]] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_uri: _Optional[str] = ..., keep_checkpoints: _Optional[int] = ..., max_task_restarts: _Optional[int] = ..., seed: _Optional[int] = ..., replay: _Optional[bool] = ...) -> None: ...
+
+class Machine(_message.Message):
+    __slots__ = ("machine_id", "rack_id", "slots", "device", "cpus", "memory_mb")
+    MACHINE_ID_FIELD_NUMBER: _ClassVar[int]
+    RACK_ID_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    machine_id: str
+    rack_id: str
+    slots: _containers.RepeatedScalarFieldContainer[int]
+    device: str
+    cpus: int
+    memory_mb: int
+    def __init__(self, machine_id: _Optional[str] = ..., rack_id: _Optional[str] = ..., slots: _Optional[_Iterable[int]] = ..., device: _Optional[str] = ..., cpus: _Optional[int] = ..., memory_mb: _Optional[int] = ...) -> None: ...
+
+class DeviceType(_message.Message):
+    __slots__ = ("name", "kind", "memory_mb", "speed", "emulated")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    SPEED_FIELD_NUMBER: _ClassVar[int]
+    EMULATED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    kind: str
+    memory_mb: int
+    speed: float
+    emulated: bool
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., memory_mb: _Optional[int] = ..., speed: _Optional[float] = ..., emulated: _Optional[bool] = ...) -> None: ...
+
+class Cluster(_message.Message):
+    __slots__ = ("name", "machines", "devices")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MACHINES_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    machines: _containers.RepeatedCompositeFieldContainer[Machine]
+    devices: _containers.RepeatedCompositeFieldContainer[DeviceType]
+    def __init__(self, name: _Optional[str] = ..., machines: _Optional[_Iterable[_Union[Machine, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[DeviceType, _Mapping]]] = ...) -> None: ...
+
+class Gang(_message.Message):
+    __slots__ = ("gpus", "within", "count", "unit_gpus")
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    WITHIN_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    UNIT_GPUS_FIELD_NUMBER: _ClassVar[int]
+    gpus: int
+    within: int
+    count: int
+    unit_gpus: int
+    def __init__(self, gpus: _Optional[int] = ..., within: _Optional[int] = ..., count: _Optional[int] = ..., unit_gpus: _Optional[int] = ...) -> None: ...
+
+class BidRow(_message.Message):
+    __slots__ = ("value", "gangs", "pinned")
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    GANGS_FIELD_NUMBER: _ClassVar[int]
+    PINNED_FIELD_NUMBER: _ClassVar[int]
+    value: float
+    gangs: _containers.RepeatedCompositeFieldContainer[Gang]
+    pinned: Allocation
+    def __init__(self, value: _Optional[float] = ..., gangs: _Optional[_Iterable[_Union[Gang, _Mapping]]] = ..., pinned: _Optional[_Union[Allocation, _Mapping]] = ...) -> None: ...
+
+class GangDemand(_message.Message):
+    __slots__ = ("job_id", "min_gpus", "max_gpus", "unit_gpus", "slowdown", "work_left_gpu_s")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    MIN_GPUS_FIELD_NUMBER: _ClassVar[int]
+    MAX_GPUS_FIELD_NUMBER: _ClassVar[int]
+    UNIT_GPUS_FIELD_NUMBER: _ClassVar[int]
+    SLOWDOWN_FIELD_NUMBER: _ClassVar[int]
+    WORK_LEFT_GPU_S_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    min_gpus: int
+    max_gpus: int
+    unit_gpus: int
+    slowdown: Slowdown
+    work_left_gpu_s: float
+    def __init__(self, job_id: _Optional[str] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., unit_gpus: _Optional[int] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping]] = ..., work_left_gpu_s: _Optional[float] = ...) -> None: ...
+
+class Lease(_message.Message):
+    __slots__ = ("lease_id", "machine_id", "gpu_index", "expires_at_s", "state")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_ID_FIELD_NUMBER: _ClassVar[int]
+    GPU_INDEX_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_S_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    lease_id: int
+    machine_id: str
+    gpu_index: int
+    expires_at_s: float
+    state: str
+    def __init__(self, lease_id: _Optional[int] = ..., machine_id: _Optional[str] = ..., gpu_index: _Optional[int] = ..., expires_at_s: _Optional[float] = ..., state: _Optional[str] = ...) -> None: ...
+
+class AmMessage(_message.Message):
+    __slots__ = ("id", "register", "rho", "bid", "release", "heartbeat", "job_event", "finish")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_FIELD_NUMBER: _ClassVar[int]
+    RHO_FIELD_NUMBER: _ClassVar[int]
+    BID_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    JOB_EVENT_FIELD_NUMBER: _ClassVar[int]
+    FINISH_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    register: Register
+    rho: RhoReport
+    bid: Bid
+    release: Release
+    heartbeat: Heartbeat
+    job_event: JobEvent
+    finish: Finish
+    def __init__(self, id: _Optional[int] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., rho: _Optional[_Union[RhoReport, _Mapping]] = ..., bid: _Optional[_Union[Bid, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., job_event: _Optional[_Union[JobEvent, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ...) -> None: ...
+
+class Register(_message.Message):
+    __slots__ = ("app_id", "attempt", "token", "held_lease_ids", "pid")
+    APP_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    HELD_LEASE_IDS_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    app_id: str
+    attempt: int
+    token: str
+    held_lease_ids: _containers.RepeatedScalarFieldContainer[int]
+    pid: int
+    def __init__(self, app_id: _Optional[str] = ..., attempt: _Optional[int] = ..., token: _Optional[str] = ..., held_lease_ids: _Optional[_Iterable[int]] = ..., pid: _Optional[int] = ...) -> None: ...
+
+class RhoReport(_message.Message):
+    __slots__ = ("round_id", "rho", "t_shared_s", "t_ideal_s", "demands")
+    ROUND_ID_FIELD_NUMBER: _ClassVar[int]
+    RHO_FIELD_NUMBER: _ClassVar[int]
+    T_SHARED_S_FIELD_NUMBER: _ClassVar[int]
+    T_IDEAL_S_FIELD_NUMBER: _ClassVar[int]
+    DEMANDS_FIELD_NUMBER: _ClassVar[int]
+    round_id: int
+    rho: float
+    t_shared_s: float
+    t_ideal_s: float
+    demands: _containers.RepeatedCompositeFieldContainer[GangDemand]
+    def __init__(self, round_id: _Optional[int] = ..., rho: _Optional[float] = ..., t_shared_s: _Optional[float] = ..., t_ideal_s: _Optional[float] = ..., demands: _Optional[_Iterable[_Union[GangDemand, _Mapping]]] = ...) -> None: ...
+
+class Bid(_message.Message):
+    __slots__ = ("round_id", "empty_value", "rows", "rows_dropped", "prepare_ms")
+    ROUND_ID_FIELD_NUMBER: _ClassVar[int]
+    EMPTY_VALUE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_DROPPED_FIELD_NUMBER: _ClassVar[int]
+    PREPARE_MS_FIELD_NUMBER: _ClassVar[int]
+    round_id: int
+    empty_value: float
+    rows: _containers.RepeatedCompositeFieldContainer[BidRow]
+    rows_dropped: int
+    prepare_ms: float
+    def __init__(self, round_id: _Optional[int] = ..., empty_value: _Optional[float] = ..., rows: _Optional[_Iterable[_Union[BidRow, _Mapping]]] = ..., rows_dropped: _Optional[int] = ..., prepare_ms: _Optional[float] = ...) -> None: ...
+
+class Release(_message.Message):
+    __slots__ = ("lease_ids", "reason")
+    LEASE_IDS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    lease_ids: _containers.RepeatedScalarFieldContainer[int]
+    reason: str
+    def __init__(self, lease_ids: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ("progress", "rho", "jobs", "phase", "phases")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    RHO_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    PHASES_FIELD_NUMBER: _ClassVar[int]
+    progress: float
+    rho: float
+    jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
+    phase: int
+    phases: int
+    def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ...) -> None: ...
+
+class JobStatus(_message.Message):
+    __slots__ = ("job_id", "state", "iteration", "target_iteration", "loss", "accuracy", "has_loss", "has_accuracy", "restarts", "gpus", "iteration_s", "hyper_parameters")
+    class HyperParametersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Scalar
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Scalar, _Mapping]] = ...) -> None: ...
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    TARGET_ITERATION_FIELD_NUMBER: _ClassVar[int]
+    LOSS_FIELD_NUMBER: _ClassVar[int]
+    ACCURACY_FIELD_NUMBER: _ClassVar[int]
+    HAS_LOSS_FIELD_NUMBER: _ClassVar[int]
+    HAS_ACCURACY_FIELD_NUMBER: _ClassVar[int]
+    RESTARTS_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_S_FIELD_NUMBER: _ClassVar[int]
+    HYPER_PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    state: str
+    iteration: int
+    target_iteration: int
+    loss: float
+    accuracy: float
+    has_loss: bool
+    has_accuracy: bool
+    restarts: int
+    gpus: int
+    iteration_s: float
+    hyper_parameters: _containers.MessageMap[str, Scalar]
+    def __init__(self, job_id: _Optional[str] = ..., state: _Optional[str] = ..., iteration: _Optional[int] = ..., target_iteration: _Optional[int] = ..., loss: _Optional[float] = ..., accuracy: _Optional[float] = ..., has_loss: _Optional[bool] = ..., has_accuracy: _Optional[bool] = ..., restarts: _Optional[int] = ..., gpus: _Optional[int] = ..., iteration_s: _Optional[float] = ..., hyper_parameters: _Optional[_Mapping[str, Scalar]] = ...) -> None: ...
+
+class JobEvent(_message.Message):
+    __slots__ = ("job_id", "kind", "time_s", "detail")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TIME_S_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    kind: str
+    time_s: float
+    detail: str
+    def __init__(self, job_id: _Optional[str] = ..., kind: _Optional[str] = ..., time_s: _Optional[float] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class Finish(_message.Message):
+    __slots__ = ("state", "diagnostics", "rho", "jobs", "best")
+    class RhoEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    DIAGNOSTICS_FIELD_NUMBER: _ClassVar[int]
+    RHO_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    BEST_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    diagnostics: str
+    rho: _containers.ScalarMap[str, float]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
+    best: str
+    def __init__(self, state: _Optional[str] = ..., diagnostics: _Optional[str] = ..., rho: _Optional[_Mapping[str, float]] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., best: _Optional[str] = ...) -> None: ...
+
+class RmMessage(_message.Message):
+    __slots__ = ("id", "registered", "ask_rho", "offer", "leases", "acknowledge", "shut_down")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_FIELD_NUMBER: _ClassVar[int]
+    ASK_RHO_FIELD_NUMBER: _ClassVar[int]
+    OFFER_FIELD_NUMBER: _ClassVar[int]
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
+    SHUT_DOWN_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    registered: Registered
+    ask_rho: AskRho
+    offer: Offer
+    leases: LeaseUpdate
+    acknowledge: Acknowledge
+    shut_down: ShutDown
+    def __init__(self, id: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., ask_rho: _Optional[_Union[AskRho, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., shut_down: _Optional[_Union[ShutDown, _Mapping]] = ...) -> None: ...
+
+class Registered(_message.Message):
+    __slots__ = ("spec", "cluster", "submitted_at_s", "now_s", "lease_s", "checkpoint_lead_s", "grace_s", "heartbeat_s", "time_scale", "leases", "active_apps")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_AT_S_FIELD_NUMBER: _ClassVar[int]
+    NOW_S_FIELD_NUMBER: _ClassVar[int]
+    LEASE_S_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_LEAD_S_FIELD_NUMBER: _ClassVar[int]
+    GRACE_S_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_S_FIELD_NUMBER: _ClassVar[int]
+    TIME_SCALE_FIELD_NUMBER: _ClassVar[int]
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_APPS_FIELD_NUMBER: _ClassVar[int]
+    spec: AppSpec
+    cluster: Cluster
+    submitted_at_s: float
+    now_s: float
+    lease_s: float
+    checkpoint_lead_s: float
+    grace_s: float
+    heartbeat_s: float
+    time_scale: float
+    leases: LeaseUpdate
+    active_apps: int
+    def __init__(self, spec: _Optional[_Union[AppSpec, _Mapping]] = ..., cluster: _Optional[_Union[Cluster, _Mapping]] = ..., submitted_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., lease_s: _Optional[float] = ..., checkpoint_lead_s: _Optional[float] = ..., grace_s: _Optional[float] = ..., heartbeat_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., active_apps: _Optional[int] = ...) -> None: ...
+
+class AskRho(_message.Message):
+    __slots__ = ("round_id", "now_s", "deadline_s", "contention", "active_apps", "lease_s")
+    ROUND_ID_FIELD_NUMBER: _ClassVar[int]
+    NOW_S_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_S_FIELD_NUMBER: _ClassVar[int]
+    CONTENTION_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_APPS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_S_FIELD_NUMBER: _ClassVar[int]
+    round_id: int
+    now_s: float
+    deadline_s: float
+    contention: float
+    active_apps: int
+    lease_s: float
+    def __init__(self, round_id: _Optional[int] = ..., now_s: _Optional[float] = ..., deadline_s: _Optional[float] = ..., contention: _Optional[float] = ..., active_apps: _Optional[int] = ..., lease_s: _Optional[float] = ...) -> None: ...
+
+class Offer(_message.Message):
+    __slots__ = ("round_id", "now_s", "deadline_s", "lease_s", "free", "renewable", "kept", "contention", "active_apps")
+    ROUND_ID_FIELD_NUMBER: _ClassVar[int]
+    NOW_S_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_S_FIELD_NUMBER: _ClassVar[int]
+    LEASE_S_FIELD_NUMBER: _ClassVar[int]
+    FREE_FIELD_NUMBER: _ClassVar[int]
+    RENEWABLE_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    CONTENTION_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_APPS_FIELD_NUMBER: _ClassVar[int]
+    round_id: int
+    now_s: float
+    deadline_s: float
+    lease_s: float
+    free: _containers.RepeatedCompositeFieldContainer[OfferedMachine]
+    renewable: Allocation
+    kept: Allocation
+    contention: float
+    active_apps: int
+    def __init__(self, round_id: _Optional[int] = ..., now_s: _Optional[float] = ..., deadline_s: _Optional[float] = ..., lease_s: _Optional[float] = ..., free: _Optional[_Iterable[_Union[OfferedMachine, _Mapping]]] = ..., renewable: _Optional[_Union[Allocation, _Mapping]] = ..., kept: _Optional[_Union[Allocation, _Mapping]] = ..., contention: _Optional[float] = ..., active_apps: _Optional[int] = ...) -> None: ...
+
+class OfferedMachine(_message.Message):
+    __slots__ = ("machine_id", "free_slots")
+    MACHINE_ID_FIELD_NUMBER: _ClassVar[int]
+    FREE_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    machine_id: str
+    free_slots: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, machine_id: _Optional[str] = ..., free_slots: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class LeaseUpdate(_message.Message):
+    __slots__ = ("version", "leases")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    leases: _containers.RepeatedCompositeFieldContainer[Lease]
+    def __init__(self, version: _Optional[int] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ...) -> None: ...
+
+class Acknowledge(_message.Message):
+    __slots__ = ("of_id", "now_s", "contention", "active_apps")
+    OF_ID_FIELD_NUMBER: _ClassVar[int]
+    NOW_S_FIELD_NUMBER: _ClassVar[int]
+    CONTENTION_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_APPS_FIELD_NUMBER: _ClassVar[int]
+    of_id: int
+    now_s: float
+    contention: float
+    active_apps: int
+    def __init__(self, of_id: _Optional[int] = ..., now_s: _Optional[float] = ..., contention: _Optional[float] = ..., active_apps: _Optional[int] = ...) -> None: ...
+
+class ShutDown(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class SubmitRequest(_message.Message):
+    __slots__ = ("spec",)
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    spec: AppSpec
+    def __init__(self, spec: _Optional[_Union[AppSpec, _Mapping]] = ...) -> None: ...
+
+class SubmitReply(_message.Message):
+    __slots__ = ("app_id",)
+    APP_ID_FIELD_NUMBER: _ClassVar[int]
+    app_id: str
+    def __init__(self, app_id: _Optional[str] = ...) -> None: ...
+
+class ValidateReply(_message.Message):
+    __slots__ = ("summary",)
+    SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    summary: str
+    def __init__(self, summary: _Optional[str] = ...) -> None: ...
+
+class ListRequest(_message.Message):
+    __slots__ = ("states",)
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    states: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, states: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListReply(_message.Message):
+    __slots__ = ("apps",)
+    APPS_FIELD_NUMBER: _ClassVar[int]
+    apps: _containers.RepeatedCompositeFieldContainer[AppStatus]
+    def __init__(self, apps: _Optional[_Iterable[_Union[AppStatus, _Mapping]]] = ...) -> None: ...
+
+class ShowRequest(_message.Message):
+    __slots__ = ("app_id",)
+    APP_ID_FIELD_NUMBER: _ClassVar[int]
+    app_id: str
+    def __init__(self, app_id: _Optional[str] = ...) -> None: ...
+
+class KillRequest(_message.Message):
+    __slots__ = ("app_id", "reason")
+    APP_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    app_id: str
+    reason: str
+    def __init__(self, app_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class AppStatus(_message.Message):
+    __slots__ = ("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "submitted_at_s", "started_at_s", "finished_at_s", "progress", "rho", "gpus", "gpu_time_s", "attempts", "diagnostics", "best", "jobs", "final_rho", "spec", "leases", "phase", "phases")
+    class FinalRhoEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    APP_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    TUNER_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    REPLAY_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_AT_S_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_S_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_AT_S_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    RHO_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    GPU_TIME_S_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    DIAGNOSTICS_FIELD_NUMBER: _ClassVar[int]
+    BEST_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    FINAL_RHO_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    PHASES_FIELD_NUMBER: _ClassVar[int]
+    app_id: str
+    name: str
+    user: str
+    queue: str
+    state: str
+    tuner: str
+    program: str
+    replay: bool
+    submitted_at_s: float
+    started_at_s: float
+    finished_at_s: float
+    progress: float
+    rho: float
+    gpus: int
+    gpu_time_s: float
+    attempts: int
+    diagnostics: str
+    best: str
+    jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
+    final_rho: _containers.ScalarMap[str, float]
+    spec: AppSpec
+    leases: _containers.RepeatedCompositeFieldContainer[Lease]
+    phase: int
+    phases: int
+    def __init__(self, app_id: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., state: _Optional[str] = ..., tuner: _Optional[str] = ..., program: _Optional[str] = ..., replay: _Optional[bool] = ..., submitted_at_s: _Optional[float] = ..., started_at_s: _Optional[float] = ..., finished_at_s: _Optional[float] = ..., progress: _Optional[float] = ..., rho: _Optional[float] = ..., gpus: _Optional[int] = ..., gpu_time_s: _Optional[float] = ..., attempts: _Optional[int] = ..., diagnostics: _Optional[str] = ..., best: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., final_rho: _Optional[_Mapping[str, float]] = ..., spec: _Optional[_Union[AppSpec, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ...) -> None: ...
+
+class WatchRequest(_message.Message):
+    __slots__ = ("app_id", "after_sequence", "follow")
+    APP_ID_FIELD_NUMBER: _ClassVar[int]
+    AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    app_id: str
+    after_sequence: int
+    follow: bool
+    def __init__(self, app_id: _Optional[str] = ..., after_sequence: _Optional[int] = ..., follow: _Optional[bool] = ...) -> None: ...
+
+class Event(_message.Message):
+    __slots__ = ("sequence", "time_s", "kind", "app_id", "detail")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    TIME_S_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    APP_ID_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    time_s: float
+    kind: str
+    app_id: str
+    detail: str
+    def __init__(self, sequence: _Optional[int] = ..., time_s: _Optional[float] = ..., kind: _Optional[str] = ..., app_id: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class LogsRequest(_message.Message):
+    __slots__ = ("app_id", "job_id", "follow")
+    APP_ID_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    app_id: str
+    job_id: str
+    follow: bool
+    def __init__(self, app_id: _Optional[str] = ..., job_id: _Optional[str] = ..., follow: _Optional[bool] = ...) -> None: ...
+
+class LogChunk(_message.Message):
+    __slots__ = ("source", "text")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    text: str
+    def __init__(self, source: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
+class ClusterRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ClusterStatus(_message.Message):
+    __slots__ = ("cluster", "policy", "gpus", "gpus_leased", "active_apps", "rounds", "time_scale", "lease_s", "now_s")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    GPUS_LEASED_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_APPS_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    TIME_SCALE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_S_FIELD_NUMBER: _ClassVar[int]
+    NOW_S_FIELD_NUMBER: _ClassVar[int]
+    cluster: Cluster
+    policy: str
+    gpus: int
+    gpus_leased: int
+    active_apps: int
+    rounds: int
+    time_scale: float
+    lease_s: float
+    now_s: float
+    def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ..., policy: _Optional[str] = ..., gpus: _Optional[int] = ..., gpus_leased: _Optional[int] = ..., active_apps: _Optional[int] = ..., rounds: _Optional[int] = ..., time_scale: _Optional[float] = ..., lease_s: _Optional[float] = ..., now_s: _Optional[float] = ...) -> None: ...

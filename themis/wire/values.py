@@ -1,0 +1,376 @@
+"""Values of the kernel to messages and back. Malformed messages raise InputError, as malformed values do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from themis.apps import (
+    AppSpec,
+    Estimate,
+    HyperParameter,
+    JobShape,
+    JobSpec,
+    ProgramSpec,
+    Slowdown,
+    TaskResources,
+    TunerSpec,
+)
+from themis.bids import AppReport, Bid, BidRow, Gang, GangDemand, Offer
+from themis.cluster import Allocation, Cluster, DeviceKind, DeviceType, GpuId, Level, Machine
+from themis.leases import Lease
+from themis.lifecycle import LeaseState
+from themis.wire import themis_pb2 as pb
+
+# ---- scalars --------------------------------------------------------------------------------------------------------
+
+
+def scalar_to_message(value: HyperParameter) -> pb.Scalar:
+    """A hyper-parameter or setting; booleans before integers, since Python counts them as such."""
+    if isinstance(value, bool):
+        return pb.Scalar(flag=value)
+    if isinstance(value, int):
+        return pb.Scalar(integer=value)
+    if isinstance(value, float):
+        return pb.Scalar(number=value)
+    return pb.Scalar(text=value)
+
+
+def scalar_from_message(message: pb.Scalar) -> HyperParameter:
+    """The inverse of scalar_to_message; an empty message is an empty text."""
+    kind = message.WhichOneof("kind")
+    if kind is None:
+        return ""
+    value: HyperParameter = getattr(message, kind)
+    return value
+
+
+def scalars_to_messages(values: Mapping[str, HyperParameter]) -> dict[str, pb.Scalar]:
+    """A mapping of scalars."""
+    return {name: scalar_to_message(value) for name, value in values.items()}
+
+
+def scalars_from_messages(messages: Mapping[str, pb.Scalar]) -> dict[str, HyperParameter]:
+    """The inverse of scalars_to_messages, names in order."""
+    return {name: scalar_from_message(messages[name]) for name in sorted(messages)}
+
+
+# ---- apps -----------------------------------------------------------------------------------------------------------
+
+
+def slowdown_to_message(slowdown: Slowdown) -> pb.Slowdown:
+    """S by level."""
+    return pb.Slowdown(slot=slowdown.slot, machine=slowdown.machine, rack=slowdown.rack, cluster=slowdown.cluster)
+
+
+def slowdown_from_message(message: pb.Slowdown) -> Slowdown:
+    """S by level; factors below 1 raise InputError."""
+    return Slowdown(message.slot, message.machine, message.rack, message.cluster)
+
+
+def job_to_message(job: JobSpec) -> pb.JobSpec:
+    """A job's specification."""
+    shape = job.shape
+    return pb.JobSpec(
+        job_id=job.job_id,
+        hyper_parameters=scalars_to_messages(job.hyper_parameters),
+        shape=pb.JobShape(tasks=shape.tasks, min_tasks=shape.min_tasks, gpus_per_task=shape.gpus_per_task),
+        iterations_total=job.iterations_total,
+        speed_by_device=job.speed_by_device,
+    )
+
+
+def job_from_message(message: pb.JobSpec) -> JobSpec:
+    """A job's specification."""
+    shape = message.shape
+    return JobSpec(
+        job_id=message.job_id,
+        hyper_parameters=scalars_from_messages(message.hyper_parameters),
+        shape=JobShape(tasks=shape.tasks, min_tasks=shape.min_tasks, gpus_per_task=shape.gpus_per_task),
+        iterations_total=message.iterations_total,
+        speed_by_device=dict(message.speed_by_device),
+    )
+
+
+def _estimate_to_message(estimate: Estimate) -> pb.Estimate:
+    message = pb.Estimate()
+    if estimate.serial_iteration_s is not None:
+        message.serial_iteration_s = estimate.serial_iteration_s
+    if estimate.slowdown is not None:
+        message.slowdown.CopyFrom(slowdown_to_message(estimate.slowdown))
+    return message
+
+
+def _estimate_from_message(message: pb.Estimate) -> Estimate:
+    return Estimate(
+        serial_iteration_s=message.serial_iteration_s if message.HasField("serial_iteration_s") else None,
+        slowdown=slowdown_from_message(message.slowdown) if message.HasField("slowdown") else None,
+    )
+
+
+def app_to_message(app: AppSpec) -> pb.AppSpec:
+    """An app's specification."""
+    program = app.program
+    return pb.AppSpec(
+        name=app.name,
+        user=app.user,
+        queue=app.queue,
+        tuner=pb.TunerSpec(name=app.tuner.name, settings=scalars_to_messages(app.tuner.settings)),
+        program=pb.ProgramSpec(
+            name=program.name,
+            command=program.command,
+            arguments=scalars_to_messages(program.arguments),
+            environment=program.environment,
+        ),
+        jobs=[job_to_message(job) for job in app.jobs],
+        resources=pb.TaskResources(memory_mb=app.resources.memory_mb, vcores=app.resources.vcores),
+        estimate=_estimate_to_message(app.estimate),
+        checkpoint_every=app.checkpoint_every,
+        checkpoint_uri=app.checkpoint_uri,
+        keep_checkpoints=app.keep_checkpoints,
+        max_task_restarts=app.max_task_restarts,
+        seed=app.seed,
+        replay=app.replay,
+    )
+
+
+def app_from_message(message: pb.AppSpec) -> AppSpec:
+    """An app's specification; whatever its values refuse raises InputError."""
+    program = message.program
+    return AppSpec(
+        name=message.name,
+        user=message.user,
+        queue=message.queue,
+        tuner=TunerSpec(name=message.tuner.name, settings=scalars_from_messages(message.tuner.settings)),
+        program=ProgramSpec(
+            name=program.name,
+            command=program.command,
+            arguments=scalars_from_messages(program.arguments),
+            environment=dict(program.environment),
+        ),
+        jobs=tuple(job_from_message(job) for job in message.jobs),
+        resources=TaskResources(memory_mb=message.resources.memory_mb, vcores=message.resources.vcores),
+        estimate=_estimate_from_message(message.estimate),
+        checkpoint_every=message.checkpoint_every,
+        checkpoint_uri=message.checkpoint_uri,
+        keep_checkpoints=message.keep_checkpoints,
+        max_task_restarts=message.max_task_restarts,
+        seed=message.seed,
+        replay=message.replay,
+    )
+
+
+# ---- cluster and leases ---------------------------------------------------------------------------------------------
+
+
+def allocation_to_message(allocation: Allocation) -> pb.Allocation:
+    """GPUs by machine."""
+    return pb.Allocation(counts=[pb.GpuCount(machine_id=machine, gpus=gpus) for machine, gpus in allocation])
+
+
+def allocation_from_message(message: pb.Allocation) -> Allocation:
+    """GPUs by machine."""
+    return Allocation.of((count.machine_id, count.gpus) for count in message.counts)
+
+
+def cluster_to_message(cluster: Cluster) -> pb.Cluster:
+    """A cluster with its device types."""
+    machines = [
+        pb.Machine(
+            machine_id=machine.machine_id,
+            rack_id=machine.rack_id,
+            slots=machine.slots,
+            device=machine.device,
+            cpus=machine.cpus,
+            memory_mb=machine.memory_mb,
+        )
+        for machine in cluster.machines
+    ]
+    devices = [
+        pb.DeviceType(
+            name=device.name,
+            kind=device.kind,
+            memory_mb=device.memory_mb,
+            speed=device.speed,
+            emulated=device.emulated,
+        )
+        for device in cluster.devices.values()
+    ]
+    return pb.Cluster(name=cluster.name, machines=machines, devices=devices)
+
+
+def cluster_from_message(message: pb.Cluster) -> Cluster:
+    """A cluster with its device types."""
+    machines = tuple(
+        Machine(
+            machine_id=machine.machine_id,
+            rack_id=machine.rack_id,
+            slots=tuple(machine.slots),
+            device=machine.device,
+            cpus=machine.cpus,
+            memory_mb=machine.memory_mb,
+        )
+        for machine in message.machines
+    )
+    devices = {
+        device.name: DeviceType(
+            name=device.name,
+            kind=DeviceKind(device.kind),
+            memory_mb=device.memory_mb,
+            speed=device.speed,
+            emulated=device.emulated,
+        )
+        for device in message.devices
+    }
+    return Cluster(name=message.name, machines=machines, devices=devices)
+
+
+def lease_to_message(lease: Lease) -> pb.Lease:
+    """A lease as its holder sees it."""
+    return pb.Lease(
+        lease_id=lease.lease_id,
+        machine_id=lease.gpu.machine_id,
+        gpu_index=lease.gpu.index,
+        expires_at_s=lease.expires_at_s,
+        state=lease.state,
+    )
+
+
+def lease_from_message(message: pb.Lease, app_id: str) -> Lease:
+    """A lease of the app `app_id`, as its app master keeps it; the time of the grant is not on the wire."""
+    return Lease(
+        lease_id=message.lease_id,
+        gpu=GpuId(message.machine_id, message.gpu_index),
+        app_id=app_id,
+        granted_at_s=0.0,
+        expires_at_s=message.expires_at_s,
+        state=LeaseState(message.state),
+    )
+
+
+# ---- bids -----------------------------------------------------------------------------------------------------------
+
+
+def row_to_message(row: BidRow) -> pb.BidRow:
+    """One row of a bid."""
+    gangs = [
+        pb.Gang(gpus=gang.gpus, within=gang.within, count=gang.count, unit_gpus=gang.unit_gpus) for gang in row.gangs
+    ]
+    return pb.BidRow(value=row.value, gangs=gangs, pinned=allocation_to_message(row.pinned))
+
+
+def row_from_message(message: pb.BidRow) -> BidRow:
+    """One row of a bid."""
+    gangs = tuple(
+        Gang(gpus=gang.gpus, within=_level(gang.within), count=gang.count, unit_gpus=gang.unit_gpus)
+        for gang in message.gangs
+    )
+    return BidRow(value=message.value, gangs=gangs, pinned=allocation_from_message(message.pinned))
+
+
+def bid_to_message(bid: Bid, prepare_ms: float) -> pb.Bid:
+    """A bid, with the milliseconds that it took to prepare."""
+    return pb.Bid(
+        round_id=bid.round_id,
+        empty_value=bid.empty_value,
+        rows=[row_to_message(row) for row in bid.rows],
+        rows_dropped=bid.rows_dropped,
+        prepare_ms=prepare_ms,
+    )
+
+
+def bid_from_message(message: pb.Bid, app_id: str) -> Bid:
+    """The bid of the app `app_id`."""
+    return Bid(
+        app_id=app_id,
+        round_id=message.round_id,
+        empty_value=message.empty_value,
+        rows=tuple(row_from_message(row) for row in message.rows),
+        rows_dropped=message.rows_dropped,
+    )
+
+
+def report_to_message(report: AppReport) -> pb.RhoReport:
+    """An app's report at the beginning of a round."""
+    return pb.RhoReport(
+        round_id=report.round_id,
+        rho=report.rho,
+        t_shared_s=report.t_shared_s,
+        t_ideal_s=report.t_ideal_s,
+        demands=[_demand_to_message(demand) for demand in report.demands],
+    )
+
+
+def report_from_message(message: pb.RhoReport, app_id: str) -> AppReport:
+    """The report of the app `app_id`."""
+    return AppReport(
+        app_id=app_id,
+        round_id=message.round_id,
+        rho=message.rho,
+        t_shared_s=message.t_shared_s,
+        t_ideal_s=message.t_ideal_s,
+        demands=tuple(_demand_from_message(demand) for demand in message.demands),
+    )
+
+
+def _demand_to_message(demand: GangDemand) -> pb.GangDemand:
+    return pb.GangDemand(
+        job_id=demand.job_id,
+        min_gpus=demand.min_gpus,
+        max_gpus=demand.max_gpus,
+        unit_gpus=demand.unit_gpus,
+        slowdown=slowdown_to_message(demand.slowdown),
+        work_left_gpu_s=demand.work_left_gpu_s,
+    )
+
+
+def _demand_from_message(message: pb.GangDemand) -> GangDemand:
+    return GangDemand(
+        job_id=message.job_id,
+        min_gpus=message.min_gpus,
+        max_gpus=message.max_gpus,
+        unit_gpus=message.unit_gpus,
+        slowdown=slowdown_from_message(message.slowdown),
+        work_left_gpu_s=message.work_left_gpu_s,
+    )
+
+
+def offer_to_message(offer: Offer) -> pb.Offer:
+    """An offer."""
+    return pb.Offer(
+        round_id=offer.round_id,
+        now_s=offer.now_s,
+        deadline_s=offer.deadline_s,
+        lease_s=offer.lease_s,
+        free=[pb.OfferedMachine(machine_id=machine, free_slots=slots) for machine, slots in offer.slots.items()],
+        renewable=allocation_to_message(offer.renewable),
+        kept=allocation_to_message(offer.kept),
+        contention=offer.contention,
+        active_apps=offer.active_apps,
+    )
+
+
+def offer_from_message(message: pb.Offer) -> Offer:
+    """An offer."""
+    slots = {machine.machine_id: tuple(machine.free_slots) for machine in message.free}
+    return Offer(
+        round_id=message.round_id,
+        now_s=message.now_s,
+        deadline_s=message.deadline_s,
+        lease_s=message.lease_s,
+        free=Allocation.of({machine: sum(counts) for machine, counts in slots.items()}),
+        slots=slots,
+        renewable=allocation_from_message(message.renewable),
+        kept=allocation_from_message(message.kept),
+        contention=message.contention,
+        active_apps=message.active_apps,
+    )
+
+
+def leases_to_message(version: int, leases: Iterable[Lease]) -> pb.LeaseUpdate:
+    """Every lease of an app, whole."""
+    return pb.LeaseUpdate(version=version, leases=[lease_to_message(lease) for lease in leases])
+
+
+def _level(number: int) -> Level:
+    # An unknown number comes from a newer or a broken peer; Level raises the ValueError that InputError is.
+    return Level(number)
