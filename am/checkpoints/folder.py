@@ -1,0 +1,235 @@
+"""Checkpoints in a folder: `<root>/<job_id>/<iteration, 12 digits>/{files, manifest.json}`.
+
+A checkpoint is written into a hidden folder beside its final place, synced to disk and renamed, so a writer killed at any
+instruction leaves the old state or the new one. Writers of one job take turns by a file lock, which the system frees
+when its holder dies: a hidden folder met while holding the lock is therefore a dead writer's, and is swept.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from am.checkpoints.manifest import chunks, encode, read_folder, verified_folder
+from am.checkpoints.store import (
+    DEFAULT_KEEP_LAST,
+    MANIFEST_NAME,
+    BrokenCheckpointError,
+    Checkpoint,
+    CheckpointError,
+    FileRecord,
+    Meta,
+    MissingCheckpointError,
+    check_job_id,
+    check_keep_last,
+    check_save,
+)
+
+LOCK_NAME = ".lock"
+WRITING_PREFIX = ".writing-"
+TRASH_PREFIX = ".trash-"
+LOCK_POLL_S = 0.02
+LIST_ATTEMPTS = 5
+
+
+class FolderStore:
+    """Keeps checkpoints below one root folder, which may be shared between machines.
+
+    Args:
+        root: The folder; made at the first save.
+        lock_timeout_s: How long a writer waits for another writer of the same job, in seconds.
+    """
+
+    def __init__(self, root: Path, *, lock_timeout_s: float = 30.0) -> None:
+        self._root = root
+        self._lock_timeout_s = lock_timeout_s
+
+    def save(self, job_id: str, iteration: int, files: Mapping[str, Path], meta: Meta) -> Checkpoint:
+        """Keep copies of `files` as the checkpoint at `iteration`; see the port."""
+        check_save(job_id, iteration, files)
+        job_folder = self._root / job_id
+        final = job_folder / f"{iteration:012d}"
+        try:
+            with self._writing(job_folder):
+                existing = verified_folder(final)
+                if existing is not None:
+                    return existing
+                staged = job_folder / f"{WRITING_PREFIX}{final.name}-{os.getpid()}"
+                staged.mkdir()
+                records = tuple(_copy_in(files[name], staged / name) for name in sorted(files))
+                _write_synced(staged / MANIFEST_NAME, encode(job_id, iteration, records, meta))
+                _sync_folder(staged)
+                _discard(final)
+                staged.rename(final)
+                _sync_folder(job_folder)
+        except OSError as error:
+            raise CheckpointError("cannot save the checkpoint", value=str(final), remedy=str(error)) from error
+        return Checkpoint(job_id=job_id, iteration=iteration, files=records, meta=dict(meta), location=str(final))
+
+    def latest(self, job_id: str) -> Checkpoint | None:
+        """The newest whole checkpoint, every checksum verified."""
+        check_job_id(job_id)
+        for _attempt in range(LIST_ATTEMPTS):
+            vanished = False
+            for folder in self._newest_first(job_id):
+                checkpoint = verified_folder(folder)
+                if checkpoint is not None:
+                    return checkpoint
+                vanished = vanished or not folder.exists()
+            if not vanished:
+                return None
+            # A writer pruned what was listed, so newer ones exist: list again.
+        return None
+
+    def latest_iteration(self, job_id: str) -> int | None:
+        """Iteration of the newest checkpoint by manifest and file sizes alone."""
+        check_job_id(job_id)
+        for folder in self._newest_first(job_id):
+            checkpoint = read_folder(folder)
+            if checkpoint is not None:
+                return checkpoint.iteration
+        return None
+
+    def fetch(self, checkpoint: Checkpoint, into: Path) -> None:
+        """Copy the files of `checkpoint` into `into`, verifying checksums; nothing unverified gets its final name."""
+        source = self._root / checkpoint.job_id / f"{checkpoint.iteration:012d}"
+        into.mkdir(parents=True, exist_ok=True)
+        for record in checkpoint.files:
+            _copy_out(source / record.name, into, record)
+
+    def prune(self, job_id: str, keep_last: int = DEFAULT_KEEP_LAST) -> None:
+        """Drop all but the newest `keep_last` whole checkpoints."""
+        check_job_id(job_id)
+        check_keep_last(keep_last)
+        job_folder = self._root / job_id
+        if not job_folder.is_dir():
+            return
+        try:
+            with self._writing(job_folder):
+                kept = 0
+                for folder in self._newest_first(job_id):
+                    if kept >= keep_last:
+                        _discard(folder)
+                    elif read_folder(folder) is not None:
+                        kept += 1
+        except OSError as error:
+            raise CheckpointError("cannot prune checkpoints", value=str(job_folder), remedy=str(error)) from error
+
+    def _newest_first(self, job_id: str) -> list[Path]:
+        """Folders that have a checkpoint's name, newest first."""
+        job_folder = self._root / job_id
+        try:
+            names = [name for name in os.listdir(job_folder) if len(name) == 12 and name.isdecimal()]  # noqa: PTH208
+        except OSError:
+            return []
+        return [job_folder / name for name in sorted(names, reverse=True)]
+
+    @contextmanager
+    def _writing(self, job_folder: Path) -> Iterator[None]:
+        """Hold the job's writer lock; what dead writers left is swept first, what this one left at the end."""
+        job_folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(job_folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _lock(descriptor, self._lock_timeout_s, job_folder)
+            _sweep(job_folder)
+            try:
+                yield
+            finally:
+                _sweep(job_folder)
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int, timeout_s: float, job_folder: Path) -> None:
+    """Take the exclusive lock, or raise CheckpointError after `timeout_s` seconds."""
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline_s:
+                raise CheckpointError(
+                    f"another process has been writing checkpoints of this job for {timeout_s:g} s",
+                    value=str(job_folder),
+                    remedy="stop the other incarnation of the job",
+                ) from None
+            time.sleep(LOCK_POLL_S)
+        else:
+            return
+
+
+def _sweep(job_folder: Path) -> None:
+    """Remove hidden leftovers; the caller holds the lock, so nobody alive owns them."""
+    for entry in job_folder.iterdir():
+        if entry.name.startswith((WRITING_PREFIX, TRASH_PREFIX)):
+            _remove_flat(entry)
+
+
+def _discard(folder: Path) -> None:
+    """Take a checkpoint away whole: readers see it or do not, never half of it."""
+    if folder.exists():
+        trash = folder.with_name(f"{TRASH_PREFIX}{folder.name}-{os.getpid()}")
+        folder.rename(trash)
+        _remove_flat(trash)
+
+
+def _remove_flat(folder: Path) -> None:
+    """Remove a folder without subfolders (shutil is left out: it would double the start-up of the replay job)."""
+    for entry in folder.iterdir():
+        entry.unlink()
+    folder.rmdir()
+
+
+def _copy_in(source: Path, target: Path) -> FileRecord:
+    """Copy a file to `target`, synced to disk, and record what was written."""
+    digest = hashlib.sha256()
+    size_bytes = 0
+    with target.open("wb") as stream:
+        for chunk in chunks(source):
+            digest.update(chunk)
+            size_bytes += stream.write(chunk)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return FileRecord(name=target.name, size_bytes=size_bytes, sha256=digest.hexdigest())
+
+
+def _copy_out(source: Path, into: Path, record: FileRecord) -> None:
+    """Copy one file of a checkpoint, under a hidden name until its checksum has been verified."""
+    partial = into / f".{record.name}.partial-{os.getpid()}"
+    try:
+        copied = _copy_in(source, partial)
+        if copied.sha256 != record.sha256:
+            raise BrokenCheckpointError(
+                "a checkpoint's file differs from its record", value=str(source), remedy="use an older checkpoint"
+            )
+        partial.rename(into / record.name)
+    except FileNotFoundError as error:
+        raise MissingCheckpointError(
+            "a checkpoint is no longer there", value=str(source.parent), remedy="ask the store for the latest again"
+        ) from error
+    except OSError as error:
+        raise CheckpointError("cannot fetch the checkpoint", value=str(source), remedy=str(error)) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    """Write a file and wait until it is on disk."""
+    with path.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until a folder's entries are on disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

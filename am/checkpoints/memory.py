@@ -1,0 +1,108 @@
+"""Checkpoints in the memory of one process: the shipped adapter for tests and for the simulator."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from am.checkpoints.store import (
+    DEFAULT_KEEP_LAST,
+    BrokenCheckpointError,
+    Checkpoint,
+    FileRecord,
+    Meta,
+    MissingCheckpointError,
+    check_job_id,
+    check_keep_last,
+    check_save,
+)
+
+
+class MemoryStore:
+    """Keeps checkpoints in dictionaries; the same behaviour as the folder store, gone with the process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[str, dict[int, tuple[Checkpoint, dict[str, bytes]]]] = {}
+
+    def save(self, job_id: str, iteration: int, files: Mapping[str, Path], meta: Meta) -> Checkpoint:
+        """Keep copies of `files` as the checkpoint at `iteration`; see the port."""
+        check_save(job_id, iteration, files)
+        contents = {name: files[name].read_bytes() for name in sorted(files)}
+        records = tuple(
+            FileRecord(name=name, size_bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+            for name, content in contents.items()
+        )
+        checkpoint = Checkpoint(
+            job_id=job_id,
+            iteration=iteration,
+            files=records,
+            meta=dict(meta),
+            location=f"memory://{job_id}/{iteration}",
+        )
+        with self._lock:
+            of_job = self._kept.setdefault(job_id, {})
+            existing = of_job.get(iteration)
+            if existing is not None and _whole(*existing):
+                return existing[0]
+            of_job[iteration] = (checkpoint, contents)
+        return checkpoint
+
+    def latest(self, job_id: str) -> Checkpoint | None:
+        """The newest whole checkpoint, every checksum verified."""
+        check_job_id(job_id)
+        with self._lock:
+            newest_first = sorted(self._kept.get(job_id, {}).items(), reverse=True)
+        return next((checkpoint for _, (checkpoint, contents) in newest_first if _whole(checkpoint, contents)), None)
+
+    def latest_iteration(self, job_id: str) -> int | None:
+        """Iteration of the newest checkpoint, contents unread."""
+        check_job_id(job_id)
+        with self._lock:
+            return max(self._kept.get(job_id, {}), default=None)
+
+    def fetch(self, checkpoint: Checkpoint, into: Path) -> None:
+        """Write the files of `checkpoint` into `into`; nothing is written where any checksum differs."""
+        with self._lock:
+            found = self._kept.get(checkpoint.job_id, {}).get(checkpoint.iteration)
+        if found is None:
+            raise MissingCheckpointError(
+                "a checkpoint is no longer there",
+                value=checkpoint.location,
+                remedy="ask the store for the latest again",
+            )
+        if not _whole(checkpoint, found[1]):
+            raise BrokenCheckpointError(
+                "a checkpoint's file differs from its record",
+                value=checkpoint.location,
+                remedy="use an older checkpoint",
+            )
+        into.mkdir(parents=True, exist_ok=True)
+        for name, content in found[1].items():
+            (into / name).write_bytes(content)
+
+    def prune(self, job_id: str, keep_last: int = DEFAULT_KEEP_LAST) -> None:
+        """Drop all but the newest `keep_last` whole checkpoints."""
+        check_job_id(job_id)
+        check_keep_last(keep_last)
+        with self._lock:
+            of_job = self._kept.get(job_id, {})
+            whole = [i for i in sorted(of_job, reverse=True) if _whole(*of_job[i])]
+            oldest_kept = whole[min(keep_last, len(whole)) - 1] if whole else 0
+            for iteration in [i for i in of_job if i < oldest_kept]:
+                del of_job[iteration]
+
+    def corrupt(self, job_id: str, iteration: int, name: str, content: bytes) -> None:
+        """Overwrite one kept file behind its record's back, for tests of what readers do then."""
+        with self._lock:
+            self._kept[job_id][iteration][1][name] = content
+
+
+def _whole(checkpoint: Checkpoint, contents: Mapping[str, bytes]) -> bool:
+    """Whether every file is there with the recorded checksum."""
+    return all(
+        record.name in contents and hashlib.sha256(contents[record.name]).hexdigest() == record.sha256
+        for record in checkpoint.files
+    )
