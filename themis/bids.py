@@ -150,7 +150,10 @@ class PlacedGang:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangDemand:
-    """What one job could use: its smallest and largest gang, the unit, and S by level; for policies without bids."""
+    """What one job could use more: its smallest and largest gang, the unit, and S by level.
+
+    Policies without bids and leftovers go by it. `held` is the gang that the job runs on and would grow, if any.
+    """
 
     job_id: str
     min_gpus: int
@@ -158,6 +161,7 @@ class GangDemand:
     unit_gpus: int = 1
     slowdown: Slowdown = CRUDE_SLOWDOWN
     work_left_gpu_s: float = 0.0
+    held: Allocation = field(default_factory=Allocation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Checkpoints in a folder: `<root>/<job_id>/<iteration, 12 digits>/{files, manifest.json}`.
 
-A checkpoint is written into a hidden folder beside its final place, synced to disk and renamed, so a writer killed at any
-instruction leaves the old state or the new one. Writers of one job take turns by a file lock, which the system frees
-when its holder dies: a hidden folder met while holding the lock is therefore a dead writer's, and is swept.
+A checkpoint is written into a hidden folder beside its final place, synced to disk and renamed, so a writer killed at
+any instruction leaves the old state or the new one. Writers of one job take turns by a file lock, which the system
+frees when its holder dies: a hidden folder met while holding the lock is therefore a dead writer's, and is swept.
 """
 
 from __future__ import annotations

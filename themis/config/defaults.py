@@ -1,4 +1,13 @@
-"""Defaults that several commands share."""
+"""Defaults that the ResourceManager and its clients must agree on."""
 
-DEFAULT_RM_ADDRESS = "127.0.0.1:8650"
-"""Where a ResourceManager listens unless told otherwise; Hadoop's own ports are left free."""
+from __future__ import annotations
+
+RM_ADDRESS_VARIABLE = "THEMIS_RM"
+"""The environment variable that names the ResourceManager, `HOST:PORT`."""
+
+RM_HOST = "127.0.0.1"
+RM_PORT = 8650
+"""Clear of Hadoop's ports (8020 to 8088, 9870), so that both can run on one machine."""
+
+DEFAULT_RM_ADDRESS = f"{RM_HOST}:{RM_PORT}"
+"""Where a client looks for the ResourceManager when nothing else is said."""

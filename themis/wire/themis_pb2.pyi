@@ -234,20 +234,22 @@ class BidRow(_message.Message):
     def __init__(self, value: _Optional[float] = ..., gangs: _Optional[_Iterable[_Union[Gang, _Mapping]]] = ..., pinned: _Optional[_Union[Allocation, _Mapping]] = ...) -> None: ...
 
 class GangDemand(_message.Message):
-    __slots__ = ("job_id", "min_gpus", "max_gpus", "unit_gpus", "slowdown", "work_left_gpu_s")
+    __slots__ = ("job_id", "min_gpus", "max_gpus", "unit_gpus", "slowdown", "work_left_gpu_s", "held")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_GPUS_FIELD_NUMBER: _ClassVar[int]
     MAX_GPUS_FIELD_NUMBER: _ClassVar[int]
     UNIT_GPUS_FIELD_NUMBER: _ClassVar[int]
     SLOWDOWN_FIELD_NUMBER: _ClassVar[int]
     WORK_LEFT_GPU_S_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     min_gpus: int
     max_gpus: int
     unit_gpus: int
     slowdown: Slowdown
     work_left_gpu_s: float
-    def __init__(self, job_id: _Optional[str] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., unit_gpus: _Optional[int] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping]] = ..., work_left_gpu_s: _Optional[float] = ...) -> None: ...
+    held: Allocation
+    def __init__(self, job_id: _Optional[str] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., unit_gpus: _Optional[int] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping]] = ..., work_left_gpu_s: _Optional[float] = ..., held: _Optional[_Union[Allocation, _Mapping]] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("lease_id", "machine_id", "gpu_index", "expires_at_s", "state")

@@ -320,6 +320,7 @@ def _demand_to_message(demand: GangDemand) -> pb.GangDemand:
         unit_gpus=demand.unit_gpus,
         slowdown=slowdown_to_message(demand.slowdown),
         work_left_gpu_s=demand.work_left_gpu_s,
+        held=allocation_to_message(demand.held),
     )
 
 
@@ -331,6 +332,7 @@ def _demand_from_message(message: pb.GangDemand) -> GangDemand:
         unit_gpus=message.unit_gpus,
         slowdown=slowdown_from_message(message.slowdown),
         work_left_gpu_s=message.work_left_gpu_s,
+        held=allocation_from_message(message.held),
     )
 
 

@@ -1,0 +1,125 @@
+"""Finish-time fairness: ideal times and rho by five named definitions, never mixed (themis.md, section 2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from am.agent.finish_time import time_on_count_s
+from am.agent.views import AppView, BundleRule, Surroundings
+
+
+class RhoDefinition(StrEnum):
+    """Names of the five definitions of t_ideal."""
+
+    THEMIS = "themis"
+    ISOLATED_SHARE = "isolated_share"
+    PLACEMENT_AWARE = "placement_aware"
+    PRIVATE_CLUSTER = "private_cluster"
+    ATTAINABLE = "attainable"
+
+
+def cluster_time_s(app: AppView, around: Surroundings) -> float:
+    """t_cluster = B / min(R_C, app_demand_max), in seconds (equation 2)."""
+    return app.work_total_gpu_s / min(around.cluster_gpus, app.demand_max_gpus)
+
+
+def ideal_time_s(app: AppView, around: Surroundings) -> float:
+    """t_ideal = t_cluster * N_avg, in seconds: the definition `themis`."""
+    return cluster_time_s(app, around) * around.contention
+
+
+def ideal_times_s(whole: AppView, around: Surroundings) -> dict[RhoDefinition, float]:
+    """t_ideal by every definition, in seconds. `whole` is the app as submitted, with all its work still to do."""
+    return {definition: rule(whole, around) for definition, rule in _IDEALS.items()}
+
+
+def rho_by_definition(whole: AppView, completion_s: float, around: Surroundings) -> dict[RhoDefinition, float]:
+    """Rho at completion by every definition: seconds from submission to end over each t_ideal."""
+    return {definition: completion_s / ideal_s for definition, ideal_s in ideal_times_s(whole, around).items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Valuer:
+    """Turns a time on a bundle into t_shared and V = 1/rho; what all bundles of one moment share is computed once."""
+
+    elapsed_s: float
+    ideal_s: float
+    share_s: float
+    lease_s: float
+    rule: BundleRule
+
+    @classmethod
+    def of(cls, app: AppView, around: Surroundings) -> Valuer:
+        """The valuer of an app at one moment. `share_s` is T on the fair share R/N."""
+        return cls(
+            elapsed_s=app.elapsed_s,
+            ideal_s=ideal_time_s(app, around),
+            share_s=time_on_count_s(app, around.share_gpus, around),
+            lease_s=around.lease_s,
+            rule=around.rule,
+        )
+
+    def shared_s(self, time_s: float, switch_s: float = 0.0) -> float:
+        """t_shared of a bundle on which the app would need `time_s` (infinite for the empty one), in seconds.
+
+        `continuation`: the app holds the bundle for one lease, then the larger of it and its fair share
+        (fairness-study.md, section 1): elapsed + min(T, lease + min(T, T_share) * (1 - done / work)), where a lease
+        does lease/T of the work.
+        """
+        spent_s = self.elapsed_s + switch_s
+        if self.rule is BundleRule.LEXICOGRAPHIC:
+            return spent_s + time_s
+        if self.rule is BundleRule.IDLE_THEN_SHARE:
+            return spent_s + (time_s if math.isfinite(time_s) else self.lease_s + self.share_s)
+        if time_s <= self.lease_s:
+            return spent_s + time_s
+        left = 1.0 - self.lease_s / time_s
+        return spent_s + min(time_s, self.lease_s + min(time_s, self.share_s) * left)
+
+    def rho(self, time_s: float, switch_s: float = 0.0) -> float:
+        """Finish-time fairness of a bundle; infinite when the app would never end."""
+        return self.shared_s(time_s, switch_s) / self.ideal_s
+
+    def value(self, time_s: float, switch_s: float = 0.0) -> float:
+        """V = 1/rho of a bundle; 0 when the app would never end."""
+        shared_s = self.shared_s(time_s, switch_s)
+        return 0.0 if math.isinf(shared_s) else self.ideal_s / max(shared_s, 1e-9)
+
+
+def _exclusive_s(whole: AppView, around: Surroundings) -> float:
+    return time_on_count_s(whole, around.cluster_gpus, around)
+
+
+def _isolated_share_s(whole: AppView, around: Surroundings) -> float:
+    demand_share = around.cluster_gpus / min(around.cluster_gpus, whole.demand_max_gpus)
+    return _exclusive_s(whole, around) * max(1.0, around.contention / demand_share)
+
+
+def _placement_aware_s(whole: AppView, around: Surroundings) -> float:
+    # The best S that any gang of the app can have: that of its largest gang placed as near as it fits.
+    median = whole.median_job
+    best = median.slowdown.at(around.nearest_level(median.shape.demand_max_gpus))
+    return ideal_time_s(whole, around) * best
+
+
+def _private_cluster_s(whole: AppView, around: Surroundings) -> float:
+    return time_on_count_s(whole, around.cluster_gpus / around.contention, around)
+
+
+def _attainable_s(whole: AppView, around: Surroundings) -> float:
+    return max(ideal_time_s(whole, around), _exclusive_s(whole, around) + whole.restart_s)
+
+
+_IDEALS: Mapping[RhoDefinition, Callable[[AppView, Surroundings], float]] = MappingProxyType(
+    {
+        RhoDefinition.THEMIS: ideal_time_s,
+        RhoDefinition.ISOLATED_SHARE: _isolated_share_s,
+        RhoDefinition.PLACEMENT_AWARE: _placement_aware_s,
+        RhoDefinition.PRIVATE_CLUSTER: _private_cluster_s,
+        RhoDefinition.ATTAINABLE: _attainable_s,
+    }
+)

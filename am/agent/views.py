@@ -1,0 +1,131 @@
+"""What the agent knows of its app: unfinished jobs, phases to come, gangs held. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from statistics import median_high
+
+from am.tuners.port import Phase
+from themis.apps import JobShape, Slowdown
+from themis.cluster import Allocation, Level
+from themis.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """An unfinished job of the current phase: iterations left in it, serial seconds an iteration, S, shape."""
+
+    job_id: str
+    iterations_left: int
+    serial_iteration_s: float
+    slowdown: Slowdown
+    shape: JobShape
+
+    @property
+    def serial_work_s(self) -> float:
+        """Work left in the phase, in GPU seconds at S = 1."""
+        return self.iterations_left * self.serial_iteration_s
+
+
+@dataclass(frozen=True, slots=True)
+class GangAt:
+    """GPUs that one job at a time runs on, and the level that they span."""
+
+    gpus: int
+    level: Level
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldGang:
+    """A gang that a job runs on now. `renewable`: its leases end with this round and are up for auction."""
+
+    job_id: str
+    gpus: Allocation
+    level: Level
+    renewable: bool
+
+    @property
+    def at(self) -> GangAt:
+        """The gang without its machines."""
+        return GangAt(self.gpus.gpus, self.level)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppView:
+    """The app at one moment.
+
+    `work_total_gpu_s` is B, the app's whole work at S = 1. `reference` stands in for the jobs of later phases: the
+    median job by serial iteration time (the upper one of two, as in the paper's example). `restart_s` is what moving
+    a running job costs.
+    """
+
+    app_id: str
+    elapsed_s: float
+    jobs: tuple[JobView, ...]
+    later_phases: tuple[Phase, ...] = ()
+    work_total_gpu_s: float
+    demand_max_gpus: int
+    reference: JobView | None = None
+    held: tuple[HeldGang, ...] = ()
+    restart_s: float = 0.0
+
+    @property
+    def median_job(self) -> JobView:
+        """The reference job; without one, the median of the current jobs."""
+        if self.reference is not None:
+            return self.reference
+        return median_job(self.jobs)
+
+    @property
+    def kept(self) -> tuple[HeldGang, ...]:
+        """Gangs whose leases go on."""
+        return tuple(gang for gang in self.held if not gang.renewable)
+
+    @property
+    def renewable(self) -> tuple[HeldGang, ...]:
+        """Gangs whose leases end now; nearest first, then largest: the order in which the app would give up last."""
+        mine = [gang for gang in self.held if gang.renewable]
+        return tuple(sorted(mine, key=lambda gang: (gang.level, -gang.gpus.gpus, gang.gpus, gang.job_id)))
+
+
+def median_job(jobs: tuple[JobView, ...]) -> JobView:
+    """The job of median serial iteration time; no jobs raises InputError."""
+    if not jobs:
+        raise InputError("an app without jobs has no median job")
+    middle = median_high(job.serial_iteration_s for job in jobs)
+    return next(job for job in jobs if job.serial_iteration_s == middle)
+
+
+class BundleRule(StrEnum):
+    """What a bundle is worth beyond its lease (themis.md, section 2; fairness-study.md, section 1)."""
+
+    CONTINUATION = "continuation"
+    IDLE_THEN_SHARE = "idle_then_share"
+    LEXICOGRAPHIC = "lexicographic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the agent is told of the cluster: R_C, N_avg, apps active now, the lease.
+
+    `fitting_level` holds, for g = 1, 2, .., the nearest level at which g GPUs fit in the empty cluster.
+    """
+
+    cluster_gpus: int
+    contention: float
+    active_apps: int
+    lease_s: float
+    fitting_level: tuple[Level, ...] = field(default=())
+    rule: BundleRule = BundleRule.CONTINUATION
+
+    @property
+    def share_gpus(self) -> float:
+        """The app's fair share R/N of the GPUs, which may be a fraction."""
+        return self.cluster_gpus / max(1, self.active_apps)
+
+    def nearest_level(self, gpus: int) -> Level:
+        """The nearest level at which a gang of this size fits; a single GPU, or no table at all: SLOT."""
+        if gpus <= 1 or not self.fitting_level:
+            return Level.SLOT
+        return self.fitting_level[min(gpus, len(self.fitting_level)) - 1]

@@ -1,0 +1,149 @@
+"""The state machine behind tuners that run in phases: all jobs of a phase reach its target, the best go on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from am.tuners.port import Observation, ObservationKind, Phase, TunerPlan
+from themis.apps import JobSpec
+from themis.errors import InputError, UnknownNameError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """A phase as planned at submission: `jobs` jobs run up to the cumulative iteration `target`."""
+
+    jobs: int
+    target: int
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is known of one job: its newest iteration and loss, and whether it was given up."""
+
+    iteration: int = -1
+    loss: float = math.nan
+    reached: int = -1
+    failed: bool = False
+
+
+class PhasedTuner:
+    """Runs jobs through rungs; at the end of each the jobs of least loss at their target go on.
+
+    - A phase ends when each of its jobs has reached its target or failed.
+    - A job's target is the rung's, capped at the job's own `iterations_total`; a job that is at its target already when
+      a phase begins takes no part in the waiting and competes with the loss it has.
+    - What a job logs between reaching its target and the phase's end does not count: losses are compared at the target.
+    - NaN is worse than any loss; equal losses are ordered by job id.
+    - A failed job drops out. Later rungs keep their planned size as long as enough jobs live: a failure takes the place
+      of a loser. When all fail, the plan is finished and nobody is best.
+    - Jobs that took part in the last phase to its end are not in `stopped`, nor are failed ones.
+    """
+
+    def __init__(self, name: str, jobs: Sequence[JobSpec], rungs: Sequence[Rung]) -> None:
+        self.name = name
+        self._rungs = _merged(rungs)
+        self._totals = {job.job_id: job.iterations_total for job in jobs}
+        self._seen = {job.job_id: _Seen() for job in jobs}
+        self._members = tuple(self._totals)
+        self._stopped: set[str] = set()
+        self._phase = 0
+        self._finished = False
+
+    def observe(self, observation: Observation) -> None:
+        """Take in one observation; unknown jobs raise UnknownNameError, stale and repeated ones change nothing."""
+        seen = self._seen.get(observation.job_id)
+        if seen is None:
+            raise UnknownNameError("job", observation.job_id, self._seen)
+        if self._finished or seen.failed or observation.job_id in self._stopped:
+            return
+        if observation.kind is ObservationKind.FAILED:
+            seen.failed = True
+        elif observation.kind is ObservationKind.TARGET_REACHED:
+            self._take_reached(seen, observation)
+        elif seen.iteration < observation.iteration and seen.reached < self._target(observation.job_id):
+            seen.iteration, seen.loss = observation.iteration, observation.loss
+        self._advance()
+
+    def plan(self) -> TunerPlan:
+        """What should run now."""
+        return TunerPlan(
+            phase=self._phase,
+            phases=self._phases_left(),
+            targets={job: self._target(job) for job in self._pending()},
+            stopped=frozenset(self._stopped),
+            finished=self._finished,
+            best=self._best(),
+        )
+
+    def _take_reached(self, seen: _Seen, observation: Observation) -> None:
+        """Accept a target that is the current one; one of an earlier phase is stale."""
+        target = self._target(observation.job_id)
+        if observation.iteration < target or seen.reached >= target:
+            return
+        seen.reached = seen.iteration = observation.iteration
+        seen.loss = observation.loss
+
+    def _advance(self) -> None:
+        """End the phase, and those after it that need no iteration, once nothing of it is pending."""
+        while not self._finished and not self._pending():
+            alive = self._ranked()
+            if not alive or self._phase == len(self._rungs) - 1:
+                self._finished = True
+                return
+            self._phase += 1
+            keep = self._rungs[self._phase].jobs
+            self._stopped.update(alive[keep:])
+            self._members = tuple(alive[:keep])
+
+    def _target(self, job_id: str) -> int:
+        return min(self._rungs[self._phase].target, self._totals[job_id])
+
+    def _alive(self) -> list[str]:
+        return [job for job in self._members if not self._seen[job].failed]
+
+    def _pending(self) -> list[str]:
+        return sorted(job for job in self._alive() if self._seen[job].reached < self._target(job))
+
+    def _ranked(self) -> list[str]:
+        """Living members of the phase, best first."""
+        return sorted(self._alive(), key=lambda job: (loss_rank(self._seen[job].loss), job))
+
+    def _best(self) -> str | None:
+        """The leader: least newest loss among the phase's living jobs that were heard of at all."""
+        return next((job for job in self._ranked() if self._seen[job].iteration >= 0), None)
+
+    def _phases_left(self) -> tuple[Phase, ...]:
+        """The current phase and the later ones, no larger than the number of jobs still alive; none once finished."""
+        if self._finished:
+            return ()
+        alive = len(self._alive())
+        done = self._rungs[self._phase - 1].target if self._phase else 0
+        phases = []
+        for rung in self._rungs[self._phase :]:
+            phases.append(Phase(jobs=min(rung.jobs, alive), iterations=rung.target - done))
+            done = rung.target
+        return tuple(phases)
+
+
+def loss_rank(loss: float) -> tuple[bool, float]:
+    """A key that sorts losses best first, NaN behind everything."""
+    return (True, 0.0) if math.isnan(loss) else (False, loss)
+
+
+def longest(jobs: Sequence[JobSpec]) -> int:
+    """The largest `iterations_total` of these jobs; no jobs raise InputError."""
+    if not jobs:
+        raise InputError("a tuner needs at least one job", value=0)
+    return max(job.iterations_total for job in jobs)
+
+
+def _merged(rungs: Sequence[Rung]) -> tuple[Rung, ...]:
+    """The rungs without those that ask for no further iteration: their cut falls to the rung after them."""
+    kept: list[Rung] = []
+    for rung in rungs:
+        if not kept or rung.target > kept[-1].target:
+            kept.append(rung)
+    return tuple(kept)

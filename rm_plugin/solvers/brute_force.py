@@ -1,0 +1,205 @@
+"""Winner determination by trying everything: the yardstick of tests, for markets of a few bidders and machines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rm_plugin.solvers.port import Solution, SolveStatus, Win
+from themis.bids import Bid, BidRow, EmptyBundle, FreeMachine, Gang, Market, PlacedGang
+from themis.cluster import Allocation, Level
+from themis.errors import InputError
+
+_SAME = 1e-12
+"""Log objectives that differ by no more count as equal."""
+
+Choice = tuple[int | None, ...]
+Parts = tuple[tuple[int, int], ...]
+
+
+class BruteForceSolver:
+    """Every choice of rows, and for each every way to place its gangs; shares no code with the other solvers.
+
+    Ties: most bidders of positive value where that counts, largest objective, fewest GPUs, then the smaller row
+    indices, bidders by app id. It reads no clock, so the time limit is ignored and the answer always optimal.
+    """
+
+    name = "brute_force"
+
+    def solve(self, market: Market, time_limit_s: float) -> Solution:  # noqa: ARG002 - the port's signature
+        """Solve one small market; see the class for ties.
+
+        Raises:
+            InputError: A finite market with an empty bundle worth 0.
+        """
+        bids = sorted(market.bids, key=lambda bid: bid.app_id)
+        if market.empty_bundle is EmptyBundle.FINITE and any(bid.empty_value <= 0 for bid in bids):
+            raise InputError("an empty bundle must be worth more than 0 in a finite market")
+        machines = sorted(market.machines, key=lambda machine: machine.machine_id)
+        for positive, log_objective, choice in _ranked(bids, market.free.gpus):
+            rows = {bid.app_id: bid.rows[row] for bid, row in zip(bids, choice, strict=True) if row is not None}
+            placed = place_all(machines, rows)
+            if placed is not None:
+                taken = {bid.app_id: row for bid, row in zip(bids, choice, strict=True) if row is not None}
+                return Solution(
+                    status=SolveStatus.OPTIMAL,
+                    gap=0.0,
+                    log_objective=log_objective,
+                    positive=positive,
+                    wins={app_id: Win(row=row, gangs=placed[app_id]) for app_id, row in taken.items()},
+                )
+        raise AssertionError("nobody winning anything is always feasible")
+
+
+def _ranked(bids: Sequence[Bid], free_gpus: int) -> list[tuple[int, float, Choice]]:
+    """All choices that do not ask for too many GPUs, best first."""
+    scored = []
+    for choice in _choices(bids, free_gpus):
+        values = [
+            bid.empty_value if row is None else bid.rows[row].value for bid, row in zip(bids, choice, strict=True)
+        ]
+        logs = [math.log(value) for value in values if value > 0]
+        gpus = sum(bid.rows[row].gpus for bid, row in zip(bids, choice, strict=True) if row is not None)
+        scored.append((len(logs), math.fsum(logs), gpus, choice))
+    scored.sort(
+        key=lambda entry: (
+            -entry[0],
+            -round(entry[1] / _SAME),
+            entry[2],
+            tuple(-1 if row is None else row for row in entry[3]),
+        )
+    )
+    return [(positive, log_objective, choice) for positive, log_objective, _, choice in scored]
+
+
+def _choices(bids: Sequence[Bid], free_gpus: int) -> Iterator[Choice]:
+    if not bids:
+        yield ()
+        return
+    for rest in _choices(bids[1:], free_gpus):
+        used = sum(bid.rows[row].gpus for bid, row in zip(bids[1:], rest, strict=True) if row is not None)
+        yield (None, *rest)
+        for index, row in enumerate(bids[0].rows):
+            if row.value > bids[0].empty_value and row.gpus + used <= free_gpus:
+                yield (index, *rest)
+
+
+def place_all(machines: Sequence[FreeMachine], rows: Mapping[str, BidRow]) -> dict[str, tuple[PlacedGang, ...]] | None:
+    """Places for all gangs of these rows by exhaustive search, or None when there are none."""
+    search = _Search(machines)
+    free = [machine.free for machine in machines]
+    position = {machine.machine_id: index for index, machine in enumerate(machines)}
+    for row in rows.values():
+        for machine_id, count in row.pinned:
+            if machine_id not in position:
+                return None
+            free[position[machine_id]] -= count
+    if min(free, default=0) < 0:
+        return None
+    gangs = sorted((gang.within, -gang.gpus, app_id, gang) for app_id, row in rows.items() for gang in row.gangs)
+    wanted = [(app_id, gang) for _, _, app_id, gang in gangs for _ in range(gang.count)]
+    slots = tuple(tuple(machine.free_slots) for machine in machines)
+    found = search.place(wanted, tuple(free), slots)
+    if found is None:
+        return None
+    placed: dict[str, list[PlacedGang]] = {app_id: [] for app_id in rows}
+    for (app_id, _), gang in zip(wanted, found, strict=True):
+        placed[app_id].append(gang)
+    for app_id, row in rows.items():
+        placed[app_id] += [
+            PlacedGang(gpus=Allocation.of({machine: count}), level=Level.MACHINE, pinned=True)
+            for machine, count in row.pinned
+        ]
+    return {app_id: tuple(gangs) for app_id, gangs in placed.items()}
+
+
+Free = tuple[int, ...]
+Slots = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Backtracking over places. Slot gangs come first, so later gangs need only the counts by machine."""
+
+    machines: Sequence[FreeMachine]
+
+    def place(self, wanted: Sequence[tuple[str, Gang]], free: Free, slots: Slots) -> tuple[PlacedGang, ...] | None:
+        dead: set[tuple[int, Free, Slots]] = set()
+        return self._place(wanted, 0, free, slots, dead)
+
+    def _place(
+        self,
+        wanted: Sequence[tuple[str, Gang]],
+        at: int,
+        free: Free,
+        slots: Slots,
+        dead: set[tuple[int, Free, Slots]],
+    ) -> tuple[PlacedGang, ...] | None:
+        if at == len(wanted):
+            return ()
+        if (at, free, slots) in dead:
+            return None
+        for gang, free_after, slots_after in self._options(wanted[at][1], free, slots):
+            rest = self._place(wanted, at + 1, free_after, slots_after, dead)
+            if rest is not None:
+                return (gang, *rest)
+        dead.add((at, free, slots))
+        return None
+
+    def _options(self, gang: Gang, free: Free, slots: Slots) -> Iterator[tuple[PlacedGang, Free, Slots]]:
+        if gang.within is Level.SLOT:
+            yield from self._slot_options(gang.gpus, free, slots)
+            return
+        for parts in self._splits(gang, free):
+            after = list(free)
+            for machine, gpus in parts:
+                after[machine] -= gpus
+            counts = {self.machines[machine].machine_id: gpus for machine, gpus in parts}
+            yield PlacedGang(gpus=Allocation.of(counts), level=self._level(parts)), tuple(after), slots
+
+    def _slot_options(self, gpus: int, free: Free, slots: Slots) -> Iterator[tuple[PlacedGang, Free, Slots]]:
+        for machine, in_slots in enumerate(slots):
+            for slot, slot_free in enumerate(in_slots):
+                if min(slot_free, free[machine]) >= gpus:
+                    left = (*in_slots[:slot], slot_free - gpus, *in_slots[slot + 1 :])
+                    yield (
+                        PlacedGang(
+                            gpus=Allocation.of({self.machines[machine].machine_id: gpus}), level=Level.SLOT, slot=slot
+                        ),
+                        (*free[:machine], free[machine] - gpus, *free[machine + 1 :]),
+                        (*slots[:machine], left, *slots[machine + 1 :]),
+                    )
+
+    def _splits(self, gang: Gang, free: Free) -> Iterator[Parts]:
+        """GPUs by machine: whole gangs first, then within a rack, then anywhere, as far as the gang allows."""
+        everywhere = range(len(free))
+        for machine in everywhere:
+            if free[machine] >= gang.gpus:
+                yield ((machine, gang.gpus),)
+        if gang.within is Level.MACHINE:
+            return
+        racks = {machine.rack_id for machine in self.machines}
+        if gang.within is Level.RACK:
+            for rack in sorted(racks):
+                members = [machine for machine in everywhere if self.machines[machine].rack_id == rack]
+                yield from _divide(gang.gpus, gang.unit_gpus, members, free)
+        else:
+            yield from _divide(gang.gpus, gang.unit_gpus, list(everywhere), free)
+
+    def _level(self, parts: Parts) -> Level:
+        if len(parts) == 1:
+            return Level.MACHINE
+        return Level.RACK if len({self.machines[machine].rack_id for machine, _ in parts}) == 1 else Level.CLUSTER
+
+
+def _divide(gpus: int, unit: int, members: Sequence[int], free: Free) -> Iterator[Parts]:
+    if gpus == 0:
+        yield ()
+        return
+    if not members:
+        return
+    most = min(gpus, free[members[0]]) // unit * unit
+    for here in range(most, -1, -unit):
+        for rest in _divide(gpus - here, unit, members[1:], free):
+            yield ((members[0], here), *rest) if here else rest

@@ -1,0 +1,148 @@
+"""The rows worth a look: a market in canonical order, without rows that cannot win or that another row beats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rm_plugin.solvers.kinds import Kind, count_kinds, has_one_rack
+from themis.bids import Bid, EmptyBundle, Market
+from themis.cluster import Allocation, Level
+from themis.errors import InputError
+
+Column = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A row that may win: its index in the bid, the log of its value, its gangs by kind, its pinned GPUs."""
+
+    row: int
+    log_value: float
+    kinds: tuple[tuple[Kind, int], ...]
+    pinned: Allocation
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that the row asks for."""
+        return self.pinned.gpus + sum(kind.gpus * count for kind, count in self.kinds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bidder:
+    """A bid in canonical form: best rows first. `log_empty` is None when winning nothing is worth 0."""
+
+    app_id: str
+    log_empty: float | None
+    candidates: tuple[Candidate, ...]
+
+    def gain(self, candidate: Candidate) -> float:
+        """What a row adds to the log objective over winning nothing; just its log value when that is worth 0."""
+        return candidate.log_value - (self.log_empty or 0.0)
+
+
+def bidders_of(market: Market) -> tuple[Bidder, ...]:
+    """The market's bidders by app id, each with the rows that may win.
+
+    Left out are rows worth no more than the empty bundle, rows that do not fit the free GPUs even alone, and rows
+    that a row of at least their value beats by asking for no more (free disposal). What remains gives the same optimum.
+
+    Raises:
+        InputError: Two bids of one app, or an empty bundle worth 0 where it must be finite.
+    """
+    _check(market)
+    free = market.free.by_machine()
+    one_rack = has_one_rack(market.machines)
+    ordered = sorted(market.bids, key=lambda bid: bid.app_id)
+    return tuple(_bidder(bid, free, one_rack=one_rack) for bid in ordered)
+
+
+def _check(market: Market) -> None:
+    seen: set[str] = set()
+    for bid in market.bids:
+        if bid.app_id in seen:
+            raise InputError("two bids of one app in a market", value=bid.app_id, remedy="send one bid an app")
+        seen.add(bid.app_id)
+        if market.empty_bundle is EmptyBundle.FINITE and bid.empty_value <= 0:
+            raise InputError(
+                f"the empty bundle of {bid.app_id} must be worth more than 0",
+                value=bid.empty_value,
+                remedy="state a positive empty_value, or solve the market as lexicographic",
+            )
+
+
+def _bidder(bid: Bid, free: Mapping[str, int], *, one_rack: bool) -> Bidder:
+    total = sum(free.values())
+    fitting = [
+        Candidate(
+            row=index,
+            log_value=math.log(row.value),
+            kinds=tuple(sorted(count_kinds(row.gangs, one_rack=one_rack).items())),
+            pinned=row.pinned,
+        )
+        for index, row in enumerate(bid.rows)
+        if row.value > bid.empty_value
+        and row.gpus <= total
+        and all(count <= free.get(machine, 0) for machine, count in row.pinned)
+    ]
+    # Canonical: by value, then by what the row asks for, so that the order of the rows in the bid does not matter.
+    fitting.sort(key=lambda row: (-row.log_value, row.gpus, row.kinds, row.pinned.counts, row.row))
+    return Bidder(
+        app_id=bid.app_id,
+        log_empty=math.log(bid.empty_value) if bid.empty_value > 0 else None,
+        candidates=_undominated(fitting),
+    )
+
+
+def _undominated(rows: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Rows that no row before them (of at least their value) matches while asking for no more in every column."""
+    if len(rows) < 2:
+        return tuple(rows)
+    needs = _needs(rows)
+    asks_no_more = np.ones((len(rows), len(rows)), dtype=bool)
+    for column in needs.T:
+        asks_no_more &= column[:, None] <= column[None, :]
+    dominated: list[bool] = list(np.triu(asks_no_more, k=1).any(axis=0))
+    return tuple(row for row, lost in zip(rows, dominated, strict=True) if not lost)
+
+
+def _needs(rows: Sequence[Candidate]) -> NDArray[np.int32]:
+    """What each row asks for, one column a need, such that no more in all columns means: fits wherever the other does.
+
+    Counts of one gang size add up from the nearest level outwards, because a gang that may lie farther apart fits
+    wherever a nearer one does. Units chain only where a size has one unit: others cannot be compared.
+    """
+    chains = _chains({kind for row in rows for kind, _ in row.kinds})
+    columns: dict[Column, int] = {}
+    entries: list[tuple[int, int, int]] = []
+    for index, row in enumerate(rows):
+        for machine, count in row.pinned:
+            entries.append((index, columns.setdefault(("pinned", machine), len(columns)), count))
+        for kind, count in row.kinds:
+            entries.extend((index, columns.setdefault(column, len(columns)), count) for column in chains[kind])
+    needs = np.zeros((len(rows), len(columns)), dtype=np.int32)
+    if entries:
+        at_row, at_column, counts = np.array(entries).T
+        np.add.at(needs, (at_row, at_column), counts)
+    return needs
+
+
+def _chains(kinds: Iterable[Kind]) -> dict[Kind, tuple[Column, ...]]:
+    """The columns that a gang of each kind counts in: its own and those of the farther levels it is chained to."""
+    present = set(kinds)
+    units: dict[int, set[int]] = {}
+    for kind in present:
+        if kind.level >= Level.RACK:
+            units.setdefault(kind.gpus, set()).add(kind.unit)
+    chains: dict[Kind, tuple[Column, ...]] = {}
+    for kind in present:
+        levels = [level for level in Level if level >= kind.level]
+        if kind.level <= Level.MACHINE and len(units.get(kind.gpus, ())) > 1:
+            levels = [level for level in levels if level <= Level.MACHINE]
+        unit = kind.unit if kind.level >= Level.RACK else next(iter(units.get(kind.gpus, {kind.gpus})))
+        chains[kind] = tuple((kind.gpus, level, unit if level >= Level.RACK else 0) for level in levels)
+    return chains

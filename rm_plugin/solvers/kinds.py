@@ -1,0 +1,52 @@
+"""Kinds of gangs: gangs that ask the same of the machines, whatever they are called in a bid."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from themis.bids import FreeMachine, Gang
+from themis.cluster import Level
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Kind:
+    """`gpus` GPUs within one slot, machine, rack or cluster; above the machine they come in units of `unit` GPUs.
+
+    Canonical: within a slot or a machine the unit is the whole gang, and one GPU is wanted anywhere.
+    """
+
+    level: Level
+    gpus: int
+    unit: int
+
+    @property
+    def units(self) -> int:
+        """Number of units of the gang."""
+        return self.gpus // self.unit
+
+
+def has_one_rack(machines: Iterable[FreeMachine]) -> bool:
+    """True when all machines with a free GPU stand in one rack, so that the rack level says nothing."""
+    return len({machine.rack_id for machine in machines if machine.free}) <= 1
+
+
+def kind_of(gang: Gang, *, one_rack: bool) -> Kind:
+    """The kind of a gang, with levels that ask the same made one (module docstring)."""
+    if gang.gpus == 1:
+        return Kind(Level.CLUSTER, 1, 1)
+    if gang.within is Level.SLOT:
+        return Kind(Level.SLOT, gang.gpus, gang.gpus)
+    if gang.within is Level.MACHINE or gang.unit_gpus == gang.gpus:
+        return Kind(Level.MACHINE, gang.gpus, gang.gpus)
+    level = Level.CLUSTER if one_rack else gang.within
+    return Kind(level, gang.gpus, gang.unit_gpus)
+
+
+def count_kinds(gangs: Iterable[Gang], *, one_rack: bool) -> Counter[Kind]:
+    """How many gangs of each kind."""
+    kinds: Counter[Kind] = Counter()
+    for gang in gangs:
+        kinds[kind_of(gang, one_rack=one_rack)] += gang.count
+    return kinds

@@ -1,0 +1,232 @@
+"""The market as a mixed-integer programme over machines, in arrays: lossless for gangs of any size, unit and level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rm_plugin.solvers.candidates import Bidder
+from rm_plugin.solvers.kinds import Kind
+from rm_plugin.solvers.realise import Layout
+from themis.bids import FreeMachine
+from themis.cluster import Level
+
+Place = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineModel:
+    """Maximise `gains . z` with `lower <= A z <= upper`, `0 <= z <= upper_bounds`, z whole; A by rows (CSR).
+
+    The first variables choose the rows: bidder `choice_of[k][0]` takes its candidate `choice_of[k][1]`.
+    The others count gangs by place; `slots` to `units` say which variable counts what (see `Layout`).
+    """
+
+    gains: NDArray[np.float64]
+    upper_bounds: NDArray[np.float64]
+    starts: NDArray[np.int32]
+    columns: NDArray[np.int32]
+    values: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    choice_of: tuple[tuple[int, int], ...]
+    slots: dict[tuple[int, str, int], int]
+    machines: dict[tuple[int, str], int]
+    racks: dict[tuple[Kind, str], int]
+    units: dict[tuple[int, str], int]
+
+    def layout(self, solution: NDArray[np.int64]) -> Layout:
+        """The places of a whole solution."""
+        return Layout(
+            slots={place: int(solution[column]) for place, column in self.slots.items()},
+            machines={place: int(solution[column]) for place, column in self.machines.items()},
+            racks={place: int(solution[column]) for place, column in self.racks.items()},
+            units={place: int(solution[column]) for place, column in self.units.items()},
+        )
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Constraints under construction, as entries; a constraint is known by a key."""
+
+    lower: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    index: dict[Place, int] = field(default_factory=dict)
+    entries: list[tuple[int, int, float]] = field(default_factory=list)
+
+    def open(self, key: Place, lower: float, upper: float) -> None:
+        self.index[key] = len(self.lower)
+        self.lower.append(lower)
+        self.upper.append(upper)
+
+    def add(self, key: Place, column: int, value: float) -> None:
+        """One coefficient; a constraint that was never opened cannot bind and is left out."""
+        row = self.index.get(key)
+        if row is not None:
+            self.entries.append((row, column, value))
+
+
+def build_model(machines: Iterable[FreeMachine], bidders: Sequence[Bidder]) -> MachineModel:
+    """The programme of a market.
+
+    Variables: x[bidder, candidate]; y[g, slot] and y[g, machine], gangs of g GPUs there; y[kind, rack]; and
+    u[unit, machine], whole units of rack and cluster gangs where a unit has two GPUs or more. Gangs are counted
+    over all bidders, as who owns which of two like gangs changes nothing. Constraints:
+
+    - a bidder takes one row at most;
+    - as many gangs of a kind have places as the chosen rows ask for;
+    - a slot holds its gangs, and a machine its slot and machine gangs, its units and its pinned GPUs;
+    - a rack's units cover its rack gangs, and all units all gangs in units;
+    - rack gangs of single GPUs fit what the rack's machines leave over, and the chosen rows ask for no more GPUs than
+      there are: single GPUs are never fragmented, so that is exact, without a variable a machine.
+
+    Places may be counted that no chosen row needs (free disposal); they only take room away.
+    """
+    return _Builder(machines, bidders).build()
+
+
+class _Builder:
+    def __init__(self, machines: Iterable[FreeMachine], bidders: Sequence[Bidder]) -> None:
+        self._free = sorted((machine for machine in machines if machine.free), key=lambda m: m.machine_id)
+        self._rack_of = {machine.machine_id: machine.rack_id for machine in self._free}
+        self._bidders = bidders
+        self._kinds = sorted({kind for bidder in bidders for row in bidder.candidates for kind, _ in row.kinds})
+        self._rows = _Rows()
+        self._uppers: list[float] = []
+        self._gains: list[float] = []
+        self._choice_of: list[tuple[int, int]] = []
+        self._slots: dict[tuple[int, str, int], int] = {}
+        self._machines: dict[tuple[int, str], int] = {}
+        self._racks: dict[tuple[Kind, str], int] = {}
+        self._units: dict[tuple[int, str], int] = {}
+
+    def build(self) -> MachineModel:
+        self._open_rows()
+        self._add_choices()
+        for kind in self._kinds:
+            if kind.level is Level.SLOT:
+                self._add_slot_gangs(kind.gpus)
+            elif kind.level is Level.MACHINE:
+                self._add_machine_gangs(kind.gpus)
+            elif kind.level is Level.RACK:
+                self._add_rack_gangs(kind)
+        for unit in self._whole_units():
+            self._add_units(unit)
+        return self._finish()
+
+    def _whole_units(self) -> list[int]:
+        return sorted({kind.unit for kind in self._kinds if kind.level >= Level.RACK and kind.unit > 1})
+
+    def _open_rows(self) -> None:
+        rows = self._rows
+        for index in range(len(self._bidders)):
+            rows.open(("bidder", index), 0, 1)
+        for kind in self._kinds:
+            if kind.level <= Level.RACK:
+                rows.open(("kind", kind), 0, np.inf)
+        for unit in self._whole_units():
+            rows.open(("units", unit), 0, np.inf)
+            for rack in self._rack_ids():
+                rows.open(("rack units", unit, rack), 0, np.inf)
+        self._open_capacities()
+
+    def _open_capacities(self) -> None:
+        if any(kind.level is Level.RACK and kind.unit == 1 for kind in self._kinds):
+            for rack in self._rack_ids():
+                free = sum(machine.free for machine in self._free if machine.rack_id == rack)
+                self._rows.open(("rack", rack), -np.inf, free)
+        if any(kind.level is Level.SLOT for kind in self._kinds):
+            for machine in self._free:
+                for slot, free in enumerate(machine.free_slots):
+                    self._rows.open(("slot", machine.machine_id, slot), -np.inf, free)
+        for machine in self._free:
+            self._rows.open(("machine", machine.machine_id), -np.inf, machine.free)
+        self._rows.open(("cluster",), -np.inf, sum(machine.free for machine in self._free))
+
+    def _rack_ids(self) -> list[str]:
+        return sorted({machine.rack_id for machine in self._free})
+
+    def _column(self, upper: float, gain: float = 0.0) -> int:
+        self._uppers.append(upper)
+        self._gains.append(gain)
+        return len(self._uppers) - 1
+
+    def _add_choices(self) -> None:
+        for index, bidder in enumerate(self._bidders):
+            for position, candidate in enumerate(bidder.candidates):
+                column = self._column(1, bidder.gain(candidate))
+                self._choice_of.append((index, position))
+                self._rows.add(("bidder", index), column, 1)
+                self._rows.add(("cluster",), column, candidate.gpus)
+                for kind, count in candidate.kinds:
+                    self._rows.add(("kind", kind), column, -count)
+                    if kind.level >= Level.RACK:
+                        self._rows.add(("units", kind.unit), column, -count * kind.units)
+                for machine_id, count in candidate.pinned:
+                    self._use_machine(machine_id, column, count)
+
+    def _use_machine(self, machine_id: str, column: int, gpus: int) -> None:
+        self._rows.add(("machine", machine_id), column, gpus)
+        self._rows.add(("rack", self._rack_of[machine_id]), column, gpus)
+
+    def _add_slot_gangs(self, gpus: int) -> None:
+        kind = Kind(Level.SLOT, gpus, gpus)
+        for machine in self._free:
+            for slot, free in enumerate(machine.free_slots):
+                if free >= gpus:
+                    column = self._column(free // gpus)
+                    self._slots[gpus, machine.machine_id, slot] = column
+                    self._rows.add(("kind", kind), column, 1)
+                    self._rows.add(("slot", machine.machine_id, slot), column, gpus)
+                    self._use_machine(machine.machine_id, column, gpus)
+
+    def _add_machine_gangs(self, gpus: int) -> None:
+        kind = Kind(Level.MACHINE, gpus, gpus)
+        for machine in self._free:
+            if machine.free >= gpus:
+                column = self._column(machine.free // gpus)
+                self._machines[gpus, machine.machine_id] = column
+                self._rows.add(("kind", kind), column, 1)
+                self._use_machine(machine.machine_id, column, gpus)
+
+    def _add_rack_gangs(self, kind: Kind) -> None:
+        for rack in self._rack_ids():
+            units = sum(machine.free // kind.unit for machine in self._free if machine.rack_id == rack)
+            if units >= kind.units:
+                column = self._column(units // kind.units)
+                self._racks[kind, rack] = column
+                self._rows.add(("kind", kind), column, 1)
+                self._rows.add(("rack units", kind.unit, rack), column, -kind.units)
+                if kind.unit == 1:
+                    self._rows.add(("rack", rack), column, kind.gpus)
+
+    def _add_units(self, unit: int) -> None:
+        for machine in self._free:
+            if machine.free >= unit:
+                column = self._column(machine.free // unit)
+                self._units[unit, machine.machine_id] = column
+                self._rows.add(("units", unit), column, 1)
+                self._rows.add(("rack units", unit, machine.rack_id), column, 1)
+                self._use_machine(machine.machine_id, column, unit)
+
+    def _finish(self) -> MachineModel:
+        entries = np.array(self._rows.entries, dtype=np.float64).reshape(-1, 3)
+        order = np.lexsort((entries[:, 1], entries[:, 0]))
+        counts = np.bincount(entries[:, 0].astype(np.int64), minlength=len(self._rows.lower))
+        return MachineModel(
+            gains=np.array(self._gains, dtype=np.float64),
+            upper_bounds=np.array(self._uppers, dtype=np.float64),
+            starts=np.concatenate(([0], np.cumsum(counts))).astype(np.int32),
+            columns=entries[order, 1].astype(np.int32),
+            values=entries[order, 2],
+            lower=np.array(self._rows.lower, dtype=np.float64),
+            upper=np.array(self._rows.upper, dtype=np.float64),
+            choice_of=tuple(self._choice_of),
+            slots=self._slots,
+            machines=self._machines,
+            racks=self._racks,
+            units=self._units,
+        )

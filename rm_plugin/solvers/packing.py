@@ -1,0 +1,144 @@
+"""Free GPUs as a working copy: which machine, rack or slot has room, and gangs put there by best fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from themis.bids import FreeMachine, PlacedGang
+from themis.cluster import Allocation, Level
+from themis.errors import InvariantError
+
+
+class Room:
+    """Free GPUs of each slot by machine; gangs are taken out one after the other.
+
+    GPUs can be reserved on a machine without saying in which slot (pinned GPUs: only their count by machine is known);
+    they stop counting as free at once, and leave the choice of slots to the gangs that care.
+
+    Args:
+        machines: The free machines, in any order; every choice between equals goes to the smaller machine id.
+    """
+
+    __slots__ = ("_machine_free", "_racks", "_slots", "machine_ids", "rack_of")
+
+    def __init__(self, machines: Iterable[FreeMachine]) -> None:
+        ordered = sorted(machines, key=lambda machine: machine.machine_id)
+        self.machine_ids: tuple[str, ...] = tuple(machine.machine_id for machine in ordered)
+        self.rack_of: dict[str, str] = {machine.machine_id: machine.rack_id for machine in ordered}
+        self._slots = {machine.machine_id: list(machine.free_slots) for machine in ordered}
+        self._machine_free = {machine.machine_id: machine.free for machine in ordered}
+        self._racks: dict[str, list[str]] = {}
+        for machine in ordered:
+            self._racks.setdefault(machine.rack_id, []).append(machine.machine_id)
+
+    @property
+    def racks(self) -> Mapping[str, Sequence[str]]:
+        """Machine ids by rack."""
+        return self._racks
+
+    def free(self, machine_id: str) -> int:
+        """Free GPUs of a machine, reserved ones left aside; 0 for a machine that is not here."""
+        return self._machine_free.get(machine_id, 0)
+
+    def slot_free(self, machine_id: str) -> list[int]:
+        """Free GPUs of each slot; never more than the machine's own free GPUs."""
+        limit = self._machine_free[machine_id]
+        return [min(free, limit) for free in self._slots[machine_id]]
+
+    def reserve(self, machine_id: str, gpus: int) -> bool:
+        """Set GPUs of a machine aside without a slot; False, and nothing changed, when there are too few."""
+        if self.free(machine_id) < gpus:
+            return False
+        if gpus:
+            self._machine_free[machine_id] -= gpus
+        return True
+
+    def take_slot(self, machine_id: str, slot: int, gpus: int) -> PlacedGang:
+        """Take a gang out of one slot."""
+        if self.slot_free(machine_id)[slot] < gpus:
+            raise InvariantError("a slot has too few free GPUs", value=(machine_id, slot, gpus))
+        self._slots[machine_id][slot] -= gpus
+        self._machine_free[machine_id] -= gpus
+        return PlacedGang(gpus=Allocation.of({machine_id: gpus}), level=Level.SLOT, slot=slot)
+
+    def take(self, parts: Mapping[str, int]) -> PlacedGang:
+        """Take a gang out of these machines, GPUs by machine; the result carries the level that it really spans."""
+        if len(parts) == 1:
+            ((machine_id, gpus),) = parts.items()
+            slot = self._tightest_slot(machine_id, gpus)
+            if slot is not None:
+                return self.take_slot(machine_id, slot, gpus)
+        for machine_id, gpus in parts.items():
+            self._take_spread(machine_id, gpus)
+        return PlacedGang(gpus=Allocation.of(parts), level=self.level_of(parts))
+
+    def level_of(self, machine_ids: Iterable[str]) -> Level:
+        """The level that spans these machines: MACHINE, RACK or CLUSTER."""
+        members = set(machine_ids)
+        if len(members) <= 1:
+            return Level.MACHINE
+        return Level.RACK if len({self.rack_of[machine_id] for machine_id in members}) == 1 else Level.CLUSTER
+
+    def machines(self) -> tuple[FreeMachine, ...]:
+        """What is free now, as values; reserved GPUs are taken out of the smallest slots first."""
+        rest = []
+        for machine_id in self.machine_ids:
+            slots = list(self._slots[machine_id])
+            _drain(slots, sum(slots) - self._machine_free[machine_id])
+            rest.append(
+                FreeMachine(machine_id=machine_id, rack_id=self.rack_of[machine_id], free_slots=tuple(slots)),
+            )
+        return tuple(rest)
+
+    def _tightest_slot(self, machine_id: str, gpus: int) -> int | None:
+        fitting = [(free, slot) for slot, free in enumerate(self.slot_free(machine_id)) if free >= gpus]
+        return min(fitting)[1] if fitting else None
+
+    def _take_spread(self, machine_id: str, gpus: int) -> None:
+        if self.free(machine_id) < gpus:
+            raise InvariantError("a machine has too few free GPUs", value=(machine_id, gpus))
+        self._machine_free[machine_id] -= gpus
+        _drain(self._slots[machine_id], gpus)
+
+
+def _drain(slots: list[int], gpus: int) -> None:
+    """Take GPUs out of slots, in place: of the tightest that holds all, else of the smallest first."""
+    while gpus:
+        fitting = [(free, slot) for slot, free in enumerate(slots) if free >= gpus]
+        free, slot = min(fitting) if fitting else min((free, slot) for slot, free in enumerate(slots) if free)
+        taken = min(free, gpus)
+        slots[slot] -= taken
+        gpus -= taken
+
+
+def spread(
+    units_by_machine: Mapping[str, int], racks: Mapping[str, Sequence[str]], units: int
+) -> dict[str, int] | None:
+    """Put `units` units on few machines of few racks, or None when there is too little room.
+
+    The last piece goes where it fits most tightly, pieces before it take the roomiest rack or machine whole; equals go
+    to the smaller id.
+
+    Args:
+        units_by_machine: Units that each machine has room for.
+        racks: Machine ids by rack; machines outside them are not used.
+        units: Units to place.
+    """
+    room = {rack: sum(units_by_machine.get(machine, 0) for machine in members) for rack, members in racks.items()}
+    chosen: dict[str, int] = {}
+    for rack, rack_units in _cover(room, units).items():
+        inside = {machine: units_by_machine.get(machine, 0) for machine in racks[rack]}
+        chosen.update(_cover(inside, rack_units))
+    return chosen if sum(chosen.values()) == units else None
+
+
+def _cover(room: Mapping[str, int], wanted: int) -> dict[str, int]:
+    """Cover `wanted` with the fewest holders: whole largest ones, then the one that fits the rest most tightly."""
+    left = {name: units for name, units in room.items() if units > 0}
+    chosen: dict[str, int] = {}
+    while wanted > 0 and left:
+        fitting = [(units, name) for name, units in left.items() if units >= wanted]
+        name = min(fitting)[1] if fitting else min((-units, name) for name, units in left.items())[1]
+        chosen[name] = min(left.pop(name), wanted)
+        wanted -= chosen[name]
+    return chosen

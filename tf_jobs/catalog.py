@@ -1,0 +1,226 @@
+"""The programs that ship: their modules, their flags, and whether they train or replay; imports no TensorFlow.
+
+The client validates an app's program and hyper-parameters against this before anything starts, and the programs
+parse their command lines by it, so the two cannot disagree.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from themis.errors import InputError, UnknownNameError
+
+FlagValue = int | float | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """One command-line flag of a program.
+
+    Attributes:
+        name: Without dashes, lower case with underscores.
+        kind: Type of its value.
+        default: Value when it is not given; None means it has to be given.
+        help: One line for `--help`, with the unit.
+        low: Least value allowed, for numbers.
+        high: Greatest value allowed, for numbers.
+        choices: The words allowed, where only these are.
+        hyper_parameter: Whether a search may vary it.
+    """
+
+    name: str
+    kind: type[int] | type[float] | type[str]
+    default: FlagValue | None
+    help: str
+    low: float = -math.inf
+    high: float = math.inf
+    choices: tuple[str, ...] = ()
+    hyper_parameter: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One task program: `real` ones train, `replay` ones emulate training by recorded tables."""
+
+    name: str
+    module: str
+    kind: Literal["real", "replay"]
+    summary: str
+    flags: tuple[Flag, ...]
+
+    def flag(self, name: str) -> Flag:
+        """The flag of that name; raises UnknownNameError, which names the nearest."""
+        for flag in self.flags:
+            if flag.name == name:
+                return flag
+        raise UnknownNameError(f"flag of {self.name}", f"--{name}", (f"--{flag.name}" for flag in self.flags))
+
+
+_COMMON = (
+    Flag(name="iterations", kind=int, default=None, low=0, help="cumulative iteration at which this run stops"),
+    Flag(name="checkpoint_every", kind=int, default=100, low=1, help="iterations between checkpoints"),
+    Flag(name="log_every", kind=int, default=20, low=1, help="iterations between log lines"),
+    Flag(name="seed", kind=int, default=0, low=0, high=2**31 - 1, help="seed of data order, initial state and noise"),
+    Flag(name="batch_size", kind=int, default=64, low=1, help="samples an iteration, over all tasks together"),
+    Flag(name="keep_checkpoints", kind=int, default=3, low=1, help="newest checkpoints to keep"),
+    Flag(name="checkpoint_uri", kind=str, default="", help="where checkpoints lie; overrides THEMIS_CHECKPOINT_URI"),
+)
+
+
+def _learning_rate(default: float) -> Flag:
+    return Flag(
+        name="learning_rate",
+        kind=float,
+        default=default,
+        low=0.0,
+        help="step size of the optimizer",
+        hyper_parameter=True,
+    )
+
+
+_TRAINED = (
+    *_COMMON,
+    _learning_rate(0.05),
+    Flag(
+        name="optimizer",
+        kind=str,
+        default="momentum",
+        choices=("sgd", "momentum", "adam"),
+        help="update rule",
+        hyper_parameter=True,
+    ),
+    Flag(name="hidden", kind=int, default=64, low=1, high=4096, help="units of the hidden layer", hyper_parameter=True),
+    Flag(
+        name="dropout",
+        kind=float,
+        default=0.0,
+        low=0.0,
+        high=0.95,
+        help="share of hidden units dropped in training",
+        hyper_parameter=True,
+    ),
+)
+
+_FILTERS = Flag(
+    name="filters",
+    kind=int,
+    default=16,
+    low=1,
+    high=512,
+    help="filters of the first convolution",
+    hyper_parameter=True,
+)
+
+_REPLAY = (
+    *_COMMON,
+    Flag(name="model", kind=str, default="resnet50", help="model whose measured speed is emulated"),
+    _learning_rate(0.05),
+    Flag(name="curve", kind=str, default="", help="family of recorded loss curves; empty: the model's own"),
+    Flag(name="curve_iterations", kind=int, default=500, low=1, help="iteration at which a recorded curve ends"),
+    Flag(
+        name="serial_iteration_s",
+        kind=float,
+        default=0.0,
+        low=0.0,
+        help="unscaled seconds an iteration on one GPU; 0: as measured",
+    ),
+    Flag(name="slowdown", kind=str, default="", help="S at slot,machine,rack,cluster; empty: as measured"),
+    Flag(name="checkpoint_bytes", kind=int, default=4096, low=0, help="size of a checkpoint, in bytes"),
+    Flag(name="startup_s", kind=float, default=0.0, low=0.0, help="unscaled seconds before the first iteration"),
+    Flag(name="checkpoint_s", kind=float, default=0.0, low=0.0, help="unscaled seconds that a checkpoint takes"),
+)
+
+PROGRAMS: tuple[Program, ...] = (
+    Program(
+        name="digits_cnn",
+        module="tf_jobs.digits_cnn",
+        kind="real",
+        summary="small convolutional net on the digits data set",
+        flags=(*_TRAINED, _FILTERS),
+    ),
+    Program(
+        name="digits_dense",
+        module="tf_jobs.digits_dense",
+        kind="real",
+        summary="dense net on the digits data set",
+        flags=_TRAINED,
+    ),
+    Program(
+        name="digits_lstm",
+        module="tf_jobs.digits_lstm",
+        kind="real",
+        summary="LSTM that reads the rows of each digit",
+        flags=_TRAINED,
+    ),
+    Program(
+        name="replay",
+        module="tf_jobs.replay",
+        kind="replay",
+        summary="emulates a training job by measured speeds and recorded loss curves",
+        flags=_REPLAY,
+    ),
+)
+
+
+def program(name: str) -> Program:
+    """The program of that name; raises UnknownNameError, which names the nearest."""
+    for known in PROGRAMS:
+        if known.name == name:
+            return known
+    raise UnknownNameError("program", name, (known.name for known in PROGRAMS))
+
+
+def program_command(name: str, values: Mapping[str, FlagValue] | None = None) -> list[str]:
+    """The command that starts a program, with `values` checked and given as flags.
+
+    Raises:
+        InputError: An unknown program or flag, or a value out of range.
+    """
+    checked = check_values(name, values or {})
+    flags = [word for flag, value in checked.items() for word in (f"--{flag}", str(value))]
+    return [sys.executable, "-m", program(name).module, *flags]
+
+
+def check_values(name: str, values: Mapping[str, object]) -> dict[str, FlagValue]:
+    """`values` by flag name, each converted to its flag's type, in the order given.
+
+    Raises:
+        InputError: An unknown program or flag, or a value out of range.
+    """
+    of = program(name)
+    return {flag: convert(of.flag(flag), value) for flag, value in values.items()}
+
+
+def convert(flag: Flag, value: object) -> FlagValue:
+    """`value`, text or already typed, as the flag's type; raises InputError where it does not fit."""
+    shown = f"--{flag.name}"
+    if flag.kind is str:
+        text = str(value)
+        if flag.choices and text not in flag.choices:
+            raise UnknownNameError(f"value of {shown}", text, flag.choices)
+        return text
+    number = _number(flag, value)
+    if not flag.low <= number <= flag.high:
+        allowed = f"{flag.low:.10g} or more" if flag.high == math.inf else f"{flag.low:.10g} to {flag.high:.10g}"
+        raise InputError(f"{shown} is out of range", value=value, remedy=f"use {allowed}")
+    return number
+
+
+def _number(flag: Flag, value: object) -> int | float:
+    """`value` as the flag's kind of number; raises InputError for text, booleans, fractions, NaN and infinities."""
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        number = float(value) if isinstance(value, (int, float, str)) else math.nan
+        if not math.isfinite(number) or (flag.kind is int and number != int(number)):
+            raise ValueError
+        if flag.kind is int:
+            return value if isinstance(value, int) else int(value) if isinstance(value, str) else int(number)
+    except (ValueError, OverflowError):
+        wanted = "a whole number" if flag.kind is int else "a number"
+        raise InputError(f"--{flag.name} takes {wanted}", value=value, remedy=f"meaning: {flag.help}") from None
+    return number

@@ -1,0 +1,146 @@
+"""What the runtime tells a task through its environment, with defaults for runs by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from am.checkpoints.uri import local_folder
+from themis.errors import InputError, UnknownNameError
+
+LEVELS = ("slot", "machine", "rack", "cluster")
+HISTORY_NAME = "history.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskContext:
+    """One task's place in its job.
+
+    Attributes:
+        app_id: The app that the job belongs to.
+        job_id: The job; its checkpoints are kept under this name.
+        task_index: Index of this task, from 0; task 0 is the chief.
+        tasks: Number of tasks of this incarnation.
+        incarnation: Starts of the job so far, this one included.
+        checkpoint_uri: Where checkpoints lie.
+        job_dir: Working folder of the job, shared by its tasks.
+        gpus: GPUs leased to the job, over all machines.
+        level: Nearest locality level that all of these GPUs share.
+        time_scale: How many times faster than real time emulated work runs.
+    """
+
+    app_id: str
+    job_id: str
+    task_index: int
+    tasks: int
+    incarnation: int
+    checkpoint_uri: str
+    job_dir: Path
+    gpus: int
+    level: str
+    time_scale: float
+
+    @property
+    def chief(self) -> bool:
+        """Whether this task logs and saves for the job."""
+        return self.task_index == 0
+
+
+def read_context(program_name: str, environment: Mapping[str, str], checkpoint_uri: str = "") -> TaskContext:
+    """The context that `environment` gives; a run by hand needs none of it.
+
+    Args:
+        program_name: Stands in for the ids when none are given.
+        environment: Usually `os.environ`.
+        checkpoint_uri: The flag, which goes before the environment.
+
+    Raises:
+        InputError: A variable that does not parse, or several tasks without the variables that tell them apart.
+    """
+    job_id = environment.get("THEMIS_JOB_ID") or program_name
+    tasks = _whole(environment, "THEMIS_TASKS", 1, low=1)
+    task_index = _whole(environment, "THEMIS_TASK_INDEX", 0, low=0)
+    if task_index >= tasks:
+        raise InputError(
+            "THEMIS_TASK_INDEX is not below THEMIS_TASKS", value=task_index, remedy=f"use 0 to {tasks - 1}"
+        )
+    uri = checkpoint_uri or environment.get("THEMIS_CHECKPOINT_URI", "")
+    job_dir = _job_dir(environment, uri, job_id)
+    level = environment.get("THEMIS_LEVEL") or "slot"
+    if level not in LEVELS:
+        raise UnknownNameError("locality level in THEMIS_LEVEL", level, LEVELS)
+    return TaskContext(
+        app_id=environment.get("THEMIS_APP_ID") or "by-hand",
+        job_id=job_id,
+        task_index=task_index,
+        tasks=tasks,
+        incarnation=_incarnation(environment, tasks, job_dir),
+        checkpoint_uri=uri or str(job_dir / "checkpoints"),
+        job_dir=job_dir,
+        gpus=count_gpus(environment.get("THEMIS_GPUS", ""), default=tasks),
+        level=level,
+        time_scale=_time_scale(environment),
+    )
+
+
+def count_gpus(text: str, *, default: int) -> int:
+    """GPUs in a list such as `m0:2,m1:1`; `default` where it is empty.
+
+    Raises:
+        InputError: Anything that is not `machine:count` with a count of 1 or more.
+    """
+    if not text.strip():
+        return default
+    total = 0
+    for part in text.split(","):
+        machine, colon, count = part.strip().rpartition(":")
+        if not (machine and colon and count.isdecimal() and int(count) > 0):
+            raise InputError("THEMIS_GPUS does not parse", value=text, remedy="write machine:count, e.g. m0:2,m1:1")
+        total += int(count)
+    return total
+
+
+def _job_dir(environment: Mapping[str, str], uri: str, job_id: str) -> Path:
+    """The job's folder; by hand it is beside its checkpoints, or below the working folder without any."""
+    named = environment.get("THEMIS_JOB_DIR")
+    if named:
+        return Path(named)
+    return local_folder(uri) / job_id if uri else Path("themis-jobs") / job_id
+
+
+def _incarnation(environment: Mapping[str, str], tasks: int, job_dir: Path) -> int:
+    """The incarnation as given; one task alone may count the starts in its history instead."""
+    if environment.get("THEMIS_INCARNATION"):
+        return _whole(environment, "THEMIS_INCARNATION", 1, low=1)
+    if tasks > 1:
+        raise InputError(
+            "several tasks need THEMIS_INCARNATION", remedy="set it to 1 at the first start and raise it at each start"
+        )
+    try:
+        history = (job_dir / HISTORY_NAME).read_text(encoding="utf-8")
+    except OSError:
+        return 1
+    return 1 + history.count('"event": "start"')
+
+
+def _whole(environment: Mapping[str, str], name: str, default: int, *, low: int) -> int:
+    """A whole number from the environment; raises InputError unless it is `low` or more."""
+    text = environment.get(name)
+    if not text:
+        return default
+    if not text.isdecimal() or int(text) < low:
+        raise InputError(f"{name} is not a whole number of {low} or more", value=text, remedy=f"e.g. {default}")
+    return int(text)
+
+
+def _time_scale(environment: Mapping[str, str]) -> float:
+    """THEMIS_TIME_SCALE; raises InputError unless it is a positive number."""
+    text = environment.get("THEMIS_TIME_SCALE") or "1"
+    try:
+        scale = float(text)
+    except ValueError:
+        scale = -1.0
+    if not 0.0 < scale < float("inf"):
+        raise InputError("THEMIS_TIME_SCALE is not a positive number", value=text, remedy="use 1 for real time")
+    return scale

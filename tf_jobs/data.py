@@ -1,0 +1,90 @@
+"""The digits data set, read from the file inside scikit-learn's package without the seconds of importing scikit-learn.
+
+Source: "Optical Recognition of Handwritten Digits", UCI repository, as shipped by scikit-learn: 1,797 grey images of
+8 x 8 pixels with values 0 to 16, and the digit each shows.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from themis.errors import InputError
+
+SPLIT_SEED = 20
+VALIDATION_SHARE = 0.15
+TEST_SHARE = 0.15
+SIDE = 8
+CLASSES = 10
+
+Images = NDArray[np.float32]
+Labels = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One part of the data: images of shape [n, 8, 8] with values 0 to 1, and labels of shape [n]."""
+
+    images: Images
+    labels: Labels
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digits:
+    """The data, split once for all runs so that trials compare; `test` is for a winner's final judgement."""
+
+    train: Part
+    validation: Part
+    test: Part
+
+
+def load_digits() -> Digits:
+    """Read and split the data set; raises InputError where scikit-learn is not installed."""
+    table = _table(_path())
+    order = np.random.default_rng(SPLIT_SEED).permutation(len(table))
+    held_out = round(len(table) * VALIDATION_SHARE), round(len(table) * TEST_SHARE)
+    validation, test, train = np.split(order, np.cumsum(held_out))
+    return Digits(train=_part(table[train]), validation=_part(table[validation]), test=_part(table[test]))
+
+
+def batch_indices(*, seed: int, iteration: int, batch_size: int, samples: int) -> NDArray[np.int64]:
+    """Which samples iteration `iteration` (from 1) uses: the next `batch_size` of an endless shuffled stream.
+
+    Each pass over the data has a permutation of its own, drawn from the seed and the number of the pass alone, so any
+    number of tasks, at any start, agrees on every batch.
+    """
+    positions = np.arange((iteration - 1) * batch_size, iteration * batch_size)
+    passes = positions // samples
+    indices = np.empty(batch_size, dtype=np.int64)
+    for number in np.unique(passes):
+        order = np.random.default_rng((seed, int(number))).permutation(samples)
+        chosen = passes == number
+        indices[chosen] = order[positions[chosen] % samples]
+    return indices
+
+
+def _path() -> Path:
+    """The file inside scikit-learn's package."""
+    found = importlib.util.find_spec("sklearn")
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        path = Path(folder) / "datasets" / "data" / "digits.csv.gz"
+        if path.is_file():
+            return path
+    raise InputError("scikit-learn, which brings the digits, is not installed", remedy="install the extra 'tf'")
+
+
+def _table(path: Path) -> NDArray[Any]:
+    """The file as an array of shape [1797, 65]: 64 pixels and the label."""
+    text = gzip.decompress(path.read_bytes()).decode()
+    return np.array([row.split(",") for row in text.splitlines()], dtype=np.float32)
+
+
+def _part(rows: NDArray[Any]) -> Part:
+    images = (rows[:, :-1] / 16.0).reshape(-1, SIDE, SIDE).astype(np.float32)
+    return Part(images=images, labels=rows[:, -1].astype(np.int32))

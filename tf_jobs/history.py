@@ -1,0 +1,34 @@
+"""The job's history: one JSON line an event, from which an auditor can prove that no iteration was lost or repeated."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+from tf_jobs.context import HISTORY_NAME
+
+
+class History:
+    """Appends to `<job_dir>/history.jsonl`; only the chief writes.
+
+    Args:
+        job_dir: The job's working folder; made when missing.
+        incarnation: Noted in every line.
+    """
+
+    def __init__(self, job_dir: Path, incarnation: int) -> None:
+        job_dir.mkdir(parents=True, exist_ok=True)
+        self._path = job_dir / HISTORY_NAME
+        self._incarnation = incarnation
+
+    def append(self, event: str, **facts: int | float | str | None) -> None:
+        """Add one event; a single write, so that a kill leaves a whole line or none."""
+        known = {name: fact for name, fact in facts.items() if fact is not None}
+        line = json.dumps({"incarnation": self._incarnation, "event": event, **known, "time_s": round(time.time(), 3)})
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(descriptor, line.encode() + b"\n")
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,156 @@
+"""One network in training: joint steps with the other tasks, validation, and its state as files.
+
+The state is one `.npz` file rather than `tf.train.Checkpoint`: the parameters and slots are a few flat arrays, so
+NumPy alone can read and check them, one file has one checksum, and nothing in it knows the number of tasks.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tf_jobs.context import TaskContext
+from tf_jobs.data import Digits, batch_indices
+from tf_jobs.flags import Values
+from tf_jobs.models import Model
+from tf_jobs.optimizers import rule
+from tf_jobs.workers import Workers, peer_lost
+
+STATE_NAME = "state.npz"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOutcome:
+    """The loss of one iteration over the whole batch, and whether any task has been asked to stop."""
+
+    loss: float
+    stop: bool
+
+
+class Learner:
+    """Trains a model on the digits.
+
+    Args:
+        tf: The tensorflow module.
+        model: The network.
+        values: The run's flags.
+        data: The data set.
+        context: This task's place among the job's tasks.
+        workers: The job's tasks.
+    """
+
+    def __init__(
+        self, tf: Any, model: Model, values: Values, data: Digits, context: TaskContext, workers: Workers
+    ) -> None:
+        self._tf = tf
+        self._model = model
+        self._data = data
+        self._workers = workers
+        self._seed = values.whole("seed")
+        self._batch_size = values.whole("batch_size")
+        self._dropout = values.number("dropout")
+        self._rate = values.number("learning_rate")
+        slot_names, self._update = rule(values.text("optimizer"))
+        initial = model.initial(self._seed)
+        self._variables: dict[str, Any] = {"params": tf.Variable(initial)}
+        self._variables |= {name: tf.Variable(np.zeros_like(initial)) for name in slot_names}
+        self._first_row = context.task_index * self._batch_size // context.tasks
+        self._end_row = (context.task_index + 1) * self._batch_size // context.tasks
+        self._joint_step: Callable[..., Any] = tf.function(self._trace_step)
+        self._evaluate: Callable[..., Any] = tf.function(self._trace_evaluation)
+
+    def step(self, iteration: int, *, stop: bool) -> StepOutcome:
+        """Do iteration `iteration` (from 1) together with the other tasks; `stop` tells them to make it the last.
+
+        Raises:
+            PeerLostError: Another task is gone; the parameters are as after the iteration before.
+        """
+        tf = self._tf
+        rows = self._rows(iteration)
+        train = self._data.train
+        try:
+            loss, asked = self._joint_step(
+                tf.constant(train.images[rows]),
+                tf.constant(train.labels[rows]),
+                tf.constant(iteration, tf.int32),
+                tf.constant(float(stop)),
+            )
+            return StepOutcome(loss=float(loss), stop=float(asked) > 0.0)
+        except tf.errors.OpError as error:
+            raise peer_lost(error) from error
+
+    def validate(self) -> tuple[float, float]:
+        """Loss and accuracy on the validation part."""
+        part = self._data.validation
+        loss, accuracy = self._evaluate(part.images, part.labels)
+        return float(loss), float(accuracy)
+
+    def write_state(self, folder: Path) -> dict[str, Path]:
+        """Write parameters and slots below `folder`; the files by their name in a checkpoint."""
+        path = folder / STATE_NAME
+        np.savez(path, **{name: variable.numpy() for name, variable in self._variables.items()})
+        return {STATE_NAME: path}
+
+    def read_state(self, folder: Path) -> None:
+        """Take over the parameters and slots that `write_state` wrote."""
+        with np.load(folder / STATE_NAME, allow_pickle=False) as arrays:
+            for name, variable in self._variables.items():
+                variable.assign(arrays[name])
+
+    def digest(self) -> int:
+        """A checksum of parameters and slots, equal on tasks that are in the same state."""
+        checksum = 0
+        for variable in self._variables.values():
+            checksum = zlib.crc32(variable.numpy().tobytes(), checksum)
+        return checksum
+
+    def _rows(self, iteration: int) -> Any:
+        """This task's part of the batch of an iteration."""
+        batch = batch_indices(
+            seed=self._seed, iteration=iteration, batch_size=self._batch_size, samples=len(self._data.train.labels)
+        )
+        return batch[self._first_row : self._end_row]
+
+    def _trace_step(self, images: Any, labels: Any, iteration: Any, stop: Any) -> tuple[Any, Any]:
+        """The graph of one joint step: one collective sums gradient, loss and stop requests at once."""
+        summed = self._workers.run(self._contribution, images, labels, iteration, stop)
+        gradient, loss, asked = summed[:-2], summed[-2], summed[-1]
+        slots: Mapping[str, Any] = self._variables
+        self._update(self._tf, self._variables["params"], slots, gradient, iteration, self._rate)
+        return loss, asked
+
+    def _contribution(self, images: Any, labels: Any, iteration: Any, stop: Any) -> Any:
+        """This task's share of gradient and loss, summed over all tasks."""
+        tf = self._tf
+        params = self._variables["params"]
+        with tf.GradientTape() as tape:
+            logits = self._logits(params, images, self._mask(iteration))
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+            loss = tf.reduce_sum(losses) / self._batch_size
+        gradient = tape.gradient(loss, params)
+        return self._workers.total(tf.concat([gradient, [loss, stop]], axis=0))
+
+    def _mask(self, iteration: Any) -> Any:
+        """Dropout's mask for this task's rows, drawn for the whole batch so that it is the same for any tasks."""
+        if self._dropout == 0.0:
+            return None
+        tf = self._tf
+        shape = (self._batch_size, self._model.hidden)
+        uniform = tf.random.stateless_uniform(shape, seed=tf.stack([self._seed, iteration]))
+        kept = tf.cast(uniform >= self._dropout, tf.float32) / (1.0 - self._dropout)
+        return kept[self._first_row : self._end_row]
+
+    def _logits(self, params: Any, images: Any, mask: Any) -> Any:
+        return self._model.forward(self._tf, self._model.unpack(self._tf, params), images, mask)
+
+    def _trace_evaluation(self, images: Any, labels: Any) -> tuple[Any, Any]:
+        tf = self._tf
+        logits = self._logits(self._variables["params"], images, None)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+        right = tf.argmax(logits, axis=1, output_type=tf.int32) == labels
+        return tf.reduce_mean(losses), tf.reduce_mean(tf.cast(right, tf.float32))

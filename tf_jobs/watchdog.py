@@ -1,0 +1,41 @@
+"""Ends a task that waits in vain for a peer: a collective with a dead peer may otherwise wait forever."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+
+from tf_jobs.exit_codes import EXIT_FAILED
+
+POLL_S = 0.5
+
+
+class Watchdog:
+    """A thread that ends the process unless `beat` is called in time.
+
+    Args:
+        limit_s: First limit, in seconds: start-up, which waits for peers that are still loading.
+        what: What is waited for, for the message.
+    """
+
+    def __init__(self, limit_s: float, what: str) -> None:
+        self._limit_s = limit_s
+        self._what = what
+        self._beaten_s = time.monotonic()
+
+    def start(self) -> None:
+        """Begin to watch."""
+        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+
+    def beat(self, limit_s: float, what: str) -> None:
+        """All is well; the next beat is due within `limit_s` seconds."""
+        self._limit_s, self._what, self._beaten_s = limit_s, what, time.monotonic()
+
+    def _watch(self) -> None:
+        while time.monotonic() - self._beaten_s < self._limit_s:
+            time.sleep(POLL_S)
+        sys.stderr.write(f"ERROR:themis:no sign of the other tasks for {self._limit_s:g} s while {self._what}\n")
+        sys.stderr.flush()
+        os._exit(EXIT_FAILED)

@@ -1,0 +1,44 @@
+"""What apps and hyper-parameters may be called, and who the user is when nothing says so."""
+
+from __future__ import annotations
+
+import getpass
+import re
+
+from themis.errors import InputError
+
+_APP_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_PARAMETER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def check_app_name(name: str) -> str:
+    """Return an app's name: up to 63 of a-z, 0-9 and '-', since it becomes part of folder and container names.
+
+    Raises:
+        InputError: The name is empty, too long, or holds anything else.
+    """
+    if not _APP_NAME.fullmatch(name):
+        raise InputError(
+            "an app's name is up to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit", value=name
+        )
+    return name
+
+
+def check_parameter_name(name: str) -> str:
+    """Return the name of a hyper-parameter or argument: an identifier, since it becomes a flag of the program.
+
+    Raises:
+        InputError: The name is no identifier.
+    """
+    if not _PARAMETER_NAME.fullmatch(name):
+        raise InputError("a parameter's name is letters, digits and '_', not beginning with a digit", value=name)
+    return name
+
+
+def login_name() -> str:
+    """The login name of whoever runs this process; `user` where the system knows none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        # A container may run under a user id that no password file names.
+        return "user"

@@ -1,0 +1,29 @@
+"""Scalars of YAML files: hyper-parameters, arguments, settings and environment variables."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, FiniteFloat, StrictBool, StrictInt, StrictStr
+
+_EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
+
+
+def _number(value: Any) -> Any:
+    # YAML 1.1 reads 1e-3 as text, since it has no dot; nobody who writes it means text.
+    return float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
+
+
+def _variable(value: Any) -> Any:
+    # YAML turns `on`, `1.0` and `0x10` into other things than were written; a whole number is safe.
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        return str(value)
+    raise ValueError("the value of an environment variable is text; put it in quotes")
+
+
+Scalar = Annotated[StrictBool | StrictInt | FiniteFloat | StrictStr, BeforeValidator(_number)]
+"""A number, text or truth value, kept as the file gives it; `1e-3` counts as a number."""
+
+Variable = Annotated[StrictStr, BeforeValidator(_variable)]
+"""The value of an environment variable."""
