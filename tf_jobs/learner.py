@@ -61,8 +61,8 @@ class Learner:
         self._variables |= {name: tf.Variable(np.zeros_like(initial)) for name in slot_names}
         self._first_row = context.task_index * self._batch_size // context.tasks
         self._end_row = (context.task_index + 1) * self._batch_size // context.tasks
-        self._joint_step: Callable[..., Any] = tf.function(self._trace_step)
-        self._evaluate: Callable[..., Any] = tf.function(self._trace_evaluation)
+        self._joint_step: Callable[..., Any] = tf.function(self._trace_step, autograph=False)
+        self._evaluate: Callable[..., Any] = tf.function(self._trace_evaluation, autograph=False)
 
     def step(self, iteration: int, *, stop: bool) -> StepOutcome:
         """Do iteration `iteration` (from 1) together with the other tasks; `stop` tells them to make it the last.

@@ -58,7 +58,9 @@ class MirroredWorkers:
 
     def total(self, tensor: Any) -> Any:
         """All-reduce by sum."""
-        return self._tf.distribute.get_replica_context().all_reduce(self._tf.distribute.ReduceOp.SUM, tensor)
+        tf = self._tf
+        # identity: an argument of the traced function has no device yet, and the collective asks for one.
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(tensor))
 
 
 def join_workers(tf: Any, context: TaskContext) -> Workers:
@@ -85,7 +87,7 @@ def agree(tf: Any, workers: Workers, context: TaskContext, facts: tuple[float, .
 
 def exchange(tf: Any, workers: Workers, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The sum of `values` over all tasks, as an array; raises PeerLostError where a peer is gone."""
-    summed = tf.function(lambda tensor: workers.run(workers.total, tensor))
+    summed = tf.function(lambda tensor: workers.run(workers.total, tensor), autograph=False)
     try:
         return np.asarray(summed(tf.constant(values)).numpy())
     except tf.errors.OpError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from themis.cluster import GpuId
 from themis.lifecycle import LeaseState
@@ -19,3 +20,24 @@ class Lease:
     expires_at_s: float
     state: LeaseState = LeaseState.GRANTED
     renewals: int = 0
+
+
+class LeaseChangeKind(StrEnum):
+    """What happened to a lease; also the names of the events that tell of it."""
+
+    RESERVED = "lease_reserved"
+    GRANTED = "lease_granted"
+    RENEWED = "lease_renewed"
+    EXPIRING = "lease_expiring"
+    RELEASED = "lease_released"
+    REVOKED = "lease_revoked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseChange:
+    """A lease as it is after a change, and why it changed."""
+
+    kind: LeaseChangeKind
+    lease: Lease
+    reason: str = ""
+    round_id: int = 0

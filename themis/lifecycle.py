@@ -38,8 +38,13 @@ class JobState(StrEnum):
 
 
 class LeaseState(StrEnum):
-    """States of a lease. EXPIRING: the holder was warned and is checkpointing. GRANTED turns to itself on renewal."""
+    """States of a lease. GRANTED turns to itself on renewal.
 
+    RESERVED: won, but the former holder is still giving the GPU back. EXPIRING: the holder was warned and is
+    checkpointing.
+    """
+
+    RESERVED = "RESERVED"
     GRANTED = "GRANTED"
     EXPIRING = "EXPIRING"
     RELEASED = "RELEASED"
@@ -107,6 +112,7 @@ JOB_LIFECYCLE = Lifecycle[JobState](
 LEASE_LIFECYCLE = Lifecycle[LeaseState](
     "lease",
     {
+        LeaseState.RESERVED: (LeaseState.GRANTED, LeaseState.RELEASED),
         LeaseState.GRANTED: (LeaseState.GRANTED, LeaseState.EXPIRING, LeaseState.RELEASED, LeaseState.REVOKED),
         LeaseState.EXPIRING: (LeaseState.RELEASED, LeaseState.REVOKED),
         LeaseState.RELEASED: (),

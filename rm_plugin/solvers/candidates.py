@@ -106,7 +106,7 @@ def _undominated(rows: Sequence[Candidate]) -> tuple[Candidate, ...]:
     asks_no_more = np.ones((len(rows), len(rows)), dtype=bool)
     for column in needs.T:
         asks_no_more &= column[:, None] <= column[None, :]
-    dominated: list[bool] = list(np.triu(asks_no_more, k=1).any(axis=0))
+    dominated = np.asarray(np.triu(asks_no_more, k=1).any(axis=0))
     return tuple(row for row, lost in zip(rows, dominated, strict=True) if not lost)
 
 

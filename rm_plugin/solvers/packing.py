@@ -72,6 +72,15 @@ class Room:
             self._take_spread(machine_id, gpus)
         return PlacedGang(gpus=Allocation.of(parts), level=self.level_of(parts))
 
+    def remove(self, gang: PlacedGang) -> None:
+        """Take a placed gang's GPUs out, of its slot where it has one."""
+        if gang.slot is not None:
+            ((machine_id, gpus),) = gang.gpus.counts
+            self.take_slot(machine_id, gang.slot, gpus)
+            return
+        for machine_id, gpus in gang.gpus:
+            self._take_spread(machine_id, gpus)
+
     def level_of(self, machine_ids: Iterable[str]) -> Level:
         """The level that spans these machines: MACHINE, RACK or CLUSTER."""
         members = set(machine_ids)

@@ -11,27 +11,35 @@ _APP_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _PARAMETER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def check_app_name(name: str) -> str:
+def check_app_name(name: str, source: str) -> str:
     """Return an app's name: up to 63 of a-z, 0-9 and '-', since it becomes part of folder and container names.
+
+    Args:
+        name: The name.
+        source: Where it was given, for errors.
 
     Raises:
         InputError: The name is empty, too long, or holds anything else.
     """
     if not _APP_NAME.fullmatch(name):
         raise InputError(
-            "an app's name is up to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit", value=name
+            f"{source}: a name is up to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit", value=name
         )
     return name
 
 
-def check_parameter_name(name: str) -> str:
+def check_parameter_name(name: str, source: str) -> str:
     """Return the name of a hyper-parameter or argument: an identifier, since it becomes a flag of the program.
+
+    Args:
+        name: The name.
+        source: Where it was given, for errors.
 
     Raises:
         InputError: The name is no identifier.
     """
     if not _PARAMETER_NAME.fullmatch(name):
-        raise InputError("a parameter's name is letters, digits and '_', not beginning with a digit", value=name)
+        raise InputError(f"{source}: a parameter's name is letters, digits and '_', no digit first", value=name)
     return name
 
 

@@ -1,8 +1,8 @@
 """Search spaces: how the hyper-parameters of a group's jobs are drawn.
 
-Each hyper-parameter has one range. `grid` entries are crossed with each other; every other range is sampled. A sample depends on
-the seed, the app's name, the hyper-parameter's name and its place in the row only, so that adding a hyper-parameter leaves
-the samples of the others as they were.
+Each hyper-parameter has one range. `grid` entries are crossed with each other; every other range is sampled. A sample
+depends on the seed, the app's name, the hyper-parameter's name and the job's number only, so that adding a
+hyper-parameter leaves the samples of the others as they were.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from themis.errors import InputError
 HyperParameters = dict[str, HyperParameter]
 
 _DIGITS = 6
-"""Significant digits of a sampled number: readable, and the same whatever the last bit of the C library's log and exp."""
+"""Significant digits of a sampled number: readable, and blind to the last bits of the C library's log and exp."""
 
 
 class Range(Section):
     """What one hyper-parameter may be: exactly one of the five keys.
 
-    `log_uniform: [a, b]`: log-uniform on [a, b], 0 < a < b. `uniform: [a, b]`: uniform on [a, b]. `integer: [a, b]`: whole
-    numbers, both ends included. `choice: [..]`: one of the values, each as likely. `grid: [..]`: every value, crossed with
-    the other grids.
+    `log_uniform: [a, b]`: log-uniform on [a, b], 0 < a < b. `uniform: [a, b]`: uniform on [a, b]. `integer: [a, b]`:
+    whole numbers, both ends included. `choice: [..]`: one of the values, each as likely. `grid: [..]`: every value,
+    crossed with the other grids.
     """
 
     log_uniform: tuple[FiniteFloat, FiniteFloat] | None = None

@@ -1,0 +1,117 @@
+"""The partial-allocation auction: proportional-fair wins and every bidder's kept share (themis.md, section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rm_plugin.arbiter.payments import kept_share
+from rm_plugin.solvers.port import Solution, SolveStatus, Win, WinnerDetermination
+from themis.bids import Bid, Market
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """How one winner determination ended. `without` names the bidder left out, None in the full market.
+
+    `solved_for` names the bidder whose problem answered this one: itself, or another with the same bid.
+    """
+
+    without: str | None
+    solved_for: str | None
+    status: SolveStatus
+    gap: float
+    log_objective: float
+    positive: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuctionOutcome:
+    """What the auction decided, before rounding.
+
+    Attributes:
+        wins: Winning row and gangs by app id; bidders that win nothing are absent.
+        shares: c_i in [0, 1] of every bidder, 1 for one that wins nothing.
+        problems: One entry a problem: the full market first, then one a winner, by app id.
+        solver: Name of the solver.
+    """
+
+    wins: Mapping[str, Win]
+    shares: Mapping[str, float]
+    problems: tuple[Problem, ...] = field(default=())
+    solver: str = ""
+
+    @property
+    def optimal(self) -> bool:
+        """True when every problem was solved to optimality."""
+        return all(problem.status is SolveStatus.OPTIMAL for problem in self.problems)
+
+    @property
+    def log_objective(self) -> float:
+        """Log of the product of values in the full market."""
+        return self.problems[0].log_objective
+
+    @property
+    def worst_gap(self) -> float:
+        """The largest gap of any problem."""
+        return max(problem.gap for problem in self.problems)
+
+
+def run_auction(market: Market, solver: WinnerDetermination, time_limit_s: float) -> AuctionOutcome:
+    """Determine the winners, then what each of them keeps.
+
+    Bidders that won nothing need no solve, and bidders with the same bid share one. Half of the time is for the full
+    market, the rest for the other problems in equal parts, so the whole ends in time without a look at a clock.
+
+    Args:
+        market: Free machines and bids.
+        solver: Any adapter of the winner-determination port.
+        time_limit_s: Seconds for all problems together.
+    """
+    full = solver.solve(market, time_limit_s / 2)
+    bids = {bid.app_id: bid for bid in sorted(market.bids, key=lambda bid: bid.app_id)}
+    first_alike = _first_alike(bids, full.wins)
+    kinds = set(first_alike.values())
+    solved = {app_id: solver.solve(market.without(app_id), time_limit_s / (2 * len(kinds))) for app_id in sorted(kinds)}
+    shares = dict.fromkeys(bids, 1.0)
+    problems = [_problem(full, without=None, solved_for=None)]
+    for app_id, representative in sorted(first_alike.items()):
+        without = _renamed(solved[representative], app_id, representative)
+        shares[app_id] = kept_share(market, full, without, app_id)
+        problems.append(_problem(without, without=app_id, solved_for=representative))
+    return AuctionOutcome(
+        wins=dict(sorted(full.wins.items())), shares=shares, problems=tuple(problems), solver=solver.name
+    )
+
+
+def _first_alike(bids: Mapping[str, Bid], wins: Mapping[str, Win]) -> dict[str, str]:
+    """By winner: the first winner with the same bid, whose problem stands for all of them."""
+    first: dict[tuple[object, ...], str] = {}
+    return {
+        app_id: first.setdefault((bid.empty_value, bid.rows), app_id) for app_id, bid in bids.items() if app_id in wins
+    }
+
+
+def _renamed(solution: Solution, app_id: str, representative: str) -> Solution:
+    """The market without `representative`, read as the one without `app_id`: the two swap their parts."""
+    if app_id == representative:
+        return solution
+    wins = {representative if winner == app_id else winner: win for winner, win in solution.wins.items()}
+    return Solution(
+        status=solution.status,
+        gap=solution.gap,
+        log_objective=solution.log_objective,
+        positive=solution.positive,
+        wins=wins,
+    )
+
+
+def _problem(solution: Solution, *, without: str | None, solved_for: str | None) -> Problem:
+    return Problem(
+        without=without,
+        solved_for=solved_for,
+        status=solution.status,
+        gap=solution.gap,
+        log_objective=solution.log_objective,
+        positive=solution.positive,
+    )

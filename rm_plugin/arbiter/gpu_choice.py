@@ -1,0 +1,41 @@
+"""Which GPUs of a machine a grant takes: those of the asked slot, else whole slots first, free ones before lost ones."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+from themis.cluster import GpuId, Machine
+from themis.errors import InvariantError
+
+
+def choose_gpus(
+    machine: Machine, available: Iterable[GpuId], late: Container[GpuId], count: int, slot: int | None
+) -> list[GpuId]:
+    """Choose `count` of the available GPUs of a machine; too few available is a defect and raises InvariantError.
+
+    `late` GPUs, which their holder must first give back, come last. Within that: the wanted slot, then the slot with
+    the fewest available GPUs that still holds all of `count` (best fit), then the fullest slots, so that as few slots
+    as possible are broken. Ties by index.
+    """
+    here = sorted(gpu for gpu in available if gpu.machine_id == machine.machine_id)
+    if len(here) < count:
+        raise InvariantError(f"machine {machine.machine_id} has {len(here)} GPUs to give", value=count)
+    prompt = [gpu for gpu in here if gpu not in late]
+    chosen: list[GpuId] = []
+    for pool in (prompt, [gpu for gpu in here if gpu in late]):
+        chosen += _from_slots(machine, pool, count - len(chosen), slot)
+    return chosen
+
+
+def _from_slots(machine: Machine, pool: list[GpuId], count: int, slot: int | None) -> list[GpuId]:
+    by_slot: dict[int, list[GpuId]] = {}
+    for gpu in pool:
+        by_slot.setdefault(machine.slot_of(gpu.index), []).append(gpu)
+
+    def order(number: int) -> tuple[bool, bool, int, int]:
+        size = len(by_slot[number])
+        fits = size >= count
+        return (number != slot, not fits, size if fits else -size, number)
+
+    ordered = [gpu for number in sorted(by_slot, key=order) for gpu in by_slot[number]]
+    return ordered[: max(0, count)]

@@ -1,0 +1,126 @@
+"""Reads the tables that ship with the replay job: measured slowdowns, and recorded loss curves."""
+
+from __future__ import annotations
+
+import csv
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf, log
+from pathlib import Path
+
+from tf_jobs.context import LEVELS
+from themis.errors import InputError, UnknownNameError
+
+TABLES = Path(__file__).parent / "tables"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """How fast a model trains.
+
+    Attributes:
+        serial_iteration_time_s: Seconds an iteration takes on one GPU.
+        slowdown: S by locality level; 1 is perfect scaling.
+    """
+
+    serial_iteration_time_s: float
+    slowdown: dict[str, float]
+
+    def iteration_time_s(self, gpus: int, level: str) -> float:
+        """Seconds an iteration takes on `gpus` GPUs that share `level` (Themis, NSDI'20, section 4.1)."""
+        # One GPU talks to nobody, wherever it is.
+        slowdown = self.slowdown[level] if gpus > 1 else 1.0
+        return self.serial_iteration_time_s * slowdown / gpus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One recorded run: training loss, held-out loss and accuracy at some iterations, the last of them the end."""
+
+    learning_rate: float
+    iterations: tuple[int, ...]
+    losses: tuple[float, ...]
+    validation_losses: tuple[float, ...]
+    accuracies: tuple[float, ...]
+
+    def loss(self, share: float) -> float:
+        """Training loss at a share of the recorded run, 0 to 1; held at its last value from there on."""
+        return self._at(share, self.losses)
+
+    def validation(self, share: float) -> tuple[float, float]:
+        """Held-out loss and accuracy at a share of the recorded run."""
+        return self._at(share, self.validation_losses), self._at(share, self.accuracies)
+
+    def _at(self, share: float, values: tuple[float, ...]) -> float:
+        """Linear between the recorded iterations."""
+        x = share * self.iterations[-1]
+        right = bisect_right(self.iterations, x)
+        if right == 0 or right == len(self.iterations):
+            return values[max(right - 1, 0)]
+        x0, x1 = self.iterations[right - 1], self.iterations[right]
+        return values[right - 1] + (values[right] - values[right - 1]) * (x - x0) / (x1 - x0)
+
+
+def read_speeds() -> dict[str, Speed]:
+    """Measured speed of each model."""
+    speeds: dict[str, Speed] = {}
+    for row in _rows("slowdown.csv"):
+        serial_s = float(row["serial_iteration_time_s"])
+        speed = speeds.setdefault(row["model"], Speed(serial_iteration_time_s=serial_s, slowdown={"slot": 1.0}))
+        speed.slowdown[row["level"]] = float(row["slowdown"])
+    return speeds
+
+
+def model_speed(model: str) -> Speed:
+    """Measured speed of one model; raises UnknownNameError, which names the nearest."""
+    speeds = read_speeds()
+    if model not in speeds:
+        raise UnknownNameError("model", model, speeds)
+    return speeds[model]
+
+
+def parse_slowdown(text: str) -> dict[str, float]:
+    """S by level from `slot,machine,rack,cluster`; raises InputError unless they are four rising numbers from 1 on."""
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) != len(LEVELS) or not numbers[0] >= 1.0 or numbers != sorted(numbers) or numbers[-1] == inf:
+        raise InputError("--slowdown does not parse", value=text, remedy="write slot,machine,rack,cluster: 1,1.1,1.5,2")
+    return dict(zip(LEVELS, numbers, strict=True))
+
+
+def nearest_curve(family: str, learning_rate: float) -> Curve:
+    """The recorded curve of a family whose learning rate is nearest by ratio; the smaller one on a tie.
+
+    Raises:
+        UnknownNameError: No such family was recorded.
+    """
+    rows = list(_rows("loss_curves.csv"))
+    families = {row["family"] for row in rows}
+    if family not in families:
+        raise UnknownNameError("family of loss curves", family, families)
+    by_rate: dict[float, list[dict[str, str]]] = {}
+    for row in rows:
+        if row["family"] == family:
+            by_rate.setdefault(float(row["learning_rate"]), []).append(row)
+    # A rate of 0 learns nothing; the slowest recorded curve is the nearest to that.
+    wanted = log(max(learning_rate, 1e-12))
+    best = min(sorted(by_rate), key=lambda rate: abs(log(rate) - wanted))
+    return _curve(best, by_rate[best])
+
+
+def _curve(learning_rate: float, rows: list[dict[str, str]]) -> Curve:
+    return Curve(
+        learning_rate=learning_rate,
+        iterations=tuple(int(row["iteration"]) for row in rows),
+        losses=tuple(float(row["loss"]) for row in rows),
+        validation_losses=tuple(float(row["validation_loss"]) for row in rows),
+        accuracies=tuple(float(row["accuracy"]) for row in rows),
+    )
+
+
+def _rows(name: str) -> Iterator[dict[str, str]]:
+    with (TABLES / name).open(newline="", encoding="utf-8") as stream:
+        yield from csv.DictReader(stream)

@@ -1,0 +1,229 @@
+"""Group files: one app, its program, its jobs' hyper-parameters and the tuner that searches them.
+
+`build_app` makes the app that a file describes. Whether its program is known, takes such flags and can be found on this
+machine is not checked here: that is the client's part, for the kernel knows no program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PositiveFloat, StrictInt
+
+from themis.apps import (
+    AppSpec,
+    Estimate,
+    JobShape,
+    JobSpec,
+    ProgramSpec,
+    Slowdown,
+    TaskResources,
+    TunerSpec,
+)
+from themis.config.loader import Section, fit, load_yaml
+from themis.config.names import check_app_name, check_parameter_name, login_name
+from themis.config.placeholders import check_placeholders, placeholders
+from themis.config.scalars import Scalar, Variable
+from themis.config.search_space import HyperParameters, Range, draw
+from themis.config.tuner_settings import SINGLE, check_tuner
+from themis.errors import InputError
+
+COMMAND_ITERATIONS = 1
+"""Iterations of a command that says none: it runs until it exits 0, and that is its one iteration."""
+
+
+class JobSection(Section):
+    """How each job is laid out, and how long it trains."""
+
+    tasks: StrictInt = Field(default=1, ge=1, description="most tasks that the job can use at once")
+    min_tasks: StrictInt | None = Field(
+        default=None, ge=1, description="fewest tasks it can run with; default 1 for a program, `tasks` for a command"
+    )
+    gpus_per_task: StrictInt = Field(default=1, ge=1, description="GPUs of each task, all on one machine")
+    iterations: StrictInt | None = Field(
+        default=None, ge=1, description="iterations to the job's end; default 1 for a command, required for a program"
+    )
+
+
+class ResourcesSection(Section):
+    """What one task needs beside its GPUs."""
+
+    memory_mb: StrictInt = Field(default=1024, ge=1, description="memory in MiB")
+    vcores: StrictInt = Field(default=1, ge=1, description="CPU cores")
+
+
+class SlowdownSection(Section):
+    """S by locality level: the factor on the iteration time, 1 or more, never less farther apart."""
+
+    slot: float = Field(default=1.0, ge=1)
+    machine: float = Field(default=1.0, ge=1)
+    rack: float = Field(default=1.1, ge=1)
+    cluster: float = Field(default=1.3, ge=1)
+
+
+class EstimateSection(Section):
+    """What the user knows of a job's pace; the profiler replaces it by what it measures."""
+
+    serial_iteration_s: PositiveFloat | None = Field(default=None, description="seconds an iteration on one GPU")
+    slowdown: SlowdownSection | None = None
+
+
+def _tuner(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+class TunerSection(Section, extra="allow"):
+    """The tuner's name; every other key is a setting of it, checked against `tuner_settings.TUNERS`."""
+
+    name: str = SINGLE
+
+    __pydantic_extra__: dict[str, Scalar] = Field(init=False)
+
+
+class GroupFile(Section):
+    """A group file: one app."""
+
+    name: str = Field(description="a-z, 0-9 and '-'")
+    user: str = Field(default_factory=login_name, min_length=1, description="whose app it is; default: the login name")
+    queue: str = Field(default="default", min_length=1)
+    program: str = Field(default="", description="a program of the catalogue; exactly one of program and command")
+    command: str = Field(default="", description="a shell command; %name% stands for a hyper-parameter or argument")
+    arguments: dict[str, Scalar] = Field(default={}, description="the same for every job")
+    environment: dict[str, Variable] = Field(default={}, description="added to the environment of every task")
+    tuner: Annotated[TunerSection, BeforeValidator(_tuner)] = TunerSection()
+    job: JobSection = JobSection()
+    hyper_parameters: tuple[dict[str, Scalar], ...] | None = Field(
+        default=None, min_length=1, description="the hyper-parameters of each job, written out"
+    )
+    search_space: dict[str, Range] | None = Field(
+        default=None, min_length=1, description="the range of each hyper-parameter; `jobs` sets are drawn by `seed`"
+    )
+    jobs: StrictInt | None = Field(default=None, ge=1, description="how many jobs; default: as the sets or grids say")
+    seed: StrictInt = Field(default=0, ge=0, lt=2**31, description="of the draw, and of every job's own randomness")
+    resources: ResourcesSection = ResourcesSection()
+    checkpoint_every: StrictInt = Field(default=50, ge=1, description="iterations between checkpoints")
+    checkpoint_uri: str = Field(default="", description="where checkpoints lie; default: as the ResourceManager says")
+    keep_checkpoints: StrictInt = Field(default=3, ge=1, description="newest checkpoints of each job to keep")
+    max_task_restarts: StrictInt = Field(default=3, ge=0, description="restarts of each job after failures")
+    estimate: EstimateSection = EstimateSection()
+
+
+def load_group(path: Path) -> AppSpec:
+    """Read a group file; whatever does not fit raises InputError."""
+    return build_app(fit(GroupFile, load_yaml(path), str(path)), str(path))
+
+
+def build_app(file: GroupFile, source: str) -> AppSpec:
+    """The app that a group file describes; `source` names the file in errors.
+
+    Raises:
+        InputError: Keys that contradict each other, or an unknown tuner, setting or placeholder.
+    """
+    _check_exclusive(file, source)
+    sets = _sets(file, source)
+    _check_names(file, sets, source)
+    iterations = _iterations(file, source)
+    shape = _shape(file)
+    width = max(2, len(str(len(sets) - 1)))
+    jobs = tuple(
+        JobSpec(job_id=f"job-{number:0{width}d}", hyper_parameters=values, shape=shape, iterations_total=iterations)
+        for number, values in enumerate(sets)
+    )
+    tuner = TunerSpec(name=file.tuner.name, settings=file.tuner.model_extra or {})
+    check_tuner(tuner, jobs=len(jobs), iterations=iterations, source=source)
+    return AppSpec(
+        name=file.name,
+        user=file.user,
+        queue=file.queue,
+        tuner=tuner,
+        program=ProgramSpec(
+            name=file.program, command=file.command, arguments=file.arguments, environment=file.environment
+        ),
+        jobs=jobs,
+        resources=TaskResources(memory_mb=file.resources.memory_mb, vcores=file.resources.vcores),
+        estimate=_estimate(file.estimate),
+        checkpoint_every=file.checkpoint_every,
+        checkpoint_uri=file.checkpoint_uri,
+        keep_checkpoints=file.keep_checkpoints,
+        max_task_restarts=file.max_task_restarts,
+        seed=file.seed,
+    )
+
+
+def _check_exclusive(file: GroupFile, source: str) -> None:
+    if file.hyper_parameters is not None and file.search_space is not None:
+        remedy = "write the sets out, or have them drawn"
+        raise InputError(f"{source}: give hyper_parameters or a search_space, not both", remedy=remedy)
+    if bool(file.program) == bool(file.command):
+        remedy = "program names one of the catalogue, command is a shell command of your own"
+        raise InputError(f"{source}: give exactly one of program and command", remedy=remedy)
+
+
+def _sets(file: GroupFile, source: str) -> tuple[HyperParameters, ...]:
+    """The hyper-parameters of every job."""
+    if file.search_space is not None:
+        return draw(file.search_space, jobs=file.jobs, seed=file.seed, app_name=file.name, source=source)
+    sets: tuple[HyperParameters, ...] = file.hyper_parameters or ({},)
+    if file.jobs is not None and file.jobs != len(sets):
+        remedy = "leave jobs out, or draw the sets from a search_space"
+        raise InputError(f"{source}: jobs is {file.jobs}, but the file describes {len(sets)}", remedy=remedy)
+    return sets
+
+
+def _check_names(file: GroupFile, sets: tuple[HyperParameters, ...], source: str) -> None:
+    """Names are well formed and have one meaning each."""
+    check_app_name(file.name, source)
+    searched = _names(sets)
+    for name in (*file.arguments, *searched):
+        check_parameter_name(name, source)
+    twice = [name for name in searched if name in file.arguments]
+    if twice:
+        remedy = "keep it in one of the two"
+        raise InputError(f"{source}: an argument is also a hyper-parameter", value=twice[0], remedy=remedy)
+    if file.command:
+        _check_command(file, sets, source)
+
+
+def _check_command(file: GroupFile, sets: tuple[HyperParameters, ...], source: str) -> None:
+    """A command uses each parameter that it is given, and every placeholder has a value in every job."""
+    searched = _names(sets)
+    check_placeholders(file.command, (*file.arguments, *searched), source)
+    unused = [name for name in (*file.arguments, *searched) if name not in placeholders(file.command)]
+    if unused:
+        remedy = f"write %{unused[0]}% where its value belongs"
+        raise InputError(f"{source}: the command never uses a parameter", value=unused[0], remedy=remedy)
+    lacking = [(number, name) for number, row in enumerate(sets) for name in searched if name not in row]
+    if lacking:
+        number, name = lacking[0]
+        remedy = "a command's placeholders need a value in every set"
+        raise InputError(f"{source}: hyper_parameters[{number}] has no {name}", remedy=remedy)
+
+
+def _names(sets: tuple[Mapping[str, Any], ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for row in sets for name in row))
+
+
+def _iterations(file: GroupFile, source: str) -> int:
+    if file.job.iterations is not None:
+        return file.job.iterations
+    if file.command:
+        return COMMAND_ITERATIONS
+    raise InputError(f"{source}: job.iterations is missing", remedy="say how many iterations each job trains")
+
+
+def _shape(file: GroupFile) -> JobShape:
+    # A command of the user's own cannot be assumed to survive a change in the number of its tasks.
+    least = file.job.tasks if file.command else 1
+    return JobShape(
+        tasks=file.job.tasks,
+        min_tasks=least if file.job.min_tasks is None else file.job.min_tasks,
+        gpus_per_task=file.job.gpus_per_task,
+    )
+
+
+def _estimate(section: EstimateSection) -> Estimate:
+    s = section.slowdown
+    slowdown = None if s is None else Slowdown(s.slot, s.machine, s.rack, s.cluster)
+    return Estimate(serial_iteration_s=section.serial_iteration_s, slowdown=slowdown)

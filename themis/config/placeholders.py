@@ -1,0 +1,32 @@
+"""Placeholders of a user's own command: `%name%` stands for the value of that name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from themis.errors import UnknownNameError
+
+_PLACEHOLDER = re.compile(r"%([A-Za-z_][A-Za-z0-9_]*)%")
+
+
+def placeholders(command: str) -> tuple[str, ...]:
+    """The names between percent signs, in order of their first use."""
+    return tuple(dict.fromkeys(_PLACEHOLDER.findall(command)))
+
+
+def substitute(command: str, values: Mapping[str, object]) -> str:
+    """The command with each known placeholder replaced by its value as text; unknown ones stay as they are."""
+    return _PLACEHOLDER.sub(lambda match: str(values.get(match[1], match[0])), command)
+
+
+def check_placeholders(command: str, known: Iterable[str], source: str) -> None:
+    """Check that every placeholder stands for something.
+
+    Raises:
+        UnknownNameError: One does not. A single letter is let through: `date +%H%M` is no placeholder.
+    """
+    names = set(known)
+    for name in placeholders(command):
+        if len(name) > 1 and name not in names:
+            raise UnknownNameError(f"placeholder in the command of {source}", name, names)

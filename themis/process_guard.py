@@ -1,0 +1,41 @@
+"""Runs a command that dies with its parent: started as `python -I -S process_guard.py PARENT_PID SIGNAL COMMAND..`.
+
+Linux only. The kernel is asked to send SIGNAL to this process when its parent ends, however it ends, and then this process
+becomes the command: the request survives `exec`. Two limits of the kernel's mechanism matter to callers. It is bound to
+the *thread* that forked, so fork from one that lives as long as the parent. And children of the command do not inherit
+it: whoever outlives the parent has to end those by their mark (`themis.processes.kill_marked`).
+
+Standard library only and few imports, since every task pays for the start of this interpreter (about 15 ms).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(arguments: list[str]) -> int:
+    """Become the command; returns only when that fails, with the shell's exit code for it."""
+    parent_pid, death_signal, command = int(arguments[0]), int(arguments[1]), arguments[2:]
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, death_signal, 0, 0, 0) != 0:
+        sys.stderr.write(f"themis: prctl failed: {os.strerror(ctypes.get_errno())}\n")
+        return 126
+    if os.getppid() != parent_pid:
+        # The parent died before the request above took effect; nobody will send the signal any more.
+        return 128 + death_signal
+    # Python ignores these at its start and an ignored signal stays ignored across exec: the command gets the defaults.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        sys.stderr.write(f"themis: cannot run {command[0]!r}: {error.strerror}\n")
+        return 127 if isinstance(error, FileNotFoundError) else 126
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

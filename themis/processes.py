@@ -1,0 +1,236 @@
+"""Processes: started in a group of their own, ended whole, found again by a mark in their environment.
+
+The one exception to "no I/O in the kernel" beside configuration and wire: the ResourceManager's engine and the app
+master's runtime both start processes and may not import each other. Linux only (process groups, pidfd, /proc).
+
+Only three kinds of process are ever signalled: a group whose leader we started and have not reaped yet (so that its id
+cannot have passed to a stranger), such a group's leader, and processes of this user that carry all the given marks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from themis.errors import InputError, ThemisError
+
+GUARD = Path(__file__).with_name("process_guard.py")
+_KILL_PASS_S = 0.02
+
+
+class StartError(ThemisError, OSError):
+    """A process could not be started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSpec:
+    """What to start.
+
+    Attributes:
+        command: Program and arguments; no shell.
+        environment: The whole environment; nothing is inherited beside it.
+        working_dir: Must exist.
+        stdout: File that standard output is appended to.
+        stderr: The same for standard error; None means the file of `stdout`.
+        dies_with_parent: The kernel kills it (SIGKILL) when this process, or the thread that started it, ends.
+    """
+
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(repr=False)
+    working_dir: Path
+    stdout: Path
+    stderr: Path | None = None
+    dies_with_parent: bool = False
+
+
+class RunningProcess:
+    """A process that we started, leader of its own session and group.
+
+    When the leader ends, whatever is left of its group is killed. Made by `start`; belongs to the event loop that ran then.
+    """
+
+    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+        self.pid = popen.pid
+        self._popen = popen
+        self._loop = asyncio.get_running_loop()
+        self._exited: asyncio.Future[int] = self._loop.create_future()
+        # A pidfd turns readable when the process ends: no thread and no SIGCHLD handler is needed.
+        self._pidfd = os.pidfd_open(popen.pid)
+        self._loop.add_reader(self._pidfd, self._on_exit)
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; minus the signal's number when a signal ended it."""
+        return self._exited.result() if self._exited.done() else None
+
+    async def wait(self) -> int:
+        """The exit code, once there is one. Any number of callers may wait."""
+        return await asyncio.shield(self._exited)
+
+    def signal_group(self, number: signal.Signals) -> None:
+        """Send a signal to the whole group; nothing happens when the leader has ended."""
+        if not self._exited.done():
+            _signal_group(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL to the whole group; `wait` tells when it is over."""
+        self.signal_group(signal.SIGKILL)
+
+    async def terminate(self, grace_s: float) -> int:
+        """SIGTERM to the group, SIGKILL after `grace_s` seconds; returns the leader's exit code."""
+        self.signal_group(signal.SIGTERM)
+        try:
+            return await asyncio.wait_for(self.wait(), grace_s)
+        except TimeoutError:
+            self.kill()
+            return await self.wait()
+
+    def forget(self) -> None:
+        """Let the process run on unwatched, because it is to outlive us."""
+        self._close()
+        # Popen warns of a child left behind; here that is meant.
+        self._popen.returncode = 0
+
+    def _on_exit(self) -> None:
+        # The leader is a zombie until `wait` reaps it, so the group's id is still its own.
+        _signal_group(self.pid, signal.SIGKILL)
+        self._close()
+        code = self._popen.wait()
+        if not self._exited.done():
+            self._exited.set_result(code)
+
+    def _close(self) -> None:
+        if self._pidfd >= 0:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+
+def start(spec: ProcessSpec) -> RunningProcess:
+    """Start a process in its own session; call it on the event loop's thread.
+
+    Raises:
+        StartError: The program, its folder or its log file cannot be used. A guarded command (`dies_with_parent`) that
+            does not exist ends with exit code 127 instead and says so in its stderr.
+    """
+    command = list(spec.command)
+    if spec.dies_with_parent:
+        guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), str(int(signal.SIGKILL))]
+        command = [*guard, *command]
+    try:
+        with contextlib.ExitStack() as files:
+            stdout = files.enter_context(spec.stdout.open("ab"))
+            stderr = files.enter_context(spec.stderr.open("ab")) if spec.stderr else subprocess.STDOUT
+            popen = subprocess.Popen(
+                command,
+                env=dict(spec.environment),
+                cwd=spec.working_dir,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise StartError("cannot start a process", value=command[0], remedy=str(error)) from error
+    return RunningProcess(popen)
+
+
+async def wait_for_exit(pid: int) -> None:
+    """Return when the process of this id, ours or not, has ended; at once when there is none."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(pidfd, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this id exists and is no zombie."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def has_marks(pid: int, marks: Mapping[str, str]) -> bool:
+    """Whether that process is this user's and was started with all these environment variables."""
+    try:
+        return _carries(psutil.Process(pid), _checked(marks))
+    except psutil.NoSuchProcess:
+        return False
+
+
+def find_marked(marks: Mapping[str, str]) -> tuple[int, ...]:
+    """Ids of this user's living processes that were started with all these environment variables; never the caller's.
+
+    A program that empties its environment for its children (`env -i`) hides them from this.
+    """
+    return tuple(process.pid for process in _find_marked(_checked(marks)))
+
+
+def kill_marked(marks: Mapping[str, str], *, wait_s: float = 5.0) -> tuple[int, ...]:
+    """SIGKILL every process that `find_marked` finds, until none is left; blocks.
+
+    Args:
+        marks: Environment variables with their values, all of which a process must carry. At least one, none empty.
+        wait_s: How long to go on, in seconds.
+
+    Returns:
+        Ids of those that still live after `wait_s`, normally none.
+    """
+    wanted = _checked(marks)
+    deadline_s = time.monotonic() + wait_s
+    # More than one pass: a process may fork between being found and being killed.
+    while found := _find_marked(wanted):
+        for process in found:
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                process.kill()
+        if time.monotonic() >= deadline_s:
+            return tuple(process.pid for process in found)
+        time.sleep(_KILL_PASS_S)
+    return ()
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    # The group is gone (nothing to do), or all that is left of it changed its user id (nothing we may do).
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def _checked(marks: Mapping[str, str]) -> Mapping[str, str]:
+    # An empty mark would match, and end, every process of the user.
+    if not marks or not all(name and value for name, value in marks.items()):
+        raise InputError("processes are found by marks with a name and a value", value=dict(marks))
+    return marks
+
+
+def _find_marked(marks: Mapping[str, str]) -> list[psutil.Process]:
+    spared = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    return [process for process in psutil.process_iter() if process.pid not in spared and _carries(process, marks)]
+
+
+def _carries(process: psutil.Process, marks: Mapping[str, str]) -> bool:
+    try:
+        if process.uids().real != os.getuid() or process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        environment = process.environ()
+    except (psutil.NoSuchProcess, psutil.AccessDenied, OSError):
+        return False
+    return all(environment.get(name) == value for name, value in marks.items())
