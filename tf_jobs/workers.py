@@ -100,6 +100,7 @@ def meet(tf: Any, workers: Workers) -> None:
 
 
 def peer_lost(error: Exception) -> PeerLostError:
-    """The error of a failed collective in our own terms: its first line says enough."""
-    first_line = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-    return PeerLostError("a collective with the other tasks failed", value=first_line, remedy="restart the job")
+    """The error of a failed collective in our own terms: of TensorFlow's page of text, the one line that says why."""
+    reasons = [line for line in str(error).splitlines() if line.startswith("Collective ops")]
+    reason = reasons[0] if reasons else type(error).__name__
+    return PeerLostError("a collective with the other tasks failed", value=reason, remedy="restart the job")

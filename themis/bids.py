@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from themis.apps import CRUDE_SLOWDOWN, Slowdown
+from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
 
@@ -96,13 +96,6 @@ class Offer:
     kept: Allocation = field(default_factory=Allocation)
     contention: float = 1.0
     active_apps: int = 1
-
-
-class EmptyBundle(StrEnum):
-    """How winning nothing counts in the auction (themis.md, section 2)."""
-
-    FINITE = "finite"
-    LEXICOGRAPHIC = "lexicographic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

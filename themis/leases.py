@@ -35,9 +35,10 @@ class LeaseChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseChange:
-    """A lease as it is after a change, and why it changed."""
+    """A lease as it is after a change, and why it changed. `reserved`: it ended before its GPU was ever given."""
 
     kind: LeaseChangeKind
     lease: Lease
     reason: str = ""
     round_id: int = 0
+    reserved: bool = False

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from am.agent.fairness import ideal_time_s
 from am.agent.finish_time import time_on_count_s
-from am.agent.views import AppView, BundleRule, JobView, Surroundings
+from am.agent.views import AppView, JobView, Surroundings
 from am.tuners.port import Phase
 from themis.apps import JobShape, Slowdown
+from themis.choices import BundleRule
 
 _PHASES = (Phase(jobs=4, iterations=8), Phase(jobs=2, iterations=16), Phase(jobs=1, iterations=36))
 _SERIAL_S = (80.0, 100.0, 100.0, 120.0)

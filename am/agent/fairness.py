@@ -9,7 +9,8 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from am.agent.finish_time import time_on_count_s
-from am.agent.views import AppView, BundleRule, Surroundings
+from am.agent.views import AppView, Surroundings
+from themis.choices import BundleRule
 
 
 class RhoDefinition(StrEnum):

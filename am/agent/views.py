@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from statistics import median_high
 
 from am.tuners.port import Phase
 from themis.apps import JobShape, Slowdown
+from themis.choices import BundleRule
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
 
@@ -95,14 +95,6 @@ def median_job(jobs: tuple[JobView, ...]) -> JobView:
         raise InputError("an app without jobs has no median job")
     middle = median_high(job.serial_iteration_s for job in jobs)
     return next(job for job in jobs if job.serial_iteration_s == middle)
-
-
-class BundleRule(StrEnum):
-    """What a bundle is worth beyond its lease (themis.md, section 2; fairness-study.md, section 1)."""
-
-    CONTINUATION = "continuation"
-    IDLE_THEN_SHARE = "idle_then_share"
-    LEXICOGRAPHIC = "lexicographic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

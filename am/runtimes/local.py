@@ -21,6 +21,7 @@ class LocalTask:
         self.launch = launch
         self.process = process
         self.reason = ExitReason.EXITED
+        self.end: asyncio.Future[TaskExit] = asyncio.get_running_loop().create_future()
 
     @property
     def pid(self) -> int:
@@ -30,13 +31,11 @@ class LocalTask:
     @property
     def ended(self) -> TaskExit | None:
         """How it ended; None while it runs."""
-        code = self.process.exit_code
-        return None if code is None else TaskExit(exit_code=code, reason=self.reason)
+        return self.end.result() if self.end.done() else None
 
     async def wait(self) -> TaskExit:
-        """Return when it has ended."""
-        code = await self.process.wait()
-        return TaskExit(exit_code=code, reason=self.reason)
+        """Return when it and its children have ended."""
+        return await asyncio.shield(self.end)
 
 
 class LocalRuntime:
@@ -52,12 +51,10 @@ class LocalRuntime:
 
     async def start(self, launch: TaskLaunch) -> LocalTask:
         """Start a task; raises StartError when its folders or its program cannot be used."""
-        launch.working_dir.mkdir(parents=True, exist_ok=True)
-        launch.log_path.parent.mkdir(parents=True, exist_ok=True)
         process = start(
             ProcessSpec(
                 command=_command(launch),
-                environment={**self._inherited, **launch.environment, **_cards(launch)},
+                environment={**self._inherited, **launch.environment, **_cards(launch), **task_marks(launch)},
                 working_dir=launch.working_dir,
                 stdout=launch.log_path,
                 dies_with_parent=True,
@@ -72,36 +69,48 @@ class LocalRuntime:
 
     async def stop(self, handle: TaskHandle, grace_s: float) -> TaskExit:
         """SIGTERM to the task's group, SIGKILL after `grace_s` seconds."""
-        task = self._own(handle)
-        if task.ended is None:
-            task.reason = ExitReason.STOPPED
-            await task.process.terminate(grace_s)
+        task = self._asked_to_end(handle)
+        await task.process.terminate(grace_s)
         return await task.wait()
 
     async def kill(self, handle: TaskHandle) -> TaskExit:
         """SIGKILL to the task's group."""
-        return await self.stop(handle, 0.0)
+        task = self._asked_to_end(handle)
+        task.process.kill()
+        return await task.wait()
 
     async def close(self) -> None:
         """Kill every task that still runs."""
         await asyncio.gather(*(self.kill(task) for task in list(self._tasks.values())))
-        await asyncio.gather(*self._watchers)
 
     async def _watch(self, task: LocalTask) -> None:
-        await task.process.wait()
-        self._tasks.pop(task.pid, None)
+        code = await task.process.wait()
+        # In a thread, as it looks at every process of the machine.
+        await asyncio.to_thread(kill_marked, task_marks(task.launch))
+        del self._tasks[task.pid]
+        task.end.set_result(TaskExit(exit_code=code, reason=task.reason))
 
-    def _own(self, handle: TaskHandle) -> LocalTask:
+    def _asked_to_end(self, handle: TaskHandle) -> LocalTask:
         if not isinstance(handle, LocalTask):
             raise InvariantError("a task of another runtime", value=handle)
+        if handle.process.exit_code is None:
+            handle.reason = ExitReason.STOPPED
         return handle
+
+
+def task_marks(launch: TaskLaunch) -> dict[str, str]:
+    """The environment variables by which a task and all its descendants are known."""
+    return {
+        "THEMIS_APP_ID": launch.app_id,
+        "THEMIS_JOB_ID": launch.job_id,
+        "THEMIS_TASK_INDEX": str(launch.task_index),
+        "THEMIS_INCARNATION": str(launch.incarnation),
+    }
 
 
 def inherited_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """What a task inherits: everything but our own variables, whose secrets are no business of the user's program."""
-    return {
-        name: value for name, value in environment.items() if not name.startswith("THEMIS_") or name == _RUN_MARK
-    }
+    return {name: value for name, value in environment.items() if not name.startswith("THEMIS_") or name == _RUN_MARK}
 
 
 def _command(launch: TaskLaunch) -> tuple[str, ...]:

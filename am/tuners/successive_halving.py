@@ -19,8 +19,8 @@ def successive_halving(
 ) -> PhasedTuner:
     """The tuner for these jobs.
 
-    Phase i has `max(1, floor(jobs / eta**i))` jobs, the last phase one. Its cumulative target is `first_iterations * eta**i`, capped
-    at the largest `iterations_total` of the jobs; without `first_iterations` it is
+    Phase i has `max(1, floor(jobs / eta**i))` jobs, the last phase one. Its cumulative target is
+    `first_iterations * eta**i`, capped at the largest `iterations_total` of the jobs; without `first_iterations` it is
     `max(1, floor(iterations_total / eta**(last - i)))`, so that the last phase ends at `iterations_total` exactly.
     Phases that would add no iteration are merged into the one before.
 

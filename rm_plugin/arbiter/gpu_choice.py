@@ -1,4 +1,4 @@
-"""Which GPUs of a machine a grant takes: those of the asked slot, else whole slots first, free ones before lost ones."""
+"""Which GPUs of a machine a grant takes: the asked slot, else whole slots; free ones before lost ones."""
 
 from __future__ import annotations
 

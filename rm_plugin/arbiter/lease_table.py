@@ -78,7 +78,7 @@ class LeaseTable:
         ]
 
     def offered_machines(self, renewable: Iterable[Lease]) -> tuple[FreeMachine, ...]:
-        """Every machine with a GPU to offer: free ones and those of leases up for renewal, by slot."""
+        """Every machine with its GPUs to offer by slot: free ones and those of leases up for renewal."""
         offered = {*self.free_gpus(), *(lease.gpu for lease in renewable)}
         machines = []
         for machine in self._cluster.machines:
@@ -86,10 +86,9 @@ class LeaseTable:
             for index in range(machine.gpus):
                 if GpuId(machine.machine_id, index) in offered:
                     slots[machine.slot_of(index)] += 1
-            if any(slots):
-                machines.append(
-                    FreeMachine(machine_id=machine.machine_id, rack_id=machine.rack_id, free_slots=tuple(slots))
-                )
+            machines.append(
+                FreeMachine(machine_id=machine.machine_id, rack_id=machine.rack_id, free_slots=tuple(slots))
+            )
         return tuple(machines)
 
     # ---- changing ----
@@ -125,6 +124,15 @@ class LeaseTable:
                 changes += [self._give(gpu, app_id, now_s, expires_at_s, round_id) for gpu in chosen]
         changes += [self._expire(lease, round_id) for gpu, lease in up.items() if self._live.get(gpu) == lease]
         return sorted(changes, key=lambda change: _ORDER[change.kind])
+
+    def prolong(self, leases: Iterable[Lease], expires_at_s: float) -> list[LeaseChange]:
+        """Move the end of GRANTED leases without a round: their holder is away and will be waited for."""
+        changes = []
+        for lease in leases:
+            prolonged = replace(lease, expires_at_s=expires_at_s)
+            self._live[lease.gpu] = prolonged
+            changes.append(LeaseChange(kind=LeaseChangeKind.RENEWED, lease=prolonged, reason="its app master is away"))
+        return changes
 
     def release(self, lease_ids: Iterable[int], *, now_s: float, reason: str) -> list[LeaseChange]:
         """End leases by their holder's word. Leases that ended already are passed over: replays are harmless."""
@@ -184,7 +192,7 @@ class LeaseTable:
             if lease.state is LeaseState.RESERVED:
                 del self._reserved[lease.gpu]
                 ended = replace(lease, state=LeaseState.RELEASED)
-                changes.append(LeaseChange(kind=LeaseChangeKind.RELEASED, lease=ended, reason=reason))
+                changes.append(LeaseChange(kind=LeaseChangeKind.RELEASED, lease=ended, reason=reason, reserved=True))
                 continue
             LEASE_LIFECYCLE.check(lease.state, state, str(lease_id))
             del self._live[lease.gpu]

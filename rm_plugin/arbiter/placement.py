@@ -33,8 +33,8 @@ def place_gang(machines: Sequence[FreeMachine], demand: GangDemand) -> PlacedGan
     """The best place for what a job could use more; nothing is taken yet (`take_gang` does).
 
     Best is the largest throughput g / S(level), g counting GPUs that the job holds already. Equals go to the nearer
-    level. At that level the place that fits most tightly is taken: least left over in the slot, on the machine or in the
-    rack; then the smaller machine id. A gang over several machines takes few of them, in whole units.
+    level. At that level the place that fits most tightly is taken: least left over in the slot, on the machine or in
+    the rack; then the smaller machine id. A gang over several machines takes few of them, in whole units.
 
     Args:
         machines: Free machines. Include machines without a free GPU where `demand.held` lies: their rack matters.

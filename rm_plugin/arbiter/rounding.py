@@ -5,29 +5,13 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
 
 from rm_plugin.arbiter.seeds import child_seed
 from themis.apps import CRUDE_SLOWDOWN, Slowdown
 from themis.bids import PlacedGang
+from themis.choices import Rounding
 from themis.cluster import Allocation
-from themis.errors import InputError, UnknownNameError
-
-
-class Rounding(StrEnum):
-    """How a share c of k gangs becomes whole. There is no plain floor: it starves apps of few gangs."""
-
-    PROBABILISTIC = "probabilistic"
-    NEAREST = "nearest"
-    BY_GPU = "by_gpu"
-
-    @classmethod
-    def parse(cls, name: str) -> Rounding:
-        """The rounding of that name; an unknown one raises UnknownNameError."""
-        try:
-            return cls(name)
-        except ValueError:
-            raise UnknownNameError("rounding", name, (choice.value for choice in cls)) from None
+from themis.errors import InputError
 
 
 def keep_shares(

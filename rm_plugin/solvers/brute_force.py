@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rm_plugin.solvers.port import Solution, SolveStatus, Win
-from themis.bids import Bid, BidRow, EmptyBundle, FreeMachine, Gang, Market, PlacedGang
+from themis.bids import Bid, BidRow, FreeMachine, Gang, Market, PlacedGang
+from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rm_plugin.solvers.kinds import Kind, count_kinds, has_one_rack
-from themis.bids import Bid, EmptyBundle, Market
+from themis.bids import Bid, FreeMachine, Market
+from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
 
@@ -45,6 +46,37 @@ class Bidder:
         return candidate.log_value - (self.log_empty or 0.0)
 
 
+class BidderMemo:
+    """Bidders in canonical form, kept while the machines stay the same object.
+
+    The N + 1 problems of an auction share machines and bids, which are values that never change; an entry is found by
+    identity, so a memo can make an answer faster but not another one.
+    """
+
+    _MOST = 1024
+
+    __slots__ = ("_bidders", "_machines")
+
+    def __init__(self) -> None:
+        self._machines: tuple[FreeMachine, ...] | None = None
+        self._bidders: dict[int, tuple[Bid, Bidder]] = {}
+
+    def bidders_of(self, market: Market) -> tuple[Bidder, ...]:
+        """`bidders_of` with what is remembered of the same machines."""
+        _check(market)
+        if market.machines is not self._machines or len(self._bidders) > self._MOST:
+            self._machines = market.machines
+            self._bidders = {}
+        free = market.free.by_machine()
+        one_rack = has_one_rack(market.machines)
+        for bid in market.bids:
+            if id(bid) not in self._bidders:
+                # The bid is kept beside its id, so that no other object can take the id over.
+                self._bidders[id(bid)] = (bid, _bidder(bid, free, one_rack=one_rack))
+        ordered = sorted(market.bids, key=lambda bid: bid.app_id)
+        return tuple(self._bidders[id(bid)][1] for bid in ordered)
+
+
 def bidders_of(market: Market) -> tuple[Bidder, ...]:
     """The market's bidders by app id, each with the rows that may win.
 
@@ -54,11 +86,7 @@ def bidders_of(market: Market) -> tuple[Bidder, ...]:
     Raises:
         InputError: Two bids of one app, or an empty bundle worth 0 where it must be finite.
     """
-    _check(market)
-    free = market.free.by_machine()
-    one_rack = has_one_rack(market.machines)
-    ordered = sorted(market.bids, key=lambda bid: bid.app_id)
-    return tuple(_bidder(bid, free, one_rack=one_rack) for bid in ordered)
+    return BidderMemo().bidders_of(market)
 
 
 def _check(market: Market) -> None:

@@ -17,7 +17,7 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from rm_plugin.solvers.candidates import Bidder, Candidate, bidders_of
+from rm_plugin.solvers.candidates import Bidder, BidderMemo, Candidate
 from rm_plugin.solvers.machine_model import MachineModel, build_model
 from rm_plugin.solvers.port import Solution, SolveStatus, Win
 from rm_plugin.solvers.realise import realise
@@ -43,6 +43,9 @@ class HighsSolver:
 
     name = "highs"
 
+    def __init__(self) -> None:
+        self._memo = BidderMemo()
+
     def solve(self, market: Market, time_limit_s: float) -> Solution:
         """Solve one market.
 
@@ -54,7 +57,7 @@ class HighsSolver:
         Raises:
             InputError: Two bids of one app, or a finite market with an empty bundle worth 0.
         """
-        bidders = bidders_of(market)
+        bidders = self._memo.bidders_of(market)
         model = build_model(market.machines, bidders)
         answer, positive_open = _solve_stages(model, bidders, time_limit_s)
         chosen = _deal_among_alike(_chosen(model, bidders, answer.solution), market.bids)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from themis.bids import Bid, BidRow, EmptyBundle, FreeMachine, Gang, Market
+from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 
 

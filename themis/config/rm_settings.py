@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
 
-from themis.bids import EmptyBundle
+from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
 from themis.config.defaults import DEFAULT_RM_ADDRESS
 from themis.config.loader import Section, load
-
-
-class LeaseEnds(StrEnum):
-    """When leases end: all on one grid of the lease's length, or each after its own full length."""
-
-    ALIGNED = "aligned"
-    STAGGERED = "staggered"
-
-
-class Rounding(StrEnum):
-    """How a share c_i of the gangs won becomes whole gangs."""
-
-    BY_GANG = "by_gang"
-    NEAREST = "nearest"
-    BY_GPU = "by_gpu"
 
 
 class AuctionSettings(Section):
@@ -33,7 +17,8 @@ class AuctionSettings(Section):
 
     f: float = Field(default=0.8, ge=0, le=1, description="fairness knob: the worst ceil((1 - f) N) apps bid")
     empty_bundle: EmptyBundle = EmptyBundle.FINITE
-    rounding: Rounding = Rounding.BY_GANG
+    bundle_rule: BundleRule = BundleRule.CONTINUATION
+    rounding: Rounding = Rounding.PROBABILISTIC
     payments: bool = True
     solver: str = "highs"
     time_limit_s: float = Field(default=10.0, gt=0)

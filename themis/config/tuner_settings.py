@@ -1,7 +1,7 @@
 """The tuners that ship, by name, with their settings: what a group file may say and what a tuner may expect.
 
-The client checks a group by this table before it submits it; the app master builds its tuners by the same names. A setting
-that is not given is absent from the TunerSpec: its default is the tuner's.
+The client checks a group by this table before it submits it; the app master builds its tuners by the same names. A
+setting that is not given is absent from the TunerSpec: its default is the tuner's.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def check_tuner(tuner: TunerSpec, *, jobs: int, iterations: int, source: str) ->
         source: The file, for errors.
 
     Raises:
-        InputError: An unknown tuner or setting, a value out of range, or settings that contradict each other or the app.
+        InputError: An unknown tuner or setting, a value out of range, or settings at odds with each other or the app.
     """
     if tuner.name not in TUNERS:
         raise UnknownNameError(f"tuner in {source}", tuner.name, TUNERS)

@@ -1,0 +1,99 @@
+"""The environment of each task: the contract between the app master and the programs it runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from am.runtimes.port import visible_devices
+from themis.cluster import Allocation, GpuId, Level
+from themis.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """All tasks of one incarnation of a job.
+
+    Attributes:
+        incarnation: Counts the starts of the job, from 1; a later one never has a lower number.
+        gpus: For each task, in order, its leased GPUs, all on one machine.
+        addresses: For each task `host:port`, where it may listen to its peers. Needed when there are two tasks or more.
+        level: How far apart all GPUs of the gang lie.
+        checkpoint_uri: Where the job's checkpoints go.
+        job_dir: Folder of the job's own files, as the task sees it.
+        time_scale: How many emulated seconds a replayed job lets pass in one real second; 1 for training.
+        emulated: The GPUs are emulated.
+        environment: The user's own variables; the contract's names win over them.
+    """
+
+    app_id: str
+    job_id: str
+    incarnation: int
+    gpus: tuple[tuple[GpuId, ...], ...]
+    level: Level
+    checkpoint_uri: str
+    job_dir: str
+    addresses: tuple[str, ...] = ()
+    time_scale: float = 1.0
+    emulated: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.gpus:
+            raise InputError("a gang needs at least one task", value=self.job_id)
+        scattered = [task for task in self.gpus if len({gpu.machine_id for gpu in task}) > 1]
+        if scattered:
+            raise InputError("a task cannot span machines", value=[str(gpu) for gpu in scattered[0]])
+        if len(self.gpus) > 1 and len(self.addresses) != len(self.gpus):
+            raise InputError("every task of a gang needs an address", value=self.addresses)
+
+    @property
+    def tasks(self) -> int:
+        """Number of tasks."""
+        return len(self.gpus)
+
+
+def task_environment(gang: Gang, task_index: int) -> dict[str, str]:
+    """The environment of one task of a gang, to be laid over what its machine gives to every process.
+
+    TF_CONFIG is there only when the gang has two tasks or more.
+
+    Raises:
+        InputError: The gang has no task of this index.
+    """
+    if not 0 <= task_index < gang.tasks:
+        raise InputError(f"a gang of {gang.tasks} tasks has no task of this index", value=task_index)
+    environment = {
+        **gang.environment,
+        "THEMIS_APP_ID": gang.app_id,
+        "THEMIS_JOB_ID": gang.job_id,
+        "THEMIS_TASK_INDEX": str(task_index),
+        "THEMIS_TASKS": str(gang.tasks),
+        "THEMIS_INCARNATION": str(gang.incarnation),
+        "THEMIS_CHECKPOINT_URI": gang.checkpoint_uri,
+        "THEMIS_JOB_DIR": gang.job_dir,
+        "THEMIS_GPUS": gpus_text(gang),
+        "THEMIS_LEVEL": gang.level.label,
+        "THEMIS_TIME_SCALE": f"{gang.time_scale:g}",
+        "CUDA_VISIBLE_DEVICES": visible_devices(gang.gpus[task_index], emulated=gang.emulated),
+        # The two names that Submarine's programs know.
+        "_TASK_TYPE": "worker",
+        "_TASK_INDEX": str(task_index),
+    }
+    environment.pop("TF_CONFIG", None)
+    if gang.tasks > 1:
+        environment["TF_CONFIG"] = tf_config(gang, task_index)
+    return environment
+
+
+def gpus_text(gang: Gang) -> str:
+    """The gang's GPUs by machine, as in `m0:2,m1:1`."""
+    counts = Allocation.of_gpus(gpu for task in gang.gpus for gpu in task)
+    return ",".join(f"{machine}:{count}" for machine, count in counts)
+
+
+def tf_config(gang: Gang, task_index: int) -> str:
+    """TF_CONFIG of one task, as TensorFlow's multi-worker strategies read it."""
+    cluster = {"worker": list(gang.addresses)}
+    return json.dumps({"cluster": cluster, "task": {"type": "worker", "index": task_index}})

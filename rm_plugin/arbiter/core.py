@@ -1,0 +1,218 @@
+"""The arbiter: active apps, contention and leases, and what rounds do to them. Pure state: no clock, no I/O.
+
+Every method takes the time and returns the lease changes that it made; the caller writes them down and tells the apps.
+The live service and the simulator drive this same class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from rm_plugin.arbiter.contention import Contention
+from rm_plugin.arbiter.lease_table import LeaseTable, allocation_of
+from rm_plugin.arbiter.round_values import AppStanding, RoundSettings, RoundSnapshot
+from rm_plugin.arbiter.rounds import RoundResult
+from rm_plugin.arbiter.seeds import child_seed
+from themis.choices import LeaseEnds
+from themis.cluster import Cluster
+from themis.errors import InvariantError
+from themis.leases import Lease, LeaseChange, LeaseChangeKind
+from themis.lifecycle import LeaseState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeasePolicy:
+    """How long leases last and when they end, in seconds."""
+
+    duration_s: float = 600.0
+    ends: LeaseEnds = LeaseEnds.ALIGNED
+    checkpoint_lead_s: float = 30.0
+    grace_s: float = 30.0
+
+
+@dataclass(slots=True)
+class _Account:
+    """What the arbiter remembers of an active app. `attained_gpu_s` counts leases that ended."""
+
+    submitted_at_s: float
+    attained_gpu_s: float = 0.0
+    silent: bool = False
+
+
+class Arbiter:
+    """Decides nothing by itself: it frames rounds and applies what a policy decided."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        leases: LeasePolicy,
+        rounds: RoundSettings,
+        *,
+        seed: int,
+        grid_origin_s: float,
+        table: LeaseTable | None = None,
+        next_round_id: int = 1,
+    ) -> None:
+        self.cluster = cluster
+        self.table = table if table is not None else LeaseTable(cluster)
+        self._leases = leases
+        self._rounds = rounds
+        self._seed = seed
+        self._origin_s = grid_origin_s
+        self._next_round_id = next_round_id
+        self._contention = Contention()
+        self._apps: dict[str, _Account] = {}
+
+    # ---- apps ----
+
+    @property
+    def active_apps(self) -> tuple[str, ...]:
+        """Ids of the active apps, in order of submission."""
+        return tuple(self._apps)
+
+    def add_app(self, app_id: str, *, now_s: float, attained_gpu_s: float = 0.0) -> None:
+        """An app was accepted."""
+        self._apps[app_id] = _Account(submitted_at_s=now_s, attained_gpu_s=attained_gpu_s)
+        self._contention.enter(app_id, now_s)
+
+    def end_app(self, app_id: str, *, now_s: float, reason: str) -> list[LeaseChange]:
+        """An app ended and nothing of it runs any more: its leases end."""
+        changes = self.release([lease.lease_id for lease in self.table.of_app(app_id)], now_s=now_s, reason=reason)
+        self._apps.pop(app_id, None)
+        self._contention.leave(app_id, now_s)
+        return changes
+
+    def set_silent(self, app_id: str, silent: bool) -> None:
+        """An app master went away (its leases wait for it), or came back."""
+        if app_id in self._apps:
+            self._apps[app_id].silent = silent
+
+    def contention(self, app_id: str, now_s: float) -> float:
+        """N_avg of an active app."""
+        return self._contention.mean(app_id, now_s)
+
+    def attained_gpu_s(self, app_id: str, now_s: float) -> float:
+        """GPU time that an active app had so far, leases that still run included."""
+        running = sum(now_s - lease.granted_at_s for lease in self.table.live.values() if lease.app_id == app_id)
+        return self._apps[app_id].attained_gpu_s + running
+
+    # ---- rounds ----
+
+    def begin_round(self, now_s: float) -> tuple[RoundSnapshot, list[LeaseChange]]:
+        """Frame a round: leases that end within the lead are up for renewal, and all free GPUs on offer.
+
+        Leases of apps whose master is away are prolonged in place instead: they wait for it until it is given up.
+        """
+        prolonged = self._prolong_silent(now_s)
+        renewable = self._renewable(now_s)
+        snapshot = RoundSnapshot(
+            round_id=self._next_round_id,
+            now_s=now_s,
+            lease_s=self._leases.duration_s,
+            cluster=self.cluster,
+            machines=self.table.offered_machines(renewable),
+            apps=tuple(self._standings(now_s, renewable)),
+            settings=self._rounds,
+            seed=child_seed(self._seed, "round", str(self._next_round_id)),
+        )
+        self._next_round_id += 1
+        return snapshot, prolonged
+
+    def settle(self, result: RoundResult, *, now_s: float) -> list[LeaseChange]:
+        """Apply a round's decision to the leases, as they are now.
+
+        Between the snapshot and the decision apps may have ended and GPUs may have come back: grants to apps that are
+        gone are dropped. Renewable leases are those that the round put up and that still run.
+        """
+        snapshot = result.snapshot
+        renewable = [lease for lease in self._renewable(snapshot.now_s) if lease.app_id in self._apps]
+        grants = {app: gangs for app, gangs in result.decision.grants().items() if app in self._apps}
+        changes = self.table.settle(
+            grants,
+            renewable,
+            now_s=now_s,
+            expires_at_s=self.lease_end_s(now_s),
+            round_id=snapshot.round_id,
+        )
+        return self._account(changes, now_s)
+
+    def lease_end_s(self, now_s: float) -> float:
+        """When a lease granted now ends.
+
+        Aligned ends lie on one grid; an end so near that the next round for it would begin within another lead is
+        passed over, since such a lease would be all warning and no work.
+        """
+        lease_s = self._leases.duration_s
+        if self._leases.ends is LeaseEnds.STAGGERED:
+            return now_s + lease_s
+        earliest_s = now_s + 2 * self._leases.checkpoint_lead_s
+        return self._origin_s + math.ceil(max(0.0, earliest_s - self._origin_s) / lease_s + 1e-9) * lease_s
+
+    def next_lease_round_s(self) -> float | None:
+        """When the next round for ending leases is due."""
+        end_s = self.table.next_end_s()
+        return None if end_s is None else end_s - self._leases.checkpoint_lead_s
+
+    # ---- leases ----
+
+    def release(self, lease_ids: Iterable[int], *, now_s: float, reason: str) -> list[LeaseChange]:
+        """The holder gave GPUs back."""
+        return self._account(self.table.release(lease_ids, now_s=now_s, reason=reason), now_s)
+
+    def revoke(self, lease_ids: Iterable[int], *, now_s: float, reason: str) -> list[LeaseChange]:
+        """GPUs were taken by force; nothing of the holder runs on them any more."""
+        return self._account(self.table.revoke(lease_ids, now_s=now_s, reason=reason), now_s)
+
+    def overdue(self, now_s: float) -> list[Lease]:
+        """Leases past their end and the grace, whose holder did not give the GPU back."""
+        return self.table.overdue(now_s, self._leases.grace_s)
+
+    def validate(self) -> None:
+        """Assert every invariant; a broken one raises InvariantError."""
+        self.table.validate()
+        strangers = {lease.app_id for lease in self.table.live.values()} - set(self._apps)
+        if strangers:
+            raise InvariantError("leases of apps that are not active", value=sorted(strangers))
+
+    # ---- inside ----
+
+    def _standings(self, now_s: float, renewable: list[Lease]) -> Iterator[AppStanding]:
+        up = {lease.lease_id for lease in renewable}
+        for app_id, account in self._apps.items():
+            leases = self.table.of_app(app_id)
+            # A lease that is expiring is no longer the app's to plan with.
+            kept = [lease for lease in leases if lease.lease_id not in up and lease.state is not LeaseState.EXPIRING]
+            yield AppStanding(
+                app_id=app_id,
+                submitted_at_s=account.submitted_at_s,
+                attained_gpu_s=self.attained_gpu_s(app_id, now_s),
+                contention=self.contention(app_id, now_s),
+                kept=allocation_of(kept),
+                renewable=allocation_of(lease for lease in leases if lease.lease_id in up),
+                silent=account.silent,
+            )
+
+    def _renewable(self, now_s: float) -> list[Lease]:
+        until_s = now_s + self._leases.checkpoint_lead_s + 1e-9
+        return [lease for lease in self.table.ending(until_s) if not self._is_silent(lease.app_id)]
+
+    def _prolong_silent(self, now_s: float) -> list[LeaseChange]:
+        until_s = now_s + self._leases.checkpoint_lead_s + 1e-9
+        waiting = [lease for lease in self.table.ending(until_s) if self._is_silent(lease.app_id)]
+        return self.table.prolong(waiting, self.lease_end_s(now_s))
+
+    def _is_silent(self, app_id: str) -> bool:
+        account = self._apps.get(app_id)
+        return account is not None and account.silent
+
+    def _account(self, changes: list[LeaseChange], now_s: float) -> list[LeaseChange]:
+        for change in changes:
+            lease = change.lease
+            if change.kind in _ENDS and not change.reserved and lease.app_id in self._apps:
+                self._apps[lease.app_id].attained_gpu_s += now_s - lease.granted_at_s
+        return changes
+
+
+_ENDS = (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED)

@@ -1,0 +1,105 @@
+"""What a round is about: the snapshot that policies decide on, what they may ask for, and what they decide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rm_plugin.arbiter.auction import AuctionOutcome
+from themis.bids import AppReport, Bid, FreeMachine, Market, PlacedGang
+from themis.choices import EmptyBundle, Rounding
+from themis.cluster import Allocation, Cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundSettings:
+    """The choices that a round goes by; defaults as in fairness-study.md, section 1."""
+
+    f: float = 0.8
+    empty_bundle: EmptyBundle = EmptyBundle.FINITE
+    rounding: Rounding = Rounding.PROBABILISTIC
+    payments: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppStanding:
+    """An active app as the arbiter knows it when a round begins.
+
+    `renewable` are the GPUs whose leases end with this round, `kept` the others that it holds or has won.
+    `silent`: its app master does not answer at present.
+    """
+
+    app_id: str
+    submitted_at_s: float
+    attained_gpu_s: float
+    contention: float
+    kept: Allocation = field(default_factory=Allocation)
+    renewable: Allocation = field(default_factory=Allocation)
+    silent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundSnapshot:
+    """Everything a policy decides on. What was not asked for yet is None.
+
+    `machines` are all of the cluster with their GPUs on offer, renewable ones included. `reports` and `bids` hold the
+    apps that answered.
+    """
+
+    round_id: int
+    now_s: float
+    lease_s: float
+    cluster: Cluster
+    machines: tuple[FreeMachine, ...]
+    apps: tuple[AppStanding, ...]
+    settings: RoundSettings
+    seed: int
+    reports: Mapping[str, AppReport] = field(default_factory=dict)
+    bids: Mapping[str, Bid] | None = None
+    outcome: AuctionOutcome | None = None
+
+    @property
+    def free(self) -> Allocation:
+        """GPUs on offer by machine, renewable ones included."""
+        return Allocation.of({machine.machine_id: machine.free for machine in self.machines})
+
+    def standing(self, app_id: str) -> AppStanding:
+        """The standing of an app of this round."""
+        return next(app for app in self.apps if app.app_id == app_id)
+
+
+# ---- what a round asks of the world outside -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AskReports:
+    """Ask these apps for their reports; answered with a mapping of reports by app."""
+
+    app_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskBids:
+    """Offer the free GPUs to these apps; answered with a mapping of bids by app."""
+
+    app_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SolveAuction:
+    """Run the auction on this market; answered with its outcome."""
+
+    market: Market
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a policy decides: gangs by app, those of the auction (or of the policy's own rule) and the leftovers."""
+
+    auction: Mapping[str, tuple[PlacedGang, ...]] = field(default_factory=dict)
+    leftovers: Mapping[str, tuple[PlacedGang, ...]] = field(default_factory=dict)
+
+    def grants(self) -> dict[str, tuple[PlacedGang, ...]]:
+        """All gangs by app, in order of app ids."""
+        apps = sorted({*self.auction, *self.leftovers})
+        return {app_id: (*self.auction.get(app_id, ()), *self.leftovers.get(app_id, ())) for app_id in apps}

@@ -1,0 +1,87 @@
+"""A round from its snapshot to its decision, as a generator: it yields what it asks for and is sent the answers.
+
+The same generator runs in the live service and in the simulator; only who answers differs. Each question is asked
+once, each answer is checked here, and an answer that is missing or invalid costs its app its part, never the round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from rm_plugin.arbiter.auction import AuctionOutcome
+from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundSnapshot, SolveAuction
+from rm_plugin.policies.port import Policy
+from themis.bids import AppReport, Bid
+from themis.choices import EmptyBundle
+from themis.cluster import Allocation
+
+Question = AskReports | AskBids | SolveAuction
+Answer = Mapping[str, AppReport] | Mapping[str, Bid] | AuctionOutcome | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundResult:
+    """How a round ended: the snapshot with every answer in it, the decision, and bids that were refused, with why."""
+
+    snapshot: RoundSnapshot
+    decision: Decision
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+def play_round(snapshot: RoundSnapshot, policy: Policy) -> Generator[Question, Answer, RoundResult]:
+    """Play a round under a policy. Send each question's answer; the result is the generator's return value.
+
+    AskReports and AskBids are answered with what came in time, by app; SolveAuction with the outcome, or None when
+    there is none, which counts as an auction without winners.
+    """
+    reports = cast("Mapping[str, AppReport]", (yield AskReports(_answering(snapshot))))
+    snapshot = replace(snapshot, reports=dict(reports))
+    refused: dict[str, str] = {}
+    while True:
+        step = policy.decide(snapshot)
+        if isinstance(step, Decision):
+            return RoundResult(snapshot=snapshot, decision=step, refused=refused)
+        answer: Any = yield step
+        if isinstance(step, AskBids):
+            bids, refused = check_bids(snapshot, step.app_ids, cast("Mapping[str, Bid]", answer))
+            snapshot = replace(snapshot, bids=bids)
+        else:
+            snapshot = replace(snapshot, outcome=answer or _no_outcome(snapshot))
+
+
+def check_bids(
+    snapshot: RoundSnapshot, asked: tuple[str, ...], bids: Mapping[str, Bid]
+) -> tuple[dict[str, Bid], dict[str, str]]:
+    """Split bids into valid ones and refused ones with the reason; bids of apps that were not asked are dropped."""
+    free = snapshot.free
+    valid: dict[str, Bid] = {}
+    refused: dict[str, str] = {}
+    for app_id in sorted(set(asked) & set(bids)):
+        problem = _problem_of(bids[app_id], app_id, snapshot, free)
+        if problem:
+            refused[app_id] = problem
+        else:
+            valid[app_id] = bids[app_id]
+    return valid, refused
+
+
+def _problem_of(bid: Bid, app_id: str, snapshot: RoundSnapshot, free: Allocation) -> str:
+    if bid.app_id != app_id:
+        return f"the bid names app {bid.app_id}"
+    if bid.round_id != snapshot.round_id:
+        return f"the bid is for round {bid.round_id}"
+    if bid.empty_value <= 0 and snapshot.settings.empty_bundle is EmptyBundle.FINITE:
+        return "the empty bundle must have a positive value"
+    if any(not row.pinned.within(free) for row in bid.rows):
+        return "a row pins GPUs that were not offered"
+    return ""
+
+
+def _answering(snapshot: RoundSnapshot) -> tuple[str, ...]:
+    return tuple(app.app_id for app in snapshot.apps if not app.silent)
+
+
+def _no_outcome(snapshot: RoundSnapshot) -> AuctionOutcome:
+    return AuctionOutcome(wins={}, shares=dict.fromkeys(snapshot.bids or {}, 1.0))

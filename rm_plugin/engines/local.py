@@ -1,0 +1,114 @@
+"""App masters as processes of this machine. Linux only.
+
+They are *not* bound to the life of the ResourceManager: one that is killed and started again finds them running, adopts
+them, and they register again. Their tasks are bound to theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rm_plugin.engines.port import AmExit, OnAmExit
+from themis.errors import InputError
+from themis.processes import (
+    ProcessSpec,
+    RunningProcess,
+    has_marks,
+    is_alive,
+    kill_marked,
+    start,
+    wait_for_exit,
+)
+
+AM_COMMAND = (sys.executable, "-m", "am.main")
+APP_MARK = "THEMIS_APP_ID"
+RUN_MARK = "THEMIS_RUN_ID"
+
+
+class LocalAppLauncher:
+    """Starts `python -m am.main` in a session of its own, its output in `am-ATTEMPT.log` of the app's folder.
+
+    Args:
+        run_id: Marks all processes of this ResourceManager's run, over its restarts too.
+        on_exit: Told of each app master that ended, after its tasks are gone.
+        command: What to start in place of the app master; for tests.
+    """
+
+    def __init__(self, run_id: str, on_exit: OnAmExit, *, command: Sequence[str] = AM_COMMAND) -> None:
+        if not run_id:
+            raise InputError("a run needs an id", value=run_id)
+        self._run_id = run_id
+        self._on_exit = on_exit
+        self._command = tuple(command)
+        self._watchers: set[asyncio.Task[None]] = set()
+        self._gone: dict[str, asyncio.Event] = {}
+        self._closed = False
+
+    async def launch(self, app_id: str, attempt: int, environment: Mapping[str, str], working_dir: Path) -> int:
+        """Start an attempt; returns its process id. Raises StartError when it cannot be started."""
+        await self.kill(app_id)
+        ours = {**self._marks(app_id), "THEMIS_ATTEMPT": str(attempt)}
+        process = start(
+            ProcessSpec(
+                command=self._command,
+                environment={**os.environ, **environment, **ours},
+                working_dir=working_dir,
+                stdout=working_dir / f"am-{attempt}.log",
+            )
+        )
+        self._watch(app_id, attempt, process.pid, process)
+        return process.pid
+
+    async def adopt(self, app_id: str, attempt: int, pid: int) -> bool:
+        """Watch an app master that an earlier ResourceManager of this run started."""
+        # The id may have passed to a stranger since; the marks tell.
+        if not has_marks(pid, self._marks(app_id)):
+            return False
+        self._watch(app_id, attempt, pid, None)
+        return True
+
+    async def kill(self, app_id: str) -> None:
+        """SIGKILL every process of the app; its exit is told later."""
+        await self._sweep(self._marks(app_id))
+        # Until its watcher has swept too: that sweep must not meet the app's next attempt.
+        if gone := self._gone.get(app_id):
+            await gone.wait()
+
+    def is_alive(self, pid: int) -> bool:
+        """Whether the process of this id lives."""
+        return is_alive(pid)
+
+    async def shutdown(self) -> None:
+        """SIGKILL every process of this run."""
+        self._closed = True
+        await self._sweep({RUN_MARK: self._run_id})
+        await asyncio.gather(*self._watchers)
+
+    def _marks(self, app_id: str) -> dict[str, str]:
+        return {APP_MARK: app_id, RUN_MARK: self._run_id}
+
+    async def _sweep(self, marks: Mapping[str, str]) -> None:
+        # In a thread, as it looks at every process of the machine, and waits.
+        await asyncio.to_thread(kill_marked, marks)
+
+    def _watch(self, app_id: str, attempt: int, pid: int, process: RunningProcess | None) -> None:
+        self._gone[app_id] = asyncio.Event()
+        watcher = asyncio.get_running_loop().create_task(self._until_exit(app_id, attempt, pid, process))
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+
+    async def _until_exit(self, app_id: str, attempt: int, pid: int, process: RunningProcess | None) -> None:
+        exit_code: int | None = None
+        if process is None:
+            await wait_for_exit(pid)
+        else:
+            exit_code = await process.wait()
+        # Tasks die with their master by themselves; what they started beside themselves does not.
+        await self._sweep(self._marks(app_id))
+        self._gone.pop(app_id).set()
+        if not self._closed:
+            await self._on_exit(AmExit(app_id=app_id, attempt=attempt, pid=pid, exit_code=exit_code))

@@ -1,0 +1,71 @@
+"""What apps could still use, as policies see it: the jobs of their reports less the gangs that they won."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rm_plugin.arbiter.leftovers import Claim
+from rm_plugin.arbiter.placement import place_gang, take_gang
+from rm_plugin.arbiter.round_values import RoundSnapshot
+from themis.bids import FreeMachine, GangDemand, PlacedGang
+from themis.cluster import Allocation
+
+
+def unmet(demands: Sequence[GangDemand], won: Sequence[PlacedGang]) -> tuple[GangDemand, ...]:
+    """The demands that are left when gangs have been won: the largest gang serves the job with most work left."""
+    left = sorted(demands, key=lambda demand: (-demand.work_left_gpu_s, demand.job_id))
+    for gang in sorted(won, key=lambda gang: (-gang.gpus.gpus, gang)):
+        served = next((demand for demand in left if _serves(gang, demand)), None)
+        if served is not None:
+            left.remove(served)
+    return tuple(left)
+
+
+def claims_of(snapshot: RoundSnapshot, won: dict[str, tuple[PlacedGang, ...]]) -> list[Claim]:
+    """A claim for every app that answers and could use more; `won` is what each got already in this round."""
+    claims = []
+    for app in snapshot.apps:
+        report = snapshot.reports.get(app.app_id)
+        if report is None or app.silent:
+            continue
+        mine = won.get(app.app_id, ())
+        taken = sum((gang.gpus for gang in mine), Allocation())
+        left = unmet(report.demands, mine)
+        if left:
+            renewable = Allocation.of(
+                {machine: max(0, count - taken.count(machine)) for machine, count in app.renewable}
+            )
+            bid = snapshot.bids is not None and app.app_id in snapshot.bids
+            claims.append(Claim(app_id=app.app_id, demands=left, renewable=renewable, bid=bid))
+    return claims
+
+
+def machines_after(
+    machines: Sequence[FreeMachine], grants: dict[str, tuple[PlacedGang, ...]]
+) -> tuple[FreeMachine, ...]:
+    """The machines with the granted gangs taken off."""
+    left = tuple(machines)
+    for app_id in sorted(grants):
+        for gang in sorted(grants[app_id], key=lambda gang: (gang.slot is None, gang)):
+            left = take_gang(left, gang)
+    return left
+
+
+def usable_left(snapshot: RoundSnapshot, grants: dict[str, tuple[PlacedGang, ...]]) -> int:
+    """GPUs that some app could still use after all grants; a work-conserving policy leaves none."""
+    machines = machines_after(snapshot.machines, grants)
+    usable = 0
+    for claim in claims_of(snapshot, grants):
+        for demand in claim.demands:
+            gang = place_gang(machines, demand)
+            if gang is not None:
+                usable += gang.gpus.gpus
+                machines = take_gang(machines, gang)
+    return usable
+
+
+def _serves(gang: PlacedGang, demand: GangDemand) -> bool:
+    if demand.held:
+        # Growth is served only next to what the job holds.
+        return gang.gpus.gpus <= demand.max_gpus and any(demand.held.count(machine) for machine, _ in gang.gpus)
+    return gang.gpus.gpus >= demand.min_gpus

@@ -1,0 +1,21 @@
+"""The Policy port: one small class, one method."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
+
+
+class Policy(Protocol):
+    """Decides a round on its snapshot alone.
+
+    A policy that needs bids or an auction says so and is asked again with the answer in the snapshot; the last thing
+    it returns is its decision.
+    """
+
+    name: str
+
+    def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
+        """The next step of the round."""
+        ...

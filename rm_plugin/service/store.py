@@ -1,0 +1,103 @@
+"""The StateStore port: what the ResourceManager must still know after it was killed at any instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from themis.errors import ThemisError
+from themis.leases import Lease
+from themis.lifecycle import AppState
+
+
+class StoreError(ThemisError, OSError):
+    """The store cannot be opened, read or written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEvent:
+    """One line of the log, see docs/events.md. `sequence` counts 1, 2, .. without gaps."""
+
+    sequence: int
+    time_s: float
+    kind: str
+    app_id: str = ""
+    detail: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredApp:
+    """The current state of an app.
+
+    Attributes:
+        attempt: Number of the newest attempt, 0 before the first.
+        token: Secret with which its app master proves itself.
+        spec: The specification, as the wire encodes it.
+        pid: Process id of the newest app master, 0 when there is none.
+        started_at_s: When it first held a GPU, in seconds since the epoch; None before.
+        final: What its app master reported at the end; a JSON object.
+    """
+
+    app_id: str
+    state: AppState
+    attempt: int = 0
+    token: str = field(default="", repr=False)
+    spec: bytes = field(default=b"", repr=False)
+    pid: int = 0
+    submitted_at_s: float
+    started_at_s: float | None = None
+    finished_at_s: float | None = None
+    diagnostics: str = ""
+    final: Mapping[str, object] = field(default_factory=dict)
+
+
+class StoreTransaction(Protocol):
+    """Changes that take effect together or not at all."""
+
+    def append_event(
+        self, kind: str, time_s: float, *, app_id: str = "", detail: Mapping[str, object] | None = None
+    ) -> StoredEvent:
+        """Add an event to the log. `detail` is what JSON can hold; NaN and infinities become text (`to_json`)."""
+        ...
+
+    def put_app(self, app: StoredApp) -> None:
+        """Write an app's state, new or not."""
+        ...
+
+    def put_lease(self, lease: Lease) -> None:
+        """Write a lease, new or not; raises InvariantError when another lease holds its GPU."""
+        ...
+
+    def put_meta(self, key: str, value: str) -> None:
+        """Write a value of the whole store."""
+        ...
+
+
+class StateStore(Protocol):
+    """The log and the current state, changed together."""
+
+    def transaction(self) -> AbstractContextManager[StoreTransaction]:
+        """Open a transaction: written at the end of the `with`, dropped when it raises. They do not nest."""
+        ...
+
+    def events(self, *, after: int = 0, app_id: str = "", limit: int | None = None) -> tuple[StoredEvent, ...]:
+        """Events of sequence greater than `after`, in order; of one app when `app_id` is given."""
+        ...
+
+    def apps(self) -> tuple[StoredApp, ...]:
+        """All apps by time of submission, then id."""
+        ...
+
+    def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
+        """Leases by id: those that are GRANTED or EXPIRING, or all that ever were."""
+        ...
+
+    def meta(self, key: str) -> str | None:
+        """A value of the whole store, None when it was never written."""
+        ...
+
+    def close(self) -> None:
+        """Give up the store; what was written stays."""
+        ...

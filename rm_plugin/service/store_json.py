@@ -1,0 +1,34 @@
+"""JSON for the store: strict, so that every reader of an event understands it, non-finite numbers included."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+
+
+def to_json(value: Mapping[str, object]) -> str:
+    """Compact JSON; NaN and infinities, which JSON lacks, become "NaN", "Infinity" and "-Infinity".
+
+    `float` reads those texts back; protobuf's JSON mapping writes the same.
+    """
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+
+
+def from_json(text: str) -> Mapping[str, object]:
+    """The object that the text holds."""
+    loaded: dict[str, object] = json.loads(text)
+    return loaded
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

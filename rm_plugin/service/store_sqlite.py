@@ -1,0 +1,253 @@
+"""The state store in one SQLite file.
+
+Write-ahead log, one connection, `synchronous=NORMAL`: what was committed survives the death of the process at any
+instruction; a power cut may lose the last transactions, never half of one. A lock file keeps a second ResourceManager
+out; readers (`open_to_read`) need no lock and see every committed state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rm_plugin.service.store import StoredApp, StoredEvent, StoreError, StoreTransaction
+from rm_plugin.service.store_json import from_json, to_json
+from themis.cluster import GpuId
+from themis.errors import InvariantError
+from themis.leases import Lease
+from themis.lifecycle import AppState, LeaseState
+
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE events (
+    sequence INTEGER PRIMARY KEY, time_s REAL NOT NULL, kind TEXT NOT NULL, app_id TEXT NOT NULL, detail TEXT NOT NULL);
+CREATE INDEX events_by_app ON events (app_id, sequence);
+CREATE TABLE apps (
+    app_id TEXT PRIMARY KEY, state TEXT NOT NULL, attempt INTEGER NOT NULL, token TEXT NOT NULL, spec BLOB NOT NULL,
+    pid INTEGER NOT NULL, submitted_at_s REAL NOT NULL, started_at_s REAL, finished_at_s REAL,
+    diagnostics TEXT NOT NULL, final TEXT NOT NULL);
+CREATE TABLE leases (
+    lease_id INTEGER PRIMARY KEY, machine_id TEXT NOT NULL, gpu_index INTEGER NOT NULL, app_id TEXT NOT NULL,
+    granted_at_s REAL NOT NULL, expires_at_s REAL NOT NULL, state TEXT NOT NULL, renewals INTEGER NOT NULL);
+CREATE UNIQUE INDEX one_holder_a_gpu ON leases (machine_id, gpu_index) WHERE state IN ('GRANTED', 'EXPIRING');
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+"""
+_HELD = "state IN ('GRANTED', 'EXPIRING')"
+
+
+class SqliteStore:
+    """The state store in the file `path`, whose folder is made when missing.
+
+    Raises:
+        StoreError: Another ResourceManager holds the store, or the file is no store of this version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(path)
+        try:
+            self._connection = _connect(f"{path.absolute().as_uri()}?mode=rwc", path)
+            _prepare(self._connection, path)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self._open = False
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[StoreTransaction]:
+        """Open a transaction, written at the end of the `with` and dropped when it raises."""
+        if self._open:
+            raise InvariantError("a transaction inside another")
+        self._open = True
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield _SqliteTransaction(self._connection)
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+        finally:
+            self._open = False
+
+    def events(self, *, after: int = 0, app_id: str = "", limit: int | None = None) -> tuple[StoredEvent, ...]:
+        """Events of sequence greater than `after`, in order."""
+        return _events(self._connection, after, app_id, limit)
+
+    def apps(self) -> tuple[StoredApp, ...]:
+        """All apps by time of submission, then id."""
+        return _apps(self._connection)
+
+    def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
+        """Leases by id."""
+        return _leases(self._connection, held_only)
+
+    def meta(self, key: str) -> str | None:
+        """A value of the whole store."""
+        return _meta(self._connection, key)
+
+    def close(self) -> None:
+        """Give up the store and its lock."""
+        self._connection.close()
+        os.close(self._lock)
+
+
+class SqliteReader:
+    """A store read by another process, while its ResourceManager lives or after."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise StoreError("no such store", value=str(path), remedy="name the file state.db of a ResourceManager")
+        self._connection = _connect(f"{path.absolute().as_uri()}?mode=ro", path)
+        _check_version(self._connection, path)
+
+    def events(self, *, after: int = 0, app_id: str = "", limit: int | None = None) -> tuple[StoredEvent, ...]:
+        """Events of sequence greater than `after`, in order."""
+        return _events(self._connection, after, app_id, limit)
+
+    def apps(self) -> tuple[StoredApp, ...]:
+        """All apps by time of submission, then id."""
+        return _apps(self._connection)
+
+    def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
+        """Leases by id."""
+        return _leases(self._connection, held_only)
+
+    def meta(self, key: str) -> str | None:
+        """A value of the whole store."""
+        return _meta(self._connection, key)
+
+    def close(self) -> None:
+        """Give up the store."""
+        self._connection.close()
+
+
+class _SqliteTransaction:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def append_event(
+        self, kind: str, time_s: float, *, app_id: str = "", detail: Mapping[str, object] | None = None
+    ) -> StoredEvent:
+        text = to_json(detail or {})
+        cursor = self._connection.execute(
+            "INSERT INTO events (time_s, kind, app_id, detail) VALUES (?, ?, ?, ?)", (time_s, kind, app_id, text)
+        )
+        sequence = cursor.lastrowid or 0
+        return StoredEvent(sequence=sequence, time_s=time_s, kind=kind, app_id=app_id, detail=from_json(text))
+
+    def put_app(self, app: StoredApp) -> None:
+        row = (app.app_id, app.state.value, app.attempt, app.token, app.spec, app.pid, app.submitted_at_s)
+        rest = (app.started_at_s, app.finished_at_s, app.diagnostics, to_json(app.final))
+        self._connection.execute("INSERT OR REPLACE INTO apps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, *rest))
+
+    def put_lease(self, lease: Lease) -> None:
+        row = (lease.lease_id, lease.gpu.machine_id, lease.gpu.index, lease.app_id)
+        rest = (lease.granted_at_s, lease.expires_at_s, lease.state.value, lease.renewals)
+        try:
+            # Not INSERT OR REPLACE, which would throw out the other holder of the GPU in silence.
+            self._connection.execute(
+                "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (lease_id) DO UPDATE SET machine_id ="
+                " excluded.machine_id, gpu_index = excluded.gpu_index, app_id = excluded.app_id, granted_at_s ="
+                " excluded.granted_at_s, expires_at_s = excluded.expires_at_s, state = excluded.state, renewals ="
+                " excluded.renewals",
+                (*row, *rest),
+            )
+        except sqlite3.IntegrityError as error:
+            raise InvariantError("a GPU would have two leases", value=(lease.lease_id, str(lease.gpu))) from error
+
+    def put_meta(self, key: str, value: str) -> None:
+        self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+
+def _locked(path: Path) -> int:
+    descriptor = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise StoreError(
+            "another ResourceManager holds the store", value=str(path), remedy="stop it, or name another folder"
+        ) from error
+    return descriptor
+
+
+def _connect(uri: str, path: Path) -> sqlite3.Connection:
+    try:
+        # Transactions are begun and ended by hand.
+        return sqlite3.connect(uri, uri=True, isolation_level=None)
+    except sqlite3.Error as error:
+        raise StoreError("cannot open the store", value=str(path), remedy=str(error)) from error
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Set up a new store, or check the version of one that exists."""
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={_VERSION}; COMMIT;")
+    except sqlite3.Error as error:
+        raise StoreError("the file is no store", value=str(path), remedy=str(error)) from error
+    _check_version(connection, path)
+
+
+def _check_version(connection: sqlite3.Connection, path: Path) -> None:
+    try:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+    except sqlite3.Error as error:
+        raise StoreError("the file is no store", value=str(path), remedy=str(error)) from error
+    if version != _VERSION:
+        raise StoreError(f"the store {path} is of another version", value=version, remedy=f"needed: {_VERSION}")
+
+
+def _events(connection: sqlite3.Connection, after: int, app_id: str, limit: int | None) -> tuple[StoredEvent, ...]:
+    of_app, parameters = ("AND app_id = ?", (app_id,)) if app_id else ("", ())
+    rows = connection.execute(
+        f"SELECT sequence, time_s, kind, app_id, detail FROM events WHERE sequence > ? {of_app}"
+        " ORDER BY sequence LIMIT ?",
+        (after, *parameters, -1 if limit is None else limit),
+    )
+    return tuple(
+        StoredEvent(sequence=sequence, time_s=time_s, kind=kind, app_id=app, detail=from_json(detail))
+        for sequence, time_s, kind, app, detail in rows
+    )
+
+
+def _apps(connection: sqlite3.Connection) -> tuple[StoredApp, ...]:
+    rows = connection.execute("SELECT * FROM apps ORDER BY submitted_at_s, app_id")
+    names = [column[0] for column in rows.description]
+    return tuple(_app(dict(zip(names, row, strict=True))) for row in rows)
+
+
+def _app(row: dict[str, Any]) -> StoredApp:
+    return StoredApp(**{**row, "state": AppState(row["state"]), "final": from_json(row["final"])})
+
+
+def _leases(connection: sqlite3.Connection, held_only: bool) -> tuple[Lease, ...]:
+    rows = connection.execute(
+        "SELECT lease_id, machine_id, gpu_index, app_id, granted_at_s, expires_at_s, state, renewals FROM leases"
+        f" WHERE {_HELD if held_only else '1'} ORDER BY lease_id"
+    )
+    return tuple(
+        Lease(
+            lease_id=lease_id,
+            gpu=GpuId(machine_id, index),
+            app_id=app_id,
+            granted_at_s=granted_at_s,
+            expires_at_s=expires_at_s,
+            state=LeaseState(state),
+            renewals=renewals,
+        )
+        for lease_id, machine_id, index, app_id, granted_at_s, expires_at_s, state, renewals in rows
+    )
+
+
+def _meta(connection: sqlite3.Connection, key: str) -> str | None:
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return None if row is None else str(row[0])

@@ -1,0 +1,32 @@
+"""Where the ResourceManager is: `--rm`, else the environment, else the default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from themis.config.defaults import DEFAULT_RM_ADDRESS, RM_ADDRESS_VARIABLE
+from themis.errors import InputError
+
+
+def rm_address(given: str | None, environment: Mapping[str, str]) -> str:
+    """The address to connect to, `HOST:PORT`.
+
+    Args:
+        given: What `--rm` says; None when it was not given.
+        environment: The environment, for THEMIS_RM.
+
+    Raises:
+        InputError: Whatever names it is no HOST:PORT.
+    """
+    if given is not None:
+        return _checked(given, "--rm")
+    named = environment.get(RM_ADDRESS_VARIABLE, "")
+    return _checked(named, RM_ADDRESS_VARIABLE) if named else DEFAULT_RM_ADDRESS
+
+
+def _checked(address: str, source: str) -> str:
+    host, _, port = address.rpartition(":")
+    plain = not any(character.isspace() or character == "/" for character in host)
+    if not host or not plain or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise InputError(f"{source} must be HOST:PORT", value=address, remedy=f"for example {DEFAULT_RM_ADDRESS}")
+    return address

@@ -1,0 +1,79 @@
+"""Apps as JSON for programs: plain numbers, null for what is not known, the same keys every time."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+from submarine_client import status
+from themis.apps import AppSpec
+from themis.wire import themis_pb2 as pb
+
+
+def dump(value: Any) -> str:
+    """Indented JSON; a number that JSON has no word for (NaN, infinity) must have become null before."""
+    return json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False)
+
+
+def spec_object(app: AppSpec) -> dict[str, Any]:
+    """An app's specification, in the kernel's own names."""
+    return asdict(app)
+
+
+def app_object(app: pb.AppStatus) -> dict[str, Any]:
+    """An app's status."""
+    return {
+        "app_id": app.app_id,
+        "name": app.name,
+        "user": app.user,
+        "queue": app.queue,
+        "state": app.state,
+        "program": app.program,
+        "replay": app.replay,
+        "tuner": app.tuner,
+        "phase": app.phase,
+        "phases": app.phases,
+        "progress": _finite(app.progress),
+        "rho": _finite(status.rho(app)),
+        "final_rho": {name: _finite(value) for name, value in sorted(app.final_rho.items())},
+        "gpus": app.gpus,
+        "gpu_time_s": app.gpu_time_s,
+        "attempts": app.attempts,
+        "submitted_at_s": app.submitted_at_s,
+        "started_at_s": app.started_at_s or None,
+        "finished_at_s": app.finished_at_s or None,
+        "best": app.best or None,
+        "diagnostics": app.diagnostics,
+        "jobs": [_job_object(app, job) for job in app.jobs],
+        "leases": [_lease_object(lease) for lease in app.leases],
+    }
+
+
+def _job_object(app: pb.AppStatus, job: pb.JobStatus) -> dict[str, Any]:
+    return {
+        "job_id": job.job_id,
+        "state": job.state,
+        "iteration": job.iteration,
+        "target_iteration": job.target_iteration,
+        "loss": _finite(status.loss(job)),
+        "accuracy": _finite(status.accuracy(job)),
+        "gpus": job.gpus,
+        "iteration_s": _finite(job.iteration_s) or None,
+        "restarts": job.restarts,
+        "hyper_parameters": status.hyper_parameters(app, job.job_id),
+    }
+
+
+def _lease_object(lease: pb.Lease) -> dict[str, Any]:
+    return {
+        "lease_id": lease.lease_id,
+        "gpu": f"{lease.machine_id}/{lease.gpu_index}",
+        "state": lease.state,
+        "expires_at_s": lease.expires_at_s,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,95 @@
+"""What an app runs, checked on this machine before it is submitted."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from tf_jobs.catalog import Program, check_values, program
+from themis.apps import AppSpec, HyperParameter, JobSpec
+from themis.errors import InputError
+
+_MANAGED: Mapping[str, str] = {
+    "iterations": "job.iterations",
+    "checkpoint_every": "checkpoint_every",
+    "checkpoint_uri": "checkpoint_uri",
+    "keep_checkpoints": "keep_checkpoints",
+    "seed": "seed",
+}
+"""Flags that the app master gives, and the key of the group file that each comes from."""
+
+_SHELL_WORDS = frozenset(
+    (
+        *("!", ".", ":", "[", "[[", "case", "cd", "eval", "exec", "export", "for", "function", "if", "set", "source"),
+        *("test", "time", "trap", "ulimit", "umask", "unset", "until", "while"),
+    )
+)
+"""Words that the shell itself knows, which no search of PATH finds."""
+
+
+def check_program(app: AppSpec, source: str) -> AppSpec:
+    """The app with its parameters as its program's types, and marked as replayed where its program replays.
+
+    Args:
+        app: The app as its file describes it.
+        source: The file, for errors.
+
+    Raises:
+        InputError: The catalogue has no such program, the program takes no such parameter or value, or the command's
+            first word cannot be run.
+    """
+    if app.program.command:
+        check_command(app.program.command, source)
+        return app
+    entry = program(app.program.name)
+    arguments = _typed(entry, app.program.arguments, f"{source}: arguments")
+    jobs = tuple(_typed_job(entry, job, source) for job in app.jobs)
+    return replace(app, program=replace(app.program, arguments=arguments), jobs=jobs, replay=entry.kind == "replay")
+
+
+def check_command(command: str, source: str) -> None:
+    """Check that a shell command begins with something that can be run.
+
+    Raises:
+        InputError: It is empty, has an open quote, or its first word is no executable, file or word of the shell.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise InputError(f"{source}: the command is not a shell command", value=str(error)) from None
+    first = next((word for word in words if not _is_assignment(word)), "")
+    if not first:
+        raise InputError(f"{source}: the command is empty", value=command, remedy="write what each task is to run")
+    if first in _SHELL_WORDS or any(character in first for character in "$`(){};&|<>%*?"):
+        return  # Only the shell can tell what this becomes.
+    if shutil.which(first) is None:
+        exists = Path(first).is_file()
+        what = "is not executable" if exists else "is not a command on PATH, nor a file"
+        remedy = "chmod +x makes it so" if exists else "check its spelling, or give its whole path"
+        raise InputError(f"{source}: the command's first word {what}", value=first, remedy=remedy)
+
+
+def _is_assignment(word: str) -> bool:
+    name, equals, _ = word.partition("=")
+    return bool(equals) and name.isidentifier()
+
+
+def _typed_job(entry: Program, job: JobSpec, source: str) -> JobSpec:
+    place = f"{source}: hyper-parameters of {job.job_id}"
+    fixed = [name for name in job.hyper_parameters if not entry.flag(name).hyper_parameter]
+    if fixed:
+        searchable = ", ".join(flag.name for flag in entry.flags if flag.hyper_parameter)
+        remedy = f"set it under arguments, for every job alike; a search may vary {searchable}"
+        raise InputError(f"{place}: {entry.name} does not let a search vary", value=fixed[0], remedy=remedy)
+    return replace(job, hyper_parameters=_typed(entry, job.hyper_parameters, place))
+
+
+def _typed(entry: Program, values: Mapping[str, HyperParameter], place: str) -> dict[str, HyperParameter]:
+    managed = [name for name in values if name in _MANAGED]
+    if managed:
+        remedy = f"set {_MANAGED[managed[0]]} in the group file"
+        raise InputError(f"{place}: {managed[0]} is given by the app master", remedy=remedy)
+    return dict(check_values(entry.name, values))

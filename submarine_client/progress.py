@@ -1,0 +1,110 @@
+"""Progress of apps that are waited for: redrawn on a terminal, else a line now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from submarine_client import status
+from submarine_client.show import end_line, progress_line
+from submarine_client.terminal import Terminal
+from themis.wire import themis_pb2 as pb
+
+LINE_EVERY_S = 5.0
+"""Least seconds between two lines of one app whose state has not changed."""
+
+
+class Progress(Protocol):
+    """Shows how apps get on."""
+
+    def update(self, apps: Sequence[pb.AppStatus]) -> None:
+        """Show the apps as they are now; an app that has ended is shown for the last time."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Say something about the waiting itself."""
+        ...
+
+    def close(self) -> None:
+        """Stop showing; calling it again does nothing."""
+        ...
+
+
+def progress_on(terminal: Terminal, now_s: Callable[[], float]) -> Progress:
+    """The progress that suits a terminal; `now_s` tells seconds for the pace of lines."""
+    return LiveProgress(terminal) if terminal.live else LineProgress(terminal, now_s)
+
+
+class LineProgress:
+    """A line an app whenever its state or phase changes, otherwise at most every LINE_EVERY_S seconds."""
+
+    def __init__(self, terminal: Terminal, now_s: Callable[[], float]) -> None:
+        self._terminal = terminal
+        self._now_s = now_s
+        self._shown: dict[str, tuple[tuple[str, int], float, str]] = {}
+        self._ended: set[str] = set()
+
+    def update(self, apps: Sequence[pb.AppStatus]) -> None:
+        """Write what is new."""
+        for app in apps:
+            if status.has_ended(app):
+                self._end(app)
+            else:
+                self._go_on(app)
+
+    def note(self, text: str) -> None:
+        """Write a line."""
+        self._terminal.note(text)
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+    def _end(self, app: pb.AppStatus) -> None:
+        if app.app_id not in self._ended:
+            self._ended.add(app.app_id)
+            self._terminal.say(end_line(app))
+
+    def _go_on(self, app: pb.AppStatus) -> None:
+        stage, line, now_s = (app.state, app.phase), progress_line(app), self._now_s()
+        last = self._shown.get(app.app_id)
+        if last is not None and last[0] == stage and (now_s - last[1] < LINE_EVERY_S or last[2] == line):
+            return
+        self._shown[app.app_id] = (stage, now_s, line)
+        self._terminal.note(line)
+
+
+class LiveProgress:
+    """A line an app, redrawn in place; it makes room for the result once every app has ended."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._live = Live(
+            console=Console(file=terminal.err), auto_refresh=False, transient=True, redirect_stdout=False
+        )
+        self._ended: dict[str, str] = {}
+
+    def update(self, apps: Sequence[pb.AppStatus]) -> None:
+        """Redraw."""
+        self._live.start()
+        running = [app for app in apps if not status.has_ended(app)]
+        lines = [Text(progress_line(app), overflow="ellipsis", no_wrap=True) for app in running]
+        self._live.update(Group(*lines), refresh=True)
+        for app in apps:
+            if status.has_ended(app) and app.app_id not in self._ended:
+                self._ended[app.app_id] = end_line(app)
+        if not running:
+            self.close()
+
+    def note(self, text: str) -> None:
+        """Write a line above what is redrawn."""
+        self._live.console.print(Text(f"submarine: {text}"))
+
+    def close(self) -> None:
+        """Erase what was redrawn and write how the apps ended, so that the two never mix."""
+        self._live.stop()
+        while self._ended:
+            self._terminal.say(self._ended.pop(next(iter(self._ended))))

@@ -1,0 +1,58 @@
+"""What gRPC raises, as errors of the product's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+
+from themis.errors import InputError, ThemisError, UnreachableError
+
+_BAD_INPUT = frozenset(
+    {
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.ALREADY_EXISTS,
+        grpc.StatusCode.OUT_OF_RANGE,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    }
+)
+
+
+class NotFoundError(InputError):
+    """The ResourceManager knows no app or job of that name."""
+
+
+@contextmanager
+def translated(address: str) -> Iterator[None]:
+    """Turn gRPC errors raised inside into errors of the product; `address` names the ResourceManager in them."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        raise _translate(error, address) from None
+
+
+def unreachable(address: str) -> UnreachableError:
+    """The error for a ResourceManager that does not answer."""
+    return UnreachableError(
+        "no ResourceManager answers at",
+        value=address,
+        remedy="start one with: themis rm start, or name another with --rm",
+    )
+
+
+def _translate(error: grpc.RpcError, address: str) -> ThemisError:
+    # Errors of calls carry a code and details; the base class that gRPC declares has neither.
+    code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
+    details = (error.details() if isinstance(error, grpc.Call) else str(error)) or code.name
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        return unreachable(address)
+    if code is grpc.StatusCode.NOT_FOUND:
+        return NotFoundError(details)
+    if code in _BAD_INPUT:
+        return InputError(details)
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        remedy = "are the client and the ResourceManager of one version?"
+        return InputError(f"the service at {address} does not know this call", remedy=remedy)
+    return ThemisError(f"the ResourceManager at {address} failed", value=details, remedy="its log says more")

@@ -1,0 +1,161 @@
+"""Apps as text: one app, a list of apps, one line of progress, an app that is yet to be submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from submarine_client import status
+from submarine_client.table import MISSING, assignments, moment, number, percent, seconds, table
+from themis.apps import AppSpec
+from themis.wire import themis_pb2 as pb
+from themis.wire.values import scalars_from_messages
+
+_LABEL_WIDTH = 14
+
+
+def app_text(app: pb.AppStatus) -> str:
+    """One app: its state, its best job, its leases, its jobs."""
+    lines = [*_head(app), *_outcome(app), "", jobs_table(app)]
+    return "\n".join(lines)
+
+
+def list_text(apps: Sequence[pb.AppStatus]) -> str:
+    """A line for each app."""
+    header = ("APP", "NAME", "USER", "QUEUE", "STATE", "PROGRESS", "GPUS", "RHO", "TUNER", "SUBMITTED")
+    rows = [
+        (
+            *(app.app_id, app.name, app.user, app.queue, app.state, percent(app.progress), str(app.gpus)),
+            *(number(status.rho(app)), app.tuner, moment(app.submitted_at_s)),
+        )
+        for app in apps
+    ]
+    return table(header, rows)
+
+
+def progress_line(app: pb.AppStatus) -> str:
+    """An app's progress on one line."""
+    parts = [f"{app.app_id} {app.state}"]
+    if app.phases:
+        parts.append(f"phase {_phase(app)}")
+    parts += [percent(app.progress), f"{app.gpus} GPU{'' if app.gpus == 1 else 's'}"]
+    if app.rho > 0:
+        parts.append(f"rho {number(app.rho)}")
+    best = status.best_job(app)
+    if best is not None:
+        parts.append(f"best {best.job_id} ({_score(best)})")
+    return ", ".join(parts)
+
+
+def end_line(app: pb.AppStatus) -> str:
+    """How an app ended, on one line."""
+    took = status.duration_s(app)
+    parts = [f"{app.app_id} {app.state}" + ("" if took is None else f" after {seconds(took)}")]
+    if app.rho > 0:
+        parts.append(f"rho {number(app.rho)}")
+    best = status.best_job(app)
+    if best is not None:
+        values = assignments(status.hyper_parameters(app, best.job_id))
+        parts.append(f"best {best.job_id} ({_score(best)}) with {values}")
+    if app.diagnostics and not status.succeeded(app):
+        parts.append(app.diagnostics)
+    return "; ".join(parts)
+
+
+def spec_text(app: AppSpec) -> str:
+    """An app that is yet to be submitted: what would run."""
+    shape = app.jobs[0].shape
+    program = app.program.name or app.program.command
+    kind = "replayed" if app.replay else "a command" if app.program.command else "trained"
+    tasks = str(shape.tasks) if shape.tasks == shape.min_tasks else f"{shape.min_tasks} to {shape.tasks}"
+    lines = [
+        _field("Name", app.name),
+        _field("User, queue", f"{app.user}, {app.queue}"),
+        _field("Program", f"{program} ({kind})"),
+        _field("Arguments", assignments(app.program.arguments)),
+        _field("Tuner", f"{app.tuner.name} {assignments(app.tuner.settings)}".removesuffix(f" {MISSING}")),
+        _field("Jobs", f"{len(app.jobs)}, each of {tasks} tasks of {shape.gpus_per_task} GPUs"),
+        _field("Iterations", str(max(job.iterations_total for job in app.jobs))),
+        _field("GPUs at most", str(app.demand_max_gpus)),
+    ]
+    rows = [(job.job_id, assignments(job.hyper_parameters)) for job in app.jobs]
+    return "\n".join([*lines, "", table(("JOB", "HYPER-PARAMETERS"), rows)])
+
+
+def jobs_table(app: pb.AppStatus) -> str:
+    """A line for each job; before the app master reports, the jobs as they were submitted."""
+    header = ("JOB", "STATE", "ITERATION", "LOSS", "ACCURACY", "GPUS", "S/ITERATION", "RESTARTS", "HYPER-PARAMETERS")
+    rows = [
+        (
+            *(job.job_id, job.state, f"{job.iteration}/{job.target_iteration}", number(status.loss(job))),
+            *(number(status.accuracy(job)), str(job.gpus), number(job.iteration_s) if job.iteration_s else MISSING),
+            *(str(job.restarts), assignments(status.hyper_parameters(app, job.job_id))),
+        )
+        for job in app.jobs
+    ]
+    if not rows:
+        rows = [
+            (*(job.job_id, MISSING, f"0/{job.iterations_total}"), *(MISSING,) * 5, _submitted(job))
+            for job in app.spec.jobs
+        ]
+    return table(header, rows)
+
+
+def _head(app: pb.AppStatus) -> list[str]:
+    phase = f", phase {_phase(app)}" if app.phases else ""
+    replayed = " (replayed)" if app.replay else ""
+    settings = assignments(scalars_from_messages(app.spec.tuner.settings)) if app.spec.tuner.settings else ""
+    took = status.duration_s(app)
+    ended = "" if took is None else f", ended {moment(app.finished_at_s)} after {seconds(took)}"
+    return [
+        _field("App", f"{app.app_id}, {app.name}"),
+        _field("State", f"{app.state}{phase}, {percent(app.progress)}"),
+        _field("User, queue", f"{app.user}, {app.queue}"),
+        _field("Program", f"{app.program}{replayed}"),
+        _field("Tuner", f"{app.tuner} {settings}".rstrip()),
+        _field("Submitted", f"{moment(app.submitted_at_s)}{ended}"),
+    ]
+
+
+def _outcome(app: pb.AppStatus) -> list[str]:
+    lines = [_field("rho", number(status.rho(app)))]
+    if app.final_rho:
+        others = ", ".join(f"{name} {number(value)}" for name, value in sorted(app.final_rho.items()))
+        lines.append(_field("rho at the end", others))
+    lines.append(_field("GPUs", f"{app.gpus} now, {seconds(app.gpu_time_s)} of GPU time in all"))
+    best = status.best_job(app)
+    if best is not None:
+        values = assignments(status.hyper_parameters(app, best.job_id))
+        lines.append(_field("Best job", f"{best.job_id}, {_score(best)}, {values}"))
+    if app.leases:
+        lines.append(_field("Leases", _leases(app)))
+    if app.attempts > 1:
+        lines.append(_field("Attempts", str(app.attempts)))
+    if app.diagnostics:
+        lines.append(_field("Diagnostics", app.diagnostics))
+    return lines
+
+
+def _field(label: str, value: str) -> str:
+    return f"{label + ':':<{_LABEL_WIDTH + 1}} {value}"
+
+
+def _phase(app: pb.AppStatus) -> str:
+    # On the wire phases count from 0; people count from 1.
+    return f"{min(app.phase + 1, app.phases)} of {app.phases}"
+
+
+def _score(job: pb.JobStatus) -> str:
+    scores = [f"{name} {number(value)}" for name, value in (("accuracy", status.accuracy(job)), ("loss", status.loss(job)))]
+    known = [score for score in scores if not score.endswith(f" {MISSING}")]
+    return ", ".join(known) or "no score yet"
+
+
+def _leases(app: pb.AppStatus) -> str:
+    by_end: dict[str, list[str]] = {}
+    for lease in app.leases:
+        by_end.setdefault(moment(lease.expires_at_s), []).append(f"{lease.machine_id}/{lease.gpu_index}")
+    return "; ".join(f"{' '.join(gpus)} until {end}" for end, gpus in sorted(by_end.items()))
+
+
+def _submitted(job: pb.JobSpec) -> str:
+    return assignments(scalars_from_messages(job.hyper_parameters))

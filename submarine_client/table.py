@@ -1,0 +1,61 @@
+"""Plain tables, numbers and times as the command prints them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from themis.apps import HyperParameter
+
+MISSING = "-"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their widest cell, two spaces apart; numbers to the right, the last column ragged."""
+    columns = list(zip(header, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    right = [bool(rows) and all(map(_numeric, column[1:])) for column in columns]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in (header, *rows)
+    )
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number to so many significant digits; `-` for NaN."""
+    return MISSING if math.isnan(value) else f"{value:.{digits}g}"
+
+
+def percent(share: float) -> str:
+    """A share of 1 in whole percent, never 100 before the end."""
+    return MISSING if math.isnan(share) else f"{int(share * 100 + 1e-9)} %"
+
+
+def seconds(duration_s: float) -> str:
+    """A duration: seconds below two minutes, else hours, minutes and seconds."""
+    if duration_s < 120:
+        return f"{duration_s:.1f} s"
+    minutes, rest = divmod(int(duration_s), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d} h" if hours else f"{minutes}:{rest:02d} min"
+
+
+def moment(time_s: float) -> str:
+    """A time in the local zone; `-` for none."""
+    if time_s <= 0:
+        return MISSING
+    return datetime.fromtimestamp(time_s).astimezone().isoformat(sep=" ", timespec="seconds")
+
+
+def assignments(values: Mapping[str, HyperParameter]) -> str:
+    """`name=value` of each, numbers in their shortest form that reads back the same."""
+    return " ".join(f"{name}={value}" for name, value in values.items()) or MISSING
+
+
+def _numeric(cell: str) -> bool:
+    text = cell.removesuffix(" %")
+    return text == MISSING or text.replace(".", "", 1).replace("e-", "").replace("e+", "").isdigit()
