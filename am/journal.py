@@ -1,7 +1,7 @@
 """The app master's journal: what its next attempt needs to go on, in a file of JSON lines that is only appended to.
 
-Every line is one `write` of its own, so that the death of the process at any instruction leaves at most one torn line, the
-last; it is cut off when the journal is opened again. A power cut may lose the newest lines.
+Every line is one `write` of its own, so that the death of the process at any instruction leaves at most one torn line,
+the last; it is cut off when the journal is opened again. A power cut may lose the newest lines.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalContent:
-    """What a journal held when it was opened: observations in order, the newest record of each job, the newest notes."""
+    """What a journal held when it was opened: all observations in order, the newest record of each job and note."""
 
     observations: tuple[Observation, ...] = ()
     jobs: Mapping[str, JobRecord] = field(default_factory=dict)

@@ -45,6 +45,8 @@ def app_object(app: pb.AppStatus) -> dict[str, Any]:
         "started_at_s": app.started_at_s or None,
         "finished_at_s": app.finished_at_s or None,
         "best": app.best or None,
+        "best_checkpoint": app.best_checkpoint or None,
+        "folder": app.folder or None,
         "diagnostics": app.diagnostics,
         "jobs": [_job_object(app, job) for job in app.jobs],
         "leases": [_lease_object(lease) for lease in app.leases],

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from tf_jobs.catalog import Program, check_values, program
 from themis.apps import AppSpec, HyperParameter, JobSpec
 from themis.errors import InputError
-
-_MANAGED: Mapping[str, str] = {
-    "iterations": "job.iterations",
-    "checkpoint_every": "checkpoint_every",
-    "checkpoint_uri": "checkpoint_uri",
-    "keep_checkpoints": "keep_checkpoints",
-    "seed": "seed",
-}
-"""Flags that the app master gives, and the key of the group file that each comes from."""
 
 _SHELL_WORDS = frozenset(
     (
@@ -45,7 +35,7 @@ def check_program(app: AppSpec, source: str) -> AppSpec:
         check_command(app.program.command, source)
         return app
     entry = program(app.program.name)
-    arguments = _typed(entry, app.program.arguments, f"{source}: arguments")
+    arguments: dict[str, HyperParameter] = dict(check_values(entry.name, app.program.arguments))
     jobs = tuple(_typed_job(entry, job, source) for job in app.jobs)
     return replace(app, program=replace(app.program, arguments=arguments), jobs=jobs, replay=entry.kind == "replay")
 
@@ -84,12 +74,4 @@ def _typed_job(entry: Program, job: JobSpec, source: str) -> JobSpec:
         searchable = ", ".join(flag.name for flag in entry.flags if flag.hyper_parameter)
         remedy = f"set it under arguments, for every job alike; a search may vary {searchable}"
         raise InputError(f"{place}: {entry.name} does not let a search vary", value=fixed[0], remedy=remedy)
-    return replace(job, hyper_parameters=_typed(entry, job.hyper_parameters, place))
-
-
-def _typed(entry: Program, values: Mapping[str, HyperParameter], place: str) -> dict[str, HyperParameter]:
-    managed = [name for name in values if name in _MANAGED]
-    if managed:
-        remedy = f"set {_MANAGED[managed[0]]} in the group file"
-        raise InputError(f"{place}: {managed[0]} is given by the app master", remedy=remedy)
-    return dict(check_values(entry.name, values))
+    return replace(job, hyper_parameters=dict(check_values(entry.name, job.hyper_parameters)))

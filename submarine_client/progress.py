@@ -82,9 +82,7 @@ class LiveProgress:
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
-        self._live = Live(
-            console=Console(file=terminal.err), auto_refresh=False, transient=True, redirect_stdout=False
-        )
+        self._live = Live(console=Console(file=terminal.err), auto_refresh=False, transient=True, redirect_stdout=False)
         self._ended: dict[str, str] = {}
 
     def update(self, apps: Sequence[pb.AppStatus]) -> None:

@@ -46,8 +46,10 @@ def _translate(error: grpc.RpcError, address: str) -> ThemisError:
     # Errors of calls carry a code and details; the base class that gRPC declares has neither.
     code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
     details = (error.details() if isinstance(error, grpc.Call) else str(error)) or code.name
-    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+    if code is grpc.StatusCode.UNAVAILABLE:
         return unreachable(address)
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return UnreachableError("the ResourceManager did not answer in time", value=address, remedy="try again")
     if code is grpc.StatusCode.NOT_FOUND:
         return NotFoundError(details)
     if code in _BAD_INPUT:

@@ -126,8 +126,12 @@ def _outcome(app: pb.AppStatus) -> list[str]:
     if best is not None:
         values = assignments(status.hyper_parameters(app, best.job_id))
         lines.append(_field("Best job", f"{best.job_id}, {_score(best)}, {values}"))
+    if app.best_checkpoint:
+        lines.append(_field("Checkpoint", app.best_checkpoint))
     if app.leases:
         lines.append(_field("Leases", _leases(app)))
+    if app.folder:
+        lines.append(_field("Folder", app.folder))
     if app.attempts > 1:
         lines.append(_field("Attempts", str(app.attempts)))
     if app.diagnostics:
@@ -145,7 +149,9 @@ def _phase(app: pb.AppStatus) -> str:
 
 
 def _score(job: pb.JobStatus) -> str:
-    scores = [f"{name} {number(value)}" for name, value in (("accuracy", status.accuracy(job)), ("loss", status.loss(job)))]
+    scores = [
+        f"{name} {number(value)}" for name, value in (("accuracy", status.accuracy(job)), ("loss", status.loss(job)))
+    ]
     known = [score for score in scores if not score.endswith(f" {MISSING}")]
     return ", ".join(known) or "no score yet"
 

@@ -41,11 +41,10 @@ def best_job(app: pb.AppStatus) -> pb.JobStatus | None:
 
 
 def hyper_parameters(app: pb.AppStatus, job_id: str) -> dict[str, HyperParameter]:
-    """A job's hyper-parameters, in the order of the group file as far as the wire keeps it: by name."""
-    for job in (*app.jobs, *app.spec.jobs):
-        if job.job_id == job_id and job.hyper_parameters:
-            return scalars_from_messages(job.hyper_parameters)
-    return {}
+    """A job's hyper-parameters by name: as its app master reports them, else as they were submitted."""
+    reported = {job.job_id: job.hyper_parameters for job in app.jobs}
+    submitted = {job.job_id: job.hyper_parameters for job in app.spec.jobs}
+    return scalars_from_messages(reported.get(job_id) or submitted.get(job_id) or {})
 
 
 def duration_s(app: pb.AppStatus) -> float | None:

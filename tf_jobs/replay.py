@@ -7,6 +7,6 @@ from tf_jobs.signals import block_stop_signals
 if __name__ == "__main__":
     block_stop_signals()
 
-    from tf_jobs.emulation import main
+    from tf_jobs.replay_job import main
 
     main()

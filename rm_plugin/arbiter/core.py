@@ -64,6 +64,7 @@ class Arbiter:
         self._next_round_id = next_round_id
         self._contention = Contention()
         self._apps: dict[str, _Account] = {}
+        self._up: frozenset[int] = frozenset()
 
     # ---- apps ----
 
@@ -107,6 +108,7 @@ class Arbiter:
         """
         prolonged = self._prolong_silent(now_s)
         renewable = self._renewable(now_s)
+        self._up = frozenset(lease.lease_id for lease in renewable)
         snapshot = RoundSnapshot(
             round_id=self._next_round_id,
             now_s=now_s,
@@ -127,7 +129,7 @@ class Arbiter:
         gone are dropped. Renewable leases are those that the round put up and that still run.
         """
         snapshot = result.snapshot
-        renewable = [lease for lease in self._renewable(snapshot.now_s) if lease.app_id in self._apps]
+        renewable = [lease for lease in self.table.live.values() if lease.lease_id in self._up]
         grants = {app: gangs for app, gangs in result.decision.grants().items() if app in self._apps}
         changes = self.table.settle(
             grants,

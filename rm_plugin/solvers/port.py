@@ -30,7 +30,7 @@ class Solution:
     """The chosen rows. Bidders without a win are absent.
 
     `log_objective` is the sum of log values over all bidders (the empty bundle's for those that win nothing),
-    recomputed from the chosen rows. Under `lexicographic` it sums over the bidders of positive value, `positive` of them.
+    recomputed from the chosen rows. Under `lexicographic` it sums over the `positive` bidders of positive value.
     `gap` is the absolute gap of the log objective that the solver could not close, 0 when optimal.
     """
 

@@ -24,7 +24,7 @@ from themis.apps import (
 )
 from themis.config.loader import Section, fit, load_yaml
 from themis.config.names import check_app_name, check_parameter_name, login_name
-from themis.config.placeholders import check_placeholders, placeholders
+from themis.config.placeholders import GIVEN_BY_APP_MASTER, check_placeholders, placeholders
 from themis.config.scalars import Scalar, Variable
 from themis.config.search_space import HyperParameters, Range, draw
 from themis.config.tuner_settings import SINGLE, check_tuner
@@ -178,6 +178,9 @@ def _check_names(file: GroupFile, sets: tuple[HyperParameters, ...], source: str
     searched = _names(sets)
     for name in (*file.arguments, *searched):
         check_parameter_name(name, source)
+        if name in GIVEN_BY_APP_MASTER:
+            remedy = f"the key {GIVEN_BY_APP_MASTER[name]} of the group file sets it"
+            raise InputError(f"{source}: no argument or hyper-parameter can be called", value=name, remedy=remedy)
     twice = [name for name in searched if name in file.arguments]
     if twice:
         remedy = "keep it in one of the two"
@@ -189,7 +192,7 @@ def _check_names(file: GroupFile, sets: tuple[HyperParameters, ...], source: str
 def _check_command(file: GroupFile, sets: tuple[HyperParameters, ...], source: str) -> None:
     """A command uses each parameter that it is given, and every placeholder has a value in every job."""
     searched = _names(sets)
-    check_placeholders(file.command, (*file.arguments, *searched), source)
+    check_placeholders(file.command, (*file.arguments, *searched, *GIVEN_BY_APP_MASTER), source)
     unused = [name for name in (*file.arguments, *searched) if name not in placeholders(file.command)]
     if unused:
         remedy = f"write %{unused[0]}% where its value belongs"

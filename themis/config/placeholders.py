@@ -7,6 +7,16 @@ from collections.abc import Iterable, Mapping
 
 from themis.errors import UnknownNameError
 
+GIVEN_BY_APP_MASTER: Mapping[str, str] = {
+    "iterations": "job.iterations",
+    "checkpoint_every": "checkpoint_every",
+    "checkpoint_path": "checkpoint_uri",
+    "checkpoint_uri": "checkpoint_uri",
+    "keep_checkpoints": "keep_checkpoints",
+    "seed": "seed",
+}
+"""Names with a value in every job that are no parameters, and the key of the group file that each comes from."""
+
 _PLACEHOLDER = re.compile(r"%([A-Za-z_][A-Za-z0-9_]*)%")
 
 

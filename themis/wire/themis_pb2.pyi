@@ -336,18 +336,20 @@ class Release(_message.Message):
     def __init__(self, lease_ids: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("progress", "rho", "jobs", "phase", "phases")
+    __slots__ = ("progress", "rho", "jobs", "phase", "phases", "unmet_gpus")
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     RHO_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     PHASES_FIELD_NUMBER: _ClassVar[int]
+    UNMET_GPUS_FIELD_NUMBER: _ClassVar[int]
     progress: float
     rho: float
     jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
     phase: int
     phases: int
-    def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ...) -> None: ...
+    unmet_gpus: int
+    def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ...) -> None: ...
 
 class JobStatus(_message.Message):
     __slots__ = ("job_id", "state", "iteration", "target_iteration", "loss", "accuracy", "has_loss", "has_accuracy", "restarts", "gpus", "iteration_s", "hyper_parameters")
@@ -397,7 +399,7 @@ class JobEvent(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., kind: _Optional[str] = ..., time_s: _Optional[float] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class Finish(_message.Message):
-    __slots__ = ("state", "diagnostics", "rho", "jobs", "best")
+    __slots__ = ("state", "diagnostics", "rho", "jobs", "best", "best_checkpoint")
     class RhoEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -410,12 +412,14 @@ class Finish(_message.Message):
     RHO_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     BEST_FIELD_NUMBER: _ClassVar[int]
+    BEST_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     state: str
     diagnostics: str
     rho: _containers.ScalarMap[str, float]
     jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
     best: str
-    def __init__(self, state: _Optional[str] = ..., diagnostics: _Optional[str] = ..., rho: _Optional[_Mapping[str, float]] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., best: _Optional[str] = ...) -> None: ...
+    best_checkpoint: str
+    def __init__(self, state: _Optional[str] = ..., diagnostics: _Optional[str] = ..., rho: _Optional[_Mapping[str, float]] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., best: _Optional[str] = ..., best_checkpoint: _Optional[str] = ...) -> None: ...
 
 class RmMessage(_message.Message):
     __slots__ = ("id", "registered", "ask_rho", "offer", "leases", "acknowledge", "shut_down")
@@ -436,7 +440,7 @@ class RmMessage(_message.Message):
     def __init__(self, id: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., ask_rho: _Optional[_Union[AskRho, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., shut_down: _Optional[_Union[ShutDown, _Mapping]] = ...) -> None: ...
 
 class Registered(_message.Message):
-    __slots__ = ("spec", "cluster", "submitted_at_s", "now_s", "lease_s", "checkpoint_lead_s", "grace_s", "heartbeat_s", "time_scale", "leases", "active_apps")
+    __slots__ = ("spec", "cluster", "submitted_at_s", "now_s", "lease_s", "checkpoint_lead_s", "grace_s", "heartbeat_s", "time_scale", "leases", "active_apps", "contention", "bundle_rule", "app_id")
     SPEC_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SUBMITTED_AT_S_FIELD_NUMBER: _ClassVar[int]
@@ -448,6 +452,9 @@ class Registered(_message.Message):
     TIME_SCALE_FIELD_NUMBER: _ClassVar[int]
     LEASES_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_APPS_FIELD_NUMBER: _ClassVar[int]
+    CONTENTION_FIELD_NUMBER: _ClassVar[int]
+    BUNDLE_RULE_FIELD_NUMBER: _ClassVar[int]
+    APP_ID_FIELD_NUMBER: _ClassVar[int]
     spec: AppSpec
     cluster: Cluster
     submitted_at_s: float
@@ -459,7 +466,10 @@ class Registered(_message.Message):
     time_scale: float
     leases: LeaseUpdate
     active_apps: int
-    def __init__(self, spec: _Optional[_Union[AppSpec, _Mapping]] = ..., cluster: _Optional[_Union[Cluster, _Mapping]] = ..., submitted_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., lease_s: _Optional[float] = ..., checkpoint_lead_s: _Optional[float] = ..., grace_s: _Optional[float] = ..., heartbeat_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., active_apps: _Optional[int] = ...) -> None: ...
+    contention: float
+    bundle_rule: str
+    app_id: str
+    def __init__(self, spec: _Optional[_Union[AppSpec, _Mapping]] = ..., cluster: _Optional[_Union[Cluster, _Mapping]] = ..., submitted_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., lease_s: _Optional[float] = ..., checkpoint_lead_s: _Optional[float] = ..., grace_s: _Optional[float] = ..., heartbeat_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., active_apps: _Optional[int] = ..., contention: _Optional[float] = ..., bundle_rule: _Optional[str] = ..., app_id: _Optional[str] = ...) -> None: ...
 
 class AskRho(_message.Message):
     __slots__ = ("round_id", "now_s", "deadline_s", "contention", "active_apps", "lease_s")
@@ -578,7 +588,7 @@ class KillRequest(_message.Message):
     def __init__(self, app_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class AppStatus(_message.Message):
-    __slots__ = ("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "submitted_at_s", "started_at_s", "finished_at_s", "progress", "rho", "gpus", "gpu_time_s", "attempts", "diagnostics", "best", "jobs", "final_rho", "spec", "leases", "phase", "phases")
+    __slots__ = ("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "submitted_at_s", "started_at_s", "finished_at_s", "progress", "rho", "gpus", "gpu_time_s", "attempts", "diagnostics", "best", "jobs", "final_rho", "spec", "leases", "phase", "phases", "best_checkpoint", "folder")
     class FinalRhoEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -610,6 +620,8 @@ class AppStatus(_message.Message):
     LEASES_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     PHASES_FIELD_NUMBER: _ClassVar[int]
+    BEST_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    FOLDER_FIELD_NUMBER: _ClassVar[int]
     app_id: str
     name: str
     user: str
@@ -634,7 +646,9 @@ class AppStatus(_message.Message):
     leases: _containers.RepeatedCompositeFieldContainer[Lease]
     phase: int
     phases: int
-    def __init__(self, app_id: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., state: _Optional[str] = ..., tuner: _Optional[str] = ..., program: _Optional[str] = ..., replay: _Optional[bool] = ..., submitted_at_s: _Optional[float] = ..., started_at_s: _Optional[float] = ..., finished_at_s: _Optional[float] = ..., progress: _Optional[float] = ..., rho: _Optional[float] = ..., gpus: _Optional[int] = ..., gpu_time_s: _Optional[float] = ..., attempts: _Optional[int] = ..., diagnostics: _Optional[str] = ..., best: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., final_rho: _Optional[_Mapping[str, float]] = ..., spec: _Optional[_Union[AppSpec, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ...) -> None: ...
+    best_checkpoint: str
+    folder: str
+    def __init__(self, app_id: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., state: _Optional[str] = ..., tuner: _Optional[str] = ..., program: _Optional[str] = ..., replay: _Optional[bool] = ..., submitted_at_s: _Optional[float] = ..., started_at_s: _Optional[float] = ..., finished_at_s: _Optional[float] = ..., progress: _Optional[float] = ..., rho: _Optional[float] = ..., gpus: _Optional[int] = ..., gpu_time_s: _Optional[float] = ..., attempts: _Optional[int] = ..., diagnostics: _Optional[str] = ..., best: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., final_rho: _Optional[_Mapping[str, float]] = ..., spec: _Optional[_Union[AppSpec, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., best_checkpoint: _Optional[str] = ..., folder: _Optional[str] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__ = ("app_id", "after_sequence", "follow")

@@ -1,0 +1,7 @@
+"""Numbers as logs write them: patterns that only match what `int` and `float` then read."""
+
+from __future__ import annotations
+
+# Bounded: Python refuses to read integers of thousands of digits, and no log means one.
+INTEGER = r"[0-9]{1,18}"
+NUMBER = r"[-+]?(?:(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,4})?|nan|inf(?:inity)?)"

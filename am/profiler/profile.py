@@ -1,0 +1,160 @@
+"""What is known of one job from its log: progress, loss, pace by placement, and S."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from am.profiler.pace import Intervals, Pace, Placement
+from am.profiler.records import (
+    CheckpointSaved,
+    ExamplesPerSecond,
+    LossOnly,
+    Record,
+    Replay,
+    Restored,
+    SavingCheckpoint,
+    StepLoss,
+    StepsPerSecond,
+    Validation,
+)
+from am.profiler.slowdowns import measured_slowdown, serial_iteration_s
+from themis.apps import CRUDE_SLOWDOWN, Estimate, Slowdown
+from themis.cluster import Level
+
+# A rate and the rounded seconds of the line after it mean the same interval when they agree this well.
+_ROUNDING_S = 0.0006
+_AGREE = 0.02
+
+
+class JobProfile:
+    """Fed with the records of a job's log and with its placements; holds no clock and does no I/O.
+
+    Progress never runs backwards: after a restart from an older checkpoint `iteration` stands still until it is passed.
+    Loss and accuracy belong to the highest step that they were seen at.
+
+    Args:
+        estimate: What the user knows of the job's pace; stands in until it is measured.
+    """
+
+    def __init__(self, estimate: Estimate | None = None) -> None:
+        self._estimate = estimate or Estimate()
+        self._intervals: dict[Placement, Intervals] = {}
+        self._placement: Placement | None = None
+        self._previous_step: int | None = None
+        self._first = True
+        self._rate: float | None = None
+        self._loss_step = -1
+        self._validation_step = -1
+        self.iteration = 0
+        self.loss = math.nan
+        self.validation_loss: float | None = None
+        self.accuracy: float | None = None
+        self.checkpoint: CheckpointSaved | None = None
+        self.restored: Restored | None = None
+        self.replay: Replay | None = None
+
+    def started(self, gpus: int, level: Level) -> None:
+        """The job was started, or started again, on so many GPUs that lie so far apart."""
+        self._placement = Placement(gpus, level)
+        self._begin()
+
+    def feed(self, record: Record) -> None:
+        """Take in one record of the log."""
+        match record:
+            case StepLoss():
+                self._step_loss(record)
+            case StepsPerSecond():
+                self._rate = record.rate
+            case Validation():
+                self._validated(record)
+            case CheckpointSaved():
+                self._saved(record)
+            case Restored():
+                self.restored = record
+                self._begin()
+                self._reach(record.iteration)
+            case ExamplesPerSecond():
+                self._reach(record.step)
+            case SavingCheckpoint():
+                self._reach(record.iteration)
+            case LossOnly():
+                self.loss = record.loss
+            case Replay():
+                self.replay = record
+
+    @property
+    def paces(self) -> Mapping[Placement, Pace]:
+        """What was measured, by placement."""
+        known = {placement: intervals.pace for placement, intervals in self._intervals.items()}
+        return {placement: pace for placement, pace in known.items() if pace is not None}
+
+    @property
+    def iteration_s(self) -> float | None:
+        """Seconds an iteration where the job runs now, or ran last; None before any start or knowledge."""
+        return None if self._placement is None else self.iteration_s_at(self._placement.gpus, self._placement.level)
+
+    def iteration_s_at(self, gpus: int, level: Level) -> float | None:
+        """Seconds an iteration on so many GPUs: measured there, else `serial * S / gpus`, else None."""
+        intervals = self._intervals.get(Placement(gpus, level))
+        pace = intervals.pace if intervals else None
+        if pace is not None:
+            return pace.iteration_s
+        serial = self.serial_iteration_s
+        return None if serial is None else serial * self.slowdown().at(level) / gpus
+
+    @property
+    def serial_iteration_s(self) -> float | None:
+        """Seconds an iteration on one GPU at S = 1, measured at any placement; else the user's estimate, or None."""
+        measured = serial_iteration_s(self.paces, self.slowdown())
+        return self._estimate.serial_iteration_s if measured is None else measured
+
+    def slowdown(self) -> Slowdown:
+        """S by level: measured where that is possible, else the user's estimate, else the crude one."""
+        return measured_slowdown(self.paces, self._estimate.slowdown or CRUDE_SLOWDOWN)
+
+    def _begin(self) -> None:
+        """A new incarnation writes from here on: its first interval holds set-up work, its steps may go back."""
+        self._previous_step = None
+        self._rate = None
+        self._first = True
+
+    def _reach(self, iteration: int) -> None:
+        self.iteration = max(self.iteration, iteration)
+
+    def _step_loss(self, record: StepLoss) -> None:
+        self._reach(record.step)
+        if record.step >= self._loss_step:
+            self._loss_step, self.loss = record.step, record.loss
+        previous, rate = self._previous_step, self._rate
+        self._previous_step, self._rate = record.step, None
+        if previous is None or self._placement is None or record.seconds is None:
+            return
+        if record.step <= previous:
+            self._first = True
+            return
+        seconds = _seconds(record.seconds, record.step - previous, rate)
+        if seconds is not None:
+            intervals = self._intervals.setdefault(self._placement, Intervals())
+            intervals.add(seconds / (record.step - previous), first=self._first)
+            self._first = False
+
+    def _validated(self, record: Validation) -> None:
+        self._reach(record.step)
+        if record.step >= self._validation_step:
+            self._validation_step = record.step
+            self.validation_loss, self.accuracy = record.loss, record.accuracy
+
+    def _saved(self, record: CheckpointSaved) -> None:
+        self._reach(record.iteration)
+        if self.checkpoint is None or record.iteration >= self.checkpoint.iteration:
+            self.checkpoint = record
+
+
+def _seconds(rounded_s: float, steps: int, rate: float | None) -> float | None:
+    """The length of an interval: by the rate that was logged with it, which is not rounded; None for nonsense."""
+    if rate is not None and math.isfinite(rate) and rate > 0.0:
+        exact_s = steps / rate
+        if abs(exact_s - rounded_s) <= _ROUNDING_S + _AGREE * exact_s:
+            return exact_s
+    return rounded_s if math.isfinite(rounded_s) and rounded_s > 0.0 else None

@@ -1,0 +1,90 @@
+"""What a line of a job's log can tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepLoss:
+    """The loss at a step. `seconds` since the line before of its kind, None where the log does not say."""
+
+    step: int
+    loss: float
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossOnly:
+    """A loss without a step."""
+
+    loss: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsPerSecond:
+    """Steps a second since the line before of its kind; more digits than the seconds of StepLoss have."""
+
+    rate: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExamplesPerSecond:
+    """Examples a second up to a step, as a mean over the run."""
+
+    step: int
+    mean_rate: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """Loss and accuracy on held-out data after a step; None for what the log does not say."""
+
+    step: int
+    loss: float | None = None
+    accuracy: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSaved:
+    """A checkpoint was saved whole."""
+
+    iteration: int
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavingCheckpoint:
+    """An Estimator begins to save; it says neither how long nor how much."""
+
+    iteration: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """Training goes on from a checkpoint."""
+
+    iteration: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """The job does not train: it emulates a model, `time_scale` times faster than real time."""
+
+    model: str
+    time_scale: float
+
+
+Record = (
+    StepLoss
+    | LossOnly
+    | StepsPerSecond
+    | ExamplesPerSecond
+    | Validation
+    | CheckpointSaved
+    | SavingCheckpoint
+    | Restored
+    | Replay
+)

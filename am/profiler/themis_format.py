@@ -1,0 +1,27 @@
+"""Our own programs' lines: `INFO:themis:checkpoint iteration = 120, seconds = 0.012, bytes = 12345` and the like."""
+
+from __future__ import annotations
+
+import re
+
+from am.profiler.numbers import INTEGER, NUMBER
+from am.profiler.records import CheckpointSaved, Record, Replay, Restored
+
+_PREFIX = "INFO:themis:"
+_CHECKPOINT = re.compile(rf"checkpoint iteration = ({INTEGER}), seconds = ({NUMBER}), bytes = ({INTEGER})")
+_RESTORED = re.compile(rf"restored iteration = ({INTEGER}), seconds = ({NUMBER})")
+_REPLAY = re.compile(rf"replay model = ([^,]{{1,100}}), emulated, time_scale = ({NUMBER})")
+
+
+def parse_themis(line: str) -> Record | None:
+    """The record of a line of ours, None for any other."""
+    if not line.startswith(_PREFIX):
+        return None
+    message = line[len(_PREFIX) :].rstrip()
+    if match := _CHECKPOINT.fullmatch(message):
+        return CheckpointSaved(iteration=int(match[1]), seconds=float(match[2]), bytes=int(match[3]))
+    if match := _RESTORED.fullmatch(message):
+        return Restored(iteration=int(match[1]), seconds=float(match[2]))
+    if match := _REPLAY.fullmatch(message):
+        return Replay(model=match[1], time_scale=float(match[2]))
+    return None

@@ -1,0 +1,80 @@
+"""Runs auctions in a worker process with a deadline, so that the ResourceManager's loop never waits for a solver."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import threading
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+
+from rm_plugin.arbiter.auction import AuctionOutcome, run_auction
+from rm_plugin.solvers.registry import solver
+from themis.bids import Market
+
+_MARGIN_S = 2.0
+
+
+class Auctioneer:
+    """One worker process, started at once so that the first auction does not wait for it."""
+
+    def __init__(self, solver_name: str, time_limit_s: float) -> None:
+        solver(solver_name)
+        self._solver_name = solver_name
+        self._time_limit_s = time_limit_s
+        self._pool = _start_pool()
+
+    async def run(self, market: Market) -> AuctionOutcome | None:
+        """Run one auction; None when the worker died or overran its deadline, and a new worker takes its place."""
+        loop = asyncio.get_running_loop()
+        future = loop.run_in_executor(self._pool, _solve, market, self._solver_name, self._time_limit_s)
+        try:
+            return await asyncio.wait_for(future, self._time_limit_s + _MARGIN_S)
+        except (TimeoutError, BrokenProcessPool):
+            self._replace()
+            return None
+
+    def close(self) -> None:
+        """End the worker."""
+        _kill(self._pool)
+
+    def _replace(self) -> None:
+        _kill(self._pool)
+        self._pool = _start_pool()
+
+
+def _start_pool() -> ProcessPoolExecutor:
+    # Spawned, not forked: gRPC's threads do not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(1, mp_context=context, initializer=_prepare_worker)
+    pool.submit(_nothing)
+    return pool
+
+
+def _prepare_worker() -> None:
+    # Ctrl-C reaches the whole process group; the parent decides when the worker ends, also by dying.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+    os._exit(1)
+
+
+def _nothing() -> None:
+    """Bring the worker up."""
+
+
+def _solve(market: Market, solver_name: str, time_limit_s: float) -> AuctionOutcome:
+    return run_auction(market, solver(solver_name), time_limit_s)
+
+
+def _kill(pool: ProcessPoolExecutor) -> None:
+    for process in list((pool._processes or {}).values()):
+        process.kill()
+    pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,158 @@
+"""ClientService: what the submarine command and other clients call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from rm_plugin.service.logs import LogFollower
+from rm_plugin.service.manager import ResourceManager
+from rm_plugin.service.status import app_status
+from rm_plugin.service.store import StoredEvent
+from rm_plugin.service.store_json import to_json
+from themis.errors import InputError, ThemisError, UnknownNameError
+from themis.wire import themis_pb2 as pb
+from themis.wire import themis_pb2_grpc as rpc
+from themis.wire.values import app_from_message, cluster_to_message
+
+if TYPE_CHECKING:
+    Context = grpc.aio.ServicerContext[Any, Any]
+
+_EVENTS_A_READ = 500
+_LOG_POLL_S = 0.3
+
+
+class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
+    """Answers clients. Errors become gRPC statuses in one place, `_refuse`."""
+
+    def __init__(self, manager: ResourceManager, policy: str) -> None:
+        self._manager = manager
+        self._policy = policy
+
+    async def Submit(self, request: pb.SubmitRequest, context: Context) -> pb.SubmitReply:
+        """Accept an app."""
+        try:
+            entry = await self._manager.submit(app_from_message(request.spec))
+        except (ThemisError, ValueError) as error:
+            await _refuse(context, error)
+            raise
+        return pb.SubmitReply(app_id=entry.app_id)
+
+    async def Validate(self, request: pb.SubmitRequest, context: Context) -> pb.ValidateReply:
+        """Check an app against the cluster without accepting it."""
+        try:
+            spec = app_from_message(request.spec)
+            self._manager.check(spec)
+        except (ThemisError, ValueError) as error:
+            await _refuse(context, error)
+            raise
+        cluster = self._manager.arbiter.cluster
+        summary = (
+            f"{len(spec.jobs)} jobs, at most {spec.demand_max_gpus} GPUs, fits {cluster.name} ({cluster.gpus} GPUs)"
+        )
+        return pb.ValidateReply(summary=summary)
+
+    async def List(self, request: pb.ListRequest, context: Context) -> pb.ListReply:
+        """All apps, or those in some states; leases and specifications are left out."""
+        wanted = set(request.states)
+        entries = [entry for entry in self._manager.entries if not wanted or entry.state in wanted]
+        return pb.ListReply(apps=[app_status(self._manager, entry, whole=False) for entry in entries])
+
+    async def Show(self, request: pb.ShowRequest, context: Context) -> pb.AppStatus:
+        """One app, whole."""
+        try:
+            return app_status(self._manager, self._manager.entries.get(request.app_id), whole=True)
+        except ThemisError as error:
+            await _refuse(context, error)
+            raise
+
+    async def Kill(self, request: pb.KillRequest, context: Context) -> pb.AppStatus:
+        """Stop an app."""
+        try:
+            entry = self._manager.kill(request.app_id, request.reason)
+        except ThemisError as error:
+            await _refuse(context, error)
+            raise
+        return app_status(self._manager, entry, whole=False)
+
+    async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncIterator[pb.Event]:
+        """Events after a sequence number; with `follow` until the app has ended, or for ever for all apps."""
+        app_id = ""
+        if request.app_id:
+            try:
+                app_id = self._manager.entries.get(request.app_id).app_id
+            except ThemisError as error:
+                await _refuse(context, error)
+        after = request.after_sequence
+        recorder = self._manager.recorder
+        while True:
+            ended = bool(app_id) and self._manager.entries.get(app_id).ended
+            news = asyncio.ensure_future(recorder.news())
+            events = recorder.events(after, app_id, _EVENTS_A_READ)
+            for event in events:
+                yield _event_message(event)
+                after = event.sequence
+            if not events:
+                if not request.follow or ended:
+                    news.cancel()
+                    return
+                await news
+            news.cancel()
+
+    async def Logs(self, request: pb.LogsRequest, context: Context) -> AsyncIterator[pb.LogChunk]:
+        """The logs of an app's jobs, or of one job; those of its app master are the source `am`."""
+        try:
+            entry = self._manager.entries.get(request.app_id)
+            logs = LogFollower(self._manager.folder(entry.app_id), request.job_id)
+        except ThemisError as error:
+            await _refuse(context, error)
+            raise
+        while True:
+            ended = entry.ended
+            for chunk in logs.read():
+                yield chunk
+            if not request.follow or ended:
+                return
+            await asyncio.sleep(_LOG_POLL_S)
+
+    async def ClusterInfo(
+        self,
+        request: pb.ClusterRequest,
+        context: Context,
+    ) -> pb.ClusterStatus:
+        """The cluster and how full it is."""
+        manager = self._manager
+        return pb.ClusterStatus(
+            cluster=cluster_to_message(manager.arbiter.cluster),
+            policy=self._policy,
+            gpus=manager.arbiter.cluster.gpus,
+            gpus_leased=len(manager.arbiter.table.live),
+            active_apps=len(manager.arbiter.active_apps),
+            rounds=manager.rounds.rounds,
+            time_scale=manager.settings.time_scale,
+            lease_s=manager.settings.lease.duration_s,
+            now_s=manager.clock.now_s(),
+        )
+
+
+def _event_message(event: StoredEvent) -> pb.Event:
+    return pb.Event(
+        sequence=event.sequence,
+        time_s=event.time_s,
+        kind=event.kind,
+        app_id=event.app_id,
+        detail=to_json(event.detail),
+    )
+
+
+async def _refuse(context: Context, error: Exception) -> None:
+    if isinstance(error, UnknownNameError):
+        code = grpc.StatusCode.NOT_FOUND
+    elif isinstance(error, InputError | ValueError):
+        code = grpc.StatusCode.INVALID_ARGUMENT
+    else:
+        code = grpc.StatusCode.INTERNAL
+    await context.abort(code, str(error))

@@ -1,0 +1,125 @@
+"""An app as the ResourceManager runs it: its specification, its state, its session, what it last told."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rm_plugin.service.session import Session
+from rm_plugin.service.store import StoredApp
+from themis.apps import AppSpec
+from themis.errors import InputError, UnknownNameError
+from themis.lifecycle import APP_LIFECYCLE, AppState
+from themis.wire import themis_pb2 as pb
+from themis.wire.values import app_from_message, app_to_message
+
+
+@dataclass(slots=True, kw_only=True)
+class AppEntry:
+    """One app. Mutable, owned by the ResourceManager's loop; times are seconds since the epoch."""
+
+    app_id: str
+    spec: AppSpec
+    submitted_at_s: float
+    token: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
+    state: AppState = AppState.SUBMITTED
+    attempt: int = 0
+    lost_attempt: int = 0
+    pid: int = 0
+    started_at_s: float | None = None
+    finished_at_s: float | None = None
+    diagnostics: str = ""
+    kill_reason: str = ""
+    session: Session | None = None
+    last_seen_s: float = 0.0
+    gpu_time_s: float = 0.0
+    heartbeat: pb.Heartbeat = field(default_factory=pb.Heartbeat)
+    finish: pb.Finish = field(default_factory=pb.Finish)
+
+    @property
+    def ended(self) -> bool:
+        """True when nothing of the app will run any more."""
+        return APP_LIFECYCLE.is_final(self.state)
+
+    def turn(self, state: AppState) -> None:
+        """Change the state; one that may not follow raises InvariantError."""
+        self.state = APP_LIFECYCLE.check(self.state, state, self.app_id)
+
+    def stored(self) -> StoredApp:
+        """The entry as the store keeps it."""
+        return StoredApp(
+            app_id=self.app_id,
+            state=self.state,
+            attempt=self.attempt,
+            token=self.token,
+            spec=app_to_message(self.spec).SerializeToString(deterministic=True),
+            pid=self.pid,
+            submitted_at_s=self.submitted_at_s,
+            started_at_s=self.started_at_s,
+            finished_at_s=self.finished_at_s,
+            diagnostics=self.diagnostics,
+            final={"gpu_time_s": self.gpu_time_s, "finish": self.finish.SerializeToString(deterministic=True).hex()},
+        )
+
+    @classmethod
+    def restored(cls, stored: StoredApp) -> AppEntry:
+        """The inverse of `stored`; the session and the last heartbeat are gone."""
+        gpu_time_s = stored.final.get("gpu_time_s", 0.0)
+        return cls(
+            app_id=stored.app_id,
+            spec=app_from_message(pb.AppSpec.FromString(stored.spec)),
+            submitted_at_s=stored.submitted_at_s,
+            token=stored.token,
+            state=stored.state,
+            attempt=stored.attempt,
+            pid=stored.pid,
+            started_at_s=stored.started_at_s,
+            finished_at_s=stored.finished_at_s,
+            diagnostics=stored.diagnostics,
+            gpu_time_s=float(gpu_time_s) if isinstance(gpu_time_s, int | float) else 0.0,
+            finish=pb.Finish.FromString(bytes.fromhex(str(stored.final.get("finish", "")))),
+        )
+
+
+class AppEntries:
+    """All apps by id, in order of submission; also found by a name that only one app bears."""
+
+    def __init__(self, entries: Sequence[AppEntry] = ()) -> None:
+        self._entries = {entry.app_id: entry for entry in entries}
+
+    def __iter__(self) -> Iterator[AppEntry]:
+        return iter(self._entries.values())
+
+    def add(self, entry: AppEntry) -> None:
+        """Add a new app."""
+        self._entries[entry.app_id] = entry
+
+    def next_id(self) -> str:
+        """The id of the next app to come."""
+        return f"app-{len(self._entries) + 1:04d}"
+
+    def active(self) -> list[AppEntry]:
+        """Apps that have not ended."""
+        return [entry for entry in self._entries.values() if not entry.ended]
+
+    def get(self, app_id: str) -> AppEntry:
+        """The app of an id, or the newest one of a name; an unknown one raises UnknownNameError."""
+        if app_id in self._entries:
+            return self._entries[app_id]
+        named = [entry for entry in self._entries.values() if entry.spec.name == app_id]
+        if not named:
+            raise UnknownNameError("app", app_id, {*self._entries, *(entry.spec.name for entry in self)})
+        running = [entry for entry in named if not entry.ended]
+        if len(running) > 1:
+            ids = ", ".join(entry.app_id for entry in running)
+            raise InputError("several running apps bear this name", value=app_id, remedy=f"name one by its id: {ids}")
+        return (running or named)[-1]
+
+
+def job_counts(jobs: Sequence[pb.JobStatus]) -> Mapping[str, int]:
+    """Number of jobs by state."""
+    counts: dict[str, int] = {}
+    for job in jobs:
+        counts[job.state] = counts.get(job.state, 0) + 1
+    return counts

@@ -1,0 +1,377 @@
+"""The ResourceManager: apps come, get an app master and leases, and end. Owns all live state of one loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+from collections.abc import Coroutine, Iterable
+from pathlib import Path
+
+from rm_plugin.arbiter.core import Arbiter
+from rm_plugin.engines.port import AmExit, AppLauncher
+from rm_plugin.service.entries import AppEntries, AppEntry
+from rm_plugin.service.recorder import Recorder
+from rm_plugin.service.round_runner import RoundRunner
+from rm_plugin.service.session import Session
+from themis.apps import AppSpec
+from themis.clock import Clock
+from themis.config.rm_settings import RmSettings
+from themis.errors import InputError, ThemisError
+from themis.leases import LeaseChange
+from themis.lifecycle import AppState, LeaseState
+from themis.wire import themis_pb2 as pb
+from themis.wire.values import (
+    app_to_message,
+    bid_from_message,
+    cluster_to_message,
+    leases_to_message,
+    report_from_message,
+)
+
+LOG = logging.getLogger("themis.rm")
+
+KILL_GRACE_S = 10.0
+"""How long an app master may take to stop its tasks once it is told to."""
+
+
+class ResourceManager:
+    """What the services call and the engine reports to."""
+
+    def __init__(
+        self,
+        *,
+        settings: RmSettings,
+        arbiter: Arbiter,
+        entries: AppEntries,
+        recorder: Recorder,
+        launcher: AppLauncher,
+        clock: Clock,
+    ) -> None:
+        self.settings = settings
+        self.arbiter = arbiter
+        self.entries = entries
+        self.recorder = recorder
+        self.clock = clock
+        self.address = ""
+        self.rounds: RoundRunner
+        self._launcher = launcher
+        self._update_version = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    # ---- for clients ----
+
+    def check(self, spec: AppSpec) -> None:
+        """Raise InputError when the app could never run on this cluster."""
+        cluster = self.arbiter.cluster
+        for job in spec.jobs:
+            shape = job.shape
+            if shape.gpus_per_task > cluster.largest_machine_gpus:
+                raise InputError(
+                    f"job {job.job_id}: no machine of {cluster.name} holds a task of so many GPUs",
+                    value=shape.gpus_per_task,
+                    remedy=f"ask for at most {cluster.largest_machine_gpus} GPUs a task",
+                )
+            room = sum(machine.gpus // shape.gpus_per_task for machine in cluster.machines)
+            if shape.tasks > room:
+                raise InputError(
+                    f"job {job.job_id} is larger than the cluster {cluster.name} of {cluster.gpus} GPUs",
+                    value=f"{shape.tasks} tasks of {shape.gpus_per_task} GPUs",
+                    remedy=f"ask for at most {room} tasks",
+                )
+
+    async def submit(self, spec: AppSpec) -> AppEntry:
+        """Accept an app and start its app master."""
+        self.check(spec)
+        now_s = self.clock.now_s()
+        entry = AppEntry(app_id=self.entries.next_id(), spec=spec, submitted_at_s=now_s, last_seen_s=now_s)
+        self.entries.add(entry)
+        self.recorder.record("app_submitted", app_id=entry.app_id, detail=_submitted_detail(spec), app=entry)
+        self.arbiter.add_app(entry.app_id, now_s=now_s)
+        await self._launch(entry)
+        return entry
+
+    def kill(self, app_id: str, reason: str) -> AppEntry:
+        """Ask an app to stop; it is ended by force when it does not. An app that has ended stays as it is."""
+        entry = self.entries.get(app_id)
+        if not entry.ended and not entry.kill_reason:
+            entry.kill_reason = reason or "killed by its user"
+            if entry.session is not None:
+                entry.session.send(pb.RmMessage(shut_down=pb.ShutDown(reason=entry.kill_reason)))
+            self._spawn(self._kill_after_grace(entry))
+        return entry
+
+    # ---- for sessions ----
+
+    def register(self, message: pb.Register) -> tuple[AppEntry, Session]:
+        """Open the session of an attempt; a wrong token, a late attempt or an ended app raises InputError."""
+        entry = self.entries.get(message.app_id)
+        if message.token != entry.token:
+            raise InputError("the token is not this app's", value=message.app_id)
+        if entry.ended or message.attempt < entry.attempt:
+            raise InputError("this attempt is over", value=f"{message.app_id} attempt {message.attempt}")
+        if entry.session is not None:
+            entry.session.close()
+        session = Session(entry.app_id, message.attempt)
+        entry.session, entry.last_seen_s, entry.pid = session, self.clock.now_s(), message.pid
+        self.arbiter.set_silent(entry.app_id, False)
+        self._release_unheld(entry, set(message.held_lease_ids))
+        if entry.state is not AppState.RUNNING:
+            entry.turn(AppState.RUNNING)
+        detail = {"attempt": message.attempt, "pid": message.pid}
+        self.recorder.record("am_registered", app_id=entry.app_id, detail=detail, app=entry)
+        session.send(pb.RmMessage(registered=self._welcome(entry)))
+        if entry.kill_reason:
+            session.send(pb.RmMessage(shut_down=pb.ShutDown(reason=entry.kill_reason)))
+        self.rounds.trigger("app arrived")
+        return entry, session
+
+    def receive(self, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
+        """Take in one message of a session. What cannot be read costs the app that message only."""
+        entry.last_seen_s = self.clock.now_s()
+        body = message.WhichOneof("body")
+        try:
+            if body == "rho":
+                session.take_report(report_from_message(message.rho, entry.app_id))
+            elif body == "bid":
+                session.bid_prepare_ms = message.bid.prepare_ms
+                session.take_bid(bid_from_message(message.bid, entry.app_id))
+            elif body == "release":
+                self._take_release(entry, message.release)
+            elif body == "heartbeat":
+                entry.heartbeat = message.heartbeat
+                self.rounds.demand_changed()
+            elif body == "job_event":
+                self._take_job_event(entry, message.job_event)
+            elif body == "finish":
+                self._finish(entry, message.finish)
+        except (InputError, ValueError) as error:
+            LOG.warning("%s: refused a %s: %s", entry.app_id, body, error)
+        session.send(pb.RmMessage(acknowledge=self._acknowledge(entry, message.id)))
+
+    def disconnected(self, entry: AppEntry, session: Session) -> None:
+        """A session's stream broke; the app master may come back until its liveness expires."""
+        if entry.session is session:
+            entry.session = None
+            if not entry.ended:
+                self.arbiter.set_silent(entry.app_id, True)
+
+    # ---- for the engine ----
+
+    async def am_exited(self, exit_: AmExit) -> None:
+        """An app master ended, and nothing of the attempt runs any more."""
+        entry = self.entries.get(exit_.app_id)
+        if entry.ended or self._closing or exit_.attempt != entry.attempt:
+            return
+        reason = "killed for silence" if exit_.exit_code is None else f"exit code {exit_.exit_code}"
+        await self._lost(entry, reason)
+
+    # ---- life of the service ----
+
+    async def watch_over(self) -> None:
+        """Take leases that are overdue, and give up app masters that are silent too long; runs for ever."""
+        pause_s = min(0.5, self.settings.am_expiry_s / 4, self.settings.lease.grace_s / 4)
+        while True:
+            await asyncio.sleep(pause_s)
+            now_s = self.clock.now_s()
+            for app_id in {lease.app_id for lease in self.arbiter.overdue(now_s)}:
+                await self._take_by_force(self.entries.get(app_id), "the lease was not given back in time")
+            for entry in self.entries.active():
+                if now_s - entry.last_seen_s > self.settings.am_expiry_s:
+                    await self._take_by_force(entry, "the app master is silent")
+
+    async def recover(self) -> None:
+        """Take up the apps that a former ResourceManager left: wait for their app masters, or start them again."""
+        for entry in self.entries.active():
+            entry.last_seen_s = self.clock.now_s()
+            if not await self._launcher.adopt(entry.app_id, entry.attempt, entry.pid):
+                await self._lost(entry, "it was gone when the ResourceManager came back")
+
+    async def close(self) -> None:
+        """End every app master and task of this run. Apps that run are taken up again by a later start."""
+        self._closing = True
+        for task in self._tasks:
+            task.cancel()
+        for entry in self.entries.active():
+            if entry.session is not None:
+                entry.session.close()
+        await self._launcher.shutdown()
+
+    def notify(self, changes: Iterable[LeaseChange]) -> None:
+        """Tell the apps that lease changes concern what they hold now."""
+        now_s = self.clock.now_s()
+        for app_id in sorted({change.lease.app_id for change in changes}):
+            entry = self.entries.get(app_id)
+            held = [lease for lease in self.arbiter.table.of_app(app_id) if lease.state is not LeaseState.RESERVED]
+            if held and entry.started_at_s is None:
+                entry.started_at_s = now_s
+            if entry.session is not None:
+                entry.session.send(pb.RmMessage(leases=self._lease_update(app_id)))
+
+    # ---- inside ----
+
+    async def _launch(self, entry: AppEntry) -> None:
+        entry.attempt += 1
+        entry.turn(AppState.ACCEPTED)
+        folder = self.folder(entry.app_id)
+        environment = {
+            "THEMIS_RM_ADDRESS": self.address,
+            "THEMIS_APP_TOKEN": entry.token,
+            "THEMIS_APP_DIR": str(folder),
+        }
+        try:
+            entry.pid = await self._launcher.launch(entry.app_id, entry.attempt, environment, folder)
+        except ThemisError as error:
+            self._end(entry, AppState.FAILED, f"its app master could not be started: {error}")
+            return
+        detail = {"attempt": entry.attempt, "pid": entry.pid}
+        self.recorder.record("am_started", app_id=entry.app_id, detail=detail, app=entry)
+
+    async def _lost(self, entry: AppEntry, reason: str) -> None:
+        """The attempt is over and its tasks are gone: start another one, or give the app up."""
+        if entry.ended or entry.lost_attempt == entry.attempt:
+            return
+        entry.lost_attempt = entry.attempt
+        if entry.session is not None:
+            entry.session.close()
+            entry.session = None
+        self.arbiter.set_silent(entry.app_id, True)
+        self.recorder.record("am_lost", app_id=entry.app_id, detail={"attempt": entry.attempt, "reason": reason})
+        # What it was giving back anyway is free now; the rest waits for the next attempt.
+        expiring = [lease for lease in self.arbiter.table.of_app(entry.app_id) if lease.state is LeaseState.EXPIRING]
+        self._revoke([lease.lease_id for lease in expiring], "its app master is gone")
+        if entry.kill_reason:
+            self._end(entry, AppState.KILLED, entry.kill_reason)
+        elif entry.attempt >= self.settings.am_max_attempts:
+            self._end(entry, AppState.FAILED, f"its app master was lost {entry.attempt} times, at last: {reason}")
+        else:
+            entry.last_seen_s = self.clock.now_s()
+            await self._launch(entry)
+
+    async def _take_by_force(self, entry: AppEntry, reason: str) -> None:
+        """Kill all of an app's processes, then end its leases: never the other way round."""
+        LOG.warning("%s: %s: taken by force", entry.app_id, reason)
+        entry.last_seen_s = self.clock.now_s()
+        attempt = entry.attempt
+        await self._launcher.kill(entry.app_id)
+        if entry.attempt == attempt:
+            self._revoke([lease.lease_id for lease in self.arbiter.table.of_app(entry.app_id)], reason)
+            await self._lost(entry, reason)
+
+    async def _kill_after_grace(self, entry: AppEntry) -> None:
+        if entry.session is not None:
+            await asyncio.sleep(KILL_GRACE_S)
+        if not entry.ended:
+            await self._launcher.kill(entry.app_id)
+            if not entry.ended:
+                self._end(entry, AppState.KILLED, entry.kill_reason)
+
+    def _release_unheld(self, entry: AppEntry, held: set[int]) -> None:
+        """Leases that were ending and that a new attempt does not run on are given back at once."""
+        leases = self.arbiter.table.of_app(entry.app_id)
+        gone = [lease.lease_id for lease in leases if lease.state is LeaseState.EXPIRING and lease.lease_id not in held]
+        self._take_release(entry, pb.Release(lease_ids=gone, reason="not used by the new attempt"))
+
+    def _take_release(self, entry: AppEntry, message: pb.Release) -> None:
+        mine = {lease.lease_id for lease in self.arbiter.table.of_app(entry.app_id)}
+        ids = mine & set(message.lease_ids)
+        if not ids:
+            return
+        changes = self.arbiter.release(ids, now_s=self.clock.now_s(), reason=message.reason)
+        self._leases_ended(changes)
+
+    def _revoke(self, lease_ids: Iterable[int], reason: str) -> None:
+        changes = self.arbiter.revoke(lease_ids, now_s=self.clock.now_s(), reason=reason)
+        if changes:
+            self._leases_ended(changes)
+
+    def _leases_ended(self, changes: list[LeaseChange]) -> None:
+        self.recorder.record_leases(changes)
+        self.notify(changes)
+        if self.settings.validate_state:
+            self.arbiter.validate()
+        self.rounds.lease_ends_moved()
+        if self.arbiter.table.free_gpus():
+            self.rounds.trigger("gpus free")
+
+    def _take_job_event(self, entry: AppEntry, message: pb.JobEvent) -> None:
+        detail = json.loads(message.detail or "{}")
+        if not isinstance(detail, dict):
+            raise InputError("the detail of a job event must be a JSON object", value=message.kind)
+        if message.job_id:
+            detail = {"job_id": message.job_id, **detail}
+        self.recorder.record(message.kind, app_id=entry.app_id, detail=detail, time_s=message.time_s or None)
+
+    def _finish(self, entry: AppEntry, message: pb.Finish) -> None:
+        if entry.ended:
+            return
+        entry.finish = message
+        state = AppState.KILLED if entry.kill_reason else AppState(message.state)
+        self._end(entry, state, entry.kill_reason or message.diagnostics)
+
+    def _end(self, entry: AppEntry, state: AppState, diagnostics: str) -> None:
+        now_s = self.clock.now_s()
+        entry.gpu_time_s = self.arbiter.attained_gpu_s(entry.app_id, now_s)
+        changes = self.arbiter.end_app(entry.app_id, now_s=now_s, reason="the app ended")
+        entry.turn(state)
+        entry.finished_at_s, entry.diagnostics = now_s, diagnostics
+        detail = {"state": state.value, "diagnostics": diagnostics}
+        self.recorder.record("app_state", app_id=entry.app_id, detail=detail, app=entry, leases=changes)
+        self._leases_ended([])
+        self.notify(change for change in changes if change.lease.app_id != entry.app_id)
+
+    def _welcome(self, entry: AppEntry) -> pb.Registered:
+        lease = self.settings.lease
+        now_s = self.clock.now_s()
+        return pb.Registered(
+            spec=app_to_message(entry.spec),
+            cluster=cluster_to_message(self.arbiter.cluster),
+            submitted_at_s=entry.submitted_at_s,
+            now_s=now_s,
+            lease_s=lease.duration_s,
+            checkpoint_lead_s=lease.checkpoint_lead_s,
+            grace_s=lease.grace_s,
+            heartbeat_s=self.settings.heartbeat_s,
+            time_scale=self.settings.time_scale,
+            leases=self._lease_update(entry.app_id),
+            active_apps=len(self.arbiter.active_apps),
+            contention=self.arbiter.contention(entry.app_id, now_s),
+            bundle_rule=self.settings.auction.bundle_rule.value,
+            app_id=entry.app_id,
+        )
+
+    def _lease_update(self, app_id: str) -> pb.LeaseUpdate:
+        self._update_version += 1
+        return leases_to_message(self._update_version, self.arbiter.table.of_app(app_id))
+
+    def _acknowledge(self, entry: AppEntry, message_id: int) -> pb.Acknowledge:
+        now_s = self.clock.now_s()
+        return pb.Acknowledge(
+            of_id=message_id,
+            now_s=now_s,
+            contention=math.nan if entry.ended else self.arbiter.contention(entry.app_id, now_s),
+            active_apps=len(self.arbiter.active_apps),
+        )
+
+    def folder(self, app_id: str) -> Path:
+        """Where an app's files lie."""
+        return self.settings.state_dir.absolute() / "apps" / app_id
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _submitted_detail(spec: AppSpec) -> dict[str, object]:
+    return {
+        "name": spec.name,
+        "user": spec.user,
+        "tuner": spec.tuner.name,
+        "program": spec.program.name or "command",
+        "replay": spec.replay,
+        "jobs": len(spec.jobs),
+        "demand_max_gpus": spec.demand_max_gpus,
+    }

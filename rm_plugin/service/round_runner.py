@@ -1,0 +1,303 @@
+"""Runs rounds: waits for a reason, plays the arbiter's round, asks the apps, writes every step down before the next."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from rm_plugin.arbiter.auction import AuctionOutcome
+from rm_plugin.arbiter.core import Arbiter
+from rm_plugin.arbiter.round_values import AskBids, AskReports, RoundSnapshot, SolveAuction
+from rm_plugin.arbiter.rounds import Answer, Question, RoundResult, play_round
+from rm_plugin.policies.demands import usable_left
+from rm_plugin.policies.port import Policy
+from rm_plugin.service.auctioneer import Auctioneer
+from rm_plugin.service.entries import AppEntries
+from rm_plugin.service.recorder import Recorder
+from rm_plugin.service.session import Session
+from themis.bids import AppReport, Bid, Offer, PlacedGang
+from themis.clock import Clock
+from themis.cluster import Allocation
+from themis.config.rm_settings import RmSettings
+from themis.leases import LeaseChange
+from themis.wire import themis_pb2 as pb
+from themis.wire.values import offer_to_message
+
+LOG = logging.getLogger("themis.rounds")
+
+A = TypeVar("A")
+Notify = Callable[[list[LeaseChange]], None]
+
+
+class RoundRunner:
+    """Plays one round at a time. `trigger` asks for one; reasons that come close together make one round."""
+
+    def __init__(
+        self,
+        *,
+        settings: RmSettings,
+        arbiter: Arbiter,
+        policy: Policy,
+        entries: AppEntries,
+        recorder: Recorder,
+        auctioneer: Auctioneer,
+        clock: Clock,
+        notify: Notify,
+    ) -> None:
+        self._settings = settings
+        self._arbiter = arbiter
+        self._policy = policy
+        self._entries = entries
+        self._recorder = recorder
+        self._auctioneer = auctioneer
+        self._clock = clock
+        self._notify = notify
+        self._reasons: list[str] = []
+        self._wake = asyncio.Event()
+        self._seen_demand: tuple[object, ...] = ()
+        self.rounds = 0
+
+    def trigger(self, reason: str) -> None:
+        """A resource became available, or an app came that could use one."""
+        if reason not in self._reasons:
+            self._reasons.append(reason)
+        self._wake.set()
+
+    def demand_changed(self) -> None:
+        """An app could use more than it holds: a round is worth it while GPUs are free and something is new."""
+        if self._free_gpus() and self._demand() != self._seen_demand:
+            self.trigger("demand")
+
+    def lease_ends_moved(self) -> None:
+        """The next lease round may be due at another time."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Play rounds for ever."""
+        while True:
+            reasons = await self._next_reasons()
+            try:
+                await self._play(reasons)
+            except Exception:
+                # A defect in one round must not end the service: it is written down, and the next event tries again.
+                LOG.exception("a round failed")
+
+    # ---- waiting ----
+
+    async def _next_reasons(self) -> list[str]:
+        while not self._reasons:
+            self._wake.clear()
+            due_s = self._arbiter.next_lease_round_s()
+            if due_s is not None and due_s <= self._clock.now_s():
+                self.trigger("lease end")
+                break
+            wait_s = None if due_s is None else due_s - self._clock.now_s()
+            try:
+                await asyncio.wait_for(self._wake.wait(), wait_s)
+            except TimeoutError:
+                self.trigger("lease end")
+        await asyncio.sleep(self._settings.coalesce_s)
+        reasons, self._reasons = self._reasons, []
+        return reasons
+
+    # ---- one round ----
+
+    async def _play(self, reasons: list[str]) -> None:
+        snapshot, prolonged = self._arbiter.begin_round(self._clock.now_s())
+        self._recorder.record_leases(prolonged)
+        self._notify(prolonged)
+        self._seen_demand = self._demand()
+        if not snapshot.free or all(app.silent for app in snapshot.apps):
+            return
+        self.rounds = snapshot.round_id
+        self._record_start(snapshot, reasons)
+        try:
+            result = await self._answer_all(snapshot)
+            self._apply(result)
+            outcome = "granted" if result.decision.grants() else "nothing granted"
+        except BaseException:
+            self._record_end(snapshot, "abandoned")
+            raise
+        self._record_end(snapshot, outcome)
+
+    async def _answer_all(self, snapshot: RoundSnapshot) -> RoundResult:
+        # The questions are few: reports, then for an auction bids and the solve.
+        round_ = play_round(snapshot, self._policy)
+        question = next(round_)
+        while True:
+            answer = await self._answer(question, snapshot)
+            try:
+                question = round_.send(answer)
+            except StopIteration as end:
+                result: RoundResult = end.value
+                return result
+
+    async def _answer(self, question: Question, snapshot: RoundSnapshot) -> Answer:
+        if isinstance(question, AskReports):
+            return await self._ask_reports(question, snapshot)
+        if isinstance(question, AskBids):
+            return await self._ask_bids(question, snapshot)
+        return await self._solve(question, snapshot)
+
+    async def _ask_reports(self, question: AskReports, snapshot: RoundSnapshot) -> dict[str, AppReport]:
+        deadline_s = self._clock.now_s() + self._settings.report_deadline_s
+
+        def ask(session: Session) -> asyncio.Future[AppReport]:
+            message = pb.AskRho(
+                round_id=snapshot.round_id,
+                now_s=snapshot.now_s,
+                deadline_s=deadline_s,
+                contention=snapshot.standing(session.app_id).contention,
+                active_apps=len(snapshot.apps),
+                lease_s=snapshot.lease_s,
+            )
+            session.send(pb.RmMessage(ask_rho=message))
+            return session.expect_report(snapshot.round_id)
+
+        reports = await self._gather(question.app_ids, ask, deadline_s, snapshot.round_id)
+        self._recorder.record(
+            "round_reported",
+            detail={
+                "round_id": snapshot.round_id,
+                "rho": {app_id: report.rho for app_id, report in reports.items()},
+                "absent": sorted(app.app_id for app in snapshot.apps if app.app_id not in reports),
+                "demand_gpus": {app_id: report.demand_gpus for app_id, report in reports.items()},
+            },
+        )
+        return reports
+
+    async def _ask_bids(self, question: AskBids, snapshot: RoundSnapshot) -> dict[str, Bid]:
+        detail: dict[str, object] = {"round_id": snapshot.round_id, "apps": list(question.app_ids)}
+        self._recorder.record("round_offered", detail=detail)
+        deadline_s = self._clock.now_s() + self._settings.bid_deadline_s
+
+        def ask(session: Session) -> asyncio.Future[Bid]:
+            offer = _offer_to(session.app_id, snapshot, deadline_s)
+            session.send(pb.RmMessage(offer=offer_to_message(offer)))
+            return session.expect_bid(snapshot.round_id)
+
+        bids = await self._gather(question.app_ids, ask, deadline_s, snapshot.round_id)
+        self._recorder.record("round_bids", detail=_bids_detail(snapshot, question, bids, self._prepare_ms(bids)))
+        return bids
+
+    async def _solve(self, question: SolveAuction, snapshot: RoundSnapshot) -> AuctionOutcome | None:
+        started_s = self._clock.now_s()
+        outcome = await self._auctioneer.run(question.market) if question.market.bids else None
+        solve_ms = 1e3 * (self._clock.now_s() - started_s)
+        detail: dict[str, object] = {
+            "round_id": snapshot.round_id,
+            "solve_ms": solve_ms if question.market.bids else 0.0,
+            "bidders": len(question.market.bids),
+            "status": "no bids" if not question.market.bids else "no outcome",
+        }
+        if outcome is not None:
+            detail |= {
+                "status": outcome.problems[0].status.value,
+                "gap": outcome.worst_gap,
+                "proportional_fair": {app: _machines(win.gangs) for app, win in outcome.wins.items()},
+                "payments": dict(outcome.shares),
+            }
+        self._recorder.record("round_auctioned", detail=detail)
+        return outcome
+
+    def _apply(self, result: RoundResult) -> None:
+        now_s = self._clock.now_s()
+        changes = self._arbiter.settle(result, now_s=now_s)
+        decision = result.decision
+        detail: dict[str, object] = {
+            "round_id": result.snapshot.round_id,
+            "auction": {app: _machines(gangs) for app, gangs in decision.auction.items()},
+            "leftovers": {app: _machines(gangs) for app, gangs in decision.leftovers.items()},
+            "usable_left": usable_left(result.snapshot, decision.grants()),
+            "refused": dict(result.refused),
+        }
+        self._recorder.record("round_granted", detail=detail, leases=changes)
+        if self._settings.validate_state:
+            self._arbiter.validate()
+        self._notify(changes)
+
+    # ---- helpers ----
+
+    async def _gather(
+        self,
+        app_ids: tuple[str, ...],
+        ask: Callable[[Session], asyncio.Future[A]],
+        deadline_s: float,
+        round_id: int,
+    ) -> dict[str, A]:
+        """Ask the apps that have a session, and take the answers that come by the deadline."""
+        sessions = {app_id: session for app_id in app_ids if (session := self._entries.get(app_id).session)}
+        waiting = {app_id: ask(session) for app_id, session in sessions.items()}
+        if waiting:
+            await asyncio.wait(waiting.values(), timeout=max(0.0, deadline_s - self._clock.now_s()))
+        for session in sessions.values():
+            session.forget(round_id)
+        done = {app: future for app, future in waiting.items() if future.done() and not future.cancelled()}
+        return {app_id: future.result() for app_id, future in done.items()}
+
+    def _prepare_ms(self, bids: Mapping[str, Bid]) -> dict[str, float]:
+        sessions = {app_id: self._entries.get(app_id).session for app_id in bids}
+        return {app_id: session.bid_prepare_ms for app_id, session in sessions.items() if session is not None}
+
+    def _free_gpus(self) -> bool:
+        return bool(self._arbiter.table.free_gpus())
+
+    def _demand(self) -> tuple[object, ...]:
+        apps = tuple((entry.app_id, entry.heartbeat.unmet_gpus) for entry in self._entries.active())
+        return (tuple(self._arbiter.table.free_gpus()), apps)
+
+    def _record_start(self, snapshot: RoundSnapshot, reasons: list[str]) -> None:
+        self._recorder.record(
+            "round_started",
+            detail={
+                "round_id": snapshot.round_id,
+                "reasons": reasons,
+                "free": snapshot.free.by_machine(),
+                "renewable": {app.app_id: app.renewable.by_machine() for app in snapshot.apps if app.renewable},
+                "active": [app.app_id for app in snapshot.apps],
+            },
+        )
+
+    def _record_end(self, snapshot: RoundSnapshot, outcome: str) -> None:
+        duration_ms = 1e3 * (self._clock.now_s() - snapshot.now_s)
+        detail = {"round_id": snapshot.round_id, "duration_ms": duration_ms, "outcome": outcome}
+        self._recorder.record("round_ended", detail=detail)
+
+
+def _offer_to(app_id: str, snapshot: RoundSnapshot, deadline_s: float) -> Offer:
+    standing = snapshot.standing(app_id)
+    return Offer(
+        round_id=snapshot.round_id,
+        now_s=snapshot.now_s,
+        deadline_s=deadline_s,
+        lease_s=snapshot.lease_s,
+        free=snapshot.free,
+        slots={machine.machine_id: machine.free_slots for machine in snapshot.machines if machine.free},
+        renewable=standing.renewable,
+        kept=standing.kept,
+        contention=standing.contention,
+        active_apps=len(snapshot.apps),
+    )
+
+
+def _bids_detail(
+    snapshot: RoundSnapshot, question: AskBids, bids: Mapping[str, Bid], prepare_ms: Mapping[str, float]
+) -> dict[str, object]:
+    shown = {
+        app_id: {
+            "rows": len(bid.rows),
+            "rows_dropped": bid.rows_dropped,
+            "empty_value": bid.empty_value,
+            "best_value": max((row.value for row in bid.rows), default=bid.empty_value),
+            "prepare_ms": prepare_ms.get(app_id, 0.0),
+        }
+        for app_id, bid in bids.items()
+    }
+    absent = {app_id: "no bid by the deadline" for app_id in question.app_ids if app_id not in bids}
+    return {"round_id": snapshot.round_id, "bids": shown, "absent": absent}
+
+
+def _machines(gangs: tuple[PlacedGang, ...]) -> dict[str, int]:
+    return sum((gang.gpus for gang in gangs), Allocation()).by_machine()

@@ -1,0 +1,239 @@
+"""Puts a ResourceManager together from its settings and runs it until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import uuid
+from pathlib import Path
+
+import grpc
+
+from rm_plugin.arbiter.core import Arbiter, LeasePolicy
+from rm_plugin.arbiter.lease_table import LeaseTable
+from rm_plugin.arbiter.round_values import RoundSettings
+from rm_plugin.engines.local import LocalAppLauncher
+from rm_plugin.engines.port import AmExit
+from rm_plugin.policies.registry import make_policy
+from rm_plugin.service.auctioneer import Auctioneer
+from rm_plugin.service.client_service import ClientService
+from rm_plugin.service.entries import AppEntries, AppEntry
+from rm_plugin.service.manager import ResourceManager
+from rm_plugin.service.recorder import Recorder
+from rm_plugin.service.round_runner import RoundRunner
+from rm_plugin.service.session_service import ArbiterService
+from rm_plugin.service.store import StateStore
+from rm_plugin.service.store_sqlite import SqliteStore
+from themis.clock import Clock, WallClock
+from themis.cluster import Cluster
+from themis.config.cluster_file import load_cluster
+from themis.config.rm_settings import RmSettings
+from themis.errors import InputError
+from themis.leases import LeaseChangeKind
+from themis.lifecycle import LEASE_LIFECYCLE
+from themis.wire import themis_pb2_grpc as rpc
+
+LOG = logging.getLogger("themis.rm")
+
+_MESSAGE_BYTES = 16 * 1024 * 1024
+_OPTIONS = [
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+    ("grpc.max_send_message_length", _MESSAGE_BYTES),
+    ("grpc.so_reuseport", 0),
+]
+
+
+def run(settings: RmSettings) -> int:
+    """Run a ResourceManager until SIGTERM or SIGINT; returns the exit code."""
+    cluster = load_cluster(settings.cluster)
+    make_policy(settings.policy)
+    return asyncio.run(_serve(settings, cluster))
+
+
+async def _serve(settings: RmSettings, cluster: Cluster) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    store = SqliteStore(settings.state_dir / "rm.sqlite")
+    try:
+        server = Server(settings, cluster, store, WallClock())
+        try:
+            await server.start()
+            await stop.wait()
+        finally:
+            await server.stop()
+    finally:
+        store.close()
+    return 0
+
+
+class Server:
+    """A ResourceManager with its services on one loop; for tests, several fit in one process."""
+
+    def __init__(self, settings: RmSettings, cluster: Cluster, store: StateStore, clock: Clock) -> None:
+        self._settings = settings
+        self._store = store
+        self._clock = clock
+        self._background: list[asyncio.Task[None]] = []
+        self._server = grpc.aio.server(options=_OPTIONS)
+        self._auctioneer = Auctioneer(settings.auction.solver, settings.auction.time_limit_s)
+        recorder = Recorder(store, clock)
+        self._entries = AppEntries([AppEntry.restored(app) for app in store.apps()])
+        launcher = LocalAppLauncher(_run_id(store), self._am_exited)
+        arbiter = _arbiter(settings, cluster, store, clock, self._entries)
+        self.manager = ResourceManager(
+            settings=settings,
+            arbiter=arbiter,
+            entries=self._entries,
+            recorder=recorder,
+            launcher=launcher,
+            clock=clock,
+        )
+        self.manager.rounds = RoundRunner(
+            settings=settings,
+            arbiter=arbiter,
+            policy=make_policy(settings.policy),
+            entries=self._entries,
+            recorder=recorder,
+            auctioneer=self._auctioneer,
+            clock=clock,
+            notify=self.manager.notify,
+        )
+
+    async def start(self) -> str:
+        """Listen, recover and begin to play rounds; returns the address, which is also written to `address`."""
+        rpc.add_ArbiterServiceServicer_to_server(ArbiterService(self.manager), self._server)
+        rpc.add_ClientServiceServicer_to_server(ClientService(self.manager, self._settings.policy), self._server)
+        host, _, port = self._settings.listen.rpartition(":")
+        try:
+            bound = self._server.add_insecure_port(self._settings.listen)
+        except RuntimeError:
+            bound = 0
+        if not bound:
+            raise InputError("cannot listen", value=self._settings.listen, remedy="is another one running there?")
+        self.manager.address = f"{host}:{bound}"
+        _abandon_open_round(self.manager.recorder)
+        self._record_start(recovered=bool(list(self._entries)))
+        await self._server.start()
+        _write_address(self._settings.state_dir / "address", self.manager.address)
+        LOG.info("listening on %s, port %s asked", self.manager.address, port)
+        await self.manager.recover()
+        for work in (self.manager.rounds.run(), self.manager.watch_over()):
+            self._background.append(asyncio.get_running_loop().create_task(work))
+        return self.manager.address
+
+    async def stop(self) -> None:
+        """End the apps of this run, the sessions and the loops."""
+        for task in self._background:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self.manager.close()
+        await self._server.stop(grace=0.5)
+        self._auctioneer.close()
+        with contextlib.suppress(FileNotFoundError):
+            (self._settings.state_dir / "address").unlink()
+
+    async def _am_exited(self, exit_: AmExit) -> None:
+        await self.manager.am_exited(exit_)
+
+    def _record_start(self, *, recovered: bool) -> None:
+        cluster = self.manager.arbiter.cluster
+        self.manager.recorder.record(
+            "rm_started",
+            detail={
+                "cluster": cluster.name,
+                "gpus": cluster.gpus,
+                "machines": len(cluster.machines),
+                "policy": self._settings.policy,
+                "lease_s": self._settings.lease.duration_s,
+                "time_scale": self._settings.time_scale,
+                "seed": self._settings.seed,
+                "recovered": recovered,
+            },
+        )
+
+
+def _arbiter(settings: RmSettings, cluster: Cluster, store: StateStore, clock: Clock, entries: AppEntries) -> Arbiter:
+    """The arbiter as the store left it; a new one for a new store."""
+    leases = store.leases(held_only=False)
+    running = [lease for lease in leases if not LEASE_LIFECYCLE.is_final(lease.state)]
+    origin = store.meta("grid_origin_s")
+    if origin is None:
+        origin = repr(clock.now_s())
+        with store.transaction() as transaction:
+            transaction.put_meta("grid_origin_s", origin)
+    arbiter = Arbiter(
+        cluster,
+        LeasePolicy(
+            duration_s=settings.lease.duration_s,
+            ends=settings.lease.ends,
+            checkpoint_lead_s=settings.lease.checkpoint_lead_s,
+            grace_s=settings.lease.grace_s,
+        ),
+        RoundSettings(
+            f=settings.auction.f,
+            empty_bundle=settings.auction.empty_bundle,
+            rounding=settings.auction.rounding,
+            payments=settings.auction.payments,
+        ),
+        seed=settings.seed,
+        grid_origin_s=float(origin),
+        table=LeaseTable(cluster, running, next_lease_id=max((lease.lease_id for lease in leases), default=0) + 1),
+        next_round_id=_last_round(store) + 1,
+    )
+    attained_gpu_s = _attained_gpu_s(store)
+    for entry in entries.active():
+        arbiter.add_app(entry.app_id, now_s=entry.submitted_at_s, attained_gpu_s=attained_gpu_s.get(entry.app_id, 0.0))
+        arbiter.set_silent(entry.app_id, True)
+    return arbiter
+
+
+def _attained_gpu_s(store: StateStore) -> dict[str, float]:
+    """GPU time by app of leases that have ended, from the log."""
+    granted_at_s: dict[object, float] = {}
+    attained: dict[str, float] = {}
+    for event in store.events():
+        lease_id = event.detail.get("lease_id")
+        if event.kind == LeaseChangeKind.GRANTED:
+            granted_at_s[lease_id] = event.time_s
+        elif event.kind in (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED) and lease_id in granted_at_s:
+            held_s = event.time_s - granted_at_s.pop(lease_id)
+            attained[event.app_id] = attained.get(event.app_id, 0.0) + held_s
+    return attained
+
+
+def _last_round(store: StateStore) -> int:
+    rounds = [event.detail.get("round_id", 0) for event in store.events() if event.kind == "round_started"]
+    return max((number for number in rounds if isinstance(number, int)), default=0)
+
+
+def _abandon_open_round(recorder: Recorder) -> None:
+    """A round that a killed ResourceManager left open granted all it decided or nothing: it is closed as abandoned."""
+    open_rounds: set[object] = set()
+    for event in recorder.store.events():
+        if event.kind == "round_started":
+            open_rounds.add(event.detail["round_id"])
+        elif event.kind == "round_ended":
+            open_rounds.discard(event.detail["round_id"])
+    for round_id in sorted(open_rounds, key=str):
+        recorder.record("round_ended", detail={"round_id": round_id, "duration_ms": 0.0, "outcome": "abandoned"})
+
+
+def _run_id(store: StateStore) -> str:
+    """Marks every process of this ResourceManager, over its restarts; a driver may give it its own mark."""
+    run_id = store.meta("run_id") or os.environ.get("THEMIS_RUN_ID") or uuid.uuid4().hex
+    with store.transaction() as transaction:
+        transaction.put_meta("run_id", run_id)
+    return run_id
+
+
+def _write_address(path: Path, address: str) -> None:
+    # Whoever waits for the file must never read half of it.
+    partial = path.with_suffix(".partial")
+    partial.write_text(address + "\n", encoding="utf-8")
+    partial.replace(path)

@@ -1,0 +1,62 @@
+"""ArbiterService: the bidirectional session of every app master."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.manager import ResourceManager
+from rm_plugin.service import session
+from themis.errors import InputError
+from themis.wire import themis_pb2 as pb
+from themis.wire import themis_pb2_grpc as rpc
+
+if TYPE_CHECKING:
+    Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
+    """Reads a session's messages into the ResourceManager and writes what it sends."""
+
+    def __init__(self, manager: ResourceManager) -> None:
+        self._manager = manager
+
+    async def Session(
+        self, request_iterator: AsyncIterator[pb.AmMessage], context: Context
+    ) -> AsyncIterator[pb.RmMessage]:
+        """One session: the first message must register the attempt."""
+        entry, stream = await self._register(request_iterator, context)
+        reader = asyncio.get_running_loop().create_task(self._read(request_iterator, entry, stream))
+        try:
+            async for message in stream.outgoing():
+                yield message
+        finally:
+            reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reader
+            self._manager.disconnected(entry, stream)
+
+    async def _register(
+        self, messages: AsyncIterator[pb.AmMessage], context: Context
+    ) -> tuple[AppEntry, session.Session]:
+        async for first in messages:
+            if first.WhichOneof("body") != "register":
+                break
+            try:
+                return self._manager.register(first.register)
+            except InputError as error:
+                await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a session begins with a registration")
+        raise AssertionError("abort raises")
+
+    async def _read(self, messages: AsyncIterator[pb.AmMessage], entry: AppEntry, stream: session.Session) -> None:
+        try:
+            async for message in messages:
+                self._manager.receive(entry, stream, message)
+        finally:
+            stream.close()

@@ -1,0 +1,54 @@
+"""An app's status as clients see it, put together from its entry, its last heartbeat and the lease table."""
+
+from __future__ import annotations
+
+import math
+
+from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.manager import ResourceManager
+from themis.lifecycle import LeaseState
+from themis.wire import themis_pb2 as pb
+from themis.wire.values import app_to_message, lease_to_message
+
+
+def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.AppStatus:
+    """The status of an app; `whole` adds leases, its folder and the specification."""
+    leases = [] if entry.ended else manager.arbiter.table.of_app(entry.app_id)
+    held = [lease for lease in leases if lease.state is not LeaseState.RESERVED]
+    ended = bool(entry.finish.state)
+    status = pb.AppStatus(
+        app_id=entry.app_id,
+        name=entry.spec.name,
+        user=entry.spec.user,
+        queue=entry.spec.queue,
+        state=entry.state.value,
+        tuner=entry.spec.tuner.name,
+        program=entry.spec.program.name or "command",
+        replay=entry.spec.replay,
+        submitted_at_s=entry.submitted_at_s,
+        started_at_s=entry.started_at_s or 0.0,
+        finished_at_s=entry.finished_at_s or 0.0,
+        progress=1.0 if ended and entry.finish.state == "FINISHED" else entry.heartbeat.progress,
+        rho=entry.finish.rho.get("themis", math.nan) if ended else entry.heartbeat.rho,
+        gpus=len(held),
+        gpu_time_s=_gpu_time_s(manager, entry),
+        attempts=entry.attempt,
+        diagnostics=entry.diagnostics,
+        best=entry.finish.best,
+        best_checkpoint=entry.finish.best_checkpoint,
+        final_rho=entry.finish.rho,
+        phase=entry.heartbeat.phase,
+        phases=entry.heartbeat.phases,
+        jobs=entry.finish.jobs if ended else entry.heartbeat.jobs,
+    )
+    if whole:
+        status.spec.CopyFrom(app_to_message(entry.spec))
+        status.folder = str(manager.folder(entry.app_id))
+        status.leases.extend(lease_to_message(lease) for lease in leases)
+    return status
+
+
+def _gpu_time_s(manager: ResourceManager, entry: AppEntry) -> float:
+    if entry.ended:
+        return entry.gpu_time_s
+    return manager.arbiter.attained_gpu_s(entry.app_id, manager.clock.now_s())

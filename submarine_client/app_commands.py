@@ -1,0 +1,78 @@
+"""The verbs of `submarine app`."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from submarine_client.as_json import app_object, dump, spec_object
+from submarine_client.groups import load_app
+from submarine_client.session import OK, Session
+from submarine_client.show import app_text, list_text, spec_text
+
+
+def submit(session: Session, arguments: Namespace) -> int:
+    """Submit a group; its app's id is the only thing on standard output unless it is waited for."""
+    app = load_app(Path(arguments.group))
+    with session.connect() as client:
+        app_id = client.submit(app)
+        session.terminal.say(app_id)
+        return session.wait(client, [app_id]) if arguments.wait else OK
+
+
+def validate(session: Session, arguments: Namespace) -> int:
+    """Check a group, alone or by the ResourceManager too."""
+    app = load_app(Path(arguments.group))
+    summary = ""
+    if arguments.ask_rm:
+        with session.connect() as client:
+            summary = client.validate(app)
+    if arguments.json:
+        session.terminal.say(dump(spec_object(app)))
+        return OK
+    session.terminal.say(f"{arguments.group} is valid\n\n{spec_text(app)}")
+    if summary:
+        session.terminal.say(f"\n{summary}")
+    return OK
+
+
+def list_apps(session: Session, arguments: Namespace) -> int:
+    """List apps."""
+    with session.connect() as client:
+        apps = client.list(arguments.state or ())
+    if arguments.json:
+        session.terminal.say(dump([app_object(app) for app in apps]))
+    elif apps:
+        session.terminal.say(list_text(apps))
+    else:
+        session.terminal.note("no apps")
+    return OK
+
+
+def show(session: Session, arguments: Namespace) -> int:
+    """Show one app."""
+    with session.connect() as client:
+        app = client.find(arguments.app)
+    session.terminal.say(dump(app_object(app)) if arguments.json else app_text(app))
+    return OK
+
+
+def wait(session: Session, arguments: Namespace) -> int:
+    """Wait for apps."""
+    with session.connect() as client:
+        ids = [client.find(reference).app_id for reference in arguments.apps]
+        return session.wait(client, list(dict.fromkeys(ids)))
+
+
+def logs(session: Session, arguments: Namespace) -> int:
+    """Write an app's logs."""
+    with session.connect() as client:
+        session.write_logs(client, client.find(arguments.app).app_id, arguments.job, follow=arguments.follow)
+    return OK
+
+
+def kill(session: Session, arguments: Namespace) -> int:
+    """End an app."""
+    with session.connect() as client:
+        session.kill(client, client.find(arguments.app), arguments.reason)
+    return OK

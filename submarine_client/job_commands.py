@@ -1,0 +1,104 @@
+"""The verbs of `submarine job`: apps of one job, addressed by name as in Hadoop's Submarine."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from submarine_client import job_app
+from submarine_client.address import rm_address
+from submarine_client.as_json import app_object, dump
+from submarine_client.job_flags import Given, parse_flags, wants_help
+from submarine_client.job_help import help_text
+from submarine_client.job_yaml import merge, read_job_yaml
+from submarine_client.session import OK, Session
+from submarine_client.show import list_text, spec_text
+from submarine_client.table import MISSING
+from themis.config.tuner_settings import SINGLE
+from themis.wire import themis_pb2 as pb
+
+
+def read_options(words: Sequence[str]) -> Given:
+    """The options of `job run`: flags, and the job YAML that they name."""
+    flags = parse_flags(words)
+    if "f" not in flags:
+        return flags
+    path = flags["f"][0]
+    return merge(flags, read_job_yaml(Path(path)), path)
+
+
+def run(session: Session, arguments: Namespace) -> int:
+    """Submit one job."""
+    words: Sequence[str] = arguments.words
+    if wants_help(words):
+        session.terminal.say(help_text())
+        return OK
+    options = read_options(words)
+    app = job_app.build_job_app(options, words)
+    for note in job_app.notes(options):
+        session.terminal.note(note)
+    if "verbose" in options:
+        for line in spec_text(app).splitlines():
+            session.terminal.note(line)
+    if "rm" in options:
+        session = replace(session, address=rm_address(options["rm"][0], {}))
+    with session.connect() as client:
+        app_id = client.submit(app)
+        session.terminal.say(app_id)
+        return session.wait(client, [app_id]) if "wait_job_finish" in options else OK
+
+
+def list_jobs(session: Session, arguments: Namespace) -> int:
+    """List the apps that search nothing."""
+    with session.connect() as client:
+        apps = [app for app in client.list(arguments.state or ()) if app.tuner == SINGLE]
+    if arguments.json:
+        session.terminal.say(dump([app_object(app) for app in apps]))
+    elif apps:
+        session.terminal.say(list_text(apps))
+    else:
+        session.terminal.note("no jobs")
+    return OK
+
+
+def show(session: Session, arguments: Namespace) -> int:
+    """Show where one job's data lies."""
+    with session.connect() as client:
+        app = client.find(arguments.name)
+    session.terminal.say(dump(app_object(app)) if arguments.json else meta_info(app))
+    return OK
+
+
+def wait(session: Session, arguments: Namespace) -> int:
+    """Wait for one job."""
+    with session.connect() as client:
+        return session.wait(client, [client.find(arguments.name).app_id])
+
+
+def logs(session: Session, arguments: Namespace) -> int:
+    """Write one job's logs."""
+    with session.connect() as client:
+        session.write_logs(client, client.find(arguments.name).app_id, "", follow=arguments.follow)
+    return OK
+
+
+def kill(session: Session, arguments: Namespace) -> int:
+    """End one job."""
+    with session.connect() as client:
+        session.kill(client, client.find(arguments.name), arguments.reason)
+    return OK
+
+
+def meta_info(app: pb.AppStatus) -> str:
+    """The block that Submarine prints for a job; `-` for what an app that `job run` did not submit lacks."""
+    environment = app.spec.program.environment
+    fields = (
+        ("Application Id", app.app_id),
+        ("Input Path", environment.get(job_app.INPUT_PATH, MISSING)),
+        ("Saved Model Path", environment.get(job_app.SAVED_MODEL_PATH, MISSING)),
+        ("Checkpoint Path", environment.get(job_app.CHECKPOINT_PATH, MISSING)),
+        ("Run Parameters", environment.get(job_app.RUN_PARAMETERS, MISSING)),
+    )
+    return "\n".join(["Job Meta Info:", *(f"\t{label}: {value}" for label, value in fields)])

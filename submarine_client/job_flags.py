@@ -1,0 +1,162 @@
+"""The flags of `submarine job run`, as Hadoop's Submarine has them, and the parser that takes them verbatim.
+
+Not argparse: one dash or two, flags that take true or false or nothing, and one line with the nearest known flag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from themis.errors import InputError, UnknownNameError
+
+Given = Mapping[str, tuple[str, ...]]
+"""The values of the flags that were given; one value but for those that may be repeated."""
+
+
+class Takes(Enum):
+    """What follows a flag: one value; a value each time it is given; nothing; `true`, `false` or nothing."""
+
+    VALUE = auto()
+    MANY = auto()
+    NOTHING = auto()
+    TRUTH = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFlag:
+    """One flag.
+
+    Attributes:
+        name: Without dashes.
+        takes: What follows it.
+        help: One line.
+        placeholder: What stands for its value in the help.
+        ignored: Why giving it changes nothing and harms nothing; said on standard error when it is given.
+        refused: Why it cannot be honoured yet where ignoring it would mislead; the error when it is given.
+    """
+
+    name: str
+    takes: Takes = Takes.VALUE
+    help: str
+    placeholder: str = ""
+    ignored: str = ""
+    refused: str = ""
+
+
+_PROCESSES = "tasks run as processes of the machine that their lease names, not in containers"
+_NO_PS = "there are no parameter servers yet"
+_NO_KERBEROS = "no engine with Kerberos yet"
+_NO_TENSORBOARD = "no TensorBoard is started"
+
+FLAGS: tuple[JobFlag, ...] = (
+    JobFlag(name="name", help="name of the job: a-z, 0-9 and '-'; required", placeholder="NAME"),
+    JobFlag(name="f", help="job YAML; no option may be in both", placeholder="FILE"),
+    JobFlag(name="queue", help="queue; default: default", placeholder="QUEUE"),
+    JobFlag(name="input_path", help="where the data lies, %input_path% in the command; required", placeholder="PATH"),
+    JobFlag(name="checkpoint_path", help="where the command keeps checkpoints, %checkpoint_path%", placeholder="PATH"),
+    JobFlag(name="saved_model_path", help="%saved_model_path%; default: checkpoint_path", placeholder="PATH"),
+    JobFlag(name="num_workers", help="workers, all of which run at once; default 1", placeholder="N"),
+    JobFlag(name="worker_resources", help="of each worker: memory=4G,vcores=2,gpu=1; required", placeholder="RES"),
+    JobFlag(name="worker_launch_cmd", help="what each worker runs; required", placeholder="COMMAND"),
+    JobFlag(name="worker_docker_image", help="image of the workers", placeholder="IMAGE", ignored=_PROCESSES),
+    JobFlag(name="docker_image", help="image of every role", placeholder="IMAGE", ignored=_PROCESSES),
+    JobFlag(name="env", takes=Takes.MANY, help="environment variable of every task", placeholder="K=V"),
+    JobFlag(name="num_ps", help="parameter servers; only 0 for now", placeholder="N"),
+    JobFlag(name="ps_resources", help="of each parameter server", placeholder="RES", ignored=_NO_PS),
+    JobFlag(name="ps_launch_cmd", help="what each parameter server runs", placeholder="COMMAND", ignored=_NO_PS),
+    JobFlag(name="ps_docker_image", help="image of the parameter servers", placeholder="IMAGE", ignored=_NO_PS),
+    JobFlag(name="tensorboard", takes=Takes.TRUTH, help="run TensorBoard", ignored=_NO_TENSORBOARD),
+    JobFlag(name="tensorboard_resources", help="of TensorBoard", placeholder="RES", ignored=_NO_TENSORBOARD),
+    JobFlag(name="tensorboard_docker_image", help="image of TensorBoard", placeholder="IMAGE", ignored=_NO_TENSORBOARD),
+    JobFlag(
+        name="localization",
+        takes=Takes.MANY,
+        help="file to bring to every task",
+        placeholder="REMOTE:LOCAL[:rw]",
+        refused="files are not brought to tasks yet: the command would not find this one; name its whole path instead",
+    ),
+    JobFlag(
+        name="quicklink",
+        takes=Takes.MANY,
+        help="link to show for the job",
+        placeholder="LABEL=URL",
+        ignored="no page shows it yet",
+    ),
+    JobFlag(name="framework", help="tensorflow, pytorch, mxnet, xgboost or standalone", placeholder="NAME"),
+    JobFlag(name="keytab", help="Kerberos keytab", placeholder="FILE", refused=_NO_KERBEROS),
+    JobFlag(name="principal", help="Kerberos principal", placeholder="NAME", refused=_NO_KERBEROS),
+    JobFlag(name="distribute_keytab", takes=Takes.NOTHING, help="send the keytab along", refused=_NO_KERBEROS),
+    JobFlag(name="insecure", takes=Takes.NOTHING, help="no security", ignored="there is none to switch off"),
+    JobFlag(name="conf", takes=Takes.MANY, help="setting; see below", placeholder="K=V"),
+    JobFlag(name="wait_job_finish", takes=Takes.NOTHING, help="wait until the job has ended"),
+    JobFlag(name="verbose", takes=Takes.NOTHING, help="say what is submitted"),
+    JobFlag(name="rm", help="the ResourceManager; default: $THEMIS_RM, else 127.0.0.1:8650", placeholder="HOST:PORT"),
+    JobFlag(name="h", takes=Takes.NOTHING, help="this text"),
+    JobFlag(name="help", takes=Takes.NOTHING, help="this text"),
+)
+
+_BY_NAME: Mapping[str, JobFlag] = {flag.name: flag for flag in FLAGS}
+_TRUTHS = ("true", "false")
+
+
+def parse_flags(words: Sequence[str]) -> Given:
+    """Read `--name value`, `-name value` and `--name=value`.
+
+    Raises:
+        InputError: An unknown or repeated flag, a missing or superfluous value, or a word that belongs to no flag.
+    """
+    given: dict[str, tuple[str, ...]] = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        flag, value = _flag_of(word)
+        if value is None:
+            value = _next_value(flag, rest)
+        elif flag.takes is Takes.NOTHING:
+            raise InputError(f"--{flag.name} takes no value", value=value)
+        if flag.name in given and flag.takes is not Takes.MANY:
+            raise InputError(f"--{flag.name} is given twice", remedy="give it once")
+        given[flag.name] = (*given.get(flag.name, ()), _checked_truth(flag, value))
+    return given
+
+
+def wants_help(words: Sequence[str]) -> bool:
+    """True for no words at all, and where one of them asks for help in the place of a flag."""
+    return not words or any(word in ("-h", "--h", "-help", "--help") for word in words)
+
+
+def is_flag(word: str) -> bool:
+    """True when a word is a flag that is known, with a value or without."""
+    name = word.lstrip("-").partition("=")[0]
+    return word.startswith("-") and name in _BY_NAME
+
+
+def _flag_of(word: str) -> tuple[JobFlag, str | None]:
+    if not word.startswith("-") or not word.strip("-"):
+        raise InputError("unexpected word", value=word, remedy="is a value with spaces in quotes?")
+    dashes = "--" if word.startswith("--") else "-"
+    name, equals, value = word.removeprefix(dashes).partition("=")
+    if name not in _BY_NAME:
+        raise UnknownNameError("flag of job run", f"{dashes}{name}", (f"{dashes}{known}" for known in _BY_NAME))
+    return _BY_NAME[name], value if equals else None
+
+
+def _next_value(flag: JobFlag, rest: list[str]) -> str:
+    """The value after a flag, taken from the words that are left."""
+    if flag.takes is Takes.NOTHING:
+        return "true"
+    if flag.takes is Takes.TRUTH:
+        return rest.pop(0) if rest and rest[0].lower() in _TRUTHS else "true"
+    if not rest or is_flag(rest[0]):
+        raise InputError(f"--{flag.name} has no value", remedy=f"meaning: {flag.help}")
+    return rest.pop(0)
+
+
+def _checked_truth(flag: JobFlag, value: str) -> str:
+    if flag.takes is not Takes.TRUTH:
+        return value
+    if value.lower() not in _TRUTHS:
+        raise InputError(f"--{flag.name} is true or false", value=value)
+    return value.lower()

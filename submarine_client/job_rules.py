@@ -1,0 +1,88 @@
+"""Submarine's rules on the options of `job run`, and what cannot be honoured yet."""
+
+from __future__ import annotations
+
+import re
+
+from submarine_client.job_flags import FLAGS, Given
+from submarine_client.resources import parse_resources
+from themis.errors import InputError, UnknownNameError
+
+FRAMEWORKS = ("tensorflow", "pytorch", "mxnet", "xgboost", "standalone")
+_LOCALIZATION = re.compile(r"(?P<remote>.+):(?P<local>[^:]+)(:rw?)?")
+_QUICKLINK = re.compile(r"[^=]+=https?://\S+")
+
+
+def check_rules(options: Given) -> None:
+    """Check the options against each other.
+
+    Submarine's own rules come first, so that who breaks one is told of that and not of what is missing here.
+
+    Raises:
+        InputError: An option is missing, malformed, contradicts another, or cannot be honoured yet.
+    """
+    _check_required(options)
+    _check_servers(options)
+    _check_forms(options)
+    _check_security(options)
+    for flag in FLAGS:
+        if flag.refused and flag.name in options:
+            raise InputError(f"--{flag.name} is not supported", value=options[flag.name][0], remedy=flag.refused)
+
+
+def whole(options: Given, name: str, default: int) -> int:
+    """The value of a flag that is a whole number of 0 or more."""
+    text = options.get(name, (str(default),))[0]
+    if not (text.isascii() and text.isdigit()):
+        raise InputError(f"--{name} must be a whole number", value=text)
+    return int(text)
+
+
+def _check_required(options: Given) -> None:
+    _require(options, "name", "every job has one")
+    if whole(options, "num_workers", 1) == 0:
+        remedy = "no TensorBoard is started yet; give one worker or more"
+        raise InputError("--num_workers 0 is a job of TensorBoard only", remedy=remedy)
+    for name in ("input_path", "worker_resources", "worker_launch_cmd"):
+        _require(options, name, "workers need it; --num_workers is 1 unless given")
+
+
+def _require(options: Given, name: str, why: str) -> None:
+    if not options.get(name, ("",))[0].strip():
+        raise InputError(f"--{name} is missing", remedy=why)
+
+
+def _check_servers(options: Given) -> None:
+    servers = whole(options, "num_ps", 0)
+    if not servers:
+        return
+    if whole(options, "num_workers", 1) <= 1:
+        remedy = "give --num_workers 2 or more, or no --num_ps"
+        raise InputError("parameter servers need more than one worker", value=f"num_ps={servers}", remedy=remedy)
+    _require(options, "ps_resources", "parameter servers need it")
+    parse_resources(options["ps_resources"][0], "--ps_resources")
+    remedy = "leave --num_ps out; use workers only"
+    raise InputError("parameter servers are not supported yet", value=f"num_ps={servers}", remedy=remedy)
+
+
+def _check_forms(options: Given) -> None:
+    """What is ignored or refused is checked all the same: a slip in it is a slip."""
+    for name in ("ps_resources", "tensorboard_resources"):
+        if name in options:
+            parse_resources(options[name][0], f"--{name}")
+    for entry in options.get("localization", ()):
+        if not _LOCALIZATION.fullmatch(entry):
+            raise InputError("--localization is not REMOTE:LOCAL[:rw]", value=entry)
+    for entry in options.get("quicklink", ()):
+        if not _QUICKLINK.fullmatch(entry):
+            raise InputError("--quicklink is not LABEL=http(s)://ROLE-N:PORT", value=entry)
+    framework = options.get("framework", (FRAMEWORKS[0],))[0].lower()
+    if framework not in FRAMEWORKS:
+        raise UnknownNameError("framework", framework, FRAMEWORKS)
+
+
+def _check_security(options: Given) -> None:
+    if ("keytab" in options) != ("principal" in options):
+        raise InputError("--keytab and --principal go together", remedy="give both or neither")
+    if "distribute_keytab" in options and "keytab" not in options:
+        raise InputError("--distribute_keytab needs --keytab and --principal", remedy="give both, or leave it out")

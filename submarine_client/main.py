@@ -1,0 +1,64 @@
+"""The `submarine` command: the one place where errors become text and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+
+from submarine_client.address import rm_address
+from submarine_client.parser import build_parser
+from submarine_client.session import OK, Session
+from submarine_client.terminal import Terminal
+from submarine_client.wait import Pace
+from themis.errors import ThemisError
+
+INTERRUPTED = 3
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code."""
+    terminal = Terminal.of_process()
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _dispatch(terminal, words)
+        sys.stdout.flush()
+    except ThemisError as error:
+        terminal.note(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        terminal.note("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has seen enough. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    return code
+
+
+def _dispatch(terminal: Terminal, words: Sequence[str]) -> int:
+    arguments = _parse(words)
+    if isinstance(arguments, int):
+        return arguments
+    if getattr(arguments, "handler", None) is None:
+        arguments.usage_of.print_help()
+        return OK
+    code: int = arguments.handler(_session(terminal, arguments), arguments)
+    return code
+
+
+def _parse(words: Sequence[str]) -> Namespace | int:
+    try:
+        return build_parser().parse_args(words)
+    except SystemExit as leaving:  # argparse has printed the help
+        return leaving.code if isinstance(leaving.code, int) else OK
+
+
+def _session(terminal: Terminal, arguments: Namespace) -> Session:
+    pace = Pace(poll_s=arguments.poll, patience_s=arguments.patience) if hasattr(arguments, "poll") else Pace()
+    return Session(terminal=terminal, address=rm_address(getattr(arguments, "rm", None), os.environ), pace=pace)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

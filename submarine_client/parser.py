@@ -1,0 +1,166 @@
+"""The command line of `submarine`, but for `job run`, whose flags are Hadoop's."""
+
+from __future__ import annotations
+
+import math
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from submarine_client import app_commands, job_commands
+from submarine_client.session import Session
+from themis.config.defaults import DEFAULT_RM_ADDRESS, RM_ADDRESS_VARIABLE
+from themis.errors import InputError
+from themis.lifecycle import AppState
+
+Handler = Callable[[Session, Namespace], int]
+
+_DESCRIPTION = "Submit, watch and end the apps of Themis, a GPU cluster scheduler that is fair in finish time."
+_EPILOG = f"""\
+The ResourceManager is the one that --rm names, else ${RM_ADDRESS_VARIABLE}, else {DEFAULT_RM_ADDRESS}.
+An app is named by its id, or by its name where only one app has it.
+Exit codes: 0 done; 1 the app failed or was killed; 2 bad usage or input, or no ResourceManager; 3 interrupted.
+"""
+
+
+class _Parser(ArgumentParser):
+    """A parser whose errors are the product's own, so that they become text in one place.
+
+    With a `words_handler` it understands no word itself and hands all of them on, as `words`.
+    """
+
+    words_handler: Handler | None = None
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the command line."""
+        raise InputError(message, remedy=f"see: {self.prog} -h")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does, or hand the words on."""
+        if self.words_handler is None:
+            return super().parse_known_args(args, namespace)
+        return Namespace(handler=self.words_handler, words=list(args or ())), []
+
+
+def build_parser() -> ArgumentParser:
+    """The parser; a parsed verb has `handler`, a function of the session and the arguments."""
+    parser = _Parser(
+        prog="submarine",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        parents=[_rm_options()],
+    )
+    nouns = parser.add_subparsers(metavar="app|job", parser_class=_Parser)
+    app = nouns.add_parser("app", help="apps: a program, its jobs, the tuner that searches them", allow_abbrev=False)
+    app.set_defaults(usage_of=app)
+    _add_app_verbs(_Verbs(app))
+    job = nouns.add_parser("job", help="single jobs, as Hadoop's Submarine has them", allow_abbrev=False)
+    job.set_defaults(usage_of=job)
+    _add_job_verbs(_Verbs(job))
+    parser.set_defaults(usage_of=parser)
+    return parser
+
+
+class _Verbs:
+    """The verbs of one noun."""
+
+    def __init__(self, noun: _Parser) -> None:
+        self._parsers = noun.add_subparsers(metavar="VERB", parser_class=_Parser)
+
+    def add(self, name: str, handler: Handler, text: str, *options: ArgumentParser) -> _Parser:
+        """Add a verb with the options that it shares with others."""
+        parents: list[Any] = [_rm_options(), *options]  # typeshed wants parents of the parser's own class
+        verb = self._parsers.add_parser(name, help=text, description=text, parents=parents, allow_abbrev=False)
+        verb.set_defaults(handler=handler, usage_of=verb)
+        return verb
+
+
+def _add_app_verbs(verbs: _Verbs) -> None:
+    submit = verbs.add("submit", app_commands.submit, "submit a group file; prints the app's id", _pace_options())
+    submit.add_argument("group", metavar="GROUP.yaml")
+    submit.add_argument("--wait", action="store_true", help="wait until the app has ended, with progress")
+    validate = verbs.add("validate", app_commands.validate, "check a group file and show what it asks for", _json())
+    validate.add_argument("group", metavar="GROUP.yaml")
+    validate.add_argument("--ask-rm", action="store_true", help="have the ResourceManager check it against its cluster")
+    verbs.add("list", app_commands.list_apps, "list apps", _json(), _states())
+    show = verbs.add("show", app_commands.show, "show an app: state, best job, rho, leases, jobs", _json())
+    wait = verbs.add("wait", app_commands.wait, "wait until apps have ended, with progress", _pace_options())
+    wait.add_argument("apps", metavar="APP", nargs="+")
+    logs = verbs.add("logs", app_commands.logs, "write what an app's tasks wrote", _follow())
+    logs.add_argument("--job", metavar="JOB", default="", help="of this job only, such as job-00")
+    kill = verbs.add("kill", app_commands.kill, "end an app", _reason())
+    for verb in (show, logs, kill):
+        verb.add_argument("app", metavar="APP")
+
+
+def _add_job_verbs(verbs: _Verbs) -> None:
+    run = verbs.add("run", job_commands.run, "run one command as a job; its flags: submarine job run -h")
+    run.words_handler = job_commands.run
+    verbs.add("list", job_commands.list_jobs, "list apps that search nothing", _json(), _states())
+    show = verbs.add("show", job_commands.show, "show where a job's data lies", _json())
+    wait = verbs.add("wait", job_commands.wait, "wait until a job has ended, with progress", _pace_options())
+    logs = verbs.add("logs", job_commands.logs, "write what a job's tasks wrote", _follow())
+    kill = verbs.add("kill", job_commands.kill, "end a job", _reason())
+    for verb in (show, wait, logs, kill):
+        verb.add_argument("-name", "--name", required=True, metavar="NAME", help="the job's name, or its app's id")
+
+
+def _rm_options() -> ArgumentParser:
+    # SUPPRESS, as the verb's default would overwrite what was given before the verb.
+    options = ArgumentParser(add_help=False)
+    options.add_argument("--rm", metavar="HOST:PORT", default=SUPPRESS, help="the ResourceManager")
+    return options
+
+
+def _json() -> ArgumentParser:
+    options = ArgumentParser(add_help=False)
+    options.add_argument("--json", action="store_true", help="JSON, for programs")
+    return options
+
+
+def _states() -> ArgumentParser:
+    options = ArgumentParser(add_help=False)
+    states = [state.value for state in AppState]
+    options.add_argument(
+        "--state", action="append", choices=states, metavar="STATE", help=f"only these; repeatable: {', '.join(states)}"
+    )
+    return options
+
+
+def _follow() -> ArgumentParser:
+    options = ArgumentParser(add_help=False)
+    options.add_argument("-f", "--follow", action="store_true", help="go on until the app has ended")
+    return options
+
+
+def _reason() -> ArgumentParser:
+    options = ArgumentParser(add_help=False)
+    options.add_argument("--reason", default="", help="kept with the app")
+    return options
+
+
+def _pace_options() -> ArgumentParser:
+    options = ArgumentParser(add_help=False)
+    options.add_argument(
+        "--poll", type=_seconds, default=1.0, metavar="SECONDS", help="time between two looks while waiting; default 1"
+    )
+    options.add_argument(
+        "--patience",
+        type=_seconds,
+        default=120.0,
+        metavar="SECONDS",
+        help="how long waiting puts up with a ResourceManager that does not answer; default 120",
+    )
+    return options
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.01 <= value <= 1e9:
+        raise ArgumentTypeError(f"not a number of seconds: {text!r}")
+    return value

@@ -1,0 +1,100 @@
+"""Waiting for apps to end, through restarts of the ResourceManager."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from submarine_client import status
+from submarine_client.client import Client
+from submarine_client.progress import Progress
+from themis.errors import ThemisError, UnreachableError
+from themis.wire import themis_pb2 as pb
+
+FIRST_RETRY_S = 0.5
+LONGEST_RETRY_S = 8.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often to look, and how long to put up with a ResourceManager that does not answer; seconds."""
+
+    poll_s: float = 1.0
+    patience_s: float = 120.0
+    now_s: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+class InterruptedWaitError(ThemisError):
+    """The user stopped waiting; the apps go on."""
+
+    exit_code = 3
+
+    def __init__(self, app_ids: Sequence[str]) -> None:
+        ids = " ".join(app_ids)
+        these = f"app {ids} goes" if len(app_ids) == 1 else f"apps {ids} go"
+        remedy = f"watch with `submarine app wait {ids}`, end with `submarine app kill {app_ids[0]}`"
+        super().__init__(f"interrupted: {these} on running", remedy=remedy)
+
+
+def wait_for(client: Client, app_ids: Sequence[str], progress: Progress, pace: Pace) -> tuple[pb.AppStatus, ...]:
+    """Wait until every app has ended; returns them as they ended, in the order asked for.
+
+    Raises:
+        InterruptedWaitError: Ctrl-C.
+        UnreachableError: The ResourceManager did not answer for `pace.patience_s` seconds on end.
+    """
+    try:
+        return _wait(client, app_ids, progress, pace)
+    except KeyboardInterrupt:
+        raise InterruptedWaitError(app_ids) from None
+    finally:
+        progress.close()
+
+
+def _wait(client: Client, app_ids: Sequence[str], progress: Progress, pace: Pace) -> tuple[pb.AppStatus, ...]:
+    apps: dict[str, pb.AppStatus] = {}
+    outage = _Outage(progress, pace)
+    while True:
+        try:
+            for app_id in app_ids:
+                if app_id not in apps or not status.has_ended(apps[app_id]):
+                    apps[app_id] = client.show(app_id)
+        except UnreachableError as error:
+            pace.sleep(outage.retry_after_s(error))
+            continue
+        outage.over()
+        shown = tuple(apps[app_id] for app_id in app_ids)
+        progress.update(shown)
+        if all(map(status.has_ended, shown)):
+            return shown
+        pace.sleep(pace.poll_s)
+
+
+class _Outage:
+    """A time without answers: says when it begins and ends, waits longer each time, and loses patience."""
+
+    def __init__(self, progress: Progress, pace: Pace) -> None:
+        self._progress = progress
+        self._pace = pace
+        self._since_s: float | None = None
+        self._delay_s = FIRST_RETRY_S
+
+    def retry_after_s(self, error: UnreachableError) -> float:
+        """Seconds until the next try; raises `error` once patience has run out."""
+        now_s = self._pace.now_s()
+        if self._since_s is None:
+            self._since_s = now_s
+            self._progress.note(f"the ResourceManager does not answer; trying for {self._pace.patience_s:g} s")
+        left_s = self._since_s + self._pace.patience_s - now_s
+        if left_s <= 0:
+            raise error
+        delay_s, self._delay_s = self._delay_s, min(2 * self._delay_s, LONGEST_RETRY_S)
+        return min(delay_s, left_s)
+
+    def over(self) -> None:
+        """An answer came."""
+        if self._since_s is not None:
+            self._progress.note("the ResourceManager answers again")
+            self._since_s, self._delay_s = None, FIRST_RETRY_S

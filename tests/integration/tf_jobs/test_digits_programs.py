@@ -1,0 +1,202 @@
+"""The real programs as processes: their curves, and what kills, stops and resizes do to them."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from am.checkpoints import open_store
+
+pytest.importorskip("tensorflow", reason="the real programs need the extra 'tf'")
+pytestmark = pytest.mark.timeout(90)
+
+WAIT_S = 60
+LOSS = re.compile(r"INFO:tensorflow:loss = (\S+), step = (\d+)")
+
+
+class Job:
+    """Starts the tasks of a digits job in a folder."""
+
+    def __init__(self, folder: Path, program: str) -> None:
+        self.folder = folder
+        self.incarnation = 0
+        self.store = open_store(str(folder / "ck"))
+        self._program = program
+
+    def start(self, *flags: str, tasks: int = 1) -> list[subprocess.Popen]:
+        self.incarnation += 1
+        workers = [f"127.0.0.1:{port}" for port in free_ports(tasks)]
+        return [self._task(index, workers, flags) for index in range(tasks)]
+
+    def _task(self, index, workers, flags):
+        environment = os.environ | {
+            "THEMIS_JOB_ID": "j",
+            "THEMIS_TASK_INDEX": str(index),
+            "THEMIS_TASKS": str(len(workers)),
+            "THEMIS_INCARNATION": str(self.incarnation),
+            "THEMIS_CHECKPOINT_URI": str(self.folder / "ck"),
+            "THEMIS_JOB_DIR": str(self.folder),
+            "CUDA_VISIBLE_DEVICES": "",
+        }
+        if len(workers) > 1:
+            task = {"type": "worker", "index": index}
+            environment["TF_CONFIG"] = json.dumps({"cluster": {"worker": workers}, "task": task})
+        with self.log_path(index).open("w") as log:
+            command = [sys.executable, "-m", f"tf_jobs.{self._program}", *flags]
+            return subprocess.Popen(command, env=environment, stderr=log)
+
+    def log_path(self, index: int = 0) -> Path:
+        return self.folder / f"log.{self.incarnation}.{index}"
+
+    def log(self, index: int = 0) -> str:
+        return self.log_path(index).read_text()
+
+    def losses(self) -> dict[int, float]:
+        return {int(step): float(loss) for loss, step in LOSS.findall(self.log())}
+
+    def until_step(self, step: int) -> None:
+        deadline_s = time.monotonic() + WAIT_S
+        while max(self.losses(), default=0) < step:
+            assert time.monotonic() < deadline_s, self.log()
+            time.sleep(0.05)
+
+    def events(self) -> list[dict]:
+        return [json.loads(line) for line in (self.folder / "history.jsonl").read_text().splitlines()]
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def finish(tasks, timeout_s=WAIT_S):
+    try:
+        return [task.wait(timeout_s) for task in tasks]
+    finally:
+        for task in tasks:
+            task.kill()
+            task.wait()
+
+
+def make_job(folder: Path, program: str) -> Job:
+    folder.mkdir()
+    return Job(folder, program)
+
+
+def test_the_convolutional_net_learns_and_tells_so(tmp_path):
+    job = make_job(tmp_path / "j", "digits_cnn")
+    assert finish(job.start("--iterations", "150")) == [0]
+    losses = job.losses()
+    assert list(losses) == [1, 20, 40, 60, 80, 100, 120, 140]
+    assert losses[1] > 2.0 > 0.3 > losses[140]
+    accuracy = re.search(r"Validation \(step 150\): .* accuracy = (\S+)$", job.log(), re.MULTILINE)
+    assert float(accuracy[1]) > 0.9
+    assert job.store.latest("j").iteration == 150
+    assert all(line.startswith(("INFO:tensorflow:", "INFO:themis:")) for line in job.log().splitlines())
+
+
+def test_stopped_resumed_and_resized_equals_undisturbed(tmp_path):
+    """1 worker, stop; 2 workers, stop by one of them; 1 worker to the end: the same losses, each step once."""
+    flags = (
+        "--log_every",
+        "1",
+        "--hidden",
+        "32",
+        "--dropout",
+        "0.3",
+        "--optimizer",
+        "adam",
+        "--learning_rate",
+        "0.003",
+    )
+    disturbed = make_job(tmp_path / "disturbed", "digits_dense")
+    seen: list[tuple[int, float]] = []
+    for tasks, stop_at, victim in ((1, 40, 0), (2, 150, 1)):
+        running = disturbed.start("--iterations", "1000000", *flags, tasks=tasks)
+        disturbed.until_step(stop_at)
+        running[victim].send_signal(signal.SIGTERM)
+        assert finish(running) == [75] * tasks, disturbed.log()
+        assert all(disturbed.log(index) == "" for index in range(1, tasks))
+        seen += disturbed.losses().items()
+    last = seen[-1][0] + 50
+    assert finish(disturbed.start("--iterations", str(last), *flags)) == [0]
+    seen += disturbed.losses().items()
+
+    undisturbed = make_job(tmp_path / "undisturbed", "digits_dense")
+    assert finish(undisturbed.start("--iterations", str(last), *flags)) == [0]
+    expected = undisturbed.losses()
+    assert [step for step, _ in seen] == list(range(1, last + 1)), "a step was lost or repeated"
+    assert [loss for _, loss in seen] == pytest.approx(list(expected.values()), abs=2e-4, rel=2e-3)
+    starts = [e["from_iteration"] for e in disturbed.events() if e["event"] == "start"]
+    stops = [e["iteration"] for e in disturbed.events() if e["event"] == "stop"]
+    assert starts == [0, *stops]
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_dead_worker_fails_the_other_within_seconds(tmp_path, victim):
+    job = make_job(tmp_path / "j", "digits_dense")
+    tasks = job.start("--iterations", "1000000", tasks=2)
+    job.until_step(20)
+    tasks[victim].kill()
+    begun_s = time.monotonic()
+    assert tasks[1 - victim].wait(25) not in (0, 2, 75)
+    assert time.monotonic() - begun_s < 25
+    finish(tasks)
+
+
+def test_a_stop_during_start_up_ends_at_once_and_saves_nothing(tmp_path):
+    job = make_job(tmp_path / "j", "digits_dense")
+    tasks = job.start("--iterations", "1000000")
+    time.sleep(0.7)
+    tasks[0].send_signal(signal.SIGTERM)
+    begun_s = time.monotonic()
+    assert finish(tasks) == [75]
+    assert time.monotonic() - begun_s < 2.0
+    assert job.store.latest("j") is None
+
+
+def test_a_corrupt_checkpoint_is_passed_over_and_another_model_refused(tmp_path):
+    job = make_job(tmp_path / "j", "digits_lstm")
+    flags = ("--hidden", "16", "--log_every", "1")
+    assert finish(job.start("--iterations", "6", "--checkpoint_every", "3", *flags)) == [0]
+    first = job.losses()
+    with (job.folder / "ck" / "j" / f"{6:012d}" / "state.npz").open("r+b") as stream:
+        stream.seek(200)
+        stream.write(b"corrupt")
+    assert finish(job.start("--iterations", "6", *flags)) == [0]
+    assert "INFO:themis:restored iteration = 3," in job.log()
+    assert [job.losses()[step] for step in (4, 5, 6)] == pytest.approx([first[step] for step in (4, 5, 6)], abs=1e-4)
+    assert finish(job.start("--iterations", "9", "--hidden", "17")) == [2]
+    assert "hidden = 16, this run has: 17" in job.log()
+    assert len(job.log().splitlines()) == 1
+
+
+def test_a_diverging_run_says_nan_and_goes_on(tmp_path):
+    job = make_job(tmp_path / "j", "digits_dense")
+    assert finish(job.start("--iterations", "120", "--learning_rate", "1e30", "--optimizer", "sgd")) == [0]
+    assert "INFO:tensorflow:loss = nan, step = 120" in job.log()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--iterations", "5", "--learning_rat", "1"], "did you mean '--learning_rate'"),
+        (["--iterations", "5", "--optimizer", "adma"], "did you mean 'adam'"),
+        (["--iterations", "x"], "takes a whole number"),
+    ],
+)
+def test_bad_flags_are_one_line_and_exit_2_without_loading_tensorflow(tmp_path, flags, message):
+    job = make_job(tmp_path / "j", "digits_dense")
+    assert finish(job.start(*flags), timeout_s=2) == [2]
+    assert message in job.log()
+    assert len(job.log().splitlines()) == 1

@@ -1,0 +1,88 @@
+"""HiGHS against brute force on small seeded markets: same objective, feasible places, any order of the input."""
+
+import random
+
+import pytest
+from random_markets import Recipe, check_feasible, random_market
+
+from rm_plugin.solvers.brute_force import BruteForceSolver
+from rm_plugin.solvers.candidates import bidders_of
+from rm_plugin.solvers.highs import HighsSolver, _chosen, _run
+from rm_plugin.solvers.machine_model import build_model
+from rm_plugin.solvers.port import SolveStatus
+from rm_plugin.solvers.realise import realise
+from themis.bids import Bid, Market
+from themis.choices import EmptyBundle
+
+RECIPES = {
+    "fragmented": Recipe(sizes=(1, 2, 3, 4, 5, 6)),
+    "one rack": Recipe(racks=1),
+    "many racks": Recipe(machines=5, racks=3, sizes=(2, 4, 6)),
+    "units": Recipe(sizes=(2, 4, 6), pinned=False),
+    "pinned": Recipe(units=False),
+    "lexicographic": Recipe(empty_bundle=EmptyBundle.LEXICOGRAPHIC),
+    "lexicographic, more bidders": Recipe(bidders=4, rows=3, empty_bundle=EmptyBundle.LEXICOGRAPHIC),
+}
+SEEDS = range(60)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_highs_finds_the_optimum_of_brute_force(name):
+    for seed in SEEDS:
+        market = random_market(seed, RECIPES[name])
+        found = HighsSolver().solve(market, 60.0)
+        best = BruteForceSolver().solve(market, 60.0)
+        assert found.status is SolveStatus.OPTIMAL
+        assert found.gap == 0.0
+        assert found.positive == best.positive, seed
+        assert found.log_objective == pytest.approx(best.log_objective, abs=1e-10), seed
+        check_feasible(market, found.wins)
+        check_feasible(market, best.wins)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_order_of_bidders_rows_and_machines_does_not_matter(name):
+    for seed in range(25):
+        market = random_market(seed, RECIPES[name])
+        shuffled, original_row = _shuffled(market, random.Random(seed))
+        first, second = HighsSolver().solve(market, 60.0), HighsSolver().solve(shuffled, 60.0)
+        assert {app: (win.row, win.gangs) for app, win in first.wins.items()} == {
+            app: (original_row[app][win.row], win.gangs) for app, win in second.wins.items()
+        }
+        assert first.log_objective == second.log_objective
+
+
+@pytest.mark.parametrize("name", ["fragmented", "many racks", "units", "pinned"])
+def test_the_layout_of_a_solution_can_always_be_realised(name):
+    """The fall-back when best fit fails must work on its own."""
+    for seed in SEEDS:
+        market = random_market(seed, RECIPES[name])
+        bidders = bidders_of(market)
+        model = build_model(market.machines, bidders)
+        if not model.choice_of:
+            continue
+        solution = _run(model, model.gains, 60.0).solution
+        chosen = _chosen(model, bidders, solution)
+        assert realise(market.machines, chosen, model.layout(solution)) is not None, seed
+
+
+def test_a_memo_of_machines_does_not_leak_between_markets():
+    solver = HighsSolver()
+    for seed in range(20):
+        market = random_market(seed, RECIPES["fragmented"])
+        for part in (market, market.without("a0"), market):
+            assert solver.solve(part, 60.0) == HighsSolver().solve(part, 60.0)
+
+
+def _shuffled(market: Market, rng: random.Random) -> tuple[Market, dict[str, list[int]]]:
+    orders, bids = {}, []
+    for bid in market.bids:
+        order = list(range(len(bid.rows)))
+        rng.shuffle(order)
+        orders[bid.app_id] = order
+        rows = tuple(bid.rows[index] for index in order)
+        bids.append(Bid(app_id=bid.app_id, round_id=0, empty_value=bid.empty_value, rows=rows))
+    rng.shuffle(bids)
+    machines = list(market.machines)
+    rng.shuffle(machines)
+    return Market(machines=tuple(machines), bids=tuple(bids), empty_bundle=market.empty_bundle), orders

@@ -1,0 +1,50 @@
+"""From URIs to stores."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from am.checkpoints import open_store
+from am.checkpoints.uri import local_folder
+from themis.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("uri", "folder"),
+    [
+        ("/a/b", "/a/b"),
+        ("a/b", "a/b"),
+        ("file:///a/b", "/a/b"),
+        ("FILE:///a/b", "/a/b"),
+        ("file://localhost/a", "/a"),
+        ("file:///a%20b", "/a b"),
+    ],
+)
+def test_folders(uri, folder):
+    assert local_folder(uri) == Path(folder)
+
+
+@pytest.mark.parametrize("uri", ["", "s3://bucket/x", "file://elsewhere/a", "file://"])
+def test_refused(uri):
+    with pytest.raises(InputError):
+        open_store(uri)
+
+
+def test_an_unknown_scheme_names_the_known_ones():
+    with pytest.raises(InputError, match="file:///path"):
+        open_store("hdsf://x/y")
+
+
+def test_the_port_needs_the_standard_library_only():
+    code = (
+        "import sys; import am.checkpoints; "
+        "print(sorted({m.split('.')[0] for m in sys.modules} - sys.stdlib_module_names - {'__main__', 'am', 'themis'}))"
+    )
+    shown = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, cwd=repository())
+    assert shown.stdout.strip() == "[]", shown.stdout + shown.stderr
+
+
+def repository() -> Path:
+    return Path(__file__).parents[4]

@@ -1,0 +1,58 @@
+"""Room and spreading: slots, reserved GPUs, few machines."""
+
+import pytest
+
+from rm_plugin.solvers.packing import Room, spread
+from themis.bids import FreeMachine
+from themis.cluster import Level
+from themis.errors import InvariantError
+
+
+def room(*machines):
+    return Room(FreeMachine(machine_id=name, rack_id=rack, free_slots=slots) for name, rack, slots in machines)
+
+
+def test_a_gang_on_one_machine_goes_into_one_slot_when_it_can():
+    gang = room(("m0", "r0", (2, 4, 3))).take({"m0": 3})
+    assert (gang.level, gang.slot) == (Level.SLOT, 2)
+
+
+def test_a_gang_over_slots_spans_the_machine():
+    free = room(("m0", "r0", (2, 4)))
+    gang = free.take({"m0": 5})
+    assert (gang.level, gang.slot) == (Level.MACHINE, None)
+    assert free.machines()[0].free_slots == (0, 1)
+
+
+def test_levels_follow_racks():
+    free = room(("m0", "r0", (2,)), ("m1", "r0", (2,)), ("m2", "r1", (2,)))
+    assert free.take({"m0": 1, "m1": 1}).level is Level.RACK
+    assert free.take({"m0": 1, "m2": 1}).level is Level.CLUSTER
+
+
+def test_reserved_gpus_are_not_free_in_any_slot():
+    free = room(("m0", "r0", (2, 2)))
+    assert free.reserve("m0", 3)
+    assert not free.reserve("m0", 2)
+    assert free.slot_free("m0") == [1, 1]
+    assert free.free("m0") == 1
+    assert sum(free.machines()[0].free_slots) == 1
+
+
+def test_taking_more_than_there_is_is_a_defect():
+    with pytest.raises(InvariantError):
+        room(("m0", "r0", (2, 2))).take({"m0": 5})
+    with pytest.raises(InvariantError):
+        room(("m0", "r0", (2, 2))).take_slot("m0", 0, 3)
+
+
+def test_spread_takes_few_machines_and_the_tightest_last():
+    racks = {"r0": ["a", "b", "c", "d"]}
+    assert spread({"a": 2, "b": 4, "c": 3, "d": 1}, racks, 5) == {"b": 4, "d": 1}
+    assert spread({"a": 2, "b": 4, "c": 3, "d": 1}, racks, 3) == {"c": 3}
+    assert spread({"a": 2}, racks, 3) is None
+
+
+def test_spread_stays_in_one_rack_when_it_can():
+    racks = {"r0": ["a"], "r1": ["b", "c"]}
+    assert spread({"a": 3, "b": 2, "c": 2}, racks, 4) == {"b": 2, "c": 2}

@@ -1,0 +1,203 @@
+"""The replay job as a process: pace, logs, checkpoints, stops, resizes, peers."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from am.checkpoints import open_store
+
+FAST = ("--serial_iteration_s", "1", "--slowdown", "1,1,1,1", "--log_every", "50", "--checkpoint_every", "1000")
+
+
+class Job:
+    """Starts the tasks of a replay job in a folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.incarnation = 0
+        self.store = open_store(str(folder / "ck"))
+
+    def start(self, *flags, tasks=1, gpus="m0:1", level="slot", scale="200"):
+        self.incarnation += 1
+        return [self._task(i, tasks, flags, gpus, level, scale) for i in range(tasks)]
+
+    def _task(self, index, tasks, flags, gpus, level, scale):
+        environment = os.environ | {
+            "THEMIS_JOB_ID": "j",
+            "THEMIS_TASK_INDEX": str(index),
+            "THEMIS_TASKS": str(tasks),
+            "THEMIS_INCARNATION": str(self.incarnation),
+            "THEMIS_CHECKPOINT_URI": str(self.folder / "ck"),
+            "THEMIS_JOB_DIR": str(self.folder),
+            "THEMIS_GPUS": gpus,
+            "THEMIS_LEVEL": level,
+            "THEMIS_TIME_SCALE": scale,
+        }
+        command = [sys.executable, "-m", "tf_jobs.replay", *flags]
+        return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+
+    def events(self):
+        return [json.loads(line) for line in (self.folder / "history.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture
+def job(tmp_path):
+    return Job(tmp_path)
+
+
+def finish(tasks, timeout_s=10):
+    outputs = [task.communicate(timeout=timeout_s)[1] for task in tasks]
+    return [task.returncode for task in tasks], outputs
+
+
+def test_a_run_to_the_end_keeps_its_pace(job):
+    flags = ("--iterations", "200", "--serial_iteration_s", "2", "--slowdown", "1,1,2,4", "--log_every", "100")
+    begun_s = time.monotonic()
+    codes, (log,) = finish(job.start(*flags, gpus="m0:2,m1:2", level="rack"))
+    took_s = time.monotonic() - begun_s
+    assert codes == [0]
+    assert took_s == pytest.approx(1.0, abs=0.35), "200 iterations of 2 s x S of 2 / 4 GPUs, 200 times faster"
+    lines = log.splitlines()
+    assert lines[0] == "INFO:themis:replay model = resnet50, emulated, time_scale = 200"
+    assert re.fullmatch(r"INFO:tensorflow:loss = [0-9.]+, step = 1", lines[1])
+    assert re.findall(r"step = (\d+) \(\d+\.\d+ sec\)", log) == ["100", "200"]
+    speeds = [float(speed) for speed in re.findall(r"global_step/sec: ([0-9.]+)", log)]
+    assert speeds == pytest.approx([200, 200], rel=0.04)
+    assert re.match(r"INFO:tensorflow:Validation \(step 200\): loss = [0-9.]+, global_step = 200, acc", lines[-1])
+    assert job.store.latest("j").iteration == 200
+
+
+def test_log_lines_are_at_multiples_and_a_quarter_second_apart_or_more(job):
+    flags = ("--iterations", "101", "--serial_iteration_s", "1", "--slowdown", "1,1,1,1", "--log_every", "3")
+    _, (log,) = finish(job.start(*flags))
+    lines = re.findall(r"step = (\d+) \((\d+\.\d+) sec\)", log)
+    assert lines
+    assert all(int(step) % 3 == 0 and float(seconds) > 0.24 for step, seconds in lines)
+
+
+def test_a_stop_keeps_exactly_the_iterations_done_and_a_resume_goes_on(job):
+    tasks = job.start("--iterations", "100000", *FAST)
+    tasks[0].stderr.readline()
+    time.sleep(0.5)
+    tasks[0].send_signal(signal.SIGTERM)
+    codes, _ = finish(tasks)
+    assert codes == [75]
+    stopped = job.events()[-1]
+    assert stopped["event"] == "stop"
+    assert 60 <= stopped["iteration"] <= 140, "half a second at 200 a second"
+    assert job.store.latest("j").iteration == stopped["iteration"]
+    codes, (log,) = finish(job.start("--iterations", str(stopped["iteration"] + 40), *FAST))
+    assert codes == [0]
+    assert f"INFO:themis:restored iteration = {stopped['iteration']}, seconds" in log
+    assert f"step = {stopped['iteration'] + 1}\n" in log
+    assert [e["from_iteration"] for e in job.events() if e["event"] == "start"] == [0, stopped["iteration"]]
+
+
+def test_a_kill_goes_on_from_the_last_checkpoint(job):
+    flags = ("--iterations", "100000", "--serial_iteration_s", "1", "--checkpoint_every", "10", "--log_every", "1000")
+    tasks = job.start(*flags)
+    deadline_s = time.monotonic() + 5
+    while job.store.latest_iteration("j") is None and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    tasks[0].kill()
+    finish(tasks)
+    kept = job.store.latest_iteration("j")
+    assert kept
+    assert kept % 10 == 0
+    finish(job.start("--iterations", str(kept), *FAST))
+    assert job.events()[-2]["iteration"] == kept
+
+
+def test_a_corrupt_checkpoint_is_passed_over(job):
+    finish(job.start("--iterations", "10", *FAST))
+    finish(job.start("--iterations", "20", *FAST))
+    (job.folder / "ck" / "j" / f"{20:012d}" / "padding.bin").write_bytes(b"x")
+    codes, (log,) = finish(job.start("--iterations", "20", *FAST))
+    assert codes == [0]
+    assert "restored iteration = 10," in log
+    assert job.store.latest("j").iteration == 20
+
+
+def test_tasks_start_and_end_together_and_only_the_chief_speaks(job):
+    codes, outputs = finish(job.start("--iterations", "50", *FAST, tasks=3))
+    assert codes == [0, 0, 0]
+    assert outputs[0]
+    assert outputs[1:] == ["", ""]
+
+
+@pytest.mark.parametrize("stopped", [[0], [1], [0, 1]])
+def test_a_stop_of_any_task_stops_all(job, stopped):
+    tasks = job.start("--iterations", "100000", *FAST, tasks=2)
+    tasks[0].stderr.readline()
+    tasks[0].stderr.readline()
+    for index in stopped:
+        tasks[index].send_signal(signal.SIGTERM)
+    codes, _ = finish(tasks)
+    assert codes == [75, 75]
+    assert job.events()[-1]["event"] == "stop"
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_dead_task_fails_the_others_within_seconds(job, victim):
+    tasks = job.start("--iterations", "100000", *FAST, tasks=2)
+    tasks[0].stderr.readline()
+    tasks[0].stderr.readline()
+    tasks[victim].kill()
+    codes, outputs = finish(tasks, timeout_s=5)
+    assert codes[1 - victim] == 1
+    assert f"another task of the job died: {victim}" in outputs[1 - victim]
+
+
+def test_a_stop_during_start_up_ends_at_once(job):
+    tasks = job.start("--iterations", "100000", *FAST, "--startup_s", "100000")
+    tasks[0].stderr.readline()
+    tasks[0].send_signal(signal.SIGTERM)
+    codes, _ = finish(tasks, timeout_s=3)
+    assert codes == [75]
+    assert job.store.latest("j") is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--iteration", "5"), "did you mean '--iterations'"),
+        (("--iterations", "5", "--model", "resnet5"), "did you mean 'resnet50'"),
+        (("--iterations", "5", "--slowdown", "3,2,1,1"), "--slowdown does not parse"),
+        (("--iterations", "5", "--checkpoint_uri", "ftp://x"), "unknown scheme"),
+    ],
+)
+def test_bad_flags_are_one_line_and_exit_2(job, flags, message):
+    codes, (log,) = finish(job.start(*flags))
+    assert codes == [2]
+    assert message in log
+    assert len(log.splitlines()) == 1
+
+
+def test_it_loads_neither_numpy_nor_tensorflow():
+    code = "import sys, tf_jobs.replay_job; print([m for m in ('numpy', 'tensorflow', 'shutil') if m in sys.modules])"
+    shown = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
+
+
+def test_an_idle_job_hardly_uses_the_processor(job):
+    tasks = job.start("--iterations", "100000", *FAST)
+    tasks[0].stderr.readline()
+    clock_ticks = os.sysconf("SC_CLK_TCK")
+
+    def used_s():
+        with open(f"/proc/{tasks[0].pid}/stat") as stream:  # noqa: PTH123
+            fields = stream.read().split()
+        return (int(fields[13]) + int(fields[14])) / clock_ticks
+
+    before_s = used_s()
+    time.sleep(0.4)
+    used = used_s() - before_s
+    tasks[0].kill()
+    finish(tasks)
+    assert used <= 0.05

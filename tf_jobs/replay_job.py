@@ -1,0 +1,108 @@
+"""The tasks of a replay job: the chief emulates by measured speeds and recorded curves, the others follow it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NoReturn
+
+from am.checkpoints.store import Meta
+from am.checkpoints.uri import open_store
+from tf_jobs.catalog import program
+from tf_jobs.context import TaskContext, read_context
+from tf_jobs.emulation import Emulation
+from tf_jobs.exit_codes import EXIT_CHECKPOINTED, EXIT_DONE
+from tf_jobs.flags import HelpRequested, Values, parse
+from tf_jobs.pace import Pace
+from tf_jobs.recorder import Recorder, restore, stderr_log
+from tf_jobs.tables_reader import Curve, Speed, model_speed, nearest_curve, parse_slowdown
+from tf_jobs.waiting import StopAsked, Waiting
+from themis.errors import ThemisError
+
+FAMILIES = {
+    "resnet18_cifar10": "digits_cnn",
+    "resnet50": "digits_cnn",
+    "yolov3": "digits_cnn",
+    "neumf": "digits_dense",
+    "transformer": "digits_dense",
+}
+"""Which recorded curves stand in for a model's; models that read sequences take the LSTM's."""
+OTHER_FAMILY = "digits_lstm"
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the replay job to its end and leave with its exit code."""
+    try:
+        values = parse(program("replay"), sys.argv[1:] if arguments is None else arguments)
+        context = read_context("replay", os.environ, values.text("checkpoint_uri"))
+        code = run_chief(values, context) if context.chief else follow_chief(context)
+    except HelpRequested as help_requested:
+        sys.stdout.write(str(help_requested))
+        code = EXIT_DONE
+    except ThemisError as error:
+        sys.stderr.write(f"ERROR:themis:replay: {error}\n")
+        code = error.exit_code
+    sys.exit(code)
+
+
+def speed_of(values: Values) -> Speed:
+    """The measured speed of the model, or what the flags put in its place."""
+    speed = model_speed(values.text("model"))
+    if values.number("serial_iteration_s") > 0.0:
+        speed = replace(speed, serial_iteration_time_s=values.number("serial_iteration_s"))
+    if values.text("slowdown"):
+        speed = replace(speed, slowdown=parse_slowdown(values.text("slowdown")))
+    return speed
+
+
+def curve_of(values: Values) -> Curve:
+    """The recorded loss curve that stands in for the run."""
+    family = values.text("curve") or FAMILIES.get(values.text("model"), OTHER_FAMILY)
+    return nearest_curve(family, values.number("learning_rate"))
+
+
+def run_chief(values: Values, context: TaskContext) -> int:
+    """Emulate the job as its chief; returns the exit code."""
+    speed, curve = speed_of(values), curve_of(values)
+    store = open_store(context.checkpoint_uri)
+    log = stderr_log()
+    log.replay(values.text("model"), context.time_scale)
+    waiting = Waiting(context)
+    try:
+        waiting.for_peers()
+    except StopAsked:
+        return waiting.ended(EXIT_CHECKPOINTED)
+    meta: Meta = {"program": "replay", "model": values.text("model"), "seed": values.whole("seed")}
+    begun_s = time.monotonic()
+    found = restore(store, context.job_id, context.job_dir / "scratch", meta)
+    start = found.iteration if found else 0
+    recorder = Recorder(context, values.whole("keep_checkpoints"), log)
+    recorder.started(start, time.monotonic() - begun_s if found else None)
+    pace = Pace(
+        iteration_s=speed.iteration_time_s(context.gpus, context.level) / context.time_scale,
+        seed=values.whole("seed"),
+        start=start,
+    )
+    emulation = Emulation(values, context, recorder, pace, curve, waiting, meta)
+    return waiting.ended(emulation.go(start))
+
+
+def follow_chief(context: TaskContext) -> int:
+    """Sleep until the chief ends, pass a stop request on to it, and end with its exit code.
+
+    Raises:
+        ThemisError: The chief is gone without an end, or does not come up.
+    """
+    waiting = Waiting(context)
+    asked = False
+    while (code := waiting.peers.end_code()) is None:
+        try:
+            waiting.for_end()
+        except StopAsked:
+            if not asked:
+                waiting.peers.ask_stop()
+            asked = True
+    return code
