@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tf_jobs.catalog import Program, check_values, program
+from tf_jobs.tables_reader import model_speed
 from themis.apps import AppSpec, HyperParameter, JobSpec
 from themis.errors import InputError
 
@@ -37,6 +38,8 @@ def check_program(app: AppSpec, source: str) -> AppSpec:
     entry = program(app.program.name)
     arguments: dict[str, HyperParameter] = dict(check_values(entry.name, app.program.arguments))
     jobs = tuple(_typed_job(entry, job, source) for job in app.jobs)
+    if entry.kind == "replay" and "model" in arguments:
+        model_speed(str(arguments["model"]))
     return replace(app, program=replace(app.program, arguments=arguments), jobs=jobs, replay=entry.kind == "replay")
 
 

@@ -37,7 +37,7 @@ def progress_line(app: pb.AppStatus) -> str:
     parts = [f"{app.app_id} {app.state}"]
     if app.phases:
         parts.append(f"phase {_phase(app)}")
-    parts += [percent(app.progress), f"{app.gpus} GPU{'' if app.gpus == 1 else 's'}"]
+    parts += [percent(app.progress), _gpus(app.gpus)]
     if app.rho > 0:
         parts.append(f"rho {number(app.rho)}")
     best = status.best_job(app)
@@ -73,7 +73,7 @@ def spec_text(app: AppSpec) -> str:
         _field("Program", f"{program} ({kind})"),
         _field("Arguments", assignments(app.program.arguments)),
         _field("Tuner", f"{app.tuner.name} {assignments(app.tuner.settings)}".removesuffix(f" {MISSING}")),
-        _field("Jobs", f"{len(app.jobs)}, each of {tasks} tasks of {shape.gpus_per_task} GPUs"),
+        _field("Jobs", f"{len(app.jobs)}, each of {tasks} tasks with {_gpus(shape.gpus_per_task)} a task"),
         _field("Iterations", str(max(job.iterations_total for job in app.jobs))),
         _field("GPUs at most", str(app.demand_max_gpus)),
     ]
@@ -141,6 +141,10 @@ def _outcome(app: pb.AppStatus) -> list[str]:
 
 def _field(label: str, value: str) -> str:
     return f"{label + ':':<{_LABEL_WIDTH + 1}} {value}"
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU" if count == 1 else f"{count} GPUs"
 
 
 def _phase(app: pb.AppStatus) -> str:

@@ -15,7 +15,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as their widest cell, two spaces apart; numbers to the right, the last column ragged."""
     columns = list(zip(header, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
-    right = [bool(rows) and all(map(_numeric, column[1:])) for column in columns]
+    last = len(columns) - 1
+    right = [bool(rows) and at < last and all(map(_numeric, column[1:])) for at, column in enumerate(columns)]
     return "\n".join(
         "  ".join(
             cell.rjust(width) if to_right else cell.ljust(width)

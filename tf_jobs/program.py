@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from am.checkpoints.store import Meta
@@ -52,7 +51,7 @@ def run_program(name: str, arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(name: str, arguments: Sequence[str], stop: StopRequest) -> int:
-    """Read the command line and the environment, then train in a scratch folder; returns the exit code."""
+    """Read the command line and the environment, then train; returns the exit code."""
     values = parse(program(name), arguments)
     context = read_context(name, os.environ, values.text("checkpoint_uri"))
     batch_size = values.whole("batch_size")
@@ -60,8 +59,10 @@ def _run(name: str, arguments: Sequence[str], stop: StopRequest) -> int:
         raise InputError("--batch_size is below the number of tasks", value=batch_size, remedy="raise it")
     if context.tasks > 1 and "TF_CONFIG" not in os.environ:
         raise InputError("several tasks need TF_CONFIG", remedy="list the workers' addresses in it")
-    with TemporaryDirectory(prefix="themis-task-") as scratch:
-        return _train(name, values, context, stop, Path(scratch))
+    # Below the job's folder, not a temporary folder of its own: a killed task could not remove that.
+    scratch = context.job_dir / "scratch" / str(context.task_index)
+    scratch.mkdir(parents=True, exist_ok=True)
+    return _train(name, values, context, stop, scratch)
 
 
 def _train(name: str, values: Values, context: TaskContext, stop: StopRequest, scratch: Path) -> int:

@@ -80,7 +80,7 @@ class Lifecycle(Generic[S]):
         return "\n".join(["stateDiagram-v2", f"    [*] --> {first}", *arrows, *ends]) + "\n"
 
 
-APP_LIFECYCLE = Lifecycle[AppState](
+APP_LIFECYCLE: Lifecycle[AppState] = Lifecycle(
     "app",
     {
         AppState.SUBMITTED: (AppState.ACCEPTED, AppState.KILLED, AppState.FAILED),
@@ -94,7 +94,7 @@ APP_LIFECYCLE = Lifecycle[AppState](
 
 _ENDS = (JobState.STOPPED, JobState.FAILED, JobState.KILLED)
 
-JOB_LIFECYCLE = Lifecycle[JobState](
+JOB_LIFECYCLE: Lifecycle[JobState] = Lifecycle(
     "job",
     {
         JobState.WAITING: (JobState.STARTING, *_ENDS),
@@ -109,7 +109,7 @@ JOB_LIFECYCLE = Lifecycle[JobState](
     },
 )
 
-LEASE_LIFECYCLE = Lifecycle[LeaseState](
+LEASE_LIFECYCLE: Lifecycle[LeaseState] = Lifecycle(
     "lease",
     {
         LeaseState.RESERVED: (LeaseState.GRANTED, LeaseState.RELEASED),

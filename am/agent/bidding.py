@@ -121,7 +121,7 @@ def _bundles(app: AppView, offer: Offer) -> Iterator[_Bundle]:
 
 
 def _with_new_gangs(app: AppView, offer: Offer, stays: Sequence[HeldGang], switch_s: float) -> Iterator[_Bundle]:
-    pinned = sum((gang.gpus for gang in stays), Allocation())
+    pinned = sum((gang.up for gang in stays), Allocation())
     holds = tuple(gang.at for gang in (*app.kept, *stays))
     if stays:
         yield _Bundle(holds, pinned, (), switch_s)
@@ -155,7 +155,7 @@ def _grown(app: AppView, offer: Offer) -> Iterator[_Bundle]:
 
 
 def _renewable_within(app: AppView, offer: Offer) -> Allocation:
-    mine = sum((gang.gpus for gang in app.renewable), Allocation())
+    mine = sum((gang.up for gang in app.renewable), Allocation())
     return mine if mine.within(offer.free) else Allocation()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from am.agent.fairness import ideal_time_s
 from am.agent.finish_time import time_on_count_s
 from am.agent.views import AppView, JobView, Surroundings
@@ -42,8 +44,15 @@ def nsdi_app(phase: int = 0, serial_s: tuple[float, ...] = _SERIAL_S) -> AppView
     )
 
 
-def nsdi_table() -> dict[str, object]:
+class RhoTable(TypedDict):
     """t_ideal in seconds, and rho by number of GPUs."""
+
+    t_ideal_s: float
+    rho: dict[str, float]
+
+
+def nsdi_table() -> RhoTable:
+    """The paper's table 2, with the ideal time that it rests on."""
     app = nsdi_app()
     ideal_s = ideal_time_s(app, NSDI_AROUND)
     rho = {str(gpus): time_on_count_s(app, gpus, NSDI_AROUND) / ideal_s for gpus in (1, 2, 4, 8, 16)}

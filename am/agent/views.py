@@ -38,12 +38,20 @@ class GangAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldGang:
-    """A gang that a job runs on now. `renewable`: its leases end with this round and are up for auction."""
+    """A gang that a job runs on, or will as soon as its GPUs are given back by others.
+
+    `up` are those of its GPUs whose leases end with this round and are up for auction.
+    """
 
     job_id: str
     gpus: Allocation
     level: Level
-    renewable: bool
+    up: Allocation = field(default_factory=Allocation)
+
+    @property
+    def renewable(self) -> bool:
+        """True when the app must win the gang back, or a part of it, to keep it."""
+        return bool(self.up)
 
     @property
     def at(self) -> GangAt:

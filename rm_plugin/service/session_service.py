@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from rm_plugin.service import session
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.manager import ResourceManager
-from rm_plugin.service import session
 from themis.errors import InputError
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc

@@ -67,7 +67,11 @@ class StoreTransaction(Protocol):
         ...
 
     def put_lease(self, lease: Lease) -> None:
-        """Write a lease, new or not; raises InvariantError when another lease holds its GPU."""
+        """Write a lease, new or not.
+
+        Raises InvariantError when it is GRANTED or EXPIRING and another such lease is on its GPU already: the end of
+        one lease is to be written before the next is granted.
+        """
         ...
 
     def put_meta(self, key: str, value: str) -> None:
@@ -91,7 +95,7 @@ class StateStore(Protocol):
         ...
 
     def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
-        """Leases by id: those that are GRANTED or EXPIRING, or all that ever were."""
+        """Leases by id: those that have not ended, or all that ever were."""
         ...
 
     def meta(self, key: str) -> str | None:

@@ -9,7 +9,7 @@ from rm_plugin.service.store import StoredApp, StoredEvent, StoreTransaction
 from rm_plugin.service.store_json import from_json, to_json
 from themis.errors import InvariantError
 from themis.leases import Lease
-from themis.lifecycle import LEASE_LIFECYCLE
+from themis.lifecycle import LEASE_LIFECYCLE, LeaseState
 
 
 class MemoryStore:
@@ -44,7 +44,7 @@ class MemoryStore:
     def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
         """Leases by id."""
         by_id = (lease for _, lease in sorted(self._state.leases.items()))
-        return tuple(lease for lease in by_id if not held_only or _held(lease))
+        return tuple(lease for lease in by_id if not (held_only and LEASE_LIFECYCLE.is_final(lease.state)))
 
     def meta(self, key: str) -> str | None:
         """A value of the whole store."""
@@ -100,4 +100,4 @@ class _MemoryTransaction(_State):
 
 
 def _held(lease: Lease) -> bool:
-    return not LEASE_LIFECYCLE.is_final(lease.state)
+    return lease.state in (LeaseState.GRANTED, LeaseState.EXPIRING)

@@ -37,7 +37,7 @@ CREATE TABLE leases (
 CREATE UNIQUE INDEX one_holder_a_gpu ON leases (machine_id, gpu_index) WHERE state IN ('GRANTED', 'EXPIRING');
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
-_HELD = "state IN ('GRANTED', 'EXPIRING')"
+_NOT_ENDED = "state NOT IN ('RELEASED', 'REVOKED')"
 
 
 class SqliteStore:
@@ -98,7 +98,10 @@ class SqliteStore:
 
 
 class SqliteReader:
-    """A store read by another process, while its ResourceManager lives or after."""
+    """A store read by another process, while its ResourceManager lives or after.
+
+    Each answer is of one committed state; while the ResourceManager lives, two answers may be of different ones.
+    """
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
@@ -232,7 +235,7 @@ def _app(row: dict[str, Any]) -> StoredApp:
 def _leases(connection: sqlite3.Connection, held_only: bool) -> tuple[Lease, ...]:
     rows = connection.execute(
         "SELECT lease_id, machine_id, gpu_index, app_id, granted_at_s, expires_at_s, state, renewals FROM leases"
-        f" WHERE {_HELD if held_only else '1'} ORDER BY lease_id"
+        f" WHERE {_NOT_ENDED if held_only else '1'} ORDER BY lease_id"
     )
     return tuple(
         Lease(

@@ -1,5 +1,6 @@
 """The real programs as processes: their curves, and what kills, stops and resizes do to them."""
 
+import importlib.util
 import json
 import os
 import re
@@ -14,7 +15,8 @@ import pytest
 
 from am.checkpoints import open_store
 
-pytest.importorskip("tensorflow", reason="the real programs need the extra 'tf'")
+if importlib.util.find_spec("tensorflow") is None:
+    pytest.skip("the real programs need the extra 'tf'", allow_module_level=True)
 pytestmark = pytest.mark.timeout(90)
 
 WAIT_S = 60
@@ -107,18 +109,16 @@ def test_the_convolutional_net_learns_and_tells_so(tmp_path):
 
 def test_stopped_resumed_and_resized_equals_undisturbed(tmp_path):
     """1 worker, stop; 2 workers, stop by one of them; 1 worker to the end: the same losses, each step once."""
-    flags = (
+    flags = [
         "--log_every",
         "1",
-        "--hidden",
-        "32",
         "--dropout",
         "0.3",
         "--optimizer",
         "adam",
         "--learning_rate",
         "0.003",
-    )
+    ]
     disturbed = make_job(tmp_path / "disturbed", "digits_dense")
     seen: list[tuple[int, float]] = []
     for tasks, stop_at, victim in ((1, 40, 0), (2, 150, 1)):

@@ -97,16 +97,13 @@ def test_what_cannot_be_started_says_so(tmp_path, mark):
 
 
 def test_guard_leaves_signals_at_their_defaults(tmp_path, mark):
-    script = "import signal; print(signal.getsignal(signal.SIGXFSZ))"
-
     async def scenario(guarded: bool) -> str:
         log = tmp_path / f"log-{guarded}"
-        # `cat` reads its own status, as Python would ignore SIGPIPE itself.
+        # No Python here, which would ignore SIGPIPE of itself.
         command = ("/bin/sh", "-c", "grep SigIgn /proc/self/status")
         await start(spec(tmp_path, mark, *command, stdout=log, dies_with_parent=guarded)).wait()
         return log.read_text()
 
-    del script
     assert asyncio.run(scenario(True)) == asyncio.run(scenario(False))
 
 
@@ -115,8 +112,7 @@ def test_terminate_is_polite_first(tmp_path, mark):
 
     async def scenario() -> int:
         process = start(spec(tmp_path, mark, "/bin/sh", "-c", script))
-        while "up" not in (tmp_path / "log").read_text():
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(until, lambda: "up" in (tmp_path / "log").read_text(), "the trap is set")
         return await process.terminate(10.0)
 
     assert asyncio.run(scenario()) == 3
@@ -229,7 +225,11 @@ def test_guard_gives_up_when_its_parent_is_gone_already(tmp_path):
 
 def test_marks_must_all_match_and_never_hit_the_caller(tmp_path, mark):
     environment = {**os.environ, **mark, "THEMIS_TEST_APP": "one"}
-    with subprocess.Popen(SLEEP, env=environment) as one, subprocess.Popen(SLEEP, env={**environment, "THEMIS_TEST_APP": "two"}) as two, subprocess.Popen(SLEEP) as other:
+    with (
+        subprocess.Popen(SLEEP, env=environment) as one,
+        subprocess.Popen(SLEEP, env={**environment, "THEMIS_TEST_APP": "two"}) as two,
+        subprocess.Popen(SLEEP) as other,
+    ):
         until(lambda: set(find_marked(mark)) == {one.pid, two.pid}, "both are found")
         assert has_marks(one.pid, {**mark, "THEMIS_TEST_APP": "one"})
         assert not has_marks(one.pid, {**mark, "THEMIS_TEST_APP": "two"})
@@ -251,7 +251,9 @@ def test_marked_caller_spares_itself_and_its_ancestors(mark):
         "print(left, child.wait())\n"
     )
     shell = f"{sys.executable} -c '{{}}'; echo survived".replace("{}", script.replace("'", '"'))
-    done = subprocess.run(["/bin/sh", "-c", shell], env={**os.environ, **mark}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["/bin/sh", "-c", shell], env={**os.environ, **mark}, capture_output=True, text=True, check=True
+    )
     assert done.stdout.split("\n")[:2] == ["() -9", "survived"]
 
 
@@ -265,9 +267,10 @@ def test_empty_marks_are_refused(marks):
 
 def test_forking_processes_are_hunted_down(mark):
     script = "while :; do (sleep 0.3; :) & sleep 0.01; done"
-    subprocess.Popen(["/bin/sh", "-c", script], env={"PATH": os.environ["PATH"], **mark}, start_new_session=True)
-    until(lambda: len(find_marked(mark)) > 5, "it forks")
-    assert kill_marked(mark) == ()
+    environment = {"PATH": os.environ["PATH"], **mark}
+    with subprocess.Popen(["/bin/sh", "-c", script], env=environment, start_new_session=True):
+        until(lambda: len(find_marked(mark)) > 5, "it forks")
+        assert kill_marked(mark) == ()
     assert find_marked(mark) == ()
 
 

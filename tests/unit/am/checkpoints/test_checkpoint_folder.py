@@ -40,9 +40,10 @@ def save(store: FolderStore, iteration: int, source: Path):
 def test_a_killed_writer_leaves_old_or_new(tmp_path, source):
     root = tmp_path / "root"
     store = FolderStore(root)
+    store.save("j", 1, {"a": source, "b": source}, {"i": 1})
     caught_in_the_middle = 0
-    newest = 0
-    for attempt in range(12):
+    newest = 1
+    for attempt in range(10):
         command = [sys.executable, "-c", WRITER, str(root), str(source), str(newest + 1)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
             writer.stdout.readline()

@@ -1,0 +1,153 @@
+"""An app as its master knows it: jobs and search, leases, surroundings, and the views that the agent reasons about."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import median
+
+from am.agent.fairness import Valuer, rho_by_definition
+from am.agent.finish_time import finish_time_s
+from am.agent.views import AppView, Surroundings
+from am.app_view import app_view, held_gang, surroundings, whole_view
+from am.checkpoints.store import CheckpointStore
+from am.checkpoints.uri import open_store
+from am.jobs.board import JobBoard
+from am.jobs.planner import Holdings
+from am.journal import Journal
+from themis.choices import BundleRule
+from themis.clock import Clock
+from themis.cluster import GpuId
+from themis.leases import Lease
+from themis.lifecycle import LeaseState
+from themis.wire import themis_pb2 as pb
+from themis.wire.values import app_from_message, cluster_from_message, lease_from_message
+
+_RESTARTS_REMEMBERED = 9
+PRIOR_RESTART_S = {True: 0.5, False: 8.0}
+"""Seconds from the start of a job's tasks to its first step before any was measured: replayed, trained."""
+
+
+class App:
+    """Everything about one app in one attempt. Times are on the ResourceManager's clock."""
+
+    def __init__(self, registered: pb.Registered, folder: Path, journal: Journal, clock: Clock) -> None:
+        self.app_id = registered.app_id
+        self.spec = app_from_message(registered.spec)
+        self.cluster = cluster_from_message(registered.cluster)
+        self.submitted_at_s = registered.submitted_at_s
+        self.checkpoint_lead_s = registered.checkpoint_lead_s
+        self.grace_s = registered.grace_s
+        self.heartbeat_s = registered.heartbeat_s
+        self.time_scale = registered.time_scale
+        self.folder = folder
+        self.checkpoint_uri = self.spec.checkpoint_uri or str(folder / "checkpoints")
+        self.store: CheckpointStore = open_store(self.checkpoint_uri)
+        self.board = JobBoard(self.spec, folder, self.time_scale, journal, self.store.latest_iteration)
+        self.leases: dict[GpuId, Lease] = {}
+        self.around: Surroundings = surroundings(
+            self.cluster,
+            contention=registered.contention,
+            active_apps=registered.active_apps,
+            lease_s=registered.lease_s,
+            rule=BundleRule(registered.bundle_rule),
+        )
+        self._clock = clock
+        self._offset_s = registered.now_s - clock.now_s()
+        self._restarts_s: deque[float] = deque(maxlen=_RESTARTS_REMEMBERED)
+        self._reserved: frozenset[GpuId] = frozenset()
+
+    def now_s(self) -> float:
+        """The present time on the ResourceManager's clock."""
+        return self._clock.now_s() + self._offset_s
+
+    # ---- leases ----
+
+    def take_leases(self, update: pb.LeaseUpdate) -> None:
+        """What the app holds from now on; leases that are not in the update have ended."""
+        leases = [lease_from_message(lease, self.app_id) for lease in update.leases]
+        self.leases = {lease.gpu: lease for lease in leases if lease.state is not LeaseState.RESERVED}
+        self._reserved = frozenset(lease.gpu for lease in leases if lease.state is LeaseState.RESERVED)
+
+    def holdings(self) -> Holdings:
+        """The GPUs by what the app may do with them."""
+        expiring = {gpu for gpu, lease in self.leases.items() if lease.state is LeaseState.EXPIRING}
+        return Holdings(
+            granted=frozenset(self.leases.keys() - expiring),
+            reserved=self._reserved,
+            expiring=frozenset(expiring),
+        )
+
+    def up_for_renewal(self, now_s: float) -> frozenset[GpuId]:
+        """GPUs whose leases end with a round that begins at `now_s`."""
+        until_s = now_s + self.checkpoint_lead_s + 1e-6
+        return frozenset(
+            gpu
+            for gpu, lease in self.leases.items()
+            if lease.state is LeaseState.GRANTED and lease.expires_at_s <= until_s
+        )
+
+    # ---- what a restart costs ----
+
+    def restarted(self, seconds: float) -> None:
+        """A job's tasks made their first step so long after they were started."""
+        self._restarts_s.append(seconds)
+
+    @property
+    def restart_s(self) -> float:
+        """What moving a running job costs: the median of the newest starts, or a guess before there are any."""
+        if self._restarts_s:
+            return median(self._restarts_s)
+        return PRIOR_RESTART_S[self.spec.replay]
+
+    # ---- for the agent ----
+
+    def hear(self, *, contention: float, active_apps: int) -> None:
+        """The ResourceManager told how contended the cluster is."""
+        self.around = surroundings(
+            self.cluster,
+            contention=contention,
+            active_apps=active_apps,
+            lease_s=self.around.lease_s,
+            rule=self.around.rule,
+        )
+
+    def view(self, planned: Mapping[str, tuple[GpuId, ...]], up: frozenset[GpuId]) -> AppView:
+        """The app now, on the gangs that its jobs run on or are planned for; `up` are GPUs up for renewal."""
+        usable = self.leases.keys() | self._reserved
+        gangs = {job.job_id: job.gpus for job in self.board.jobs.values() if job.running and not job.stop_reason}
+        gangs |= planned
+        targets = self.board.plan().targets
+        held = [
+            held_gang(job_id, gpus, up, self.cluster)
+            for job_id, gpus in sorted(gangs.items())
+            if job_id in targets and set(gpus) <= usable
+        ]
+        return app_view(
+            self.spec,
+            self.app_id,
+            self.board.progress(),
+            self.board.plan(),
+            elapsed_s=self.now_s() - self.submitted_at_s,
+            work_total_gpu_s=self.board.work_total_gpu_s,
+            held=held,
+            restart_s=self.restart_s,
+        )
+
+    def rho_now(self, view: AppView) -> float:
+        """Finish-time fairness if the app kept what it holds."""
+        return Valuer.of(view, self.around).rho(finish_time_s(view, [gang.at for gang in view.held], self.around))
+
+    def final_rho(self) -> dict[str, float]:
+        """Finish-time fairness of the app that ends now, by every definition."""
+        whole = whole_view(
+            self.spec,
+            self.app_id,
+            self.board.progress(),
+            self.board.first_phases,
+            self.board.work_total_gpu_s,
+            self.restart_s,
+        )
+        by_definition = rho_by_definition(whole, self.now_s() - self.submitted_at_s, self.around)
+        return {definition.value: rho for definition, rho in by_definition.items()}

@@ -1,0 +1,146 @@
+"""From what runs to what the agent reasons about: the app's view at one moment. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from am.agent.views import AppView, HeldGang, JobView, Surroundings, median_job
+from am.profiler.profile import JobProfile
+from am.tuners.port import Phase, TunerPlan
+from themis.apps import AppSpec, JobSpec
+from themis.choices import BundleRule
+from themis.cluster import Allocation, Cluster, GpuId
+
+PRIOR_SERIAL_ITERATION_S = 0.1
+"""Serial seconds an iteration of a job that nobody has estimated and that has not run yet."""
+
+REESTIMATE = 1.05
+"""B grows only when the work seen exceeds it by more than this: the pace is noisy, B must not creep up with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgress:
+    """A job as far as the agent cares."""
+
+    spec: JobSpec
+    profile: JobProfile
+
+    @property
+    def serial_iteration_s(self) -> float:
+        """Measured, else the user's estimate, else the prior."""
+        serial_s = self.profile.serial_iteration_s
+        return PRIOR_SERIAL_ITERATION_S if serial_s is None else serial_s
+
+
+def job_view(progress: JobProgress, iterations_left: int) -> JobView:
+    """A job of the current phase."""
+    return JobView(
+        job_id=progress.spec.job_id,
+        iterations_left=iterations_left,
+        serial_iteration_s=progress.serial_iteration_s,
+        slowdown=progress.profile.slowdown(),
+        shape=progress.spec.shape,
+    )
+
+
+def phase_views(jobs: Mapping[str, JobProgress], plan: TunerPlan) -> tuple[JobView, ...]:
+    """The unfinished jobs of the current phase, in order of their ids."""
+    return tuple(
+        job_view(jobs[job_id], max(1, target - jobs[job_id].profile.iteration))
+        for job_id, target in sorted(plan.targets.items())
+    )
+
+
+def work_gpu_s(jobs: Mapping[str, JobProgress], phases: Sequence[Phase]) -> float:
+    """The whole search's work in GPU seconds at S = 1: the first phase by its own jobs, later ones by the median."""
+    first, *later = phases
+    own = sum(job.serial_iteration_s for job in jobs.values()) * first.iterations
+    median_s = reference_job(jobs).serial_iteration_s
+    return own + sum(phase.jobs * phase.iterations for phase in later) * median_s
+
+
+def work_seen_gpu_s(jobs: Mapping[str, JobProgress], plan: TunerPlan) -> float:
+    """Work done so far and work still to do, in GPU seconds at S = 1."""
+    done = sum(job.profile.iteration * job.serial_iteration_s for job in jobs.values())
+    now = sum(view.serial_work_s for view in phase_views(jobs, plan))
+    median_s = reference_job(jobs).serial_iteration_s
+    return done + now + sum(phase.jobs * phase.iterations for phase in plan.phases[1:]) * median_s
+
+
+def reference_job(jobs: Mapping[str, JobProgress]) -> JobView:
+    """The median job of all, which stands for the jobs of later phases."""
+    return median_job(tuple(job_view(job, 1) for _, job in sorted(jobs.items())))
+
+
+def app_view(
+    spec: AppSpec,
+    app_id: str,
+    jobs: Mapping[str, JobProgress],
+    plan: TunerPlan,
+    *,
+    elapsed_s: float,
+    work_total_gpu_s: float,
+    held: Iterable[HeldGang],
+    restart_s: float,
+) -> AppView:
+    """The app now. The reference is the median of the jobs still in the search."""
+    current = phase_views(jobs, plan)
+    survivors = {view.job_id: jobs[view.job_id] for view in current} or dict(jobs)
+    return AppView(
+        app_id=app_id,
+        elapsed_s=elapsed_s,
+        jobs=current,
+        later_phases=plan.phases[1:],
+        work_total_gpu_s=work_total_gpu_s,
+        demand_max_gpus=spec.demand_max_gpus,
+        reference=reference_job(survivors),
+        held=tuple(held),
+        restart_s=restart_s,
+    )
+
+
+def whole_view(
+    spec: AppSpec,
+    app_id: str,
+    jobs: Mapping[str, JobProgress],
+    phases: Sequence[Phase],
+    work_total_gpu_s: float,
+    restart_s: float,
+) -> AppView:
+    """The app as submitted, with all its work still to do, at the pace that is known by now."""
+    return AppView(
+        app_id=app_id,
+        elapsed_s=0.0,
+        jobs=tuple(job_view(job, phases[0].iterations) for _, job in sorted(jobs.items())),
+        later_phases=tuple(phases[1:]),
+        work_total_gpu_s=work_total_gpu_s,
+        demand_max_gpus=spec.demand_max_gpus,
+        reference=reference_job(jobs),
+        restart_s=restart_s,
+    )
+
+
+def held_gang(job_id: str, gpus: Iterable[GpuId], up: Iterable[GpuId], cluster: Cluster) -> HeldGang:
+    """A gang that a job runs on, with those of its GPUs that are up for renewal."""
+    members = tuple(gpus)
+    return HeldGang(
+        job_id=job_id,
+        gpus=Allocation.of_gpus(members),
+        level=cluster.level_of_gpus(members),
+        up=Allocation.of_gpus(set(up) & set(members)),
+    )
+
+
+def surroundings(
+    cluster: Cluster, *, contention: float, active_apps: int, lease_s: float, rule: BundleRule
+) -> Surroundings:
+    """What the ResourceManager told of the cluster, for the agent."""
+    return Surroundings(
+        cluster_gpus=cluster.gpus,
+        contention=max(1.0, contention),
+        active_apps=max(1, active_apps),
+        lease_s=lease_s,
+        fitting_level=tuple(cluster.nearest_level_for(gpus) for gpus in range(1, cluster.gpus + 1)),
+        rule=rule,
+    )

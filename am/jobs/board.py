@@ -1,0 +1,156 @@
+"""The job board: all jobs of an app, their tuner and their journal; what was learnt goes in, what should run comes out.
+
+It does no I/O but the journal's and never starts anything: the app master reads `plan` and acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from am.app_view import REESTIMATE, JobProgress, work_gpu_s, work_seen_gpu_s
+from am.jobs.run import JobRun
+from am.journal import Journal
+from am.profiler.follower import LogFollower
+from am.profiler.profile import JobProfile
+from am.tuners.port import Observation, ObservationKind, Phase, Tuner, TunerPlan
+from am.tuners.registry import make_tuner
+from themis.apps import AppSpec, Estimate
+from themis.lifecycle import JOB_LIFECYCLE, JobState
+
+SavedIteration = Callable[[str], int | None]
+
+
+class JobBoard:
+    """Jobs by id, and the search over them.
+
+    Args:
+        spec: The app.
+        folder: The app's folder; each job has its own under `jobs/`.
+        time_scale: How many times faster than their estimate replayed jobs run.
+        journal: What earlier attempts wrote is taken up; what happens from now on is added.
+        saved_iteration: The iteration of a job's newest checkpoint.
+    """
+
+    def __init__(
+        self, spec: AppSpec, folder: Path, time_scale: float, journal: Journal, saved_iteration: SavedIteration
+    ) -> None:
+        self.spec = spec
+        self.tuner: Tuner = make_tuner(spec.tuner, spec.jobs)
+        self.first_phases: tuple[Phase, ...] = self.tuner.plan().phases
+        self._journal = journal
+        estimate = _scaled(spec.estimate, time_scale if spec.replay else 1.0)
+        self.jobs: dict[str, JobRun] = {}
+        for job in spec.jobs:
+            job_folder = folder / "jobs" / job.job_id
+            self.jobs[job.job_id] = JobRun(
+                spec=job,
+                folder=job_folder,
+                profile=JobProfile(estimate),
+                follower=LogFollower(job_folder / "task-0.log"),
+            )
+        self.work_total_gpu_s = work_gpu_s(self.progress(), self.first_phases)
+        self._measured = False
+        self._take_up(saved_iteration)
+
+    # ---- reading ----
+
+    def plan(self) -> TunerPlan:
+        """What the tuner wants now."""
+        return self.tuner.plan()
+
+    def progress(self) -> Mapping[str, JobProgress]:
+        """Every job as the agent sees it."""
+        return {job_id: JobProgress(spec=job.spec, profile=job.profile) for job_id, job in self.jobs.items()}
+
+    def done_share(self) -> float:
+        """Share of the search's work that is done, 0 to 1."""
+        plan = self.plan()
+        if plan.finished:
+            return 1.0
+        progress = self.progress()
+        done = sum(job.profile.iteration * job.serial_iteration_s for job in progress.values())
+        return min(1.0, done / max(work_seen_gpu_s(progress, plan), 1e-9))
+
+    # ---- what happened ----
+
+    def turn(self, job: JobRun, state: JobState) -> None:
+        """Change a job's state, and journal it."""
+        job.turn(state)
+        self._journal.job(job.record())
+
+    def target_reached(self, job: JobRun) -> None:
+        """A job reached its target of the phase."""
+        self.turn(job, JobState.PHASE_DONE)
+        self._observe(job, ObservationKind.TARGET_REACHED)
+
+    def progressed(self, job: JobRun) -> None:
+        """A job logged a loss; tuners that stop on curves listen. The pace may have changed what B is."""
+        self._observe(job, ObservationKind.PROGRESS)
+        self.remeasure()
+
+    def failed(self, job: JobRun, diagnostics: str) -> None:
+        """A job is given up for good."""
+        job.diagnostics = diagnostics
+        self.turn(job, JobState.FAILED)
+        self._observe(job, ObservationKind.FAILED)
+
+    def settle_losers(self) -> list[JobRun]:
+        """Jobs that the tuner has stopped get their final state; those of them that still run are returned."""
+        running = []
+        for job_id in sorted(self.plan().stopped):
+            job = self.jobs[job_id]
+            if JOB_LIFECYCLE.is_final(job.state):
+                continue
+            if job.running:
+                running.append(job)
+            else:
+                self.turn(job, JobState.STOPPED)
+        return running
+
+    def next_phase(self) -> None:
+        """Jobs that reached a target and were promoted wait for their next run."""
+        for job_id in self.plan().targets:
+            job = self.jobs[job_id]
+            if job.state is JobState.PHASE_DONE:
+                self.turn(job, JobState.WAITING)
+
+    def finish(self, state: JobState) -> None:
+        """The search is over: whatever has no final state yet gets one."""
+        for job in self.jobs.values():
+            if JOB_LIFECYCLE.is_final(job.state):
+                continue
+            self.turn(job, JobState.FINISHED if job.state is JobState.PHASE_DONE else state)
+
+    def remeasure(self) -> None:
+        """B: fixed by the first measured pace, then only ever raised (themis.md, section 2, first Choice)."""
+        seen = work_seen_gpu_s(self.progress(), self.plan())
+        if not self._measured and any(job.profile.paces for job in self.jobs.values()):
+            self._measured = True
+            self.work_total_gpu_s = seen
+        elif seen > REESTIMATE * self.work_total_gpu_s:
+            self.work_total_gpu_s = seen
+
+    # ---- inside ----
+
+    def _observe(self, job: JobRun, kind: ObservationKind) -> None:
+        observation = Observation(kind=kind, job_id=job.job_id, iteration=job.profile.iteration, loss=job.loss)
+        self._journal.observation(observation)
+        self.tuner.observe(observation)
+
+    def _take_up(self, saved_iteration: SavedIteration) -> None:
+        """Bring the search to where the earlier attempts left it. Tasks died with their app master: nothing runs."""
+        for observation in self._journal.content.observations:
+            self.tuner.observe(observation)
+        for job_id, record in self._journal.content.jobs.items():
+            job = self.jobs[job_id]
+            job.incarnation, job.restarts = record.incarnation, record.restarts
+            job.saved_iteration = saved_iteration(job_id) or 0
+            held = (JobState.STARTING, JobState.RUNNING, JobState.CHECKPOINTING)
+            job.state = JobState.WAITING if record.state in held else record.state
+
+
+def _scaled(estimate: Estimate, time_scale: float) -> Estimate:
+    if estimate.serial_iteration_s is None:
+        return estimate
+    return Estimate(serial_iteration_s=estimate.serial_iteration_s / time_scale, slowdown=estimate.slowdown)

@@ -1,0 +1,46 @@
+"""The tasks of one incarnation of a job: started together, ended together."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from am.runtimes.port import ContainerRuntime, TaskExit, TaskHandle, TaskLaunch
+from themis.errors import ThemisError
+
+PEER_GRACE_S = 5.0
+"""How long the other tasks of a gang may run on once one has ended: they end by themselves, or would wait for ever."""
+
+
+async def start_gang(runtime: ContainerRuntime, launches: Sequence[TaskLaunch]) -> list[TaskHandle]:
+    """Start every task or none; raises ThemisError when one cannot be started, with the others killed again."""
+    handles: list[TaskHandle] = []
+    try:
+        for launch in launches:
+            handles.append(await runtime.start(launch))  # noqa: PERF401 - those started must be known on failure
+    except ThemisError:
+        await asyncio.gather(*(runtime.kill(handle) for handle in handles))
+        raise
+    return handles
+
+
+async def wait_gang(runtime: ContainerRuntime, handles: Sequence[TaskHandle]) -> list[TaskExit]:
+    """Return when every task has ended. The first that fails takes the others with it after a short grace."""
+    waits = [asyncio.ensure_future(handle.wait()) for handle in handles]
+    pending = set(waits)
+    while pending:
+        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        if pending and any(not task.result().succeeded for task in done):
+            await asyncio.gather(*(runtime.stop(handle, PEER_GRACE_S) for handle in handles if handle.ended is None))
+    return [wait.result() for wait in waits]
+
+
+def free_addresses(count: int) -> tuple[str, ...]:
+    """Loopback addresses with ports that were free just now, one a task."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return tuple(f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)

@@ -1,0 +1,223 @@
+"""Starts and stops the tasks of jobs on GPUs, and tells how each incarnation ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+from am.app import App
+from am.jobs.command import RunValues, job_command
+from am.jobs.environment import Gang, task_environment
+from am.jobs.gang import free_addresses, start_gang, wait_gang
+from am.jobs.planner import tasks_of
+from am.jobs.run import JobRun
+from am.runtimes.port import ContainerRuntime, ExitReason, TaskExit, TaskLaunch
+from themis.cluster import GpuId
+from themis.errors import ThemisError
+from themis.lifecycle import JobState
+
+LOG = logging.getLogger("themis.am.jobs")
+
+EXIT_USAGE = 2
+EXIT_CHECKPOINTED = 75
+"""A program's word for: stopped on request, work saved (EX_TEMPFAIL)."""
+
+Emit = Callable[[str, str, Mapping[str, object]], None]
+OnChange = Callable[[], None]
+
+
+class JobRunner:
+    """One an app master. `drain` reads a job's log to its end, `on_change` is told of every end of an incarnation."""
+
+    def __init__(
+        self,
+        app: App,
+        runtime: ContainerRuntime,
+        emit: Emit,
+        drain: Callable[[JobRun], None],
+        on_change: OnChange,
+    ) -> None:
+        self._app = app
+        self._runtime = runtime
+        self._emit = emit
+        self._drain = drain
+        self._on_change = on_change
+        self._running: set[asyncio.Task[None]] = set()
+
+    def start(self, job: JobRun, gpus: tuple[GpuId, ...]) -> None:
+        """Start a waiting job on these GPUs."""
+        job.gpus, job.level = gpus, self._app.cluster.level_of_gpus(gpus)
+        job.stop_reason, job.stepped = "", False
+        job.incarnation += 1
+        job.started_at_s = self._app.now_s()
+        self._app.board.turn(job, JobState.STARTING)
+        job.profile.started(len(gpus), job.level)
+        self._spawn(self._run(job))
+
+    def stop(self, job: JobRun, reason: str) -> None:
+        """Ask a running job's tasks to checkpoint and end; calling it again changes nothing."""
+        if not job.running or job.stop_reason:
+            return
+        job.stop_reason = reason
+        job.moved_at_s, job.moved_from = self._app.now_s(), len(job.gpus)
+        self._app.board.turn(job, JobState.CHECKPOINTING)
+        for handle in job.handles:
+            self._spawn(self._stop_task(handle))
+
+    async def stop_all(self, reason: str) -> None:
+        """Stop every job and return when nothing runs any more."""
+        for job in self._app.board.jobs.values():
+            self.stop(job, reason)
+        while any(job.running for job in self._app.board.jobs.values()):
+            await asyncio.wait(set(self._running))
+
+    # ---- one incarnation ----
+
+    async def _run(self, job: JobRun) -> None:
+        try:
+            exits = await self._run_tasks(job)
+        except ThemisError as error:
+            LOG.error("%s could not be started: %s", job.job_id, error)
+            job.diagnostics = str(error)
+            exits = []
+        self._drain(job)
+        gpus, requested = job.gpus, bool(job.stop_reason)
+        job.saved_iteration = await asyncio.to_thread(self._saved_iteration, job, exits)
+        job.handles = []
+        detail = {
+            "incarnation": job.incarnation,
+            "gpus": [str(gpu) for gpu in gpus],
+            "exit_codes": [exit_.exit_code for exit_ in exits],
+            "requested": requested,
+            "iteration": job.saved_iteration,
+        }
+        self._emit("tasks_ended", job.job_id, detail)
+        job.gpus = ()
+        self._settle(job, exits, requested)
+        self._on_change()
+
+    async def _run_tasks(self, job: JobRun) -> list[TaskExit]:
+        launches = self._launches(job)
+        job.handles = await start_gang(self._runtime, launches)
+        if job.stop_reason:
+            # It was told to stop while it was being started, before there was anything to tell.
+            for handle in job.handles:
+                self._spawn(self._stop_task(handle))
+        detail = {
+            "incarnation": job.incarnation,
+            "gpus": [str(gpu) for gpu in job.gpus],
+            "tasks": len(launches),
+            "level": job.level.label,
+            "iteration": job.saved_iteration,
+            "target": self._target(job),
+            "pids": [handle.pid for handle in job.handles],
+        }
+        self._emit("tasks_started", job.job_id, detail)
+        return await wait_gang(self._runtime, job.handles)
+
+    async def _stop_task(self, handle: object) -> None:
+        await self._runtime.stop(handle, self._app.grace_s)  # type: ignore[arg-type]
+
+    def _settle(self, job: JobRun, exits: Sequence[TaskExit], requested: bool) -> None:
+        board = self._app.board
+        done = bool(exits) and all(exit_.succeeded for exit_ in exits)
+        if done and job.job_id in board.plan().targets:
+            board.target_reached(job)
+        elif requested or (exits and all(exit_.exit_code in (0, EXIT_CHECKPOINTED) for exit_ in exits)):
+            board.turn(job, JobState.WAITING)
+        else:
+            self._crashed(job, exits)
+
+    def _crashed(self, job: JobRun, exits: Sequence[TaskExit]) -> None:
+        codes = [exit_.exit_code for exit_ in exits]
+        reason = f"tasks ended with {codes}" if exits else f"it could not be started: {job.diagnostics}"
+        if any(exit_.reason is ExitReason.MEMORY for exit_ in exits):
+            reason = f"a task used more than {self._app.spec.resources.memory_mb} MB"
+        usage = (
+            bool(exits) and all(code in (EXIT_USAGE, -15, EXIT_CHECKPOINTED) for code in codes) and EXIT_USAGE in codes
+        )
+        if usage or job.restarts >= self._app.spec.max_task_restarts:
+            last = last_line(job)
+            self._app.board.failed(job, f"{job.job_id}: {reason}" + (f": {last}" if last else ""))
+            return
+        job.restarts += 1
+        self._app.board.turn(job, JobState.WAITING)
+        self._emit("job_restarted", job.job_id, {"reason": reason, "restarts": job.restarts})
+
+    # ---- launching ----
+
+    def _launches(self, job: JobRun) -> list[TaskLaunch]:
+        app = self._app
+        tasks = tasks_of(job.gpus, job.spec.shape.gpus_per_task)
+        emulated = all(self._emulated(gpu) for gpu in job.gpus)
+        gang = Gang(
+            app_id=app.app_id,
+            job_id=job.job_id,
+            incarnation=job.incarnation,
+            gpus=tasks,
+            addresses=free_addresses(len(tasks)) if len(tasks) > 1 else (),
+            level=job.level,
+            checkpoint_uri=app.checkpoint_uri,
+            job_dir=str(job.folder),
+            time_scale=app.time_scale if app.spec.replay else 1.0,
+            emulated=emulated,
+            environment=app.spec.program.environment,
+        )
+        command = job_command(app.spec.program, job.spec, self._values(job))
+        return [
+            TaskLaunch(
+                app_id=app.app_id,
+                job_id=job.job_id,
+                task_index=index,
+                incarnation=job.incarnation,
+                command=command,
+                environment=task_environment(gang, index),
+                gpus=gpus,
+                emulated=emulated,
+                working_dir=job.folder,
+                log_path=job.task_log(index),
+                memory_mb=app.spec.resources.memory_mb,
+            )
+            for index, gpus in enumerate(tasks)
+        ]
+
+    def _values(self, job: JobRun) -> RunValues:
+        spec = self._app.spec
+        return RunValues(
+            iterations=self._target(job),
+            checkpoint_every=spec.checkpoint_every,
+            keep_checkpoints=spec.keep_checkpoints,
+            seed=spec.seed,
+            paths={"checkpoint_path": self._app.checkpoint_uri},
+        )
+
+    def _target(self, job: JobRun) -> int:
+        return self._app.board.plan().targets.get(job.job_id, job.spec.iterations_total)
+
+    def _emulated(self, gpu: GpuId) -> bool:
+        device = self._app.cluster.devices.get(self._app.cluster.machine(gpu.machine_id).device)
+        return device is None or device.emulated
+
+    def _saved_iteration(self, job: JobRun, exits: Sequence[TaskExit]) -> int:
+        saved = self._app.store.latest_iteration(job.job_id)
+        if saved is None and exits and all(exit_.succeeded for exit_ in exits):
+            # A program of the user's own that keeps no checkpoint with us, and ended well: it did what it had to.
+            return self._target(job)
+        return saved or 0
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+
+def last_line(job: JobRun) -> str:
+    """The last line that a job's chief wrote, for diagnostics."""
+    try:
+        with job.log_path.open("rb") as file:
+            file.seek(max(0, job.log_path.stat().st_size - 4096))
+            lines = file.read().decode("utf-8", errors="replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")

@@ -1,0 +1,188 @@
+"""Which job runs on which of the app's GPUs: pure, from what is leased and what runs to what should change.
+
+Running jobs stay where they are while all their GPUs stay. GPUs without a job go to waiting jobs, longest first, in
+gangs that lie as near as possible; then to running jobs that would gain more than a restart costs; what nobody can use
+goes back to the ResourceManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from am.agent.bidding import growth_pays
+from am.agent.finish_time import split_evenly
+from am.agent.views import GangAt, JobView
+from themis.cluster import Cluster, GpuId, Level
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJob:
+    """A job of the current phase. `gpus` it holds now; `stopping` when its tasks are already on their way out."""
+
+    view: JobView
+    gpus: tuple[GpuId, ...] = ()
+    stopping: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holdings:
+    """The app's GPUs: `granted` to use now, `reserved` ones that others are still giving back, `expiring` ones."""
+
+    granted: frozenset[GpuId] = frozenset()
+    reserved: frozenset[GpuId] = frozenset()
+    expiring: frozenset[GpuId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What should change. `stop` gives the reason by job; `start` and `wait` the GPUs by job.
+
+    Jobs in `wait` start on their GPUs as soon as the reserved ones among them are granted.
+    """
+
+    stop: Mapping[str, str] = field(default_factory=dict)
+    start: Mapping[str, tuple[GpuId, ...]] = field(default_factory=dict)
+    wait: Mapping[str, tuple[GpuId, ...]] = field(default_factory=dict)
+    release: tuple[GpuId, ...] = ()
+
+
+def make_plan(
+    jobs: Sequence[PlannedJob],
+    others: Mapping[str, tuple[GpuId, ...]],
+    holdings: Holdings,
+    cluster: Cluster,
+    restart_s: float,
+) -> Plan:
+    """Plan the app's GPUs.
+
+    Args:
+        jobs: Jobs of the current phase that have not reached their target.
+        others: GPUs by job of tasks that still run though their job should not: it lost, or the app is ending.
+        holdings: What is leased.
+        cluster: For levels and racks.
+        restart_s: What moving a running job costs, in seconds.
+    """
+    usable = holdings.granted | holdings.reserved
+    stop = {job.view.job_id: "its GPUs are taken back" for job in jobs if job.gpus and not set(job.gpus) <= usable}
+    stop |= dict.fromkeys(others, "the tuner stopped it")
+    busy = {gpu for job in jobs for gpu in job.gpus} | {gpu for gpus in others.values() for gpu in gpus}
+    idle = _Pool(usable - busy, cluster)
+    start, wait = _serve_waiting(jobs, idle, holdings)
+    # A job that is being stopped will want a gang in a moment: nothing is grown or given back before that is settled.
+    settled = not any(job.stopping for job in jobs) and not stop
+    if settled and not wait:
+        stop |= _grow(jobs, idle, restart_s)
+    moving = any(job.stopping or job.view.job_id in stop for job in jobs)
+    release = () if moving or wait else tuple(sorted(idle.gpus & holdings.granted))
+    already = {job.view.job_id for job in jobs if job.stopping}
+    return Plan(
+        stop={job: why for job, why in stop.items() if job not in already}, start=start, wait=wait, release=release
+    )
+
+
+def tasks_of(gpus: Iterable[GpuId], gpus_per_task: int) -> tuple[tuple[GpuId, ...], ...]:
+    """The GPUs of each task of a gang: machine by machine, `gpus_per_task` each; a rest too small is left out."""
+    by_machine: dict[str, list[GpuId]] = {}
+    for gpu in sorted(gpus):
+        by_machine.setdefault(gpu.machine_id, []).append(gpu)
+    return tuple(
+        tuple(members[first : first + gpus_per_task])
+        for members in by_machine.values()
+        for first in range(0, len(members) - gpus_per_task + 1, gpus_per_task)
+    )
+
+
+def _serve_waiting(
+    jobs: Sequence[PlannedJob], idle: _Pool, holdings: Holdings
+) -> tuple[dict[str, tuple[GpuId, ...]], dict[str, tuple[GpuId, ...]]]:
+    """Gangs for the waiting jobs, longest job first and largest gang first."""
+    start: dict[str, tuple[GpuId, ...]] = {}
+    wait: dict[str, tuple[GpuId, ...]] = {}
+    waiting = sorted((job for job in jobs if not job.gpus), key=lambda job: (-job.view.serial_work_s, job.view.job_id))
+    if not waiting:
+        return start, wait
+    shape = waiting[0].view.shape
+    for size, job in zip(split_evenly(len(idle.gpus), len(waiting), shape), waiting, strict=False):
+        gpus = idle.take(size, shape.gpus_per_task, shape.demand_min_gpus)
+        if gpus:
+            (start if set(gpus) <= holdings.granted else wait)[job.view.job_id] = gpus
+    return start, wait
+
+
+def _grow(jobs: Sequence[PlannedJob], idle: _Pool, restart_s: float) -> dict[str, str]:
+    """Running jobs to stop so that they start again on more GPUs: most work left first, while idle GPUs are left."""
+    grown: dict[str, str] = {}
+    left = len(idle.gpus)
+    for job in sorted(jobs, key=lambda job: (-job.view.serial_work_s, job.view.job_id)):
+        room = min(left, job.view.shape.demand_max_gpus - len(job.gpus))
+        if not job.gpus or room < job.view.shape.gpus_per_task:
+            continue
+        now = GangAt(len(job.gpus), idle.level_of(job.gpus))
+        then = idle.level_with(job.gpus, room)
+        if growth_pays(job.view, now, len(job.gpus) + room, then, restart_s):
+            grown[job.view.job_id] = "it grows"
+            left -= room
+    return grown
+
+
+class _Pool:
+    """GPUs without a job, dealt out in gangs that lie near."""
+
+    def __init__(self, gpus: frozenset[GpuId], cluster: Cluster) -> None:
+        self.gpus = gpus
+        self._cluster = cluster
+
+    def take(self, size: int, unit: int, smallest: int) -> tuple[GpuId, ...]:
+        """A gang of `size` GPUs in units on one machine each, as near as possible; fewer when units do not fit so.
+
+        Within a slot, else a machine, else a rack, best fit; else from the machines with most idle GPUs. Empty when
+        not even `smallest` GPUs can be had in whole units.
+        """
+        for group in self._groups():
+            whole = [gpu for task in tasks_of(group, unit) for gpu in task]
+            if len(whole) >= size:
+                return self._remove(self._fullest_first(group, size, unit))
+        gpus = self._fullest_first(self.gpus, size, unit)
+        return self._remove(gpus) if len(gpus) >= smallest else ()
+
+    def level_of(self, gpus: Iterable[GpuId]) -> Level:
+        """The level that these GPUs span."""
+        return self._cluster.level_of_gpus(gpus)
+
+    def level_with(self, gpus: Sequence[GpuId], more: int) -> Level:
+        """The level that these GPUs span together with `more` idle ones, the nearest of them."""
+        near = sorted(self.gpus, key=lambda gpu: (self.level_of((*gpus, gpu)), gpu))
+        return self.level_of((*gpus, *near[:more]))
+
+    def _groups(self) -> list[list[GpuId]]:
+        """Idle GPUs by slot, then by machine, then by rack; smaller groups of a kind first (best fit)."""
+        groups: list[list[GpuId]] = []
+        for key in (self._slot, self._machine, self._rack):
+            kind: dict[tuple[str, int], list[GpuId]] = {}
+            for gpu in sorted(self.gpus):
+                kind.setdefault(key(gpu), []).append(gpu)
+            groups += sorted(kind.values(), key=lambda group: (len(group), group))
+        return groups
+
+    def _slot(self, gpu: GpuId) -> tuple[str, int]:
+        return gpu.machine_id, self._cluster.machine(gpu.machine_id).slot_of(gpu.index)
+
+    def _machine(self, gpu: GpuId) -> tuple[str, int]:
+        return gpu.machine_id, 0
+
+    def _rack(self, gpu: GpuId) -> tuple[str, int]:
+        return self._cluster.machine(gpu.machine_id).rack_id, 0
+
+    def _fullest_first(self, group: Iterable[GpuId], size: int, unit: int) -> tuple[GpuId, ...]:
+        """Up to `size` GPUs in whole units, from the machines with most of them, so that few machines take part."""
+        by_machine: dict[str, list[tuple[GpuId, ...]]] = {}
+        for task in tasks_of(group, unit):
+            by_machine.setdefault(task[0].machine_id, []).append(task)
+        ordered = sorted(by_machine.values(), key=lambda tasks: (-len(tasks), tasks))
+        tasks = [task for tasks in ordered for task in tasks][: size // unit]
+        return tuple(sorted(gpu for task in tasks for gpu in task))
+
+    def _remove(self, gpus: tuple[GpuId, ...]) -> tuple[GpuId, ...]:
+        self.gpus = self.gpus - set(gpus)
+        return gpus

@@ -1,0 +1,83 @@
+"""A job as its app master runs it: state, GPUs, progress, log, restarts. Mutable, owned by the app master's loop."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from am.journal import JobRecord
+from am.profiler.follower import LogFollower
+from am.profiler.profile import JobProfile
+from am.runtimes.port import TaskHandle
+from themis.apps import JobSpec
+from themis.cluster import GpuId, Level
+from themis.lifecycle import JOB_LIFECYCLE, JobState
+
+
+@dataclass(slots=True, kw_only=True)
+class JobRun:
+    """One job. Times are seconds since the epoch on the ResourceManager's clock.
+
+    `saved_iteration` is the newest checkpoint's; `stop_reason` is set from the moment that its tasks are told to stop.
+    `moved_at_s` and `moved_from` remember a move until the job's next first step, which ends the resize.
+    """
+
+    spec: JobSpec
+    folder: Path
+    profile: JobProfile
+    follower: LogFollower
+    state: JobState = JobState.WAITING
+    incarnation: int = 0
+    restarts: int = 0
+    saved_iteration: int = 0
+    gpus: tuple[GpuId, ...] = ()
+    level: Level = Level.SLOT
+    handles: list[TaskHandle] = field(default_factory=list)
+    stop_reason: str = ""
+    started_at_s: float = 0.0
+    stepped: bool = False
+    moved_at_s: float | None = None
+    moved_from: int = 0
+    reported_at_s: float = -math.inf
+    diagnostics: str = ""
+
+    @property
+    def job_id(self) -> str:
+        """The job's id."""
+        return self.spec.job_id
+
+    @property
+    def running(self) -> bool:
+        """True while tasks of the job live, or are being started."""
+        return bool(self.gpus)
+
+    @property
+    def log_path(self) -> Path:
+        """The log of the job's chief, task 0, over all its incarnations."""
+        return self.task_log(0)
+
+    def task_log(self, task_index: int) -> Path:
+        """The log of one task."""
+        return self.folder / f"task-{task_index}.log"
+
+    @property
+    def loss(self) -> float:
+        """What the tuner goes by: the loss on held-out data where the job logs it, else the training loss, else NaN."""
+        held_out = self.profile.validation_loss
+        return self.profile.loss if held_out is None else held_out
+
+    def turn(self, state: JobState) -> None:
+        """Change the state; one that may not follow raises InvariantError."""
+        if state is not self.state:
+            self.state = JOB_LIFECYCLE.check(self.state, state, self.job_id)
+
+    def record(self) -> JobRecord:
+        """The job as the journal keeps it."""
+        return JobRecord(
+            job_id=self.job_id,
+            state=self.state,
+            incarnation=self.incarnation,
+            iteration=self.saved_iteration,
+            restarts=self.restarts,
+        )

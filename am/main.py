@@ -1,0 +1,37 @@
+"""Entry point of an app master's process: `python -m am.main`, started by an engine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+
+from am.context import AmContext
+from am.master import AppMaster
+from am.runtimes.local import LocalRuntime
+from themis.clock import WallClock
+from themis.errors import ThemisError
+
+
+def main() -> int:
+    """Run one attempt of one app; returns the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    try:
+        return asyncio.run(_run(AmContext.from_environment()))
+    except ThemisError as error:
+        print(f"app master: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+async def _run(context: AmContext) -> int:
+    master = AppMaster(context, LocalRuntime(), WallClock())
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, master.stop, "the app master was told to end")
+    # Ctrl-C in a terminal is for the command in front of it, not for what a ResourceManager started.
+    loop.add_signal_handler(signal.SIGINT, lambda: None)
+    return await master.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

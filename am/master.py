@@ -1,0 +1,240 @@
+"""The app master: runs an app's search on the GPUs that it is leased, and answers the ResourceManager's questions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import os
+from collections.abc import Mapping
+
+from am.app import App
+from am.context import AmContext
+from am.jobs.job_runner import JobRunner
+from am.jobs.planner import Plan, PlannedJob, make_plan
+from am.jobs.run import JobRun
+from am.journal import Journal
+from am.log_watch import LogWatch
+from am.negotiator import Negotiator
+from am.runtimes.port import ContainerRuntime
+from am.session import RmSession
+from am.status import finish_message, heartbeat_message
+from themis.clock import Clock
+from themis.cluster import GpuId
+from themis.errors import ThemisError, UnreachableError
+from themis.lifecycle import AppState, JobState
+from themis.wire import themis_pb2 as pb
+
+LOG = logging.getLogger("themis.am")
+
+_POLL_S = 0.2
+_GIVE_UP_S = 60.0
+"""How long the jobs go on without a ResourceManager before the app master stops them and itself."""
+
+
+class AppMaster:
+    """One attempt of one app. `run` returns the process's exit code."""
+
+    def __init__(self, context: AmContext, runtime: ContainerRuntime, clock: Clock) -> None:
+        self._context = context
+        self._runtime = runtime
+        self._clock = clock
+        self._journal = Journal(context.folder / "journal.jsonl")
+        self._session = RmSession(context.rm_address, self._register, self._on_message, give_up_s=_GIVE_UP_S)
+        self._app: App | None = None
+        self._jobs: JobRunner
+        self._logs: LogWatch
+        self._negotiator: Negotiator
+        self._ready = asyncio.Event()
+        self._dirty = asyncio.Event()
+        self._ending = asyncio.Event()
+        self._stop_reason = ""
+        self._planned: Mapping[str, tuple[GpuId, ...]] = {}
+
+    async def run(self) -> int:
+        """Run until the search is over, the app is killed, or the ResourceManager stays away."""
+        loop = asyncio.get_running_loop()
+        session = loop.create_task(self._session.run())
+        work = loop.create_task(self._work())
+        try:
+            await asyncio.wait({session, work}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                return work.result()
+            return self._abandoned(session)
+        finally:
+            for task in (work, session):
+                task.cancel()
+            await asyncio.gather(work, session, return_exceptions=True)
+            await self._runtime.close()
+            self._journal.close()
+
+    def stop(self, reason: str) -> None:
+        """End early: jobs checkpoint and stop, the app counts as killed."""
+        self._stop_reason = self._stop_reason or reason
+        self._ending.set()
+        self._dirty.set()
+
+    # ---- the session ----
+
+    def _register(self) -> pb.Register:
+        held = [] if self._app is None else [lease.lease_id for lease in self._app.leases.values()]
+        context = self._context
+        return pb.Register(
+            app_id=context.app_id, attempt=context.attempt, token=context.token, held_lease_ids=held, pid=os.getpid()
+        )
+
+    def _on_message(self, message: pb.RmMessage) -> None:
+        body = message.WhichOneof("body")
+        if body == "registered":
+            self._registered(message.registered)
+        elif self._app is None:
+            return
+        elif body == "ask_rho":
+            self._session.send(self._negotiator.report(message.ask_rho))
+        elif body == "offer":
+            self._session.send(self._negotiator.bid(message.offer))
+        elif body == "leases":
+            self._app.take_leases(message.leases)
+            self._dirty.set()
+        elif body == "acknowledge":
+            self._acknowledged(self._app, message.acknowledge)
+        elif body == "shut_down":
+            self.stop(message.shut_down.reason)
+
+    def _registered(self, message: pb.Registered) -> None:
+        if self._app is None:
+            app = App(message, self._context.folder, self._journal, self._clock)
+            self._logs = LogWatch(app, self._emit, self._dirty.set)
+            self._logs.catch_up()
+            self._jobs = JobRunner(app, self._runtime, self._emit, self._logs.read, self._dirty.set)
+            self._negotiator = Negotiator(app, lambda: self._planned)
+            self._app = app
+            app.board.remeasure()
+            self._ready.set()
+        self._app.take_leases(message.leases)
+        self._dirty.set()
+
+    def _acknowledged(self, app: App, message: pb.Acknowledge) -> None:
+        if not math.isnan(message.contention):
+            app.hear(contention=message.contention, active_apps=message.active_apps)
+
+    def _emit(self, kind: str, job_id: str, detail: Mapping[str, object]) -> None:
+        time_s = self._clock.now_s() if self._app is None else self._app.now_s()
+        event = pb.JobEvent(job_id=job_id, kind=kind, time_s=time_s, detail=json.dumps(detail))
+        self._session.send(pb.AmMessage(job_event=event))
+
+    # ---- the work ----
+
+    async def _work(self) -> int:
+        await self._ready.wait()
+        app = self._app
+        assert app is not None
+        loop = asyncio.get_running_loop()
+        background = [loop.create_task(self._poll_logs()), loop.create_task(self._beat(app))]
+        try:
+            try:
+                state, diagnostics = await self._search(app)
+            except ThemisError as error:
+                LOG.exception("the app cannot go on")
+                state, diagnostics = AppState.FAILED, str(error)
+            await self._jobs.stop_all(diagnostics or "the app ends")
+            app.board.finish(JobState.KILLED if state is AppState.KILLED else JobState.STOPPED)
+            self._session.send(pb.AmMessage(finish=finish_message(app, state, diagnostics)))
+            await self._session.delivered()
+            return 0 if state is AppState.FINISHED else 1
+        finally:
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+
+    async def _search(self, app: App) -> tuple[AppState, str]:
+        """Follow the tuner's plan until it is finished; returns how the app ends, and why if not well."""
+        told: tuple[object, ...] = ()
+        while True:
+            if self._stop_reason:
+                return AppState.KILLED, self._stop_reason
+            plan = app.board.plan()
+            if plan.finished:
+                return _outcome(app)
+            app.board.next_phase()
+            news = (plan.phase, tuple(sorted(plan.targets)), plan.best)
+            if news != told:
+                told = news
+                self._tell_plan(app)
+            self._apply(app, self._make_plan(app))
+            await self._dirty.wait()
+            # Several changes often come together: one plan serves them all.
+            await asyncio.sleep(0)
+            self._dirty.clear()
+
+    def _make_plan(self, app: App) -> Plan:
+        losers = app.board.settle_losers()
+        targets = app.board.plan().targets
+        view = app.view({}, frozenset())
+        planned = [
+            PlannedJob(
+                view=job_view,
+                gpus=app.board.jobs[job_view.job_id].gpus,
+                stopping=bool(app.board.jobs[job_view.job_id].stop_reason) and app.board.jobs[job_view.job_id].running,
+            )
+            for job_view in view.jobs
+        ]
+        others = {job.job_id: job.gpus for job in self._running(app) if job.job_id not in targets or job in losers}
+        return make_plan(planned, others, app.holdings(), app.cluster, app.restart_s)
+
+    def _apply(self, app: App, plan: Plan) -> None:
+        for job_id, reason in plan.stop.items():
+            self._jobs.stop(app.board.jobs[job_id], reason)
+        for job_id, gpus in plan.start.items():
+            self._jobs.start(app.board.jobs[job_id], gpus)
+        self._planned = plan.wait
+        busy = {gpu for job in self._running(app) for gpu in job.gpus}
+        returned = [gpu for gpu in app.holdings().expiring if gpu not in busy]
+        self._release(app, returned, "its lease ended")
+        self._release(app, plan.release, "no job can use it")
+
+    def _release(self, app: App, gpus: list[GpuId] | tuple[GpuId, ...], reason: str) -> None:
+        if not gpus:
+            return
+        ids = [app.leases.pop(gpu).lease_id for gpu in sorted(gpus)]
+        self._session.send(pb.AmMessage(release=pb.Release(lease_ids=ids, reason=reason)))
+
+    def _tell_plan(self, app: App) -> None:
+        plan = app.board.plan()
+        detail = {
+            "phase": plan.phase,
+            "phases": plan.phase + len(plan.phases),
+            "running": sorted(plan.targets),
+            "stopped": sorted(plan.stopped),
+            "best": plan.best,
+        }
+        self._emit("tuner", "", detail)
+
+    def _running(self, app: App) -> list[JobRun]:
+        return [job for job in app.board.jobs.values() if job.running]
+
+    async def _poll_logs(self) -> None:
+        while True:
+            self._logs.poll()
+            await asyncio.sleep(_POLL_S)
+
+    async def _beat(self, app: App) -> None:
+        while True:
+            self._session.send(pb.AmMessage(heartbeat=heartbeat_message(app, app.view(self._planned, frozenset()))))
+            await asyncio.sleep(app.heartbeat_s)
+
+    def _abandoned(self, session: asyncio.Task[None]) -> int:
+        """The session ended for good: its tasks die with this process, which must not outlive its right to GPUs."""
+        error = session.exception()
+        if isinstance(error, UnreachableError):
+            LOG.error("%s", error)
+            return 1
+        raise error or ThemisError("the session ended")
+
+
+def _outcome(app: App) -> tuple[AppState, str]:
+    if app.board.plan().best is not None:
+        return AppState.FINISHED, ""
+    failures = [job.diagnostics for job in app.board.jobs.values() if job.diagnostics]
+    return AppState.FAILED, "every job failed; the first: " + (failures[0] if failures else "unknown")

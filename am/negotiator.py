@@ -1,0 +1,40 @@
+"""Answers the ResourceManager's questions on behalf of the app: rho, and bids on offers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from am.agent.bidding import make_bid, make_report
+from am.app import App
+from themis.cluster import GpuId
+from themis.wire import themis_pb2 as pb
+from themis.wire.values import bid_to_message, offer_from_message, report_to_message
+
+Planned = Callable[[], Mapping[str, tuple[GpuId, ...]]]
+
+
+class Negotiator:
+    """`planned` tells the gangs that waiting jobs will start on once their GPUs are given back by others."""
+
+    def __init__(self, app: App, planned: Planned) -> None:
+        self._app = app
+        self._planned = planned
+
+    def report(self, question: pb.AskRho) -> pb.AmMessage:
+        """The app's report for a round."""
+        self._app.hear(contention=question.contention, active_apps=question.active_apps)
+        view = self._app.view(self._planned(), self._app.up_for_renewal(question.now_s))
+        return pb.AmMessage(rho=report_to_message(make_report(view, self._app.around, question.round_id)))
+
+    def bid(self, message: pb.Offer) -> pb.AmMessage:
+        """The app's bid on an offer, with the milliseconds that it took."""
+        started_s = time.perf_counter()
+        offer = offer_from_message(message)
+        self._app.hear(contention=offer.contention, active_apps=offer.active_apps)
+        view = self._app.view(self._planned(), self._app.up_for_renewal(offer.now_s))
+        around = replace(self._app.around, lease_s=offer.lease_s)
+        bid = make_bid(view, offer, around)
+        prepare_ms = 1e3 * (time.perf_counter() - started_s)
+        return pb.AmMessage(bid=bid_to_message(bid, prepare_ms))

@@ -1,0 +1,118 @@
+"""The app master's side of its session with the ResourceManager: kept open, registered anew after every break."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import grpc
+
+from themis.errors import UnreachableError
+from themis.wire import themis_pb2 as pb
+from themis.wire import themis_pb2_grpc as rpc
+
+LOG = logging.getLogger("themis.am.session")
+
+_MESSAGE_BYTES = 16 * 1024 * 1024
+_OPTIONS = [
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+    ("grpc.max_send_message_length", _MESSAGE_BYTES),
+    # A restarted ResourceManager is to be found again within a second, not after gRPC's usual two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+_RETRY_S = 0.3
+_LASTING = ("release", "job_event", "finish")
+"""Messages that must arrive: they are sent again after a break until they are acknowledged."""
+
+MakeRegister = Callable[[], pb.Register]
+OnMessage = Callable[[pb.RmMessage], None]
+
+
+class RmSession:
+    """Sends and receives over one bidirectional stream at a time.
+
+    Args:
+        address: `host:port` of the ResourceManager.
+        register: Makes the registration of the moment, at every (re)connection.
+        on_message: Told of every message but acknowledgements' effect on the outbox.
+        give_up_s: How long the ResourceManager may be away before `run` gives up.
+    """
+
+    def __init__(self, address: str, register: MakeRegister, on_message: OnMessage, *, give_up_s: float) -> None:
+        self._address = address
+        self._register = register
+        self._on_message = on_message
+        self._give_up_s = give_up_s
+        self._next_id = 1
+        self._outgoing: asyncio.Queue[pb.AmMessage] | None = None
+        self._unacknowledged: dict[int, pb.AmMessage] = {}
+        self._emptied = asyncio.Event()
+        self._emptied.set()
+
+    def send(self, message: pb.AmMessage) -> None:
+        """Send a message now, or when the session is there again if it must arrive; else it is dropped."""
+        message.id = self._next_id
+        self._next_id += 1
+        if message.WhichOneof("body") in _LASTING:
+            self._unacknowledged[message.id] = message
+            self._emptied.clear()
+        if self._outgoing is not None:
+            self._outgoing.put_nowait(message)
+
+    async def delivered(self) -> None:
+        """Return once everything that must arrive has been acknowledged."""
+        await self._emptied.wait()
+
+    async def run(self) -> None:
+        """Keep the session until cancelled; raises UnreachableError when the ResourceManager stays away or refuses."""
+        loop = asyncio.get_running_loop()
+        away_since_s = loop.time()
+        async with grpc.aio.insecure_channel(self._address, options=_OPTIONS) as channel:
+            while True:
+                try:
+                    async for message in self._stream(rpc.ArbiterServiceStub(channel)):
+                        away_since_s = loop.time()
+                        self._take(message)
+                except grpc.aio.AioRpcError as error:
+                    if error.code() is grpc.StatusCode.PERMISSION_DENIED:
+                        raise UnreachableError(
+                            "the ResourceManager refuses this attempt", value=error.details()
+                        ) from None
+                    LOG.info("session broke: %s", error.details())
+                finally:
+                    self._outgoing = None
+                if loop.time() - away_since_s > self._give_up_s:
+                    raise UnreachableError("the ResourceManager is away", value=self._address)
+                await asyncio.sleep(_RETRY_S)
+
+    async def _stream(self, stub: rpc.ArbiterServiceStub) -> AsyncIterator[pb.RmMessage]:
+        outgoing: asyncio.Queue[pb.AmMessage] = asyncio.Queue()
+        outgoing.put_nowait(pb.AmMessage(register=self._register()))
+        for message in self._pending():
+            outgoing.put_nowait(message)
+        self._outgoing = outgoing
+        call = stub.Session(_drain(outgoing))
+        try:
+            async for message in call:
+                yield message
+        finally:
+            call.cancel()
+
+    def _pending(self) -> Sequence[pb.AmMessage]:
+        return [self._unacknowledged[number] for number in sorted(self._unacknowledged)]
+
+    def _take(self, message: pb.RmMessage) -> None:
+        if message.WhichOneof("body") == "acknowledge":
+            self._unacknowledged.pop(message.acknowledge.of_id, None)
+            if not self._unacknowledged:
+                self._emptied.set()
+        self._on_message(message)
+
+
+async def _drain(outgoing: asyncio.Queue[pb.AmMessage]) -> AsyncIterator[pb.AmMessage]:
+    with contextlib.suppress(asyncio.CancelledError):
+        while True:
+            yield await outgoing.get()

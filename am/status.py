@@ -1,0 +1,61 @@
+"""What an app master tells of its app: heartbeats, and the last word at the end."""
+
+from __future__ import annotations
+
+import math
+
+from am.agent.bidding import unmet_demands
+from am.agent.views import AppView
+from am.app import App
+from am.jobs.run import JobRun
+from themis.lifecycle import AppState
+from themis.wire import themis_pb2 as pb
+from themis.wire.values import scalars_to_messages
+
+
+def heartbeat_message(app: App, view: AppView) -> pb.Heartbeat:
+    """The app's progress; `view` is the app with all gangs that it holds."""
+    plan = app.board.plan()
+    rho = app.rho_now(view) if not plan.finished else math.nan
+    return pb.Heartbeat(
+        progress=app.board.done_share(),
+        rho=rho,
+        jobs=[job_status(app, job) for job in app.board.jobs.values()],
+        phase=plan.phase,
+        phases=plan.phase + len(plan.phases),
+        unmet_gpus=sum(demand.max_gpus for demand in unmet_demands(view)),
+    )
+
+
+def finish_message(app: App, state: AppState, diagnostics: str) -> pb.Finish:
+    """The app's end: rho by definition, every job, the best job and its checkpoint."""
+    plan = app.board.plan()
+    best = plan.best or ""
+    checkpoint = app.store.latest(best) if best else None
+    return pb.Finish(
+        state=state.value,
+        diagnostics=diagnostics,
+        rho=app.final_rho(),
+        jobs=[job_status(app, job) for job in app.board.jobs.values()],
+        best=best,
+        best_checkpoint=checkpoint.location if checkpoint is not None else "",
+    )
+
+
+def job_status(app: App, job: JobRun) -> pb.JobStatus:
+    """One job."""
+    loss, accuracy = job.loss, job.profile.accuracy
+    return pb.JobStatus(
+        job_id=job.job_id,
+        state=job.state.value,
+        iteration=job.profile.iteration,
+        target_iteration=app.board.plan().targets.get(job.job_id, job.profile.iteration),
+        loss=loss if math.isfinite(loss) else 0.0,
+        has_loss=math.isfinite(loss),
+        accuracy=accuracy or 0.0,
+        has_accuracy=accuracy is not None,
+        restarts=job.restarts,
+        gpus=len(job.gpus),
+        iteration_s=job.profile.iteration_s or 0.0,
+        hyper_parameters=scalars_to_messages(job.spec.hyper_parameters),
+    )

@@ -1,0 +1,94 @@
+"""Mix files: which apps arrive when, on which cluster, under which settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from submarine_client.groups import load_app
+from themis.apps import AppSpec
+from themis.config.loader import Section, fit, load
+from themis.config.names import check_app_name
+from themis.config.rm_settings import LeaseSettings, RmSettings
+from themis.errors import InputError
+
+_MANAGED = ("cluster", "state_dir", "listen", "policy", "lease", "time_scale", "seed")
+"""Settings of the ResourceManager that a mix says elsewhere, or the run itself decides."""
+
+
+class AppArrival(Section):
+    """One app of a mix: its group file, taken from where the mix file lies, and when it is submitted."""
+
+    group: Path
+    at_s: float = Field(default=0.0, ge=0, description="real seconds after the start")
+    name: str | None = Field(default=None, description="in place of the group's own")
+
+
+class Mix(Section):
+    """A mix file. Paths are taken from where the file lies, so that a mix can be run from anywhere."""
+
+    name: str = Field(min_length=1)
+    seed: int = 0
+    time_scale: float = Field(gt=0, description="replayed jobs run so many times faster than they were measured")
+    time_limit_s: float = Field(default=360.0, gt=0, description="real seconds after which the run has failed")
+    cluster: Path
+    lease: LeaseSettings
+    rm: Mapping[str, Any] = Field(default={}, description="further settings, as in themis/config/rm_settings.py")
+    apps: tuple[AppArrival, ...] = Field(min_length=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """An app that is ready to be submitted `at_s` seconds after the start."""
+
+    at_s: float
+    spec: AppSpec
+
+
+def load_mix(path: Path) -> Mix:
+    """Read a mix file; whatever does not fit raises InputError. Its paths come back complete."""
+    mix = load(Mix, path)
+    apps = tuple(app.model_copy(update={"group": path.parent / app.group}) for app in mix.apps)
+    return mix.model_copy(update={"cluster": path.parent / mix.cluster, "apps": apps})
+
+
+def arrivals(mix: Mix) -> tuple[Arrival, ...]:
+    """The apps of a mix in order of arrival, each group file read and checked.
+
+    Raises:
+        InputError: A group file does not fit, or two apps share a name, so that nobody could tell them apart.
+    """
+    arriving = [Arrival(at_s=app.at_s, spec=_spec(app)) for app in mix.apps]
+    names = [arrival.spec.name for arrival in arriving]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError("two apps of a mix share a name", value=twice[0], remedy="give one of them another name")
+    return tuple(sorted(arriving, key=lambda arrival: arrival.at_s))
+
+
+def rm_settings(mix: Mix, *, policy: str, seed: int, cluster: Path, state_dir: Path) -> RmSettings:
+    """The settings of the ResourceManager that is to run a mix; it listens on a port that the system chooses."""
+    managed = sorted(set(mix.rm) & set(_MANAGED))
+    if managed:
+        remedy = "lease, time_scale, seed and cluster are keys of the mix itself; the run decides the others"
+        raise InputError("a mix cannot set this under rm", value=managed[0], remedy=remedy)
+    settings = {
+        **mix.rm,
+        "cluster": cluster,
+        "state_dir": state_dir,
+        "listen": "127.0.0.1:0",
+        "policy": policy,
+        "lease": mix.lease.model_dump(),
+        "time_scale": mix.time_scale,
+        "seed": seed,
+    }
+    return fit(RmSettings, settings, f"rm settings of the mix {mix.name}")
+
+
+def _spec(app: AppArrival) -> AppSpec:
+    spec = load_app(app.group)
+    return spec if app.name is None else replace(spec, name=check_app_name(app.name, "the mix"))

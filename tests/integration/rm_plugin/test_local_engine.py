@@ -1,0 +1,218 @@
+"""App masters as real processes: started, told of, adopted, ended with all their tasks."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+
+import pytest
+
+from rm_plugin.engines.local import AM_COMMAND, LocalAppLauncher
+from rm_plugin.engines.memory import MemoryAppLauncher
+from rm_plugin.engines.port import AmExit
+from themis.errors import InputError
+from themis.processes import find_marked, is_alive, kill_marked
+
+# An app master that starts a task in a session of its own, unguarded: the hardest to find.
+AM = (
+    "import os, subprocess, sys, time\n"
+    "print(os.environ['THEMIS_APP_ID'], os.environ['THEMIS_ATTEMPT'], os.environ.get('MINE'), flush=True)\n"
+    "subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+    "time.sleep(float(os.environ.get('LIVES_S', '60'))); sys.exit(5)\n"
+)
+COMMAND = (sys.executable, "-c", AM)
+
+
+@pytest.fixture
+def run_id():
+    name = f"run-{uuid.uuid4().hex}"
+    yield name
+    left = find_marked({"THEMIS_RUN_ID": name})
+    kill_marked({"THEMIS_RUN_ID": name})
+    assert left == (), "a process outlived its test"
+
+
+class Exits:
+    """Collects the ends it is told of."""
+
+    def __init__(self):
+        self.told = []
+        self.came = asyncio.Event()
+
+    async def __call__(self, end):
+        self.told.append(end)
+        self.came.set()
+
+
+def run(run_id, scenario, command=COMMAND):
+    async def whole():
+        exits = Exits()
+        engine = LocalAppLauncher(run_id, exits, command=command)
+        try:
+            return await scenario(engine, exits)
+        finally:
+            await engine.shutdown()
+
+    return asyncio.run(asyncio.wait_for(whole(), 30.0))
+
+
+async def marked(count, **marks):
+    for _ in range(1000):
+        if len(pids := find_marked(marks)) >= count:
+            return pids
+        await asyncio.sleep(0.01)
+    pytest.fail(f"{count} processes with {marks}")
+
+
+def test_the_real_command_is_the_app_master():
+    assert AM_COMMAND[1:] == ("-m", "am.main")
+
+
+def test_a_run_needs_an_id():
+    with pytest.raises(InputError):
+        LocalAppLauncher("", lambda end: None)
+
+
+def test_an_exit_is_told_once_after_its_tasks_are_gone(tmp_path, run_id):
+    async def scenario(engine, exits):
+        pid = await engine.launch("app-1", 1, {"MINE": "yes", "LIVES_S": "0.3"}, tmp_path / "app-1")
+        assert engine.is_alive(pid)
+        await exits.came.wait()
+        assert find_marked({"THEMIS_RUN_ID": run_id}) == ()
+        assert not engine.is_alive(pid)
+        await engine.kill("app-1")
+        assert exits.told == [AmExit(app_id="app-1", attempt=1, pid=pid, exit_code=5)]
+
+    run(run_id, scenario)
+    assert (tmp_path / "app-1" / "am-1.log").read_text() == "app-1 1 yes\n"
+
+
+def test_kill_ends_one_app_and_its_tasks_only(tmp_path, run_id):
+    async def scenario(engine, exits):
+        one = await engine.launch("app-1", 1, {}, tmp_path / "app-1")
+        two = await engine.launch("app-2", 1, {}, tmp_path / "app-2")
+        await marked(4, THEMIS_RUN_ID=run_id)
+        await engine.kill("app-1")
+        assert find_marked({"THEMIS_RUN_ID": run_id, "THEMIS_APP_ID": "app-1"}) == ()
+        assert len(find_marked({"THEMIS_RUN_ID": run_id, "THEMIS_APP_ID": "app-2"})) == 2
+        assert engine.is_alive(two)
+        await exits.came.wait()
+        assert exits.told == [AmExit(app_id="app-1", attempt=1, pid=one, exit_code=-signal.SIGKILL)]
+        await engine.kill("unknown")
+
+    run(run_id, scenario)
+
+
+def test_apps_of_another_run_are_not_touched(tmp_path, run_id):
+    environment = {**os.environ, "THEMIS_RUN_ID": f"{run_id}-other", "THEMIS_APP_ID": "app-1"}
+    with subprocess.Popen(["sleep", "60"], env=environment) as stranger:
+
+        async def scenario(engine, exits):
+            await engine.launch("app-1", 1, {}, tmp_path)
+            await engine.kill("app-1")
+
+        run(run_id, scenario)
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+def test_a_new_attempt_replaces_the_old(tmp_path, run_id):
+    async def scenario(engine, exits):
+        first = await engine.launch("app-1", 1, {}, tmp_path)
+        second = await engine.launch("app-1", 2, {}, tmp_path)
+        assert not engine.is_alive(first)
+        await exits.came.wait()
+        await asyncio.sleep(0.2)
+        assert engine.is_alive(second), "the sweep behind the first attempt hit the second"
+        assert [end.attempt for end in exits.told] == [1]
+
+    run(run_id, scenario)
+
+
+def test_a_callback_may_launch_the_next_attempt(tmp_path, run_id):
+    async def scenario(engine, exits):
+        pids = []
+        came = asyncio.Event()
+
+        async def relaunch(end):
+            pids.append(await engine.launch(end.app_id, end.attempt + 1, {}, tmp_path))
+            came.set()
+
+        engine._on_exit = relaunch
+        await engine.launch("app-1", 1, {"LIVES_S": "0.1"}, tmp_path)
+        await came.wait()
+        assert engine.is_alive(pids[0])
+
+    run(run_id, scenario)
+
+
+def test_shutdown_ends_everything_and_tells_nothing(tmp_path, run_id):
+    async def scenario(engine, exits):
+        for index in range(4):
+            await engine.launch(f"app-{index}", 1, {}, tmp_path / str(index))
+        await marked(8, THEMIS_RUN_ID=run_id)
+        await engine.shutdown()
+        assert find_marked({"THEMIS_RUN_ID": run_id}) == ()
+        assert exits.told == []
+
+    run(run_id, scenario)
+
+
+RM = """
+import asyncio, sys
+from pathlib import Path
+from rm_plugin.engines.local import LocalAppLauncher
+
+async def nothing(end): pass
+
+async def main():
+    engine = LocalAppLauncher(sys.argv[1], nothing, command=[sys.executable, "-c", sys.argv[3]])
+    print(await engine.launch("app-1", 1, {}, Path(sys.argv[2])), flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def test_app_masters_outlive_a_killed_resource_manager_and_are_adopted(tmp_path, run_id):
+    with subprocess.Popen([sys.executable, "-c", RM, run_id, str(tmp_path), AM], stdout=subprocess.PIPE) as rm:
+        pid = int(rm.stdout.readline())
+        rm.kill()
+    time.sleep(0.2)
+    assert is_alive(pid)
+
+    async def scenario(engine, exits):
+        await marked(2, THEMIS_RUN_ID=run_id)
+        assert not await engine.adopt("app-2", 1, pid), "another app's"
+        assert not await engine.adopt("app-1", 1, os.getpid()), "a stranger that got the id"
+        assert await engine.adopt("app-1", 1, pid)
+        os.kill(pid, signal.SIGTERM)
+        await exits.came.wait()
+        assert exits.told == [AmExit(app_id="app-1", attempt=1, pid=pid, exit_code=None)]
+        assert find_marked({"THEMIS_RUN_ID": run_id}) == ()
+        assert not await engine.adopt("app-1", 1, pid)
+
+    run(run_id, scenario)
+
+
+def test_memory_engine_tells_of_ends(tmp_path):
+    async def scenario():
+        exits = Exits()
+        engine = MemoryAppLauncher(exits)
+        pid = await engine.launch("app-1", 1, {"A": "b"}, tmp_path)
+        assert engine.is_alive(pid)
+        assert await engine.adopt("app-1", 1, pid)
+        assert not await engine.adopt("app-1", 2, pid)
+        second = await engine.launch("app-1", 2, {}, tmp_path)
+        await engine.end("app-1", 0)
+        await engine.kill("app-1")
+        await engine.launch("app-2", 1, {}, tmp_path)
+        await engine.shutdown()
+        assert [(end.attempt, end.exit_code) for end in exits.told] == [(1, -9), (2, 0)]
+        assert not engine.is_alive(second)
+        assert engine.launched[0].environment == {"A": "b", "THEMIS_APP_ID": "app-1", "THEMIS_ATTEMPT": "1"}
+
+    asyncio.run(scenario())

@@ -1,0 +1,94 @@
+"""An in-process ResourceManager that answers clients from a script: what each app's status is at each look."""
+
+# gRPC names the methods.
+# ruff: noqa: N802
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+
+from themis.wire import themis_pb2 as pb
+from themis.wire import themis_pb2_grpc as rpc
+
+
+class FakeService(rpc.ClientServiceServicer):
+    """Holds apps as lists of statuses: each Show takes the next one, the last stays."""
+
+    def __init__(self) -> None:
+        self.apps: dict[str, list[pb.AppStatus]] = {}
+        self.submitted: list[pb.AppSpec] = []
+        self.killed: list[tuple[str, str]] = []
+        self.log_requests: list[pb.LogsRequest] = []
+        self.chunks: list[pb.LogChunk] = []
+        self.refuse: tuple[grpc.StatusCode, str] | None = None
+        self.then = ["FINISHED"]
+        self.shows = 0
+
+    def add(self, app_id: str, *states: str, name: str = "app", **values) -> None:
+        self.apps[app_id] = [pb.AppStatus(app_id=app_id, name=name, state=state, **values) for state in states]
+
+    def Submit(self, request, context):
+        if self.refuse:
+            context.abort(*self.refuse)
+        self.submitted.append(request.spec)
+        app_id = f"app-{len(self.submitted):04d}"
+        self.add(app_id, *self.then, name=request.spec.name, tuner=request.spec.tuner.name, spec=request.spec)
+        return pb.SubmitReply(app_id=app_id)
+
+    def Validate(self, request, context):
+        return pb.ValidateReply(summary=f"{len(request.spec.jobs)} jobs fit the cluster")
+
+    def List(self, request, context):
+        apps = [statuses[0] for statuses in self.apps.values()]
+        return pb.ListReply(apps=[app for app in apps if not request.states or app.state in request.states])
+
+    def Show(self, request, context):
+        self.shows += 1
+        statuses = self.apps.get(request.app_id)
+        if statuses is None:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"unknown app: {request.app_id!r}")
+        return statuses.pop(0) if len(statuses) > 1 else statuses[0]
+
+    def Kill(self, request, context):
+        if self.refuse:
+            context.abort(*self.refuse)
+        self.killed.append((request.app_id, request.reason))
+        return pb.AppStatus(app_id=request.app_id, state="KILLED")
+
+    def Watch(self, request, context):
+        for sequence in range(request.after_sequence + 1, 4):
+            yield pb.Event(sequence=sequence, kind="app_state", app_id=request.app_id, detail="{}")
+
+    def Logs(self, request, context):
+        self.log_requests.append(request)
+        yield from self.chunks
+
+    def ClusterInfo(self, request, context):
+        return pb.ClusterStatus(gpus=8, policy="themis")
+
+
+class FakeRm:
+    """The service on a port of its own; it can go away and come back on the same port."""
+
+    def __init__(self) -> None:
+        self.service = FakeService()
+        self.port = 0
+        self._server: grpc.Server | None = None
+        self.start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self._server = grpc.server(ThreadPoolExecutor(4))
+        rpc.add_ClientServiceServicer_to_server(self.service, self._server)
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        self._server.start()
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.stop(0).wait()
+            self._server = None

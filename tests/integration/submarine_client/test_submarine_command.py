@@ -1,0 +1,304 @@
+"""The `submarine` command against a ResourceManager over gRPC: output, exit codes, outages, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from fake_rm import FakeRm
+
+from submarine_client.client import Client
+from submarine_client.main import main
+from themis.errors import InputError, UnreachableError
+
+EXAMPLES = Path(__file__).parents[3] / "conf" / "apps"
+SEARCH = str(EXAMPLES / "replay-search.yaml")
+
+
+@pytest.fixture
+def rm(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRm]:
+    fake = FakeRm()
+    monkeypatch.setenv("THEMIS_RM", fake.address)
+    # A proxy for the web must not come between client and ResourceManager.
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    yield fake
+    fake.stop()
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "submarine_client.main", *words]
+
+
+def test_submit_prints_the_id_only_and_sends_the_whole_app(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["app", "submit", SEARCH]) == 0
+    assert capsys.readouterr() == ("app-0001\n", "")
+    spec = rm.service.submitted[0]
+    assert (spec.name, spec.replay, len(spec.jobs)) == ("replay-search", True, 8)
+    assert spec.tuner.settings["eta"].integer == 2
+
+
+def test_a_bad_group_is_refused_before_the_resource_manager_hears_of_it(
+    rm: FakeRm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "g.yaml"
+    path.write_text("name: a\nprogram: digits_cn\njob: {iterations: 1}\n")
+    assert main(["app", "submit", str(path)]) == 2
+    assert capsys.readouterr().err == "submarine: unknown program: 'digits_cn'; did you mean 'digits_cnn'?\n"
+    assert not rm.service.submitted
+
+
+def test_what_the_resource_manager_refuses_is_said_in_its_words(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    rm.service.refuse = (grpc.StatusCode.INVALID_ARGUMENT, "no machine has 16 GPUs")
+    assert main(["app", "submit", SEARCH]) == 2
+    assert capsys.readouterr().err == "submarine: no machine has 16 GPUs\n"
+    rm.service.refuse = (grpc.StatusCode.INTERNAL, "boom")
+    assert main(["app", "submit", SEARCH]) == 1
+    assert "failed: 'boom'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("end", "code"), [("FINISHED", 0), ("FAILED", 1), ("KILLED", 1)])
+def test_waiting_tells_how_the_app_ended(rm: FakeRm, capsys: pytest.CaptureFixture[str], end: str, code: int) -> None:
+    rm.service.then = ["SUBMITTED", "RUNNING", "RUNNING", end]
+    assert main(["app", "submit", SEARCH, "--wait", "--poll", "0.02"]) == code
+    out, err = capsys.readouterr()
+    assert out.splitlines() == ["app-0001", f"app-0001 {end}"]
+    assert [line.split(",")[0] for line in err.splitlines()] == [
+        "submarine: app-0001 SUBMITTED",
+        "submarine: app-0001 RUNNING",
+    ]
+
+
+def test_several_apps_are_waited_for_and_the_worst_counts(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    rm.service.add("a-1", "RUNNING", "RUNNING", "FAILED")
+    rm.service.add("a-2", "FINISHED", name="other")
+    assert main(["app", "wait", "a-1", "other", "a-2", "--poll", "0.02"]) == 1
+    assert capsys.readouterr().out.splitlines() == ["a-2 FINISHED", "a-1 FAILED"]
+
+
+def test_list_and_show_address_apps_by_id_or_unique_name(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    rm.service.add("a-1", "RUNNING", name="one")
+    rm.service.add("a-2", "FINISHED", name="twin")
+    rm.service.add("a-3", "RUNNING", name="twin")
+    assert main(["app", "list", "--state", "RUNNING", "--json"]) == 0
+    assert [app["app_id"] for app in json.loads(capsys.readouterr().out)] == ["a-1", "a-3"]
+    assert main(["app", "list"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 4
+    for reference in ("a-1", "one"):
+        assert main(["app", "show", reference]) == 0
+        assert capsys.readouterr().out.startswith("App:            a-1, one\n")
+    assert main(["app", "show", "a-2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "FINISHED"
+    assert main(["app", "show", "twin"]) == 2
+    assert "a-2 (FINISHED), a-3 (RUNNING)" in capsys.readouterr().err
+    assert main(["app", "show", "a-4"]) == 2
+    assert "unknown app: 'a-4'; did you mean 'a-" in capsys.readouterr().err
+
+
+def test_an_empty_list_is_said_on_standard_error(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["app", "list"]) == 0
+    assert capsys.readouterr() == ("", "submarine: no apps\n")
+
+
+def test_logs_name_their_sources_as_these_take_turns(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    from themis.wire import themis_pb2 as pb
+
+    rm.service.add("a-1", "RUNNING")
+    turns = [("job-00/0", "one\n"), ("job-00/0", "two"), ("job-01/0", "three\n"), ("job-00/0", "!\n")]
+    rm.service.chunks = [pb.LogChunk(source=source, text=text) for source, text in turns]
+    assert main(["app", "logs", "app", "--job", "job-00", "--follow"]) == 0
+    assert capsys.readouterr().out == ("==> job-00/0 <==\none\ntwo\n==> job-01/0 <==\nthree\n==> job-00/0 <==\n!\n")
+    request = rm.service.log_requests[0]
+    assert (request.app_id, request.job_id, request.follow) == ("a-1", "job-00", True)
+
+
+def test_kill_says_how_the_app_stands(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    rm.service.add("a-1", "RUNNING")
+    assert main(["app", "kill", "a-1", "--reason", "wrong data"]) == 0
+    assert capsys.readouterr().out == "a-1 KILLED\n"
+    assert rm.service.killed == [("a-1", "wrong data")]
+    rm.service.refuse = (grpc.StatusCode.FAILED_PRECONDITION, "the app has ended")
+    assert main(["app", "kill", "a-1"]) == 2
+    assert capsys.readouterr().err == "submarine: the app has ended\n"
+
+
+def test_validate_asks_the_resource_manager_only_when_told(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["app", "validate", SEARCH, "--ask-rm"]) == 0
+    assert capsys.readouterr().out.endswith("\n8 jobs fit the cluster\n")
+    rm.stop()
+    assert main(["app", "validate", SEARCH, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["jobs"]) == 8
+
+
+@pytest.mark.parametrize("words", ["app list", "app show x", "app wait x", "app logs x", "app kill x", "job list"])
+def test_no_resource_manager_is_exit_code_2_with_its_address(
+    words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THEMIS_RM", "127.0.0.1:1")
+    assert main(words.split()) == 2
+    assert capsys.readouterr().err == (
+        "submarine: no ResourceManager answers at: '127.0.0.1:1'; "
+        "start one with: themis rm start, or name another with --rm\n"
+    )
+
+
+def test_rm_is_named_before_the_verb_or_after_it(rm: FakeRm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THEMIS_RM", "127.0.0.1:1")
+    assert main(["--rm", rm.address, "app", "list"]) == 0
+    assert main(["app", "list", "--rm", rm.address]) == 0
+    assert main(["--rm", "127.0.0.1:1", "app", "list", f"--rm={rm.address}"]) == 0
+
+
+def test_waiting_survives_a_restart_of_the_resource_manager(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    rm.service.add("a-1", "RUNNING")
+    seen = threading.Event()
+
+    def restart() -> None:
+        while rm.service.shows < 2:
+            time.sleep(0.01)
+        rm.stop()
+        time.sleep(0.4)
+        rm.service.add("a-1", "FINISHED")
+        rm.start()
+        seen.set()
+
+    restarter = threading.Thread(target=restart)
+    restarter.start()
+    assert main(["app", "wait", "a-1", "--poll", "0.05", "--patience", "20"]) == 0
+    restarter.join()
+    out, err = capsys.readouterr()
+    assert seen.is_set() and out == "a-1 FINISHED\n"
+    assert "submarine: the ResourceManager does not answer; trying for 20 s\n" in err
+    assert "submarine: the ResourceManager answers again\n" in err
+
+
+def test_waiting_gives_up_when_its_patience_ends(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    rm.service.add("a-1", "RUNNING")
+
+    def leave() -> None:
+        while rm.service.shows < 2:
+            time.sleep(0.01)
+        rm.stop()
+
+    leaver = threading.Thread(target=leave)
+    leaver.start()
+    assert main(["app", "wait", "a-1", "--poll", "0.05", "--patience", "0.6"]) == 2
+    leaver.join()
+    assert "no ResourceManager answers" in capsys.readouterr().err
+
+
+def test_ctrl_c_while_waiting_is_exit_code_3_and_says_that_the_app_goes_on(rm: FakeRm) -> None:
+    rm.service.then = ["RUNNING"]
+    with subprocess.Popen(
+        command("app", "submit", SEARCH, "--wait", "--poll", "0.05"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        assert b"app-0001 RUNNING" in first
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 3
+    assert out == b"app-0001\n"
+    assert b"interrupted: app app-0001 goes on running" in err
+    assert b"submarine app wait app-0001" in err and b"submarine app kill app-0001" in err
+    assert b"Traceback" not in err
+
+
+def test_a_reader_that_leaves_is_no_error(rm: FakeRm) -> None:
+    for number in range(3000):
+        rm.service.add(f"app-{number:05d}", "RUNNING", name=f"a-rather-long-name-{number}")
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(command("app", "list"), stdout=writing, stderr=subprocess.PIPE, timeout=30, check=False)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_job_run_submits_one_job_and_the_other_verbs_find_it_by_name(
+    rm: FakeRm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rm.service.then = ["RUNNING"]
+    words = "job run -name tf-job-001 --input_path /data --checkpoint_path /ck --num_workers 2 --quicklink B=http://w:1"
+    resources = ["--worker_resources", "memory=2G,vcores=2,gpu=1", "--worker_launch_cmd", "sh -c 'ls %input_path%'"]
+    assert main([*words.split(), *resources]) == 0
+    out, err = capsys.readouterr()
+    assert out == "app-0001\n"
+    assert err == "submarine: --quicklink is ignored: no page shows it yet\n"
+    spec = rm.service.submitted[0]
+    assert spec.program.command == "sh -c 'ls /data'"
+    assert (spec.jobs[0].shape.tasks, spec.jobs[0].shape.min_tasks) == (2, 2)
+    assert main(["job", "show", "--name", "tf-job-001"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[:3] == ["Job Meta Info:", "\tApplication Id: app-0001", "\tInput Path: /data"]
+    assert shown[4] == "\tCheckpoint Path: /ck" and shown[5].startswith(
+        "\tRun Parameters: -name tf-job-001 --input_path"
+    )
+    assert main(["job", "list"]) == 0
+    assert "tf-job-001" in capsys.readouterr().out
+    assert main(["job", "logs", "-name", "tf-job-001"]) == 0
+    assert main(["job", "kill", "--name", "tf-job-001"]) == 0
+    assert rm.service.killed == [("app-0001", "")]
+
+
+def test_job_run_waits_when_told_and_names_its_own_resource_manager(
+    rm: FakeRm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THEMIS_RM", "127.0.0.1:1")
+    rm.service.then = ["FAILED"]
+    words = "--name j --input_path /d --worker_resources gpu=1,memory=1G --worker_launch_cmd sh --wait_job_finish"
+    assert main(["job", "run", *words.split(), "--verbose", "--rm", rm.address]) == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines() == ["app-0001", "app-0001 FAILED"]
+    assert "submarine: Name:" in err
+    assert main(["--rm", rm.address, "job", "run", *words.split()]) == 1
+    assert main(["--rm", rm.address, "job", "wait", "--name", "app-0001"]) == 1
+
+
+@pytest.mark.parametrize("words", ["", "app", "job", "-h", "app submit -h", "job run", "job run -h", "job run --help"])
+def test_help_is_exit_code_0(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("usage: submarine") and err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("ap", "invalid choice: 'ap'"),
+        ("app sho x", "invalid choice: 'sho'"),
+        ("app show", "the following arguments are required: APP; see: submarine app show -h"),
+        ("app list --stat RUNNING", "unrecognized arguments"),
+        ("app list --state NOWHERE", "invalid choice: 'NOWHERE'"),
+        ("app wait x --poll 0", "not a number of seconds: '0'"),
+        ("app list --rm nowhere", "--rm must be HOST:PORT: 'nowhere'"),
+        ("app submit missing.yaml", "cannot read missing.yaml"),
+        ("job show", "--name"),
+        ("job run --nam x", "did you mean '--name'"),
+    ],
+)
+def test_bad_usage_is_exit_code_2_on_one_line(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("submarine: ") and err.count("\n") == 1
+    assert message in err
+
+
+def test_the_library_watches_and_sees_the_cluster(rm: FakeRm) -> None:
+    with Client(rm.address) as client:
+        client.wait_until_ready(5.0)
+        assert [event.sequence for event in client.watch("a-1", after_sequence=1, follow=False)] == [2, 3]
+        assert (client.cluster().gpus, client.cluster().policy) == (8, "themis")
+        with pytest.raises(InputError):
+            client.show("nobody")
+    with Client("127.0.0.1:1") as nobody, pytest.raises(UnreachableError):
+        nobody.wait_until_ready(0.2)

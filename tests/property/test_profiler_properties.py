@@ -1,0 +1,147 @@
+"""The profiler on anything: parsers never raise, followers lose nothing, profiles stay sane."""
+
+import itertools
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from am.profiler.follower import LogFollower
+from am.profiler.pace import Pace, Placement
+from am.profiler.parser import parse_line
+from am.profiler.profile import JobProfile
+from am.profiler.records import CheckpointSaved, Restored, StepLoss, StepsPerSecond
+from am.profiler.slowdowns import measured_slowdown, serial_iteration_s
+from themis.apps import CRUDE_SLOWDOWN, Slowdown
+from themis.cluster import Level
+
+PREFIXES = ["", "INFO:tensorflow:", "INFO:themis:", "I0728 12:00:01.123456 140 a.py:1] "]
+PIECES = [
+    *(
+        "loss = ",
+        "step = ",
+        "nan",
+        "1e5",
+        "-3",
+        ", ",
+        " (",
+        " sec)",
+        "Validation (step ",
+        "): ",
+        "checkpoint iteration = ",
+    ),
+    *(
+        "seconds = ",
+        "bytes = ",
+        "global_step/sec: ",
+        "\n",
+        "9" * 30,
+        "\u0663",
+        "replay model = ",
+        ", emulated, time_scale = ",
+    ),
+]
+
+
+@given(st.one_of(st.text(), st.binary()))
+def test_parsers_never_raise_on_anything(line):
+    parse_line(line)
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(PREFIXES), st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=3)), max_size=12))
+def test_parsers_never_raise_on_what_nearly_fits(prefix, pieces):
+    parse_line(prefix + "".join(pieces))
+
+
+@given(st.integers(0, 10**12), st.floats(allow_nan=False), st.floats(0.0, 1e6))
+def test_loss_lines_read_back(step, loss, seconds):
+    line = f"INFO:tensorflow:loss = {loss!r}, step = {step} ({seconds:.3f} sec)"
+    assert parse_line(line) == StepLoss(step=step, loss=loss, seconds=round(seconds, 3))
+
+
+@settings(max_examples=50)
+@given(st.lists(st.binary(max_size=12).map(lambda data: data.replace(b"\0", b"\n")), max_size=12))
+def test_followers_give_every_line_once(tmp_path_factory, chunks):
+    path = tmp_path_factory.mktemp("follow") / "log"
+    follow = LogFollower(path)
+    lines = []
+    for chunk in chunks:
+        with path.open("ab") as file:
+            file.write(chunk)
+        lines += follow.poll()
+    lines += follow.finish()
+    follow.close()
+    whole = b"".join(chunks)
+    expected = whole.split(b"\n")
+    assert lines == (expected if expected[-1] else expected[:-1])
+
+
+FACTORS = st.lists(st.floats(1.0, 5.0), min_size=4, max_size=4).map(lambda values: Slowdown(*sorted(values)))
+SECONDS = st.floats(1e-6, 1e5)
+PLACEMENTS = st.builds(Placement, st.integers(1, 64), st.sampled_from(Level))
+PACES = st.dictionaries(
+    PLACEMENTS,
+    st.builds(lambda s, count: Pace(iteration_s=s, spread_s=0.0, count=count), SECONDS, st.integers(1, 50)),
+    max_size=8,
+)
+
+
+@given(PACES, FACTORS)
+def test_slowdowns_are_always_valid(paces, assumed):
+    # The constructor refuses factors below 1 and ones that fall.
+    slowdown = measured_slowdown(paces, assumed)
+    serial = serial_iteration_s(paces, slowdown)
+    assert (serial is None) == (not paces)
+    assert serial is None or serial > 0.0
+
+
+@given(FACTORS, st.floats(1e-3, 1e3), st.sets(PLACEMENTS, min_size=1, max_size=8), FACTORS)
+def test_true_paces_give_the_truth_back(truth, serial, placements, assumed):
+    paces = {at: Pace(iteration_s=serial * truth.at(at.level) / at.gpus, spread_s=0.0, count=10) for at in placements}
+    slowdown = measured_slowdown(paces, assumed)
+    seen = sorted({at.level for at in placements})
+    base = assumed.at(seen[0]) / truth.at(seen[0])
+    for level in seen:
+        expected = max(1.0, truth.at(level) * base)
+        assert abs(slowdown.at(level) - expected) <= 1e-9 * expected
+    unseen = [level for level in Level if level not in seen]
+    for level in unseen:
+        if level < seen[0] and assumed.at(level) <= slowdown.at(seen[0]):
+            assert slowdown.at(level) == assumed.at(level)
+
+
+RECORDS = st.one_of(
+    st.builds(
+        StepLoss,
+        step=st.integers(0, 10**6),
+        loss=st.floats(),
+        seconds=st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True)),
+    ),
+    st.builds(StepsPerSecond, rate=st.floats()),
+    st.builds(CheckpointSaved, iteration=st.integers(0, 10**6), seconds=st.floats(), bytes=st.integers(0, 10**9)),
+    st.builds(Restored, iteration=st.integers(0, 10**6), seconds=st.floats()),
+    st.tuples(st.integers(1, 16), st.sampled_from(Level)),
+)
+
+
+@given(st.lists(RECORDS, max_size=60))
+def test_profiles_stay_sane_on_any_records(records):
+    profile = JobProfile()
+    progress = [0]
+    for record in records:
+        if isinstance(record, tuple):
+            profile.started(*record)
+        else:
+            profile.feed(record)
+        progress.append(profile.iteration)
+        assert profile.iteration_s is None or profile.iteration_s > 0.0
+        assert isinstance(profile.slowdown(), Slowdown)
+        for pace in profile.paces.values():
+            assert pace.iteration_s > 0.0
+            assert pace.spread_s >= 0.0
+            assert 1 <= pace.count <= 50
+    assert all(before <= after for before, after in itertools.pairwise(progress))
+
+
+def test_without_paces_the_assumption_stands():
+    assert measured_slowdown({}, CRUDE_SLOWDOWN) == CRUDE_SLOWDOWN

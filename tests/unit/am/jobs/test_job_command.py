@@ -1,0 +1,87 @@
+"""Command lines: catalogue programs by flags, shell commands by placeholders."""
+
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from am.jobs.command import RESERVED, RunValues, job_command
+from themis.apps import JobSpec, ProgramSpec
+from themis.errors import InputError
+
+RUN = RunValues(iterations=50, checkpoint_every=20, keep_checkpoints=2, seed=7)
+
+
+def job(**hyper_parameters):
+    return JobSpec(job_id="j0", iterations_total=100, hyper_parameters=hyper_parameters)
+
+
+def test_catalogue_programs_get_flags():
+    program = ProgramSpec(name="digits_cnn", arguments={"log_every": 5, "filters": 8})
+    command = job_command(program, job(filters=16, learning_rate=1e-05, optimizer="adam", shuffle=True), RUN)
+    assert command == (
+        sys.executable,
+        *("-m", "tf_jobs.digits_cnn"),
+        *("--iterations=50", "--checkpoint_every=20", "--keep_checkpoints=2", "--seed=7"),
+        *("--filters=16", "--learning_rate=1e-05", "--log_every=5", "--optimizer=adam", "--shuffle=true"),
+    )
+
+
+def test_order_of_the_mapping_does_not_matter():
+    program = ProgramSpec(name="replay")
+    assert job_command(program, job(a=1, b=2), RUN) == job_command(program, job(b=2, a=1), RUN)
+
+
+def test_another_interpreter():
+    assert job_command(ProgramSpec(name="replay"), job(), RUN, python="python3")[0] == "python3"
+
+
+@pytest.mark.parametrize("name", ["os.path", "../evil", "Replay", "a-b"])
+def test_unusable_program_names(name):
+    with pytest.raises(InputError):
+        job_command(ProgramSpec(name=name), job(), RUN)
+
+
+@pytest.mark.parametrize("name", [*RESERVED, "a b", "--x", "9"])
+def test_unusable_parameter_names(name):
+    with pytest.raises(InputError):
+        job_command(ProgramSpec(name="replay"), job(**{name: 1}), RUN)
+    with pytest.raises(InputError):
+        job_command(ProgramSpec(name="replay", arguments={name: 1}), job(), RUN)
+
+
+def test_shell_commands_are_filled_in():
+    program = ProgramSpec(command="train --lr %lr% --name %name% -n %iterations% --seed=%seed%", arguments={"lr": 0.5})
+    run = RunValues(iterations=50, checkpoint_every=20)
+    assert job_command(program, job(name="it's; rm x"), run) == (
+        "train --lr 0.5 --name 'it'\"'\"'s; rm x' -n 50 --seed=0"
+    )
+
+
+def test_values_reach_the_shell_unharmed():
+    value = "a b'\"$HOME`id`\\%x%"
+    command = job_command(ProgramSpec(command="printf %%s %value%"), job(value=value), RUN)
+    assert shlex.split(command)[-1] == value
+    command = job_command(ProgramSpec(command="cat <<E\nE\necho %value%"), job(value="a  b"), RUN)
+    assert subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True).stdout == "a  b\n"
+
+
+def test_what_is_no_placeholder_stays():
+    command = "date +%Y%m%d; echo ${f%%.*} 100%"
+    assert job_command(ProgramSpec(command=command), job(), RUN) == command
+
+
+def test_more_names_for_placeholders():
+    run = RunValues(iterations=1, checkpoint_every=1, paths={"checkpoint_path": "/a b"})
+    assert job_command(ProgramSpec(command="run %checkpoint_path%"), job(), run) == "run '/a b'"
+
+
+def test_the_catalogue_takes_what_we_give():
+    from tf_jobs.catalog import program
+    from tf_jobs.flags import parse
+
+    for name in ("replay", "digits_cnn"):
+        command = job_command(ProgramSpec(name=name), job(learning_rate=0.25), RUN)
+        values = parse(program(name), command[3:])
+        assert (values.whole("iterations"), values.number("learning_rate")) == (50, 0.25)

@@ -1,0 +1,93 @@
+"""The environment contract of tasks, written by us and read by the programs."""
+
+import json
+
+import pytest
+
+from am.jobs.environment import Gang, task_environment
+from themis.cluster import GpuId, Level
+from themis.errors import InputError
+
+
+def gang(**more):
+    defaults = {
+        "app_id": "app-1",
+        "job_id": "j0",
+        "incarnation": 3,
+        "gpus": ((GpuId("m1", 0),),),
+        "level": Level.SLOT,
+        "checkpoint_uri": "file:///ckpt",
+        "job_dir": "/jobs/j0",
+    }
+    return Gang(**{**defaults, **more})
+
+
+TWO = {
+    "gpus": ((GpuId("m1", 3), GpuId("m1", 2)), (GpuId("m0", 0), GpuId("m0", 1))),
+    "addresses": ("127.0.0.1:5000", "127.0.0.1:5001"),
+    "level": Level.RACK,
+}
+
+
+def test_a_lone_task():
+    assert task_environment(gang(time_scale=30.0), 0) == {
+        "THEMIS_APP_ID": "app-1",
+        "THEMIS_JOB_ID": "j0",
+        "THEMIS_TASK_INDEX": "0",
+        "THEMIS_TASKS": "1",
+        "THEMIS_INCARNATION": "3",
+        "THEMIS_CHECKPOINT_URI": "file:///ckpt",
+        "THEMIS_JOB_DIR": "/jobs/j0",
+        "THEMIS_GPUS": "m1:1",
+        "THEMIS_LEVEL": "slot",
+        "THEMIS_TIME_SCALE": "30",
+        "CUDA_VISIBLE_DEVICES": "0",
+        "_TASK_TYPE": "worker",
+        "_TASK_INDEX": "0",
+    }
+
+
+def test_a_gang_of_two():
+    first, second = (task_environment(gang(**TWO), index) for index in range(2))
+    assert first["THEMIS_GPUS"] == second["THEMIS_GPUS"] == "m0:2,m1:2"
+    assert (first["CUDA_VISIBLE_DEVICES"], second["CUDA_VISIBLE_DEVICES"]) == ("2,3", "0,1")
+    assert json.loads(second["TF_CONFIG"]) == {
+        "cluster": {"worker": ["127.0.0.1:5000", "127.0.0.1:5001"]},
+        "task": {"type": "worker", "index": 1},
+    }
+    assert (second["THEMIS_TASKS"], second["_TASK_INDEX"], second["THEMIS_LEVEL"]) == ("2", "1", "rack")
+
+
+def test_emulated_gpus_show_no_card():
+    assert task_environment(gang(emulated=True), 0)["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_the_contract_wins_over_the_users_variables():
+    mine = {"THEMIS_JOB_ID": "x", "CUDA_VISIBLE_DEVICES": "7", "TF_CONFIG": "{}", "DATA": "/data"}
+    seen = task_environment(gang(environment=mine), 0)
+    assert (seen["THEMIS_JOB_ID"], seen["CUDA_VISIBLE_DEVICES"], seen["DATA"]) == ("j0", "0", "/data")
+    assert "TF_CONFIG" not in seen
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"gpus": ()}, {"gpus": ((GpuId("m0", 0), GpuId("m1", 0)),)}, {**TWO, "addresses": ("127.0.0.1:5000",)}],
+)
+def test_impossible_gangs(wrong):
+    with pytest.raises(InputError):
+        gang(**wrong)
+
+
+@pytest.mark.parametrize("index", [-1, 1])
+def test_tasks_that_the_gang_lacks(index):
+    with pytest.raises(InputError):
+        task_environment(gang(), index)
+
+
+def test_the_programs_read_it():
+    from tf_jobs.context import read_context
+
+    context = read_context("digits_cnn", task_environment(gang(**TWO, time_scale=0.5), 1))
+    assert (context.app_id, context.job_id, context.task_index, context.tasks) == ("app-1", "j0", 1, 2)
+    assert (context.incarnation, context.gpus, context.level, context.time_scale) == (3, 4, "rack", 0.5)
+    assert context.checkpoint_uri == "file:///ckpt"

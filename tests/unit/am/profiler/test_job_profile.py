@@ -1,0 +1,233 @@
+"""Profiles by hand: what counts as an interval, what survives a restart, and S from what was seen."""
+
+import math
+
+import pytest
+
+from am.profiler.pace import WINDOW, Pace, Placement
+from am.profiler.profile import JobProfile
+from am.profiler.records import (
+    CheckpointSaved,
+    ExamplesPerSecond,
+    LossOnly,
+    Replay,
+    Restored,
+    SavingCheckpoint,
+    StepLoss,
+    StepsPerSecond,
+    Validation,
+)
+from am.profiler.slowdowns import measured_slowdown, serial_iteration_s, weighted_median
+from themis.apps import CRUDE_SLOWDOWN, Estimate, Slowdown
+from themis.cluster import Level
+
+
+def steps(profile, *seconds, start=0, every=10, loss=1.0):
+    """A first line without seconds, then one for each interval."""
+    profile.feed(StepLoss(step=start, loss=loss))
+    for count, interval in enumerate(seconds, start=1):
+        profile.feed(StepLoss(step=start + count * every, loss=loss, seconds=interval))
+
+
+def factors(paces):
+    slowdown = measured_slowdown(paces, CRUDE_SLOWDOWN)
+    return [slowdown.at(level) for level in Level]
+
+
+def settled(iteration_s, count=10):
+    return Pace(iteration_s=iteration_s, spread_s=0.0, count=count)
+
+
+class TestIntervals:
+    def test_nothing_is_known_at_first(self):
+        profile = JobProfile()
+        assert profile.iteration == 0
+        assert math.isnan(profile.loss)
+        assert profile.iteration_s is None
+        assert profile.serial_iteration_s is None
+        assert profile.slowdown() == CRUDE_SLOWDOWN
+        assert profile.paces == {}
+
+    def test_the_median_of_an_iteration_with_its_spread(self):
+        profile = JobProfile()
+        profile.started(2, Level.SLOT)
+        steps(profile, 9.0, 1.0, 1.0, 2.0, 1.2, 1.1)
+        [pace] = profile.paces.values()
+        assert pace.iteration_s == pytest.approx(0.11)
+        assert pace.spread_s == pytest.approx(0.01)
+        assert pace.count == 5
+        assert profile.iteration_s == pytest.approx(0.11)
+
+    def test_the_first_interval_counts_only_while_there_is_no_other(self):
+        profile = JobProfile()
+        profile.started(1, Level.SLOT)
+        steps(profile, 5.0)
+        assert profile.iteration_s == pytest.approx(0.5)
+        assert not profile.paces[Placement(1, Level.SLOT)].settled
+        profile.feed(StepLoss(step=20, loss=1.0, seconds=1.0))
+        assert profile.iteration_s == pytest.approx(0.1)
+
+    def test_only_the_newest_count(self):
+        profile = JobProfile()
+        profile.started(1, Level.SLOT)
+        steps(profile, *([10.0] * 100), *([1.0] * WINDOW))
+        assert profile.paces[Placement(1, Level.SLOT)] == Pace(iteration_s=0.1, spread_s=0.0, count=WINDOW)
+
+    def test_rates_give_the_digits_that_seconds_lack(self):
+        profile = JobProfile()
+        profile.started(1, Level.SLOT)
+        steps(profile, 0.004)
+        for step in (20, 30, 40):
+            profile.feed(StepsPerSecond(rate=2857.14))
+            profile.feed(StepLoss(step=step, loss=1.0, seconds=0.004))
+        assert profile.iteration_s == pytest.approx(0.00035, rel=1e-4)
+
+    def test_a_rate_that_contradicts_the_seconds_is_left_aside(self):
+        profile = JobProfile()
+        profile.started(1, Level.SLOT)
+        steps(profile, 1.0)
+        profile.feed(StepsPerSecond(rate=1.0))
+        profile.feed(StepLoss(step=20, loss=1.0, seconds=1.0))
+        assert profile.iteration_s == pytest.approx(0.1)
+
+    @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf, 1e300])
+    def test_nonsense_is_no_interval(self, seconds):
+        profile = JobProfile()
+        profile.started(1, Level.SLOT)
+        steps(profile, seconds, seconds, seconds)
+        assert profile.iteration_s is None
+
+    def test_steps_that_go_back_begin_anew(self):
+        profile = JobProfile()
+        profile.started(1, Level.SLOT)
+        steps(profile, 7.0, 1.0, 1.0)
+        profile.feed(StepLoss(step=5, loss=1.0, seconds=99.0))
+        profile.feed(StepLoss(step=15, loss=1.0, seconds=50.0))
+        profile.feed(StepLoss(step=25, loss=1.0, seconds=1.0))
+        assert profile.paces[Placement(1, Level.SLOT)] == settled(0.1, count=3)
+
+    def test_without_a_placement_nothing_is_measured(self):
+        profile = JobProfile()
+        steps(profile, 1.0, 1.0, 1.0)
+        assert profile.paces == {}
+        assert profile.iteration == 30
+
+
+class TestRestarts:
+    def test_paces_are_kept_by_placement(self):
+        profile = JobProfile()
+        profile.started(1, Level.SLOT)
+        steps(profile, 9.0, 4.0, 4.0, 4.0)
+        profile.started(4, Level.MACHINE)
+        steps(profile, 9.0, 1.0, 1.0, 1.0, start=30)
+        assert profile.paces == {
+            Placement(1, Level.SLOT): settled(0.4, 3),
+            Placement(4, Level.MACHINE): settled(0.1, 3),
+        }
+        assert profile.iteration_s == pytest.approx(0.1)
+        profile.started(1, Level.SLOT)
+        assert profile.iteration_s == pytest.approx(0.4)
+
+    def test_a_restore_begins_a_new_incarnation(self):
+        profile = JobProfile()
+        profile.started(1, Level.SLOT)
+        steps(profile, 9.0, 1.0, 1.0)
+        profile.feed(Restored(iteration=20, seconds=0.5))
+        profile.feed(StepLoss(step=30, loss=1.0, seconds=60.0))
+        profile.feed(StepLoss(step=40, loss=1.0, seconds=60.0))
+        profile.feed(StepLoss(step=50, loss=1.0, seconds=1.0))
+        assert profile.paces[Placement(1, Level.SLOT)] == settled(0.1, 3)
+        assert profile.restored == Restored(iteration=20, seconds=0.5)
+
+    def test_progress_and_loss_never_run_backwards(self):
+        profile = JobProfile()
+        profile.started(1, Level.SLOT)
+        profile.feed(StepLoss(step=118, loss=0.5))
+        profile.feed(Validation(step=118, loss=0.6, accuracy=0.9))
+        profile.started(1, Level.SLOT)
+        profile.feed(Restored(iteration=100, seconds=0.1))
+        profile.feed(StepLoss(step=105, loss=0.7))
+        profile.feed(Validation(step=105, loss=0.7, accuracy=0.8))
+        assert (profile.iteration, profile.loss, profile.accuracy) == (118, 0.5, 0.9)
+        profile.feed(StepLoss(step=120, loss=math.nan))
+        assert profile.iteration == 120
+        assert math.isnan(profile.loss)
+
+    def test_other_records(self):
+        profile = JobProfile()
+        profile.feed(Replay(model="vgg16", time_scale=30.0))
+        profile.feed(ExamplesPerSecond(step=10, mean_rate=3.0))
+        profile.feed(SavingCheckpoint(iteration=20))
+        profile.feed(CheckpointSaved(iteration=30, seconds=0.1, bytes=5))
+        profile.feed(CheckpointSaved(iteration=25, seconds=0.1, bytes=6))
+        profile.feed(LossOnly(loss=0.25))
+        profile.feed(Validation(step=30, loss=0.5))
+        assert profile.iteration == 30
+        assert profile.loss == 0.25
+        assert profile.checkpoint == CheckpointSaved(iteration=30, seconds=0.1, bytes=5)
+        assert (profile.validation_loss, profile.accuracy) == (0.5, None)
+        assert profile.replay == Replay(model="vgg16", time_scale=30.0)
+
+
+class TestEstimates:
+    def test_the_users_estimate_stands_in(self):
+        strict = Slowdown(1.0, 1.2, 2.0, 3.0)
+        profile = JobProfile(Estimate(serial_iteration_s=8.0, slowdown=strict))
+        assert profile.serial_iteration_s == 8.0
+        assert profile.slowdown() == strict
+        assert profile.iteration_s_at(4, Level.RACK) == pytest.approx(4.0)
+        profile.started(2, Level.SLOT)
+        assert profile.iteration_s == pytest.approx(4.0)
+
+    def test_what_is_measured_wins(self):
+        profile = JobProfile(Estimate(serial_iteration_s=8.0))
+        profile.started(4, Level.CLUSTER)
+        steps(profile, 9.0, 13.0, 13.0, 13.0)
+        # The only level seen keeps the S assumed for it, 1.3.
+        assert profile.serial_iteration_s == pytest.approx(4.0)
+        assert profile.iteration_s_at(4, Level.CLUSTER) == pytest.approx(1.3)
+        assert profile.iteration_s_at(2, Level.SLOT) == pytest.approx(2.0)
+        assert profile.slowdown() == CRUDE_SLOWDOWN
+
+
+class TestSlowdown:
+    def test_alike_gpu_counts_are_compared_first(self):
+        paces = {
+            Placement(2, Level.MACHINE): settled(1.0),
+            Placement(4, Level.MACHINE): settled(0.8),
+            Placement(4, Level.RACK): settled(1.2),
+        }
+        assert factors(paces) == pytest.approx([1.0, 1.0, 1.5, 1.5])
+
+    def test_other_gpu_counts_do_when_none_are_alike(self):
+        paces = {Placement(1, Level.SLOT): settled(8.0), Placement(4, Level.CLUSTER): settled(4.0)}
+        assert factors(paces) == pytest.approx([1.0, 1.0, 1.1, 2.0])
+
+    def test_a_mild_measurement_holds_the_levels_before_it_down(self):
+        paces = {Placement(1, Level.SLOT): settled(8.0), Placement(4, Level.CLUSTER): settled(2.1)}
+        assert factors(paces) == pytest.approx([1.0, 1.0, 1.05, 1.05])
+
+    def test_levels_that_contradict_each_other_are_averaged(self):
+        paces = {
+            Placement(4, Level.SLOT): settled(1.0),
+            Placement(4, Level.MACHINE): settled(1.4, count=10),
+            Placement(4, Level.RACK): settled(1.2, count=30),
+        }
+        assert factors(paces) == pytest.approx([1.0, 1.25, 1.25, 1.3])
+
+    def test_few_intervals_prove_nothing(self):
+        paces = {Placement(1, Level.SLOT): settled(8.0), Placement(4, Level.CLUSTER): settled(9.0, count=2)}
+        assert measured_slowdown(paces, CRUDE_SLOWDOWN) == CRUDE_SLOWDOWN
+
+    def test_faster_afar_is_still_one(self):
+        paces = {Placement(2, Level.SLOT): settled(1.0), Placement(2, Level.CLUSTER): settled(0.9)}
+        assert measured_slowdown(paces, CRUDE_SLOWDOWN) == Slowdown(1.0, 1.0, 1.0, 1.0)
+
+    def test_serial_from_any_number_of_gpus(self):
+        paces = {Placement(4, Level.CLUSTER): settled(1.3), Placement(2, Level.SLOT): settled(2.0)}
+        assert serial_iteration_s(paces, CRUDE_SLOWDOWN) == pytest.approx(4.0)
+
+    def test_weighted_median(self):
+        assert weighted_median([(3.0, 1), (1.0, 1), (2.0, 1)]) == 2.0
+        assert weighted_median([(1.0, 5), (9.0, 4)]) == 1.0
+        assert weighted_median([(7.0, 1)]) == 7.0

@@ -1,0 +1,106 @@
+"""The app master's journal: every prefix of it is readable, and only its last line may be torn."""
+
+import math
+import subprocess
+import sys
+
+import pytest
+
+from am.journal import JobRecord, Journal, JournalContent, JournalError
+from am.tuners.port import Observation, ObservationKind
+from themis.lifecycle import JobState
+
+PROGRESS = Observation(kind=ObservationKind.PROGRESS, job_id="j0", iteration=5, loss=0.1 + 0.2)
+FAILED = Observation(kind=ObservationKind.FAILED, job_id="j\n\u00e9", iteration=9, loss=math.inf)
+RUNNING = JobRecord(job_id="j0", state=JobState.RUNNING, incarnation=2, iteration=40, restarts=1)
+
+
+def write(path):
+    journal = Journal(path)
+    journal.observation(PROGRESS)
+    journal.job(JobRecord(job_id="j0", state=JobState.WAITING))
+    journal.note("attempt", 1)
+    journal.job(RUNNING)
+    journal.observation(FAILED)
+    journal.note("attempt", {"deep": [2]})
+    journal.close()
+
+
+def read(path):
+    journal = Journal(path)
+    journal.close()
+    return journal.content
+
+
+def test_a_new_journal_is_empty(tmp_path):
+    assert read(tmp_path / "deep" / "journal") == JournalContent()
+
+
+def test_it_reads_back_what_was_written(tmp_path):
+    write(tmp_path / "journal")
+    assert read(tmp_path / "journal") == JournalContent(
+        observations=(PROGRESS, FAILED), jobs={"j0": RUNNING}, notes={"attempt": {"deep": [2]}}
+    )
+
+
+def test_nan_survives(tmp_path):
+    journal = Journal(tmp_path / "journal")
+    journal.observation(Observation(kind=ObservationKind.TARGET_REACHED, job_id="j0", iteration=5, loss=math.nan))
+    journal.close()
+    [observation] = read(tmp_path / "journal").observations
+    assert math.isnan(observation.loss)
+
+
+def test_cut_anywhere_it_keeps_the_whole_lines_and_goes_on(tmp_path):
+    write(tmp_path / "journal")
+    data = (tmp_path / "journal").read_bytes()
+    for length in range(len(data) + 1):
+        path = tmp_path / "cut"
+        path.write_bytes(data[:length])
+        journal = Journal(path)
+        journal.note("went on", length)
+        journal.close()
+        whole = data[:length].count(b"\n")
+        content = read(path)
+        assert content.notes["went on"] == length
+        assert len(content.observations) == (whole >= 1) + (whole >= 5)
+        assert path.read_bytes().count(b"\n") == whole + 1
+
+
+@pytest.mark.parametrize("line", [b"{", b"17", b"null", b'{"job": {"job": "j0"}}', b'{"observation": 3}', b"\xff\xfe"])
+def test_damage_in_the_middle_is_told(tmp_path, line):
+    write(tmp_path / "journal")
+    data = (tmp_path / "journal").read_bytes().split(b"\n")
+    (tmp_path / "journal").write_bytes(b"\n".join([data[0], line, *data[1:]]))
+    with pytest.raises(JournalError, match="line 2"):
+        read(tmp_path / "journal")
+
+
+def test_an_unusable_path_is_told(tmp_path):
+    with pytest.raises(JournalError):
+        Journal(tmp_path)
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from am.journal import Journal
+journal = Journal(Path(sys.argv[1]))
+number = journal.content.notes.get("number", 0)
+while True:
+    number += 1
+    journal.note("number", number)
+    print(number, flush=True)
+"""
+
+
+def test_killed_writers_lose_nothing_they_wrote(tmp_path):
+    path = tmp_path / "journal"
+    for _ in range(3):
+        with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True) as writer:
+            for _ in range(50):
+                writer.stdout.readline()
+            writer.kill()
+            said = writer.stdout.read()
+        numbers = said[: said.rfind("\n") + 1].split()
+        assert read(path).notes["number"] >= int(numbers[-1] if numbers else 1)

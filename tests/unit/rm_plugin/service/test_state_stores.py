@@ -1,0 +1,192 @@
+"""Every state store behaves alike: log and state change together or not at all."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from rm_plugin.service.store import StoredApp, StoreError
+from rm_plugin.service.store_json import from_json, to_json
+from rm_plugin.service.store_memory import MemoryStore
+from rm_plugin.service.store_sqlite import SqliteReader, SqliteStore
+from themis.cluster import GpuId
+from themis.errors import InvariantError
+from themis.leases import Lease
+from themis.lifecycle import AppState, LeaseState
+
+APP = StoredApp(app_id="app-1", state=AppState.SUBMITTED, token="t", spec=b"\x00\xff", submitted_at_s=10.0)
+LEASE = Lease(lease_id=1, gpu=GpuId("m0", 2), app_id="app-1", granted_at_s=1.0, expires_at_s=601.0)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request, tmp_path):
+    opened = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "deep" / "state.db")
+    yield opened
+    opened.close()
+
+
+def test_an_empty_store(store):
+    assert store.events() == ()
+    assert store.apps() == ()
+    assert store.leases() == ()
+    assert store.meta("anything") is None
+
+
+def test_events_are_numbered_without_gaps_and_selected(store):
+    with store.transaction() as changes:
+        one = changes.append_event("rm_started", 1.5, detail={"gpus": 8, "policy": "themis"})
+        two = changes.append_event(
+            "app_submitted", 2.0, app_id="app-1", detail={"jobs": ["j0", "j1"], "deep": {"a": None}}
+        )
+    with store.transaction() as changes:
+        three = changes.append_event("app_state", 3.0, app_id="app-1")
+    assert (one.sequence, two.sequence, three.sequence) == (1, 2, 3)
+    assert store.events() == (one, two, three)
+    assert two.detail == {"jobs": ["j0", "j1"], "deep": {"a": None}}
+    assert store.events(after=1) == (two, three)
+    assert store.events(after=3) == ()
+    assert store.events(app_id="app-1", after=2) == (three,)
+    assert store.events(limit=2) == (one, two)
+    assert store.events(app_id="app-2") == ()
+
+
+def test_what_raises_leaves_no_trace(store):
+    with store.transaction() as changes:
+        changes.append_event("rm_started", 1.0)
+    with pytest.raises(ZeroDivisionError), store.transaction() as changes:
+        changes.append_event("app_submitted", 2.0)
+        changes.put_app(APP)
+        changes.put_lease(LEASE)
+        changes.put_meta("key", "value")
+        raise ZeroDivisionError
+    assert len(store.events()) == 1
+    assert store.apps() == store.leases() == ()
+    assert store.meta("key") is None
+    with store.transaction() as changes:
+        assert changes.append_event("client", 3.0).sequence == 2
+
+
+def test_transactions_do_not_nest(store):
+    with store.transaction() as changes:
+        with pytest.raises(InvariantError), store.transaction():
+            pass
+        changes.put_meta("outer", "kept")
+    assert store.meta("outer") == "kept"
+
+
+def test_apps_are_replaced_and_ordered(store):
+    early = replace(APP, app_id="app-0", submitted_at_s=5.0)
+    final = {"rho": {"themis": 1.2}}
+    done = replace(APP, state=AppState.FINISHED, attempt=2, pid=77, started_at_s=11.0, finished_at_s=12.5, final=final)
+    with store.transaction() as changes:
+        changes.put_app(APP)
+        changes.put_app(early)
+    assert store.apps() == (early, APP)
+    with store.transaction() as changes:
+        changes.put_app(done)
+    assert store.apps() == (early, done)
+
+
+def test_leases_not_ended_and_all(store):
+    other = replace(LEASE, lease_id=2, gpu=GpuId("m0", 3), state=LeaseState.EXPIRING, renewals=4)
+    reserved = replace(other, lease_id=4, app_id="app-2", state=LeaseState.RESERVED)
+    ended = replace(LEASE, lease_id=3, state=LeaseState.RELEASED)
+    with store.transaction() as changes:
+        for lease in (ended, other, LEASE, reserved):
+            changes.put_lease(lease)
+    assert store.leases() == (LEASE, other, reserved)
+    assert store.leases(held_only=False) == (LEASE, other, ended, reserved)
+
+
+def test_a_reserved_lease_is_granted_once_the_other_has_ended(store):
+    expiring = replace(LEASE, state=LeaseState.EXPIRING)
+    reserved = replace(LEASE, lease_id=2, app_id="app-2", state=LeaseState.RESERVED)
+    granted = replace(reserved, state=LeaseState.GRANTED)
+    with store.transaction() as changes:
+        changes.put_lease(expiring)
+        changes.put_lease(reserved)
+    with pytest.raises(InvariantError), store.transaction() as changes:
+        changes.put_lease(granted)
+    with store.transaction() as changes:
+        changes.put_lease(replace(LEASE, state=LeaseState.RELEASED))
+        changes.put_lease(granted)
+    assert store.leases() == (granted,)
+
+
+def test_no_gpu_is_leased_twice(store):
+    rival = replace(LEASE, lease_id=2, app_id="app-2")
+    with store.transaction() as changes:
+        changes.put_lease(LEASE)
+    with pytest.raises(InvariantError, match="m0/2"), store.transaction() as changes:
+        changes.put_lease(rival)
+    assert store.leases() == (LEASE,)
+    with pytest.raises(InvariantError), store.transaction() as changes:
+        changes.put_lease(replace(LEASE, lease_id=5, gpu=GpuId("m1", 0)))
+        changes.put_lease(replace(LEASE, lease_id=6, gpu=GpuId("m1", 0)))
+    with store.transaction() as changes:
+        changes.put_lease(replace(LEASE, state=LeaseState.REVOKED))
+        changes.put_lease(rival)
+        changes.put_lease(replace(rival, expires_at_s=900.0, renewals=1))
+    assert store.leases() == (replace(rival, expires_at_s=900.0, renewals=1),)
+
+
+def test_numbers_that_json_lacks(store):
+    with store.transaction() as changes:
+        changes.append_event("job_progress", 1.0, detail={"loss": math.nan, "rho": [math.inf, (-math.inf, 1.0)]})
+    [event] = store.events()
+    assert event.detail == {"loss": "NaN", "rho": ["Infinity", ["-Infinity", 1.0]]}
+    assert math.isnan(float(event.detail["loss"]))
+
+
+def test_details_that_json_cannot_hold_are_refused(store):
+    with pytest.raises(TypeError), store.transaction() as changes:
+        changes.append_event("client", 1.0, detail={"what": object()})
+    assert store.events() == ()
+
+
+def test_json_reads_back():
+    value = {"a": [1, 2.5, None, True], "b": {"c": "\u00e9"}}
+    assert from_json(to_json(value)) == value
+
+
+def test_sqlite_keeps_all_over_a_reopening(tmp_path):
+    path = tmp_path / "state.db"
+    store = SqliteStore(path)
+    with store.transaction() as changes:
+        changes.append_event("client", 1.0, app_id="a", detail={"x": 1})
+        changes.put_app(APP)
+        changes.put_lease(LEASE)
+        changes.put_meta("k", "v")
+    seen = (store.events(), store.apps(), store.leases(), store.meta("k"))
+    store.close()
+    for again in (SqliteStore(path), SqliteReader(path)):
+        assert (again.events(), again.apps(), again.leases(), again.meta("k")) == seen
+        again.close()
+
+
+def test_one_resource_manager_a_store(tmp_path):
+    store = SqliteStore(tmp_path / "state.db")
+    with pytest.raises(StoreError, match="another ResourceManager"):
+        SqliteStore(tmp_path / "state.db")
+    reader = SqliteReader(tmp_path / "state.db")
+    assert reader.apps() == ()
+    reader.close()
+    store.close()
+    SqliteStore(tmp_path / "state.db").close()
+
+
+def test_strange_files_are_refused(tmp_path):
+    with pytest.raises(StoreError, match="no such store"):
+        SqliteReader(tmp_path / "none.db")
+    junk = tmp_path / "junk.db"
+    junk.write_bytes(b"not a data base at all " * 100)
+    with pytest.raises(StoreError, match="no store"):
+        SqliteStore(junk)
+    with pytest.raises(StoreError, match="no store"):
+        SqliteReader(junk)
+    path = tmp_path / "later.db"
+    store = SqliteStore(path)
+    store._connection.execute("PRAGMA user_version=99")
+    store.close()
+    with pytest.raises(StoreError, match="another version: 99"):
+        SqliteStore(path)

@@ -1,0 +1,87 @@
+"""Programs and commands, checked before anything is submitted; the examples that ship."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from submarine_client.groups import load_app
+from submarine_client.programs import check_command
+from themis.errors import InputError
+
+EXAMPLES = sorted((Path(__file__).parents[3] / "conf" / "apps").glob("*.yaml"))
+
+
+def load(tmp_path: Path, text: str):
+    path = tmp_path / "g.yaml"
+    path.write_text(text)
+    return load_app(path)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_is_valid_says_what_it_is_and_is_called_as_its_file(path: Path) -> None:
+    assert path.read_text().startswith("# ")
+    app = load_app(path)
+    assert app.name == path.stem
+    assert app.replay == (app.program.name == "replay")
+
+
+def test_the_four_examples_are_there() -> None:
+    names = {path.stem for path in EXAMPLES}
+    assert names >= {"digits-cnn", "digits-dense-single", "replay-resnet50", "replay-search"}
+
+
+def test_values_become_the_programs_types(tmp_path: Path) -> None:
+    app = load(
+        tmp_path,
+        "name: a\nprogram: digits_dense\njob: {iterations: 5}\narguments: {batch_size: 32.0}\n"
+        "hyper_parameters: [{learning_rate: 1, hidden: 16.0}]\n",
+    )
+    assert repr(dict(app.program.arguments)) == "{'batch_size': 32}"
+    assert repr(dict(app.jobs[0].hyper_parameters)) == "{'learning_rate': 1.0, 'hidden': 16}"
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        ("program: digits_cn", "did you mean 'digits_cnn'"),
+        ("program: digits_cnn\narguments: {batch: 1}", "batch"),
+        ("program: digits_cnn\narguments: {batch_size: many}", "takes a whole number"),
+        ("program: digits_cnn\nhyper_parameters: [{learning_rat: 1}]", "did you mean '--learning_rate'"),
+        ("program: digits_cnn\nhyper_parameters: [{dropout: 2}]", "out of range"),
+        ("program: digits_cnn\nhyper_parameters: [{optimizer: adm}]", "did you mean 'adam'"),
+        ("program: digits_cnn\nhyper_parameters: [{batch_size: 1}]", "does not let a search vary"),
+        ("program: replay\narguments: {model: resnet5}", "did you mean 'resnet50'"),
+        ("command: nosuchprogram --x", "not a command on PATH"),
+    ],
+)
+def test_what_a_program_does_not_take_is_refused(tmp_path: Path, rest: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, f"name: a\njob: {{iterations: 5}}\n{rest}\n")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "command", ["sh -c x", "cd / && sh x", "A=1 B=2 sh x", "/bin/sh", "$HOME/x", "(sh x)", "exec sh", "%program% x"]
+)
+def test_commands_that_a_shell_could_run_pass(command: str) -> None:
+    check_command(command, "g")
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("", "is empty"),
+        ("  ", "is empty"),
+        ("A=1", "is empty"),
+        ("sh 'x", "not a shell command"),
+        ("/no/such/file", "nor a file"),
+        ("{file}", "is not executable"),
+    ],
+)
+def test_commands_that_cannot_run_are_refused(tmp_path: Path, command: str, message: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError) as caught:
+        check_command(command.replace("{file}", str(tmp_path / "file")), "g")
+    assert message in str(caught.value)

@@ -1,0 +1,168 @@
+"""What the command prints of an app: golden texts, JSON that is JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+
+import pytest
+
+from submarine_client.as_json import app_object, dump
+from submarine_client.job_commands import meta_info
+from submarine_client.show import app_text, end_line, list_text, progress_line
+from submarine_client.table import percent, seconds, table
+from themis.wire import themis_pb2 as pb
+
+NOON = 1_760_011_200.0  # 2025-10-09 12:00:00 UTC
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def job(number: int, **values) -> pb.JobStatus:
+    return pb.JobStatus(
+        job_id=f"job-{number:02d}",
+        hyper_parameters={"learning_rate": pb.Scalar(number=0.1 / (number + 1)), "hidden": pb.Scalar(integer=64)},
+        **values,
+    )
+
+
+def app(**values) -> pb.AppStatus:
+    defaults = {
+        "app_id": "app-0001",
+        "name": "digits",
+        "user": "alice",
+        "queue": "default",
+        "state": "RUNNING",
+        "tuner": "successive_halving",
+        "program": "digits_cnn",
+        "submitted_at_s": NOON,
+        "progress": 0.417,
+        "rho": 1.2345,
+        "gpus": 2,
+        "gpu_time_s": 190.0,
+        "attempts": 1,
+        "best": "job-01",
+        "phase": 1,
+        "phases": 3,
+        "jobs": [
+            job(0, state="STOPPED", iteration=100, target_iteration=100, loss=1.5, has_loss=True),
+            job(
+                1,
+                state="RUNNING",
+                iteration=150,
+                target_iteration=200,
+                loss=0.25,
+                has_loss=True,
+                accuracy=0.912,
+                has_accuracy=True,
+                gpus=2,
+                iteration_s=0.0501,
+                restarts=1,
+            ),
+        ],
+        "leases": [
+            pb.Lease(lease_id=1, machine_id="m00", gpu_index=0, expires_at_s=NOON + 600, state="GRANTED"),
+            pb.Lease(lease_id=2, machine_id="m00", gpu_index=1, expires_at_s=NOON + 600, state="GRANTED"),
+        ],
+    }
+    return pb.AppStatus(**{**defaults, **values})
+
+
+SHOWN = """\
+App:            app-0001, digits
+State:          RUNNING, phase 2 of 3, 41 %
+User, queue:    alice, default
+Program:        digits_cnn
+Tuner:          successive_halving
+Submitted:      2025-10-09 12:00:00+00:00
+rho:            1.23
+GPUs:           2 now, 3:10 min of GPU time in all
+Best job:       job-01, accuracy 0.912, loss 0.25, hidden=64 learning_rate=0.05
+Leases:         m00/0 m00/1 until 2025-10-09 12:10:00+00:00
+
+JOB     STATE    ITERATION  LOSS  ACCURACY  GPUS  S/ITERATION  RESTARTS  HYPER-PARAMETERS
+job-00  STOPPED  100/100     1.5         -     0            -         0  hidden=64 learning_rate=0.1
+job-01  RUNNING  150/200    0.25     0.912     2       0.0501         1  hidden=64 learning_rate=0.05"""
+
+
+def test_an_app_is_shown_with_its_best_job_leases_and_jobs() -> None:
+    assert app_text(app()) == SHOWN
+
+
+def test_an_app_that_has_only_been_submitted_shows_the_jobs_that_it_will_run() -> None:
+    spec = pb.AppSpec(
+        tuner=pb.TunerSpec(name="successive_halving", settings={"eta": pb.Scalar(integer=2)}),
+        jobs=[pb.JobSpec(job_id="job-00", iterations_total=400, hyper_parameters={"x": pb.Scalar(number=0.5)})],
+    )
+    text = app_text(
+        pb.AppStatus(
+            app_id="a", name="n", state="SUBMITTED", tuner="successive_halving", submitted_at_s=NOON, spec=spec
+        )
+    )
+    assert "Tuner:          successive_halving eta=2" in text
+    assert "rho:            -" in text
+    assert text.splitlines()[-1].split() == ["job-00", "-", "0/400", "-", "-", "-", "-", "-", "x=0.5"]
+
+
+def test_lists_line_up() -> None:
+    lines = list_text([app(), app(app_id="app-0002", name="a-long-name", rho=0.0, gpus=16, progress=1.0)]).splitlines()
+    assert lines[0].split()[:8] == ["APP", "NAME", "USER", "QUEUE", "STATE", "PROGRESS", "GPUS", "RHO"]
+    assert lines[1].index("successive") == lines[2].index("successive") == lines[0].index("TUNER")
+
+
+def test_progress_and_end_fit_on_a_line() -> None:
+    assert progress_line(app()) == (
+        "app-0001 RUNNING, phase 2 of 3, 41 %, 2 GPUs, rho 1.23, best job-01 (accuracy 0.912, loss 0.25)"
+    )
+    assert end_line(app(state="FINISHED", finished_at_s=NOON + 75.5, phase=3)) == (
+        "app-0001 FINISHED after 75.5 s; rho 1.23; "
+        "best job-01 (accuracy 0.912, loss 0.25) with hidden=64 learning_rate=0.05"
+    )
+    assert end_line(pb.AppStatus(app_id="a", state="FAILED", diagnostics="no GPUs")) == "a FAILED; no GPUs"
+
+
+def test_json_has_null_for_what_is_not_known() -> None:
+    text = dump(app_object(app(rho=math.inf, final_rho={"themis": math.nan})))
+    value = json.loads(text)
+    assert value["rho"] is None and value["final_rho"] == {"themis": None}
+    assert value["finished_at_s"] is None
+    assert value["jobs"][0]["accuracy"] is None
+    assert value["jobs"][1]["hyper_parameters"] == {"hidden": 64, "learning_rate": 0.05}
+    assert value["leases"][0]["gpu"] == "m00/0"
+
+
+def test_job_show_prints_submarines_block() -> None:
+    environment = {
+        "SUBMARINE_INPUT_PATH": "hdfs://default/data",
+        "SUBMARINE_SAVED_MODEL_PATH": "/m",
+        "SUBMARINE_CHECKPOINT_PATH": "/c",
+        "SUBMARINE_RUN_PARAMETERS": "--name tf-job-001",
+    }
+    status = pb.AppStatus(app_id="app-0001", spec=pb.AppSpec(program=pb.ProgramSpec(environment=environment)))
+    assert meta_info(status) == (
+        "Job Meta Info:\n\tApplication Id: app-0001\n\tInput Path: hdfs://default/data\n\tSaved Model Path: /m\n"
+        "\tCheckpoint Path: /c\n\tRun Parameters: --name tf-job-001"
+    )
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "text"), [(0.04, "0.0 s"), (119.9, "119.9 s"), (190, "3:10 min"), (7325, "2:02:05 h")]
+)
+def test_durations(duration_s: float, text: str) -> None:
+    assert seconds(duration_s) == text
+
+
+def test_a_hundred_percent_is_the_end_only() -> None:
+    assert (percent(0.999), percent(1.0), percent(0.29), percent(math.nan)) == ("99 %", "100 %", "29 %", "-")
+
+
+def test_an_empty_table_is_its_header() -> None:
+    assert table(("A", "B"), []) == "A  B"

@@ -1,0 +1,47 @@
+"""What ends a task from outside: stop signals, and a watchdog that waited in vain."""
+
+import signal
+import subprocess
+import sys
+
+LISTEN = """
+import time
+from tf_jobs.signals import StopRequest
+stop = StopRequest()
+stop.listen()
+{training}
+print("up", flush=True)
+while not stop.requested():
+    time.sleep(0.005)
+print("asked", flush=True)
+"""
+
+
+def listen(training: str) -> subprocess.Popen:
+    task = subprocess.Popen([sys.executable, "-c", LISTEN.format(training=training)], stdout=subprocess.PIPE, text=True)
+    assert task.stdout.readline() == "up\n"
+    return task
+
+
+def test_a_stop_before_training_ends_the_process():
+    task = listen("")
+    task.send_signal(signal.SIGTERM)
+    assert task.communicate(timeout=5)[0] == ""
+    assert task.returncode == 75
+
+
+def test_a_stop_in_training_is_only_noted():
+    task = listen("stop.training_begins()")
+    task.send_signal(signal.SIGTERM)
+    assert task.communicate(timeout=5)[0] == "asked\n"
+    assert task.returncode == 0
+
+
+def test_a_watchdog_ends_a_process_that_is_stuck():
+    code = (
+        "import time; from tf_jobs import watchdog; watchdog.POLL_S = 0.01; "
+        "dog = watchdog.Watchdog(9.0, 'starting'); dog.start(); dog.beat(0.05, 'parting'); time.sleep(9)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, timeout=5)
+    assert ended.returncode == 1
+    assert ended.stderr == "ERROR:themis:no sign of the other tasks for 0.05 s while parting\n"

@@ -1,0 +1,46 @@
+"""The `themis` command: what an operator and an experimenter type. Every error becomes text here."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from themis.errors import ThemisError
+from themis_cli import rho_command, rm_command, testbed_command
+
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code: 0 done, 1 failed, 2 usage or bad input, 3 interrupted."""
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    if options.run is None:
+        parser.print_help()
+        return EXIT_USAGE
+    try:
+        return int(options.run(options))
+    except ThemisError as error:
+        print(f"themis: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("themis: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line, a group of subcommands a module."""
+    parser = argparse.ArgumentParser(
+        prog="themis", description="Themis: a GPU cluster scheduler, fair in finish time.", allow_abbrev=False
+    )
+    parser.set_defaults(run=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for module in (rm_command, rho_command, testbed_command):
+        module.add_to(commands)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+"""`themis rm`: run a ResourceManager."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+from themis.config.rm_settings import load_rm_settings
+from themis_cli.parsers import Subcommands
+
+
+def add_to(commands: Subcommands) -> None:
+    """Add `rm start`."""
+    group = commands.add_parser("rm", help="run a ResourceManager").add_subparsers(metavar="COMMAND", required=True)
+    start = group.add_parser("start", help="run one in the foreground until SIGTERM or Ctrl-C")
+    start.add_argument("-c", "--config", type=Path, required=True, metavar="FILE", help="settings, YAML")
+    start.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
+    start.set_defaults(run=_start)
+
+
+def _start(options: argparse.Namespace) -> int:
+    logging.basicConfig(
+        level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    settings = load_rm_settings(options.config)
+    # Imported late: gRPC and the solvers are slow to import, and bad settings should be told at once.
+    from rm_plugin.service.server import run
+
+    return run(settings)
