@@ -110,7 +110,7 @@ def _head(app: pb.AppStatus) -> list[str]:
         _field("App", f"{app.app_id}, {app.name}"),
         _field("State", f"{app.state}{phase}, {percent(app.progress)}"),
         _field("User, queue", f"{app.user}, {app.queue}"),
-        _field("Program", f"{app.program}{replayed}"),
+        _field("Program", f"{app.spec.program.command or app.program}{replayed}"),
         _field("Tuner", f"{app.tuner} {settings}".rstrip()),
         _field("Submitted", f"{moment(app.submitted_at_s)}{ended}"),
     ]

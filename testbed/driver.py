@@ -144,6 +144,9 @@ class _Run:
                     # Leases of the last app are still being given back, and a round may be going on.
                     collector.drain(SETTLE_S, SETTLE_LIMIT_S)
                     self._keep_statuses(client)
+            except (RmFailedError, UnreachableError):
+                write_statuses(self._folder.apps, self._apps)
+                raise
             finally:
                 collector.close()
         return ending

@@ -105,7 +105,7 @@ def run_folder(out: Path) -> RunFolder:
 def _check_ours(out: Path) -> None:
     if not out.is_dir():
         raise InputError("the output folder is a file", value=str(out), remedy="name another with --out")
-    names = {path.name for path in out.iterdir()}
+    names = {path.name for path in out.iterdir()} - {RunFolder(out).lock.name}
     if names and names.isdisjoint(_MARKS):
         remedy = "it holds no run of the testbed and is left alone; name another with --out"
         raise InputError("the output folder is in use", value=str(out), remedy=remedy)

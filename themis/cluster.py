@@ -95,7 +95,7 @@ class Machine:
         raise InputError(f"machine {self.machine_id} has no GPU of this index", value=index)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Allocation:
     """GPUs by machine. Only counts matter; machines without a GPU are left out, machines stand in order."""
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 
+from am.runtimes.memory_use import tree_memory_mb
 from am.runtimes.port import ExitReason, TaskExit, TaskHandle, TaskLaunch, visible_devices
 from themis.errors import InputError, InvariantError
 from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
 
+_LOG = logging.getLogger(__name__)
 _SHELL = ("/bin/sh", "-c")
 _RUN_MARK = "THEMIS_RUN_ID"
 
@@ -42,9 +46,14 @@ class LocalRuntime:
     """Starts each task under the guard, so that none outlives this process (see `themis.process_guard`).
 
     Children that a task moved into sessions of their own are found and killed by their marks when the task ends.
+
+    Args:
+        memory_check_s: How often the memory of tasks with a limit is looked at, in seconds. What a task takes faster
+            than that, nobody stops.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, memory_check_s: float = 5.0) -> None:
+        self._memory_check_s = memory_check_s
         self._tasks: dict[int, LocalTask] = {}
         self._watchers: set[asyncio.Task[None]] = set()
         self._inherited = inherited_environment(os.environ)
@@ -62,9 +71,9 @@ class LocalRuntime:
         )
         task = LocalTask(launch, process)
         self._tasks[task.pid] = task
-        watcher = asyncio.get_running_loop().create_task(self._watch(task))
-        self._watchers.add(watcher)
-        watcher.add_done_callback(self._watchers.discard)
+        self._keep(self._watch(task))
+        if launch.memory_mb > 0:
+            self._keep(self._limit_memory(task))
         return task
 
     async def stop(self, handle: TaskHandle, grace_s: float) -> TaskExit:
@@ -82,18 +91,38 @@ class LocalRuntime:
     async def close(self) -> None:
         """Kill every task that still runs."""
         await asyncio.gather(*(self.kill(task) for task in list(self._tasks.values())))
+        await asyncio.gather(*self._watchers)
 
     async def _watch(self, task: LocalTask) -> None:
         code = await task.process.wait()
         # In a thread, as it looks at every process of the machine.
-        await asyncio.to_thread(kill_marked, task_marks(task.launch))
+        left = await asyncio.to_thread(kill_marked, task_marks(task.launch))
+        if left:
+            _LOG.warning("processes of job %s cannot be killed: %s", task.launch.job_id, left)
         del self._tasks[task.pid]
         task.end.set_result(TaskExit(exit_code=code, reason=task.reason))
+
+    async def _limit_memory(self, task: LocalTask) -> None:
+        limit_mb = task.launch.memory_mb
+        while task.process.exit_code is None:
+            used_mb = tree_memory_mb(task.pid)
+            if used_mb > limit_mb:
+                task.reason = ExitReason.MEMORY
+                task.process.kill()
+                _tell(task.launch, f"themis: killed, as it used {used_mb:.0f} MB of its {limit_mb} MB of memory\n")
+                return
+            await asyncio.wait([task.end], timeout=self._memory_check_s)
+
+    def _keep(self, work: Coroutine[object, object, None]) -> None:
+        # The loop itself only holds a weak reference.
+        watcher = asyncio.get_running_loop().create_task(work)
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
 
     def _asked_to_end(self, handle: TaskHandle) -> LocalTask:
         if not isinstance(handle, LocalTask):
             raise InvariantError("a task of another runtime", value=handle)
-        if handle.process.exit_code is None:
+        if handle.process.exit_code is None and handle.reason is ExitReason.EXITED:
             handle.reason = ExitReason.STOPPED
         return handle
 
@@ -111,6 +140,11 @@ def task_marks(launch: TaskLaunch) -> dict[str, str]:
 def inherited_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """What a task inherits: everything but our own variables, whose secrets are no business of the user's program."""
     return {name: value for name, value in environment.items() if not name.startswith("THEMIS_") or name == _RUN_MARK}
+
+
+def _tell(launch: TaskLaunch, line: str) -> None:
+    with contextlib.suppress(OSError), launch.log_path.open("a", encoding="utf-8") as log:
+        log.write(line)
 
 
 def _command(launch: TaskLaunch) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ them, and they register again. Their tasks are bound to theirs.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from themis.processes import (
     wait_for_exit,
 )
 
+_LOG = logging.getLogger(__name__)
 AM_COMMAND = (sys.executable, "-m", "am.main")
 APP_MARK = "THEMIS_APP_ID"
 RUN_MARK = "THEMIS_RUN_ID"
@@ -93,7 +95,8 @@ class LocalAppLauncher:
 
     async def _sweep(self, marks: Mapping[str, str]) -> None:
         # In a thread, as it looks at every process of the machine, and waits.
-        await asyncio.to_thread(kill_marked, marks)
+        if left := await asyncio.to_thread(kill_marked, marks):
+            _LOG.warning("processes with %s cannot be killed: %s", marks, left)
 
     def _watch(self, app_id: str, attempt: int, pid: int, process: RunningProcess | None) -> None:
         self._gone[app_id] = asyncio.Event()

@@ -12,6 +12,7 @@ import pytest
 
 from am.runtimes.local import LocalRuntime, inherited_environment, task_marks
 from am.runtimes.memory import MemoryRuntime, MemoryTask
+from am.runtimes.memory_use import tree_memory_mb
 from am.runtimes.port import ExitReason, TaskExit, TaskLaunch
 from themis.cluster import GpuId
 from themis.errors import InputError, InvariantError
@@ -182,6 +183,29 @@ def test_handles_of_another_runtime_are_a_defect(tmp_path, app_id):
             await runtime.kill(stranger)
 
     run(scenario)
+
+
+def test_a_task_beyond_its_memory_is_killed_and_told_so(tmp_path, app_id):
+    # The child holds it, not the task itself.
+    hungry = "import time; held = bytearray(80 << 20); print('held', flush=True); time.sleep(60)"
+    command = f'{sys.executable} -I -S -c "{hungry}" & wait'
+
+    async def scenario():
+        runtime = LocalRuntime(memory_check_s=0.05)
+        modest = await runtime.start(launch(tmp_path, app_id, command, task_index=1, memory_mb=200))
+        greedy = await runtime.start(launch(tmp_path, app_id, command, memory_mb=40, log_path=tmp_path / "greedy"))
+        end = await greedy.wait()
+        assert end == TaskExit(exit_code=-signal.SIGKILL, reason=ExitReason.MEMORY)
+        assert not end.succeeded
+        await eventually(lambda: tree_memory_mb(modest.pid) > 80, "the modest task holds its memory")
+        await asyncio.sleep(0.2)
+        assert modest.ended is None
+        await runtime.close()
+        return modest.pid
+
+    pid = asyncio.run(scenario())
+    assert "of its 40 MB of memory" in (tmp_path / "greedy").read_text()
+    assert tree_memory_mb(pid) == 0.0
 
 
 APP_MASTER = """

@@ -1,0 +1,76 @@
+"""Matplotlib figures as SVG text that takes its colours and its typeface from the page around it."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+INK = "#010203"
+GRID = "#040506"
+"""Colours that no figure uses for data: the page's own stand in for them, in light and in dark."""
+
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 9.0,
+    "text.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 10.0,
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "hatch.linewidth": 0.6,
+}
+_TIP = re.compile(r'<g id="tip:([^"]*)">')
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Figures that are made inside look like all others of the page."""
+    with mpl.rc_context(_STYLE):
+        yield
+
+
+def tip(text: str) -> str:
+    """The `gid` of an artist that shows this text when the pointer rests on it."""
+    return f"tip:{html.escape(text, quote=True)}"
+
+
+def to_svg(figure: Figure, name: str) -> str:
+    """The figure as an `svg` element.
+
+    Args:
+        figure: Made in the house style.
+        name: Unique on the page; all ids inside begin with it, and the same figure gives the same text.
+    """
+    buffer = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": name, **_STYLE}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = _TIP.sub(lambda match: f"<g><title>{_unescaped_once(match[1])}</title>", text)
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
+    text = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', text)
+    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
+    text = re.sub(r'<svg ([^>]*?)width="[^"]*"', r'<svg role="img" \1', text, count=1)
+    text = re.sub(r'(<svg [^>]*?)height="[^"]*"', r"\1", text, count=1)
+    return text.replace(INK, "var(--ink)").replace(GRID, "var(--line)")
+
+
+def _unescaped_once(text: str) -> str:
+    # Matplotlib escapes the id once more; what `tip` made safe for HTML is what belongs into the title.
+    return html.unescape(text)
