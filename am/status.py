@@ -23,6 +23,7 @@ def heartbeat_message(app: App, view: AppView) -> pb.Heartbeat:
         jobs=[job_status(app, job) for job in app.board.jobs.values()],
         phase=plan.phase,
         phases=plan.phase + len(plan.phases),
+        best=plan.best or "",
         unmet_gpus=sum(demand.max_gpus for demand in unmet_demands(view)),
     )
 

@@ -34,7 +34,7 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         gpu_time_s=_gpu_time_s(manager, entry),
         attempts=entry.attempt,
         diagnostics=entry.diagnostics,
-        best=entry.finish.best,
+        best=entry.finish.best if ended else entry.heartbeat.best,
         best_checkpoint=entry.finish.best_checkpoint,
         final_rho=entry.finish.rho,
         phase=entry.heartbeat.phase,
