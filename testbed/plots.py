@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
 
@@ -16,6 +16,8 @@ from testbed.report import Report
 from testbed.run_record import RunRecord
 from testbed.spans import LeaseSpan, lease_spans
 from testbed.svg import GRID, INK, house_style, tip, to_svg
+from themis.wire import themis_pb2 as pb
+from themis.wire.values import scalars_from_messages
 
 Colours = Mapping[str, str]
 """Colour by app id."""
@@ -158,12 +160,12 @@ def loss_curves(record: RunRecord) -> str:
         return to_svg(figure, "loss")
 
 
-def _draw_curve(axes: Any, points: Sequence[tuple[int, float]], job: Any, index: int, *, best: bool) -> None:
+def _draw_curve(axes: Axes, points: Sequence[tuple[int, float]], job: pb.JobStatus, index: int, *, best: bool) -> None:
     if not points:
         return
     shades = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#9c6bd3", "#2bb3b1", "#d4a72c", "#ef7fb0")
-    rate = job.hyper_parameters["learning_rate"] if "learning_rate" in job.hyper_parameters else None
-    label = f"{rate.number or rate.integer:g}" if rate is not None else job.job_id
+    rate = scalars_from_messages(job.hyper_parameters).get("learning_rate")
+    label = f"{rate:g}" if isinstance(rate, float | int) else job.job_id
     axes.plot(
         *zip(*points, strict=True),
         color=shades[index % len(shades)],

@@ -16,7 +16,8 @@ INK = "#010203"
 GRID = "#040506"
 """Colours that no figure uses for data: the page's own stand in for them, in light and in dark."""
 
-_STYLE: dict[str, Any] = {
+# Matplotlib names every key in its type; a dictionary of texts would not do.
+_STYLE: Any = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.size": 9.0,

@@ -17,7 +17,10 @@ from themis.wire.values import app_from_message, app_to_message
 
 @dataclass(slots=True, kw_only=True)
 class AppEntry:
-    """One app. Mutable, owned by the ResourceManager's loop; times are seconds since the epoch."""
+    """One app. Mutable, owned by the ResourceManager's loop; times are seconds since the epoch.
+
+    `last_message` is the attempt and the id of the newest message taken in: one that comes again is only acknowledged.
+    """
 
     app_id: str
     spec: AppSpec
@@ -32,6 +35,7 @@ class AppEntry:
     diagnostics: str = ""
     kill_reason: str = ""
     session: Session | None = None
+    last_message: tuple[int, int] = (0, 0)
     last_seen_s: float = 0.0
     gpu_time_s: float = 0.0
     heartbeat: pb.Heartbeat = field(default_factory=pb.Heartbeat)

@@ -131,6 +131,13 @@ class ResourceManager:
     def receive(self, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
         """Take in one message of a session. What cannot be read costs the app that message only."""
         entry.last_seen_s = self.clock.now_s()
+        number = (session.attempt, message.id)
+        if number > entry.last_message:
+            entry.last_message = number
+            self._take(entry, session, message)
+        session.send(pb.RmMessage(acknowledge=self._acknowledge(entry, message.id)))
+
+    def _take(self, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
         body = message.WhichOneof("body")
         try:
             if body == "rho":
@@ -149,7 +156,6 @@ class ResourceManager:
                 self._finish(entry, message.finish)
         except (InputError, ValueError) as error:
             LOG.warning("%s: refused a %s: %s", entry.app_id, body, error)
-        session.send(pb.RmMessage(acknowledge=self._acknowledge(entry, message.id)))
 
     def disconnected(self, entry: AppEntry, session: Session) -> None:
         """A session's stream broke; the app master may come back until its liveness expires."""

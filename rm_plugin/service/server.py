@@ -108,19 +108,12 @@ class Server:
         """Listen, recover and begin to play rounds; returns the address, which is also written to `address`."""
         rpc.add_ArbiterServiceServicer_to_server(ArbiterService(self.manager), self._server)
         rpc.add_ClientServiceServicer_to_server(ClientService(self.manager, self._settings.policy), self._server)
-        host, _, port = self._settings.listen.rpartition(":")
-        try:
-            bound = self._server.add_insecure_port(self._settings.listen)
-        except RuntimeError:
-            bound = 0
-        if not bound:
-            raise InputError("cannot listen", value=self._settings.listen, remedy="is another one running there?")
-        self.manager.address = f"{host}:{bound}"
+        self.manager.address = self._listen()
         _abandon_open_round(self.manager.recorder)
         self._record_start(recovered=bool(list(self._entries)))
         await self._server.start()
         _write_address(self._settings.state_dir / "address", self.manager.address)
-        LOG.info("listening on %s, port %s asked", self.manager.address, port)
+        LOG.info("listening on %s", self.manager.address)
         await self.manager.recover()
         for work in (self.manager.rounds.run(), self.manager.watch_over()):
             self._background.append(asyncio.get_running_loop().create_task(work))
@@ -137,6 +130,21 @@ class Server:
         self._auctioneer.close()
         with contextlib.suppress(FileNotFoundError):
             (self._settings.state_dir / "address").unlink()
+
+    def _listen(self) -> str:
+        """Bind, and return the address. A port left to chance stays the same over restarts: app masters come back."""
+        host, _, port = self._settings.listen.rpartition(":")
+        former = self._store.meta("address") if port == "0" else None
+        for wanted in filter(None, (former, self._settings.listen)):
+            try:
+                bound = self._server.add_insecure_port(wanted)
+            except RuntimeError:
+                continue
+            address = f"{host}:{bound}"
+            with self._store.transaction() as transaction:
+                transaction.put_meta("address", address)
+            return address
+        raise InputError("cannot listen", value=self._settings.listen, remedy="is another one running there?")
 
     async def _am_exited(self, exit_: AmExit) -> None:
         await self.manager.am_exited(exit_)

@@ -1,0 +1,92 @@
+"""The part of the `themis` command that is about the testbed: `testbed run MIX` and `testbed report OUT`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from themis.errors import ThemisError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 3
+DEFAULT_OUT = Path("out/testbed")
+
+
+def add_arguments(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `testbed` to the command; `run` takes what is parsed."""
+    parser = subparsers.add_parser("testbed", help="run the testbed experiment, or draw its report again")
+    actions = parser.add_subparsers(dest="action", required=True)
+    play = actions.add_parser("run", help="run a mix of apps on an emulated cluster and report")
+    play.add_argument("mix", type=Path, metavar="MIX", help="mix file, e.g. conf/testbed/main.yaml")
+    play.add_argument("--policy", default="themis", help="policy of the ResourceManager; default: %(default)s")
+    play.add_argument("--out", type=Path, default=DEFAULT_OUT, help="folder for the run; default: %(default)s")
+    play.add_argument("--seed", type=int, default=None, help="in place of the mix's own")
+    again = actions.add_parser("report", help="audit a run again and draw its report anew")
+    again.add_argument("out", type=Path, metavar="OUT", help="folder of a run")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked; returns the exit code.
+
+    Raises:
+        ThemisError: Bad input, or a service that failed; `themis` turns it into text.
+    """
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if args.action == "report":
+        return _report(args.out, console)
+    return _run(args, console)
+
+
+def _run(args: argparse.Namespace, console: Console) -> int:
+    from testbed.driver import drive, plan_run
+    from testbed.facts import Ending
+    from testbed.interruption import Interruption
+    from testbed.mix import load_mix
+    from testbed.run_folder import fresh_folder
+
+    plan = plan_run(load_mix(args.mix), args.policy, args.seed)
+    with Interruption() as interruption, fresh_folder(args.out) as folder:
+        facts = drive(plan, folder, console, interruption)
+        if facts.ending is Ending.INTERRUPTED:
+            sys.stderr.write("interrupted: everything was stopped\n")
+            return EXIT_INTERRUPTED
+        if facts.ending is Ending.RM_FAILED:
+            sys.stderr.write(f"FAILED: {facts.trouble}\n")
+        if not (folder.events.is_file() and folder.apps.is_file()):
+            return EXIT_FAILED
+        code = _report(args.out, console)
+        return EXIT_INTERRUPTED if interruption.requested() else code
+
+
+def _report(out: Path, console: Console) -> int:
+    from testbed.outcome import failed_conditions, print_outcome
+    from testbed.reporting import make_report
+    from testbed.run_folder import run_folder
+
+    folder = run_folder(out)
+    report = make_report(folder)
+    failed = failed_conditions(report)
+    print_outcome(report, failed, console)
+    console.print(f"report: {folder.page}", markup=False, soft_wrap=True)
+    return EXIT_FAILED if failed else EXIT_OK
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The same as a command of its own: `python -m testbed.cli testbed run MIX`."""
+    parser = argparse.ArgumentParser(prog="themis")
+    add_arguments(parser.add_subparsers(required=True))
+    try:
+        return run(parser.parse_args(arguments))
+    except ThemisError as error:
+        sys.stderr.write(f"themis: {error}\n")
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
