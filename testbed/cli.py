@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from themis.errors import ThemisError
-
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -19,6 +17,7 @@ DEFAULT_OUT = Path("out/testbed")
 def add_arguments(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `testbed` to the command; `run` takes what is parsed."""
     parser = subparsers.add_parser("testbed", help="run the testbed experiment, or draw its report again")
+    parser.set_defaults(run=run)
     actions = parser.add_subparsers(dest="action", required=True)
     play = actions.add_parser("run", help="run a mix of apps on an emulated cluster and report")
     play.add_argument("mix", type=Path, metavar="MIX", help="mix file, e.g. conf/testbed/main.yaml")
@@ -75,18 +74,3 @@ def _report(out: Path, console: Console) -> int:
     print_outcome(report, failed, console)
     console.print(f"report: {folder.page}", markup=False, soft_wrap=True)
     return EXIT_FAILED if failed else EXIT_OK
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """The same as a command of its own: `python -m testbed.cli testbed run MIX`."""
-    parser = argparse.ArgumentParser(prog="themis")
-    add_arguments(parser.add_subparsers(required=True))
-    try:
-        return run(parser.parse_args(arguments))
-    except ThemisError as error:
-        sys.stderr.write(f"themis: {error}\n")
-        return error.exit_code
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -44,6 +44,7 @@ def page(record: RunRecord, report: Report) -> str:
         _figure("Fairness at completion", _FINAL_NOTE, plots.final_rho(report, colours)),
         _figure("What the real apps learn", _LOSS_NOTE, plots.loss_curves(record)),
         _figure("Leases", "A row a GPU, machines apart, coloured by app.", plots.gantt(record, colours)),
+        _legend(report, colours),
         _section(
             "Best models",
             best_table(report),

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from testbed.events import Event
 from testbed.measures import number, rho_series
@@ -49,6 +49,7 @@ def occupancy(record: RunRecord, colours: Colours) -> str:
             xlim=(0, end_s - start_s), ylim=(0, record.cluster.gpus * 1.04), xlabel="seconds", ylabel="GPUs leased"
         )
         axes.grid(axis="y")
+        axes.set_axisbelow(True)
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         return to_svg(figure, "occupancy")
 
@@ -73,11 +74,7 @@ def rho_over_time(record: RunRecord, report: Report, colours: Colours) -> str:
                 axes.plot(*zip(*points, strict=True), color=colours[app.app_id], linewidth=width, gid=tip(app.name))
         axes.axhline(1.0, color=INK, linewidth=0.9, linestyle="--")
         axes.set(xlim=(0, (end_s - start_s) * 1.01), xlabel="seconds", ylabel="rho (lower is better)", yscale="log")
-        axes.yaxis.set_major_formatter(ScalarFormatter())
-        axes.yaxis.set_minor_formatter(NullFormatter())
-        low, high = axes.get_ylim()
-        ticks = [tick for tick in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500) if low <= tick <= high]
-        axes.set_yticks(ticks)
+        _plain_log_axis(axes)
         axes.grid(axis="y")
         return to_svg(figure, "rho")
 
@@ -155,6 +152,7 @@ def loss_curves(record: RunRecord) -> str:
                 _draw_curve(axes, curves.get((app.app_id, job.job_id), []), job, index, best=job.job_id == app.best)
             axes.set(title=app.name, xlabel="iteration", yscale="log")
             axes.set_ylabel("training loss")
+            _plain_log_axis(axes)
             axes.grid(axis="y")
             axes.legend(frameon=False, fontsize=7, title="learning rate", title_fontsize=7)
         return to_svg(figure, "loss")
@@ -173,6 +171,13 @@ def _draw_curve(axes: Axes, points: Sequence[tuple[int, float]], job: pb.JobStat
         label=f"{label}{' (best)' if best else ''}",
         gid=tip(f"{job.job_id}, {job.state}"),
     )
+
+
+def _plain_log_axis(axes: Axes) -> None:
+    """Label a logarithmic axis by 1, 2, 5 and their tenfolds, written plainly."""
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _losses(events: Sequence[Event]) -> dict[tuple[str, str], list[tuple[int, float]]]:

@@ -34,6 +34,7 @@ class AppEntry:
     finished_at_s: float | None = None
     diagnostics: str = ""
     kill_reason: str = ""
+    forced_reason: str = ""
     session: Session | None = None
     last_message: tuple[int, int] = (0, 0)
     last_seen_s: float = 0.0

@@ -171,8 +171,8 @@ class ResourceManager:
         entry = self.entries.get(exit_.app_id)
         if entry.ended or self._closing or exit_.attempt != entry.attempt:
             return
-        reason = "killed for silence" if exit_.exit_code is None else f"exit code {exit_.exit_code}"
-        await self._lost(entry, reason)
+        reason = "it ended" if exit_.exit_code is None else f"exit code {exit_.exit_code}"
+        await self._lost(entry, entry.forced_reason or reason)
 
     # ---- life of the service ----
 
@@ -245,9 +245,11 @@ class ResourceManager:
             entry.session = None
         self.arbiter.set_silent(entry.app_id, True)
         self.recorder.record("am_lost", app_id=entry.app_id, detail={"attempt": entry.attempt, "reason": reason})
-        # What it was giving back anyway is free now; the rest waits for the next attempt.
-        expiring = [lease for lease in self.arbiter.table.of_app(entry.app_id) if lease.state is LeaseState.EXPIRING]
-        self._revoke([lease.lease_id for lease in expiring], "its app master is gone")
+        # What it was giving back anyway is free now. The rest waits for the next attempt, unless it was taken by force.
+        leases = self.arbiter.table.of_app(entry.app_id)
+        gone = [lease for lease in leases if entry.forced_reason or lease.state is LeaseState.EXPIRING]
+        self._revoke([lease.lease_id for lease in gone], entry.forced_reason or "its app master is gone")
+        entry.forced_reason = ""
         if entry.kill_reason:
             self._end(entry, AppState.KILLED, entry.kill_reason)
         elif entry.attempt >= self.settings.am_max_attempts:
@@ -259,11 +261,11 @@ class ResourceManager:
     async def _take_by_force(self, entry: AppEntry, reason: str) -> None:
         """Kill all of an app's processes, then end its leases: never the other way round."""
         LOG.warning("%s: %s: taken by force", entry.app_id, reason)
-        entry.last_seen_s = self.clock.now_s()
+        entry.last_seen_s, entry.forced_reason = self.clock.now_s(), reason
         attempt = entry.attempt
         await self._launcher.kill(entry.app_id)
+        # The engine tells of the exit as well, sooner or later; whoever comes first does the work.
         if entry.attempt == attempt:
-            self._revoke([lease.lease_id for lease in self.arbiter.table.of_app(entry.app_id)], reason)
             await self._lost(entry, reason)
 
     async def _kill_after_grace(self, entry: AppEntry) -> None:

@@ -1,0 +1,224 @@
+"""The ResourceManager with real app masters and tasks: the ordinary way, and every fault of one machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import pytest
+from live_rm import Live, address_of, kill, live, replay_app, settings, start_process
+
+from rm_plugin.service.session import Session
+from themis.cluster import GpuId
+from themis.wire import themis_pb2 as pb
+from themis.wire import themis_pb2_grpc as rpc
+from themis.wire.values import app_to_message
+
+
+def owners(live_: Live) -> dict[GpuId, str]:
+    return {gpu: lease.app_id for gpu, lease in live_.server.manager.arbiter.table.live.items()}
+
+
+def test_an_app_runs_to_its_end_and_names_its_best_model(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with live(settings(tmp_path)) as rm:
+            app = await rm.submit(replay_app("search", iterations=80, jobs=4, tasks=2, tuner="successive_halving"))
+            status = await rm.ended(app)
+            assert status.state == "FINISHED"
+            assert {job.state for job in status.jobs} == {"FINISHED", "STOPPED"}
+            best = next(job for job in status.jobs if job.job_id == status.best)
+            assert best.iteration == 80
+            assert best.has_accuracy
+            assert Path(status.best_checkpoint).is_dir()
+            assert set(status.final_rho) == {
+                "themis",
+                "isolated_share",
+                "placement_aware",
+                "private_cluster",
+                "attainable",
+            }
+            assert status.gpu_time_s > 0
+            assert not owners(rm)
+
+    asyncio.run(scenario())
+
+
+def test_two_apps_share_the_cluster_and_no_gpu_has_two_owners(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with live(settings(tmp_path)) as rm:
+            apps = [await rm.submit(replay_app(f"app{n}", iterations=300, tasks=8)) for n in range(2)]
+            for app in apps:
+                assert (await rm.ended(app)).state == "FINISHED"
+            held: dict[object, object] = {}
+            for event in rm.store.events():
+                gpu, lease = event.detail.get("gpu"), event.detail.get("lease_id")
+                if event.kind == "lease_granted":
+                    assert gpu not in held
+                    held[gpu] = lease
+                elif event.kind in ("lease_released", "lease_revoked") and not event.detail.get("reserved"):
+                    assert held.pop(gpu) == lease
+            assert not held
+
+    asyncio.run(scenario())
+
+
+def test_a_killed_app_master_is_started_once_more_and_goes_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with live(settings(tmp_path)) as rm:
+            app = await rm.submit(replay_app("victim", iterations=150, jobs=2, tuner="successive_halving"))
+            await rm.event("checkpoint", app, count=3)
+            before = owners(rm)
+            kill(int(rm.events("am_registered", app)[0].detail["pid"]))
+            again = await rm.event("am_registered", app, count=2)
+            assert again.detail["attempt"] == 2
+            restarted = await rm.event("tasks_started", app, after=again.sequence)
+            assert restarted.detail["incarnation"] == 2
+            assert restarted.detail["iteration"] >= 20
+            # Its leases waited for it: nothing was given up and granted again.
+            lost = rm.events("am_lost", app)[0]
+            ended = [*rm.events("lease_released", app), *rm.events("lease_revoked", app)]
+            assert not [event for event in ended if lost.sequence < event.sequence < again.sequence]
+            assert set(restarted.detail["gpus"]) <= {str(gpu) for gpu in before}
+            status = await rm.ended(app)
+            assert status.state == "FINISHED"
+            assert status.attempts == 2
+
+    asyncio.run(scenario())
+
+
+def test_an_app_whose_master_dies_too_often_fails_and_gives_everything_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with live(settings(tmp_path)) as rm:
+            app = await rm.submit(replay_app("doomed", iterations=5000))
+            for attempt in (1, 2):
+                await rm.event("first_step", app, count=attempt)
+                kill(int(rm.events("am_registered", app)[attempt - 1].detail["pid"]))
+            status = await rm.ended(app)
+            assert status.state == "FAILED"
+            assert "lost 2 times" in status.diagnostics
+            assert not owners(rm)
+
+    asyncio.run(scenario())
+
+
+def test_a_killed_task_costs_one_restart_from_its_checkpoint(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with live(settings(tmp_path)) as rm:
+            app = await rm.submit(replay_app("shot", iterations=120, tasks=2))
+            started = await rm.event("tasks_started", app)
+            saved = await rm.event("checkpoint", app, count=2)
+            kill(int(started.detail["pids"][1]))
+            again = await rm.event("tasks_started", app, count=2)
+            assert again.detail["iteration"] >= saved.detail["iteration"]
+            status = await rm.ended(app)
+            assert status.state == "FINISHED"
+            assert [job.restarts for job in status.jobs] == [1]
+
+    asyncio.run(scenario())
+
+
+def test_a_frozen_app_master_loses_its_gpus_by_force_after_the_grace(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with live(settings(tmp_path, am_expiry_s=60)) as rm:
+            frozen = await rm.submit(replay_app("frozen", iterations=3000, tasks=8))
+            await rm.event("first_step", frozen)
+            pid = int(rm.events("am_registered", frozen)[0].detail["pid"])
+            os.kill(pid, signal.SIGSTOP)
+            other = await rm.submit(replay_app("other", iterations=60, tasks=8))
+            # It is asked and does not answer, so its leases end; past the grace its processes are killed, then revoked.
+            revoked = await rm.event("lease_revoked", frozen)
+            assert "not given back" in str(revoked.detail["reason"])
+            assert (await rm.ended(other)).state == "FINISHED"
+            await rm.stub.Kill(_kill_request(frozen))
+            assert (await rm.ended(frozen)).state == "KILLED"
+
+    asyncio.run(scenario())
+
+
+def test_a_killed_app_stops_and_keeps_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with live(settings(tmp_path)) as rm:
+            app = await rm.submit(replay_app("unwanted", iterations=3000, tasks=4))
+            await rm.event("first_step", app)
+            await rm.stub.Kill(_kill_request(app))
+            status = await rm.ended(app, timeout_s=15)
+            assert status.state == "KILLED"
+            assert not owners(rm)
+            ended = await rm.event("tasks_ended", app)
+            assert set(ended.detail["exit_codes"]) == {75}
+
+    asyncio.run(scenario())
+
+
+def test_a_killed_resource_manager_comes_back_to_its_apps_and_leases(tmp_path: Path) -> None:
+    """The first one is a process that dies by kill -9; its successor, in this process, finds the app master."""
+
+    async def scenario() -> None:
+        configured = settings(tmp_path)
+        first = start_process(configured)
+        try:
+            async with grpc.aio.insecure_channel(await address_of(configured)) as channel:
+                stub = rpc.ClientServiceStub(channel)
+                spec = replay_app("survivor", iterations=250, tasks=4)
+                app = (await stub.Submit(pb.SubmitRequest(spec=app_to_message(spec)))).app_id
+                while (await stub.Show(pb.ShowRequest(app_id=app))).progress == 0:
+                    await asyncio.sleep(0.1)
+                pids = {process.pid for process in first.children(recursive=True)}
+        finally:
+            first.kill()
+            first.wait()
+        async with live(configured) as rm:
+            registered = await rm.event("am_registered", app, count=2)
+            assert registered.detail["attempt"] == 1
+            assert registered.detail["pid"] in pids
+            assert len(owners(rm)) == 4
+            status = await rm.ended(app)
+            assert status.state == "FINISHED"
+            assert status.attempts == 1
+            assert len({event.detail["incarnation"] for event in rm.events("first_step", app)}) <= 3
+
+    asyncio.run(scenario())
+
+
+def test_a_job_that_always_fails_ends_its_app_with_the_reason(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with live(settings(tmp_path)) as rm:
+            spec = replay_app("broken", iterations=50)
+            bad = {**spec.program.arguments, "model": "no-such-model"}
+            spec = replace(spec, program=replace(spec.program, arguments=bad))
+            status = await rm.ended(await rm.submit(spec))
+            assert status.state == "FAILED"
+            assert "no-such-model" in status.diagnostics
+            assert not owners(rm)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("tasks", "message"), [(9, "larger than the cluster"), (100, "larger than the cluster")])
+def test_a_job_larger_than_the_cluster_is_refused(tmp_path: Path, tasks: int, message: str) -> None:
+    async def scenario() -> None:
+        async with live(settings(tmp_path)) as rm:
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await rm.submit(replay_app("giant", iterations=10, tasks=tasks))
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert message in refused.value.details()
+
+    asyncio.run(scenario())
+
+
+def test_a_late_answer_is_dropped() -> None:
+    async def scenario() -> None:
+        session = Session("app-0001", 1)
+        future = session.expect_report(1)
+        session.forget(1)
+        assert future.cancelled()
+
+    asyncio.run(scenario())
+
+
+def _kill_request(app_id: str) -> pb.KillRequest:
+    return pb.KillRequest(app_id=app_id, reason="a test")

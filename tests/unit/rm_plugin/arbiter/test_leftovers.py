@@ -1,0 +1,73 @@
+"""Leftovers: who comes first, what is renewed, and turns."""
+
+import pytest
+
+from rm_plugin.arbiter.leftovers import Claim, share_leftovers, share_leftovers_by_job
+from themis.bids import FreeMachine, GangDemand
+from themis.cluster import Allocation, Level
+from themis.errors import InputError
+
+
+def machines(**slots):
+    return tuple(FreeMachine(machine_id=name, rack_id="r0", free_slots=free) for name, free in slots.items())
+
+
+def claim(app_id, *jobs, bid=False, **renewable):
+    demands = tuple(
+        GangDemand(job_id=f"j{index}", min_gpus=least, max_gpus=most) for index, (least, most) in enumerate(jobs)
+    )
+    return Claim(app_id=app_id, demands=demands, renewable=Allocation.of(renewable), bid=bid)
+
+
+def gpus(granted):
+    return {app_id: sum((gang.gpus for gang in gangs), Allocation()).by_machine() for app_id, gangs in granted.items()}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_apps_that_did_not_bid_come_first(seed):
+    claims = [claim("bidder", (1, 1), bid=True), claim("other", (1, 1))]
+    assert gpus(share_leftovers(machines(m0=(1,)), claims, seed)) == {"other": {"m0": 1}}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_each_renews_what_it_held_before_anyone_takes(seed):
+    claims = [claim("a", (2, 2)), claim("b", (2, 2), m0=2), claim("c", (2, 2))]
+    granted = gpus(share_leftovers(machines(m0=(2,), m1=(2,)), claims, seed))
+    assert granted["b"] == {"m0": 2}
+    assert len(granted) == 2
+
+
+def test_a_renewed_part_grows_into_the_whole_gang():
+    granted = share_leftovers(machines(m0=(4,)), [claim("a", (1, 4), m0=2)], 0)
+    assert [(gang.gpus.by_machine(), gang.level, gang.slot) for gang in granted["a"]] == [({"m0": 4}, Level.SLOT, 0)]
+
+
+def test_apps_take_turns_job_by_job():
+    claims = [claim(name, *[(1, 1)] * 6) for name in ("a", "b", "c")]
+    granted = share_leftovers(machines(m0=(6,)), claims, 3)
+    assert {app_id: len(gangs) for app_id, gangs in granted.items()} == {"a": 2, "b": 2, "c": 2}
+
+
+def test_what_nobody_else_can_use_goes_to_bidders():
+    claims = [claim("bidder", (1, 3), bid=True), claim("other", (4, 4))]
+    assert gpus(share_leftovers(machines(m0=(3,)), claims, 0)) == {"bidder": {"m0": 3}}
+
+
+def test_the_order_is_drawn_from_the_seed_not_from_the_list():
+    claims = [claim(f"app-{index}", (1, 1)) for index in range(5)]
+    winners = set()
+    for seed in range(40):
+        granted = share_leftovers(machines(m0=(1,)), claims, seed)
+        assert granted == share_leftovers(machines(m0=(1,)), claims[::-1], seed)
+        winners |= set(granted)
+    assert winners == {each.app_id for each in claims}
+
+
+def test_gangs_name_their_jobs():
+    granted = share_leftovers_by_job(machines(m0=(3,)), [claim("a", (2, 2), (5, 5), (1, 1))], 0)
+    assert {job: gang.gpus.gpus for job, gang in granted["a"].items()} == {"j0": 2, "j2": 1}
+
+
+def test_two_claims_of_one_app_are_refused():
+    with pytest.raises(InputError, match="two claims"):
+        share_leftovers(machines(m0=(3,)), [claim("a", (1, 1)), claim("a", (1, 1))], 0)

@@ -1,0 +1,74 @@
+"""Rounding keeps c * k gangs in expectation, the best first, and draws by app."""
+
+import random
+import statistics
+
+import pytest
+
+from rm_plugin.arbiter.rounding import keep_share, keep_shares
+from themis.apps import CRUDE_SLOWDOWN, Slowdown
+from themis.bids import PlacedGang
+from themis.choices import Rounding
+from themis.cluster import Allocation, Level
+from themis.errors import InputError
+
+
+def gang(level, pinned=False, **gpus):
+    return PlacedGang(gpus=Allocation.of(gpus), level=level, pinned=pinned)
+
+
+FIVE = [gang(Level.MACHINE, **{f"m{index}": 2}) for index in range(5)]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.13, 0.5, 2 / 3, 0.97, 1.0])
+@pytest.mark.parametrize("gangs", [1, 3, 5])
+def test_probabilistic_rounding_keeps_the_share_in_expectation(share, gangs):
+    draws = 4000
+    kept = [
+        len(keep_shares({"a": FIVE[:gangs]}, {"a": share}, {}, seed, Rounding.PROBABILISTIC)["a"])
+        for seed in range(draws)
+    ]
+    assert statistics.fmean(kept) == pytest.approx(share * gangs, abs=4 * 0.5 / draws**0.5 + 1e-9)
+    assert {int(share * gangs), -int(-share * gangs // 1)} >= set(kept)
+
+
+def test_by_gpu_keeps_the_share_of_gpus_in_expectation_and_may_cut_a_gang():
+    kept = [keep_share(FIVE, 0.45, CRUDE_SLOWDOWN, random.Random(seed), Rounding.BY_GPU) for seed in range(4000)]
+    gpus = [sum(each.gpus.gpus for each in gangs) for gangs in kept]
+    assert set(gpus) == {4, 5}
+    assert statistics.fmean(gpus) == pytest.approx(4.5, abs=0.04)
+    assert {each.gpus.gpus for gangs in kept for each in gangs} == {1, 2}
+
+
+@pytest.mark.parametrize(("share", "kept"), [(0.09, 0), (0.1, 1), (0.29, 1), (0.3, 2), (1.0, 5)])
+def test_nearest_rounds_half_up_without_chance(share, kept):
+    assert len(keep_share(FIVE, share, CRUDE_SLOWDOWN, random.Random(0), Rounding.NEAREST)) == kept
+
+
+def test_gangs_of_least_slowdown_are_kept_pinned_before_others():
+    far = gang(Level.CLUSTER, m0=1, m9=3)
+    near = gang(Level.MACHINE, m5=4)
+    pinned = gang(Level.MACHINE, pinned=True, m7=1)
+    kept = keep_share([far, near, pinned], 2 / 3, CRUDE_SLOWDOWN, random.Random(0))
+    assert kept == (pinned, near)
+
+
+def test_where_levels_cost_the_same_the_nearer_is_kept():
+    flat = Slowdown(1.0, 1.0, 1.0, 1.0)
+    near, far = gang(Level.MACHINE, m5=2), gang(Level.CLUSTER, m0=4, m1=4)
+    assert keep_share([far, near], 0.5, flat, random.Random(0)) == (near,)
+
+
+def test_other_apps_and_their_order_do_not_change_a_draw():
+    names = [f"app-{index}" for index in range(12)]
+    gangs, shares = dict.fromkeys(names, FIVE), dict.fromkeys(names, 0.5)
+    all_kept = keep_shares(gangs, shares, {}, 7)
+    for name in names:
+        assert keep_shares({name: FIVE}, {name: 0.5}, {}, 7)[name] == all_kept[name]
+    assert keep_shares(dict(reversed(gangs.items())), shares, {}, 7) == all_kept
+    assert {len(kept) for kept in all_kept.values()} == {2, 3}
+
+
+def test_a_share_beyond_1_is_refused():
+    with pytest.raises(InputError, match="between 0 and 1"):
+        keep_share(FIVE, 1.01, CRUDE_SLOWDOWN, random.Random(0))
