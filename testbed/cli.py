@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 3
+PLAIN_COLUMNS = 120
 DEFAULT_OUT = Path("out/testbed")
 
 
@@ -36,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
     """
     from rich.console import Console
 
-    console = Console(highlight=False)
+    # Without a terminal rich assumes 80 columns, too few for the table of apps.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_COLUMNS)
     if args.action == "report":
         return _report(args.out, console)
     return _run(args, console)

@@ -169,10 +169,11 @@ class ResourceManager:
     async def am_exited(self, exit_: AmExit) -> None:
         """An app master ended, and nothing of the attempt runs any more."""
         entry = self.entries.get(exit_.app_id)
-        if entry.ended or self._closing or exit_.attempt != entry.attempt:
+        if entry.ended or self._closing or exit_.attempt != entry.attempt or entry.forced_reason:
+            # Whoever takes by force goes on by itself, once nothing is left to kill: a new attempt would be killed too.
             return
         reason = "it ended" if exit_.exit_code is None else f"exit code {exit_.exit_code}"
-        await self._lost(entry, entry.forced_reason or reason)
+        await self._lost(entry, reason)
 
     # ---- life of the service ----
 
@@ -262,11 +263,8 @@ class ResourceManager:
         """Kill all of an app's processes, then end its leases: never the other way round."""
         LOG.warning("%s: %s: taken by force", entry.app_id, reason)
         entry.last_seen_s, entry.forced_reason = self.clock.now_s(), reason
-        attempt = entry.attempt
         await self._launcher.kill(entry.app_id)
-        # The engine tells of the exit as well, sooner or later; whoever comes first does the work.
-        if entry.attempt == attempt:
-            await self._lost(entry, reason)
+        await self._lost(entry, reason)
 
     async def _kill_after_grace(self, entry: AppEntry) -> None:
         if entry.session is not None:

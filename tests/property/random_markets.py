@@ -111,8 +111,4 @@ def _assign(asked: list, placed: list) -> bool:
 
 def _serves(asked: Gang, gang) -> bool:
     near_enough = gang.level <= asked.within or asked.gpus == 1
-    return (
-        gang.gpus.gpus == asked.gpus
-        and near_enough
-        and all(count % asked.unit_gpus == 0 for _, count in gang.gpus)
-    )
+    return gang.gpus.gpus == asked.gpus and near_enough and all(count % asked.unit_gpus == 0 for _, count in gang.gpus)

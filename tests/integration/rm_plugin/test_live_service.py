@@ -134,7 +134,8 @@ def test_a_frozen_app_master_loses_its_gpus_by_force_after_the_grace(tmp_path: P
             assert "not given back" in str(revoked.detail["reason"])
             assert (await rm.ended(other)).state == "FINISHED"
             await rm.stub.Kill(_kill_request(frozen))
-            assert (await rm.ended(frozen)).state == "KILLED"
+            status = await rm.ended(frozen)
+            assert status.state == "KILLED", status.diagnostics
 
     asyncio.run(scenario())
 

@@ -184,3 +184,11 @@ def solve_within(seconds, machines, bids, *, lexicographic):
 def test_an_unknown_solver_lists_the_nearest():
     with pytest.raises(UnknownNameError, match="did you mean 'highs'"):
         solver("higs")
+
+
+def test_highs_is_not_led_astray_by_its_presolve():
+    """HiGHS 1.15.1 with presolve calls row 1 of `a` optimal here, the worse one."""
+    machines = [machine("m0", 1, 1, rack="r1"), machine("m1", 2, 3, rack="r1")]
+    better = row(0.49, gang(2, Level.SLOT), gang(1, Level.RACK), m0=1)
+    bids = bid("a", 0.0, better, row(0.23, m1=2)), bid("b", 0.0, row(0.22, m0=1))
+    assert rows_won(solve(solver("highs"), machines, *bids, lexicographic=True)) == {"a": 0, "b": 0}

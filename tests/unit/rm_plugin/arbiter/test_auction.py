@@ -1,0 +1,111 @@
+"""The auction and its payments on markets worked out by hand, and with solvers that run out of time."""
+
+import pytest
+
+from rm_plugin.arbiter.auction import run_auction
+from rm_plugin.arbiter.payments import kept_share
+from rm_plugin.solvers.highs import HighsSolver
+from rm_plugin.solvers.port import Solution, SolveStatus, Win
+from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.choices import EmptyBundle
+from themis.cluster import Level
+from themis.errors import InvariantError
+
+
+def market(gpus, bids, empty_bundle=EmptyBundle.FINITE):
+    machine = FreeMachine(machine_id="m0", rack_id="r0", free_slots=(gpus,))
+    return Market(
+        machines=(machine,),
+        bids=tuple(
+            Bid(
+                app_id=app_id,
+                round_id=0,
+                empty_value=empty,
+                rows=tuple(BidRow(value=value, gangs=(Gang(count, Level.CLUSTER),)) for count, value in rows.items()),
+            )
+            for app_id, (empty, rows) in bids.items()
+        ),
+        empty_bundle=empty_bundle,
+    )
+
+
+def test_a_winner_keeps_what_its_win_costs_the_others():
+    """4 GPUs. Together each gets 2; alone b would have 4 (0.9 instead of 0.6) and a 4 (0.8 instead of 0.4)."""
+    both = market(4, {"a": (0.2, {2: 0.4, 4: 0.8}), "b": (0.2, {2: 0.6, 4: 0.9})})
+    outcome = run_auction(both, HighsSolver(), 10.0)
+    assert {app_id: win.row for app_id, win in outcome.wins.items()} == {"a": 0, "b": 0}
+    assert outcome.shares == pytest.approx({"a": 0.6 / 0.9, "b": 0.4 / 0.8})
+    assert [problem.without for problem in outcome.problems] == [None, "a", "b"]
+    assert (outcome.optimal, outcome.worst_gap, outcome.solver) == (True, 0.0, "highs")
+
+
+def test_who_wins_nothing_keeps_all_and_needs_no_solve():
+    outcome = run_auction(market(1, {"a": (0.2, {1: 0.8}), "b": (0.2, {1: 0.4})}), HighsSolver(), 10.0)
+    assert set(outcome.wins) == {"a"}
+    assert outcome.shares == pytest.approx({"a": 0.5, "b": 1.0})
+    assert [problem.without for problem in outcome.problems] == [None, "a"]
+
+
+def test_bidders_with_one_bid_share_one_solve():
+    alike = (0.2, {1: 0.8})
+    outcome = run_auction(market(2, dict.fromkeys("abc", alike)), HighsSolver(), 10.0)
+    assert set(outcome.wins) == {"a", "b"}
+    assert {problem.without: problem.solved_for for problem in outcome.problems} == {None: None, "a": "a", "b": "a"}
+    assert outcome.shares == pytest.approx({"a": 0.25, "b": 0.25, "c": 1.0})
+
+
+def test_lexicographic_shares_are_over_the_finite_part():
+    """1 GPU beside d's: a displaces b, which then has nothing; d is the finite part, and a costs it half."""
+    bids = {"a": (0.0, {1: 0.9}), "b": (0.0, {1: 0.5}), "d": (0.4, {1: 0.8})}
+    outcome = run_auction(market(1, bids, EmptyBundle.LEXICOGRAPHIC), HighsSolver(), 10.0)
+    assert set(outcome.wins) == {"a"}
+    assert outcome.shares["a"] == 1.0  # d has nothing more without a, as b takes the GPU: the finite part is unhurt
+    two = run_auction(market(2, bids, EmptyBundle.LEXICOGRAPHIC), HighsSolver(), 10.0)
+    assert set(two.wins) == {"a", "b"}
+    assert two.shares["a"] == pytest.approx(0.4 / 0.8)
+
+
+def _solution(rows, status=SolveStatus.OPTIMAL):
+    wins = {app_id: Win(row=row, gangs=()) for app_id, row in rows.items()}
+    return Solution(status=status, gap=0.0, log_objective=0.0, positive=2, wins=wins)
+
+
+BOTH = market(4, {"a": (0.2, {2: 0.4}), "b": (0.2, {2: 0.6})})
+
+
+def test_an_answer_worse_than_the_full_one_is_cut_where_time_ran_out():
+    without = _solution({}, SolveStatus.TIME_LIMIT)
+    assert kept_share(BOTH, _solution({"a": 0, "b": 0}), without, "a") == 1.0
+
+
+def test_an_answer_worse_than_the_full_one_is_a_defect_where_both_claim_to_be_optimal():
+    with pytest.raises(InvariantError, match="passes 1"):
+        kept_share(BOTH, _solution({"a": 0, "b": 0}), _solution({}), "a")
+
+
+class _Impatient:
+    """A solver that notes the time it is given and never proves anything."""
+
+    name = "impatient"
+
+    def __init__(self):
+        self.limits = []
+
+    def solve(self, market, time_limit_s):
+        self.limits.append(time_limit_s)
+        found = HighsSolver().solve(market, 10.0)
+        return Solution(
+            status=SolveStatus.TIME_LIMIT,
+            gap=0.25,
+            log_objective=found.log_objective,
+            positive=found.positive,
+            wins=found.wins,
+        )
+
+
+def test_the_record_says_so_when_time_ran_out_and_all_problems_share_the_time():
+    solver = _Impatient()
+    outcome = run_auction(BOTH, solver, 8.0)
+    assert (outcome.optimal, outcome.worst_gap) == (False, 0.25)
+    assert solver.limits == [4.0, 2.0, 2.0]
+    assert all(0.0 <= share <= 1.0 for share in outcome.shares.values())
