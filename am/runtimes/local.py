@@ -128,8 +128,13 @@ class LocalRuntime:
 
 
 def task_marks(launch: TaskLaunch) -> dict[str, str]:
-    """The environment variables by which a task and all its descendants are known."""
+    """The environment variables by which a task and all its descendants are known.
+
+    The run's mark is among them where there is one: two ResourceManagers on one machine count their apps alike.
+    """
+    run_id = os.environ.get(_RUN_MARK)
     return {
+        **({_RUN_MARK: run_id} if run_id else {}),
         "THEMIS_APP_ID": launch.app_id,
         "THEMIS_JOB_ID": launch.job_id,
         "THEMIS_TASK_INDEX": str(launch.task_index),

@@ -1,9 +1,9 @@
 """How much memory a process and its descendants hold, from /proc. Linux only.
 
 Why the runtime looks instead of setting a limit of the kernel's: RLIMIT_AS counts address space, of which TensorFlow
-reserves gigabytes that it never touches; RLIMIT_DATA counts every thread's stack whole, 8 MB each, so that what is enough
-on a small machine is too little on one with many cores; control groups need rights that a user does not have. Engines
-with containers of their own enforce the limit there.
+reserves gigabytes that it never touches; RLIMIT_DATA counts every thread's stack whole, 8 MB each, so that what is
+enough on a small machine is too little on one with many cores; control groups need rights that a user does not have.
+Engines with containers of their own enforce the limit there.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ _COUNTED = ("RssAnon:", "RssShmem:", "VmSwap:")
 
 
 def tree_memory_mb(pid: int) -> float:
-    """Memory of a process and its descendants, in MB: what they wrote, in RAM or swapped out, shared pages counted anew.
+    """Memory of a process and its descendants, in MB: what they wrote, in RAM or swapped out.
 
-    Mapped files, program code among them, are left out, as the system can drop them at will. A process that has ended
-    holds nothing.
+    Pages that several of them share are counted for each. Mapped files, program code among them, are left out, as the
+    system can drop them at will. A process that has ended holds nothing.
     """
     total_kb = 0
     waiting = [pid]

@@ -43,11 +43,14 @@ def claims_of(snapshot: RoundSnapshot, won: dict[str, tuple[PlacedGang, ...]]) -
 def machines_after(
     machines: Sequence[FreeMachine], grants: dict[str, tuple[PlacedGang, ...]]
 ) -> tuple[FreeMachine, ...]:
-    """The machines with the granted gangs taken off."""
+    """The machines with the granted gangs taken off.
+
+    Gangs within a slot come first, whosever they are: the others take any slot, and must leave those theirs.
+    """
     left = tuple(machines)
-    for app_id in sorted(grants):
-        for gang in sorted(grants[app_id], key=lambda gang: (gang.slot is None, gang)):
-            left = take_gang(left, gang)
+    gangs = [(app_id, gang) for app_id in sorted(grants) for gang in grants[app_id]]
+    for _, gang in sorted(gangs, key=lambda pair: (pair[1].slot is None, pair)):
+        left = take_gang(left, gang)
     return left
 
 

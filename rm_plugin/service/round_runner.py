@@ -203,8 +203,6 @@ class RoundRunner:
         return outcome
 
     def _apply(self, result: RoundResult) -> None:
-        now_s = self._clock.now_s()
-        changes = self._arbiter.settle(result, now_s=now_s)
         decision = result.decision
         detail: dict[str, object] = {
             "round_id": result.snapshot.round_id,
@@ -213,6 +211,8 @@ class RoundRunner:
             "usable_left": usable_left(result.snapshot, decision.grants()),
             "refused": dict(result.refused),
         }
+        # From here on nothing may fail: what the arbiter changes must be written down and told.
+        changes = self._arbiter.settle(result, now_s=self._clock.now_s())
         self._recorder.record("round_granted", detail=detail, leases=changes)
         if self._settings.validate_state:
             self._arbiter.validate()

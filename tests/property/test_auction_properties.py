@@ -1,4 +1,4 @@
-"""Properties of the auction on seeded markets: shares by definition and in [0, 1], Pareto efficient, order invariant."""
+"""The auction on seeded markets: shares by definition and in [0, 1], Pareto efficient, order invariant."""
 
 import math
 

@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
 
+from themis import processes
 from themis.errors import InputError
 from themis.processes import (
     ProcessSpec,
@@ -272,6 +274,38 @@ def test_forking_processes_are_hunted_down(mark):
         until(lambda: len(find_marked(mark)) > 5, "it forks")
         assert kill_marked(mark) == ()
     assert find_marked(mark) == ()
+
+
+def test_a_process_amid_exec_is_waited_for(tmp_path, monkeypatch):
+    # As /proc shows one: a program, but neither a command line nor an environment yet.
+    monkeypatch.setattr(processes, "PROC", tmp_path)
+    folder = tmp_path / str(os.getpid())
+    folder.mkdir()
+    (folder / "exe").symlink_to(sys.executable)
+    for name in ("cmdline", "environ"):
+        (folder / name).write_bytes(b"")
+
+    def finish_exec() -> None:
+        (folder / "cmdline").write_bytes(b"sleep\0")
+        (folder / "environ").write_bytes(b"A=b\0THEMIS_TEST_MARK=x\0")
+
+    with ThreadPoolExecutor(1) as later:
+        later.submit(lambda: (time.sleep(0.1), finish_exec()))
+        assert has_marks(os.getpid(), {"THEMIS_TEST_MARK": "x"})
+
+
+def test_what_has_no_environment_is_not_waited_for_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "PROC", tmp_path)
+    folder = tmp_path / str(os.getpid())
+    folder.mkdir()
+    (folder / "environ").write_bytes(b"")
+    (folder / "cmdline").write_bytes(b"sleep\0")
+    begun_s = time.monotonic()
+    # First without a program, as zombies and threads of the kernel are, then one that was given no environment.
+    assert not has_marks(os.getpid(), {"THEMIS_TEST_MARK": "x"})
+    (folder / "exe").symlink_to(sys.executable)
+    assert not has_marks(os.getpid(), {"THEMIS_TEST_MARK": "x"})
+    assert time.monotonic() - begun_s < 0.5
 
 
 def test_waiting_for_a_process_that_is_not_our_child(tmp_path, mark):
