@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from testbed.audit_values import AuditInput, Findings
 from testbed.rounds import RoundTrail, granted_by_machine, granted_gpus, round_trails
@@ -34,7 +35,7 @@ def check_rounds(run: AuditInput, findings: Findings) -> None:
 
 
 def _check_ends(trails: Sequence[RoundTrail], run: AuditInput, findings: Findings) -> None:
-    for trail, follower in zip(trails, [*trails[1:], None], strict=True):
+    for trail, follower in zip_longest(trails, trails[1:]):
         ends = trail.count("round_ended")
         # The run may be over while the very last round is still going on.
         going_on = follower is None and ends == 0 and run.end_s - trail.start_s <= run.limits.round_s

@@ -156,6 +156,14 @@ class GangDemand:
     work_left_gpu_s: float = 0.0
     held: Allocation = field(default_factory=Allocation)
 
+    def __post_init__(self) -> None:
+        # Reports come from app masters, and policies divide by the unit: one bad report must not break a round.
+        if self.unit_gpus < 1 or not 1 <= self.min_gpus <= self.max_gpus:
+            bounds = (self.min_gpus, self.max_gpus, self.unit_gpus)
+            raise InputError("a demand needs a unit and a smallest gang of at least one GPU", value=bounds)
+        if not self.work_left_gpu_s >= 0.0:
+            raise InputError("the work left must be a number of 0 or more", value=self.work_left_gpu_s)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppReport:
@@ -167,6 +175,10 @@ class AppReport:
     t_shared_s: float
     t_ideal_s: float
     demands: tuple[GangDemand, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.rho >= 0.0:
+            raise InputError("rho must be a number of 0 or more, or infinite", value=self.rho)
 
     @property
     def demand_gpus(self) -> int:

@@ -64,7 +64,8 @@ class GpuId:
     def parse(cls, text: str) -> GpuId:
         """The inverse of `str`; malformed text raises InputError."""
         machine_id, separator, index = text.rpartition("/")
-        if not separator or not index.isdigit():
+        # `isdigit` alone lets through what `int` refuses, superscripts for instance.
+        if not machine_id or not separator or not (index.isascii() and index.isdigit()):
             raise InputError("malformed GPU id", value=text, remedy="write MACHINE/INDEX")
         return cls(machine_id, int(index))
 

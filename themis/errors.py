@@ -28,6 +28,17 @@ class ThemisError(Exception):
         remedy = f"; {self.remedy}" if self.remedy else ""
         return f"{self.what}{shown}{remedy}"
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # An error of the auction's worker process must reach its parent; by default keyword arguments prevent that,
+        # and an error that cannot be unpickled breaks the whole pool.
+        return _restored, (type(self), self.args, dict(vars(self)))
+
+
+def _restored(kind: type[ThemisError], arguments: tuple[object, ...], state: dict[str, object]) -> ThemisError:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(state)
+    return error
+
 
 class InputError(ThemisError, ValueError):
     """The user gave something that cannot be used: a file, a flag, a value."""

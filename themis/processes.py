@@ -30,7 +30,6 @@ _KILL_PASS_S = 0.02
 _CLEAN_PASSES = 2
 _EXEC_TRY_S = 0.001
 _EXEC_TRIES = 2000
-_EMPTY_TRIES = 3
 
 
 class StartError(ThemisError, OSError):
@@ -251,17 +250,24 @@ def _environment(pid: int) -> bytes:
     """The environment that a process was started with.
 
     Amid `exec` it reads as empty, and `start` may return that early: on a busy machine one process in twenty would be
-    overlooked for up to 0.3 s, as measured, and live on. There the command line is empty too, which it is nowhere else; it
-    becomes readable an instant before the environment does.
+    overlooked for up to 0.3 s, as measured, and live on. The kernel has not said yet where it ends, there.
     """
     folder = PROC / str(pid)
-    for patience in range(_EXEC_TRIES):
+    if environment := (folder / "environ").read_bytes():
+        return environment
+    for _ in range(_EXEC_TRIES):
+        laid_out = _environment_end(folder) != 0
         environment = (folder / "environ").read_bytes()
-        if environment:
+        if environment or laid_out:
             return environment
         # A zombie and a thread of the kernel have no program: this raises.
         (folder / "exe").readlink()
-        if patience >= _EMPTY_TRIES and (folder / "cmdline").read_bytes():
-            break
         time.sleep(_EXEC_TRY_S)
     return b""
+
+
+def _environment_end(folder: Path) -> int:
+    """Address at which the environment ends (`env_end` in proc(5)), 0 amid `exec`."""
+    # The second field is the program's name in parentheses, with anything in it.
+    fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
+    return int(fields[48])

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 
 from themis.errors import ThemisError
-from themis_cli import rho_command, rm_command, testbed_command
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 3
@@ -15,12 +14,12 @@ EXIT_INTERRUPTED = 3
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code: 0 done, 1 failed, 2 usage or bad input, 3 interrupted."""
-    parser = build_parser()
-    options = parser.parse_args(arguments)
-    if options.run is None:
-        parser.print_help()
-        return EXIT_USAGE
     try:
+        parser = build_parser()
+        options = parser.parse_args(arguments)
+        if options.run is None:
+            parser.print_help()
+            return EXIT_USAGE
         return int(options.run(options))
     except ThemisError as error:
         print(f"themis: {error}", file=sys.stderr)
@@ -32,6 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line, a group of subcommands a module."""
+    # Imported here, so that Ctrl-C while they load ends like Ctrl-C at any other time.
+    from themis_cli import rho_command, rm_command, testbed_command
+
     parser = argparse.ArgumentParser(
         prog="themis", description="Themis: a GPU cluster scheduler, fair in finish time.", allow_abbrev=False
     )

@@ -26,6 +26,6 @@ def _rho(options: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(table) + "\n")
         return 0
     lines = [f"t_ideal {table['t_ideal_s']:g} s", "GPUs   rho"]
-    lines += [f"{gpus:>4}   {rho:.3f}" for gpus, rho in table['rho'].items()]
+    lines += [f"{gpus:>4}   {rho:.3f}" for gpus, rho in table["rho"].items()]
     sys.stdout.write("\n".join(lines) + "\n")
     return 0

@@ -77,20 +77,20 @@ def share_leftovers_by_job(
     return dict(sorted(granted.items()))
 
 
-def serve_in_order(machines: Sequence[FreeMachine], claims: Sequence[Claim]) -> dict[str, tuple[PlacedGang, ...]]:
+def serve_in_order(machines: Sequence[FreeMachine], claims: Sequence[Claim]) -> dict[str, dict[str, PlacedGang]]:
     """Serve claims whole, one app after the other in the order given; each renews in place first.
 
-    The greedy rule of policies that rank apps and hold no auction.
+    The greedy rule of policies that rank apps and hold no auction. Returns the gang by job id by app id.
     """
     room = Room(machines)
-    granted: dict[str, tuple[PlacedGang, ...]] = {}
+    granted: dict[str, dict[str, PlacedGang]] = {}
     for claim in claims:
         queue = _Queue(claim)
         queue.renew(room)
         while queue.step(room):
             pass
         if queue.gangs():
-            granted[claim.app_id] = tuple(queue.gangs().values())
+            granted[claim.app_id] = queue.gangs()
     return granted
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rm_plugin.arbiter.auction import AuctionOutcome
+from rm_plugin.arbiter.leftovers import Claim
 from themis.bids import AppReport, Bid, FreeMachine, Market, PlacedGang
 from themis.choices import EmptyBundle, Rounding
 from themis.cluster import Allocation, Cluster
@@ -94,10 +95,14 @@ class SolveAuction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What a policy decides: gangs by app, those of the auction (or of the policy's own rule) and the leftovers."""
+    """What a policy decides: gangs by app, those of the auction (or of the policy's own rule) and the leftovers.
+
+    `unserved` is what apps could still use; no free GPU may serve any of it.
+    """
 
     auction: Mapping[str, tuple[PlacedGang, ...]] = field(default_factory=dict)
     leftovers: Mapping[str, tuple[PlacedGang, ...]] = field(default_factory=dict)
+    unserved: tuple[Claim, ...] = ()
 
     def grants(self) -> dict[str, tuple[PlacedGang, ...]]:
         """All gangs by app, in order of app ids."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from rm_plugin.arbiter.leftovers import Claim
 from rm_plugin.arbiter.placement import place_gang, take_gang
-from rm_plugin.arbiter.round_values import RoundSnapshot
+from rm_plugin.arbiter.round_values import Decision, RoundSnapshot
 from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.cluster import Allocation
 
@@ -54,17 +55,43 @@ def machines_after(
     return left
 
 
-def usable_left(snapshot: RoundSnapshot, grants: dict[str, tuple[PlacedGang, ...]]) -> int:
+def gangs_of(by_job: Mapping[str, Mapping[str, PlacedGang]]) -> dict[str, tuple[PlacedGang, ...]]:
+    """Gangs by app, from gangs by job by app."""
+    return {app_id: tuple(gangs.values()) for app_id, gangs in by_job.items()}
+
+
+def unserved(claims: Sequence[Claim], by_job: Mapping[str, Mapping[str, PlacedGang]]) -> tuple[Claim, ...]:
+    """What is left of claims once jobs were given gangs: jobs without one, and room to grow of those with a small one."""
+    left = []
+    for claim in claims:
+        gangs = by_job.get(claim.app_id, {})
+        rest = [_rest(demand, gangs.get(demand.job_id)) for demand in claim.demands]
+        demands = tuple(demand for demand in rest if demand is not None)
+        if demands:
+            left.append(replace(claim, demands=demands))
+    return tuple(left)
+
+
+def usable_left(machines: Sequence[FreeMachine], decision: Decision) -> int:
     """GPUs that some app could still use after all grants; a work-conserving policy leaves none."""
-    machines = machines_after(snapshot.machines, grants)
+    left = machines_after(machines, decision.grants())
     usable = 0
-    for claim in claims_of(snapshot, grants):
+    for claim in decision.unserved:
         for demand in claim.demands:
-            gang = place_gang(machines, demand)
+            gang = place_gang(left, demand)
             if gang is not None:
                 usable += gang.gpus.gpus
-                machines = take_gang(machines, gang)
+                left = take_gang(left, gang)
     return usable
+
+
+def _rest(demand: GangDemand, gang: PlacedGang | None) -> GangDemand | None:
+    if gang is None:
+        return demand
+    room = demand.max_gpus - gang.gpus.gpus
+    if room < demand.unit_gpus:
+        return None
+    return replace(demand, min_gpus=demand.unit_gpus, max_gpus=room, held=demand.held + gang.gpus)
 
 
 def _serves(gang: PlacedGang, demand: GangDemand) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from rm_plugin.arbiter.leftovers import share_leftovers
+from rm_plugin.arbiter.leftovers import share_leftovers_by_job
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.arbiter.rounding import keep_shares
 from rm_plugin.arbiter.seeds import child_seed
-from rm_plugin.policies.demands import claims_of, machines_after
+from rm_plugin.policies.demands import claims_of, gangs_of, machines_after, unserved
 from themis.apps import Slowdown
 from themis.bids import Market, PlacedGang
 
@@ -27,7 +27,8 @@ class ThemisPolicy:
         won = kept_gangs(snapshot)
         claims = claims_of(snapshot, won)
         left = machines_after(snapshot.machines, won)
-        return Decision(auction=won, leftovers=share_leftovers(left, claims, child_seed(snapshot.seed, "leftovers")))
+        shared = share_leftovers_by_job(left, claims, child_seed(snapshot.seed, "leftovers"))
+        return Decision(auction=won, leftovers=gangs_of(shared), unserved=unserved(claims, shared))
 
 
 def worst_apps(snapshot: RoundSnapshot) -> tuple[str, ...]:

@@ -276,36 +276,44 @@ def test_forking_processes_are_hunted_down(mark):
     assert find_marked(mark) == ()
 
 
+def fake_process(folder: Path, environment_end: int) -> None:
+    """This process as /proc shows one without an environment."""
+    folder.mkdir()
+    (folder / "environ").write_bytes(b"")
+    fields = ["S", *(["1"] * 47), str(environment_end), "0"]
+    (folder / "stat").write_text(f"{folder.name} (a) b) {' '.join(fields)}\n")
+
+
 def test_a_process_amid_exec_is_waited_for(tmp_path, monkeypatch):
-    # As /proc shows one: a program, but neither a command line nor an environment yet.
     monkeypatch.setattr(processes, "PROC", tmp_path)
     folder = tmp_path / str(os.getpid())
-    folder.mkdir()
+    fake_process(folder, environment_end=0)
     (folder / "exe").symlink_to(sys.executable)
-    for name in ("cmdline", "environ"):
-        (folder / name).write_bytes(b"")
 
     def finish_exec() -> None:
-        (folder / "cmdline").write_bytes(b"sleep\0")
-        (folder / "environ").write_bytes(b"A=b\0THEMIS_TEST_MARK=x\0")
+        (folder / "environ.new").write_bytes(b"A=b\0THEMIS_TEST_MARK=x\0")
+        (folder / "environ.new").rename(folder / "environ")
 
     with ThreadPoolExecutor(1) as later:
         later.submit(lambda: (time.sleep(0.1), finish_exec()))
         assert has_marks(os.getpid(), {"THEMIS_TEST_MARK": "x"})
 
 
-def test_what_has_no_environment_is_not_waited_for_long(tmp_path, monkeypatch):
+@pytest.mark.parametrize("environment_end", [0, 140737], ids=["a zombie", "an empty environment"])
+def test_what_has_no_environment_is_not_waited_for(tmp_path, monkeypatch, environment_end):
     monkeypatch.setattr(processes, "PROC", tmp_path)
-    folder = tmp_path / str(os.getpid())
-    folder.mkdir()
-    (folder / "environ").write_bytes(b"")
-    (folder / "cmdline").write_bytes(b"sleep\0")
-    begun_s = time.monotonic()
-    # First without a program, as zombies and threads of the kernel are, then one that was given no environment.
+    monkeypatch.setattr(processes.time, "sleep", pytest.fail)
+    fake_process(tmp_path / str(os.getpid()), environment_end)
     assert not has_marks(os.getpid(), {"THEMIS_TEST_MARK": "x"})
-    (folder / "exe").symlink_to(sys.executable)
-    assert not has_marks(os.getpid(), {"THEMIS_TEST_MARK": "x"})
-    assert time.monotonic() - begun_s < 0.5
+
+
+def test_a_real_process_with_an_empty_environment_is_no_hindrance(mark):
+    with subprocess.Popen(["/bin/sleep", "60"], env={}) as bare:
+        until(lambda: Path(f"/proc/{bare.pid}/cmdline").read_bytes(), "it is past exec")
+        begun_s = time.monotonic()
+        assert not has_marks(bare.pid, mark)
+        assert time.monotonic() - begun_s < 0.2
+        bare.kill()
 
 
 def test_waiting_for_a_process_that_is_not_our_child(tmp_path, mark):

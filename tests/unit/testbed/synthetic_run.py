@@ -146,9 +146,7 @@ class SyntheticRun:
 
     def _tell(self, kind: str, app_id: str = "", **detail: object) -> None:
         self.events.append(
-            Event(
-                sequence=len(self.events) + 1, time_s=EPOCH_S + self.now, kind=kind, app_id=app_id, detail=detail
-            )
+            Event(sequence=len(self.events) + 1, time_s=EPOCH_S + self.now, kind=kind, app_id=app_id, detail=detail)
         )
 
     def _play(self) -> None:
@@ -283,7 +281,9 @@ class SyntheticRun:
         offered = self.free | set(renewable)
         demand = {
             app_id: sum(
-                job.spec.shape.tasks for job in self.jobs[app_id] if job.state != "FINISHED" and (at_grid or not job.gpus)
+                job.spec.shape.tasks
+                for job in self.jobs[app_id]
+                if job.state != "FINISHED" and (at_grid or not job.gpus)
             )
             for app_id in active
         }
@@ -315,7 +315,7 @@ class SyntheticRun:
                 solve_ms=10 + 40 * self.rng.random(),
                 bidders=len(wanting),
                 proportional_fair=counts,
-                payments={app: 0.9 for app in wanting},
+                payments=dict.fromkeys(wanting, 0.9),
             )
         self._tell("round_granted", round_id=self.round_id, auction=counts, leftovers={}, usable_left=0)
         self._settle(grants, set(renewable))

@@ -1,0 +1,133 @@
+"""Configuration files: what does not fit is refused with its place, its line where known, and the nearest known key."""
+
+import pytest
+
+from themis.config.loader import Section, fit, load, load_yaml, parse_yaml
+from themis.errors import InputError
+
+
+class Leaf(Section):
+    duration: float = 1.0
+    grace: float = 1.0
+
+
+class Named(Section):
+    speed: float = 1.0
+    kind: str = ""
+
+
+class Root(Section):
+    name: str
+    leaf: Leaf = Leaf()
+    maybe: Leaf | None = None
+    many: tuple[Leaf, ...] = ()
+    named: dict[str, Named] = {}
+
+
+def refusal(text, model=Root):
+    with pytest.raises(InputError) as caught:
+        fit(model, parse_yaml(text, "f.yaml"), "f.yaml")
+    return str(caught.value)
+
+
+class TestUnknownKeys:
+    @pytest.mark.parametrize(
+        ("text", "place", "near"),
+        [
+            ("name: x\nnam: y", "nam", "name"),
+            ("name: x\nleaf: {durations: 1}", "leaf.durations", "duration"),
+            ("name: x\nmaybe: {gracee: 1}", "maybe.gracee", "grace"),
+            ("name: x\nmany: [{}, {grce: 1}]", "many[1].grce", "grace"),
+            ("name: x\nnamed: {gpu: {sped: 1}}", "named.gpu.sped", "speed"),
+            ("name: x\nnamed: {kind: {sped: 1}}", "named.kind.sped", "speed"),
+        ],
+    )
+    def test_nested_ones_name_the_nearest_of_their_own_section(self, text, place, near):
+        assert refusal(text) == f"f.yaml: unknown key {place}; did you mean {near!r}?"
+
+    def test_without_a_near_one_the_known_ones_are_listed(self):
+        assert refusal("name: x\nleaf: {zzz: 1}").endswith("known keys: duration, grace")
+
+    def test_a_misspelt_key_is_told_before_the_one_that_it_makes_missing(self):
+        assert "did you mean 'name'" in refusal("nme: x")
+
+
+class TestValues:
+    def test_a_missing_key_is_named(self):
+        assert refusal("leaf: {}") == "f.yaml: name is missing; add it"
+
+    def test_a_value_that_does_not_fit_is_shown_with_its_place(self):
+        text = refusal("name: x\nmany: [{grace: soon}]")
+        assert text.startswith("f.yaml: many[0].grace: ")
+        assert text.endswith("'soon'")
+
+    def test_a_long_value_is_cut(self):
+        assert len(refusal(f"name: x\nleaf: {{grace: {'y' * 500}}}")) < 250
+
+    @pytest.mark.parametrize("number", [".inf", "-.inf", ".nan"])
+    def test_no_number_is_infinite_or_nan(self, number):
+        assert "leaf.grace" in refusal(f"name: x\nleaf: {{grace: {number}}}")
+
+    def test_values_are_frozen(self):
+        root = fit(Root, {"name": "x"}, "f.yaml")
+        with pytest.raises(ValueError, match="frozen"):
+            root.name = "y"
+
+
+class TestYaml:
+    @pytest.mark.parametrize(
+        ("text", "line"),
+        [
+            ("name: x\nleaf: {}\nname: y\n", 3),
+            ("leaf:\n  grace: 1\n  duration: 2\n  grace: 3\n", 4),
+            ("many:\n  - {grace: 1, grace: 2}\n", 2),
+        ],
+    )
+    def test_a_key_given_twice_is_refused_with_its_line(self, text, line):
+        with pytest.raises(InputError, match=rf"f\.yaml is not valid YAML, line {line}: .*given twice"):
+            parse_yaml(text, "f.yaml")
+
+    def test_the_same_key_in_two_sections_is_fine(self):
+        assert parse_yaml("a: {k: 1}\nb: {k: 2}", "f.yaml") == {"a": {"k": 1}, "b": {"k": 2}}
+
+    def test_a_number_and_its_text_are_two_keys(self):
+        assert parse_yaml("a: {1: x, '1': y}", "f.yaml") == {"a": {1: "x", "1": "y"}}
+
+    def test_merged_keys_may_be_overridden(self):
+        text = "base: &base {k: 1, l: 2}\nmore: {<<: *base, k: 3}"
+        assert parse_yaml(text, "f.yaml")["more"] == {"k": 3, "l": 2}
+
+    @pytest.mark.parametrize(("text", "line"), [("a: 1\nb: [1,\nc: 2\n", 3), ("a: 1\n\tb: 2\n", 2), ("a: 'x\n", 2)])
+    def test_broken_yaml_names_the_line(self, text, line):
+        with pytest.raises(InputError, match=rf"line {line}\b"):
+            parse_yaml(text, "f.yaml")
+
+    @pytest.mark.parametrize("text", ["", "- a\n", "just text", "3"])
+    def test_the_top_level_is_a_mapping(self, text):
+        with pytest.raises(InputError, match="keys and values"):
+            parse_yaml(text, "f.yaml")
+
+    def test_no_object_is_made_from_a_tag(self):
+        with pytest.raises(InputError, match="not valid YAML"):
+            parse_yaml("a: !!python/object/apply:os.system [true]", "f.yaml")
+
+
+class TestFiles:
+    def test_a_file_that_is_not_there(self, tmp_path):
+        with pytest.raises(InputError, match="cannot read .*none.yaml"):
+            load_yaml(tmp_path / "none.yaml")
+
+    def test_a_folder(self, tmp_path):
+        with pytest.raises(InputError, match="cannot read"):
+            load_yaml(tmp_path)
+
+    def test_bytes_that_are_no_text(self, tmp_path):
+        path = tmp_path / "f.yaml"
+        path.write_bytes(b"name: \xff\xfe")
+        with pytest.raises(InputError, match="UTF-8"):
+            load_yaml(path)
+
+    def test_a_good_one(self, tmp_path):
+        path = tmp_path / "f.yaml"
+        path.write_text("name: \u00e9\nleaf: {grace: 2}\n", encoding="utf-8")
+        assert load(Root, path) == Root(name="\u00e9", leaf=Leaf(grace=2.0))

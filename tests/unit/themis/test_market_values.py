@@ -1,0 +1,72 @@
+"""Bids, offers, demands and reports: what they refuse. A value that got in must not be able to break a round."""
+
+import math
+
+import pytest
+
+from themis.bids import AppReport, Bid, BidRow, FreeMachine, Gang, GangDemand, Market
+from themis.cluster import Allocation, Level
+from themis.errors import InputError
+
+
+@pytest.mark.parametrize("gang", [(0, 1, 1), (1, 0, 1), (2, 1, 0), (3, 1, 2)])
+def test_a_gang_is_whole_units(gang):
+    gpus, count, unit = gang
+    with pytest.raises(InputError):
+        Gang(gpus, Level.SLOT, count, unit)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
+def test_the_value_of_a_row_is_a_positive_number(value):
+    with pytest.raises(InputError):
+        BidRow(value=value, gangs=(Gang(1, Level.SLOT),))
+
+
+def test_a_row_asks_for_something():
+    with pytest.raises(InputError):
+        BidRow(value=1.0)
+    row = BidRow(value=1.0, gangs=(Gang(2, Level.RACK, 3),), pinned=Allocation.of({"m": 1}))
+    assert row.gpus == 7
+
+
+@pytest.mark.parametrize("value", [-1e-9, math.inf, math.nan])
+def test_the_value_of_the_empty_bundle_is_a_number_of_0_or_more(value):
+    with pytest.raises(InputError):
+        Bid(app_id="a", round_id=1, empty_value=value, rows=())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"min_gpus": 0},
+        {"min_gpus": 3},
+        {"unit_gpus": 0},
+        {"unit_gpus": -1},
+        {"work_left_gpu_s": math.nan},
+        {"work_left_gpu_s": -1.0},
+    ],
+)
+def test_a_demand_that_would_break_a_round_is_refused(wrong):
+    with pytest.raises(InputError):
+        GangDemand(**{"job_id": "j", "min_gpus": 1, "max_gpus": 2, **wrong})
+
+
+@pytest.mark.parametrize("rho", [math.nan, -0.1])
+def test_a_report_that_cannot_be_ordered_is_refused(rho):
+    with pytest.raises(InputError):
+        AppReport(app_id="a", round_id=1, rho=rho, t_shared_s=1.0, t_ideal_s=1.0)
+
+
+def test_a_report_adds_its_demands_up():
+    demands = tuple(GangDemand(job_id=f"j{n}", min_gpus=1, max_gpus=n) for n in (2, 3))
+    report = AppReport(app_id="a", round_id=1, rho=math.inf, t_shared_s=math.inf, t_ideal_s=1.0, demands=demands)
+    assert report.demand_gpus == 5
+
+
+def test_a_market_without_one_bidder():
+    machines = (FreeMachine(machine_id="m", rack_id="r", free_slots=(2, 0)),)
+    bids = tuple(Bid(app_id=name, round_id=1, empty_value=1.0, rows=()) for name in "ab")
+    market = Market(machines=machines, bids=bids)
+    assert market.without("a").bids == bids[1:]
+    assert market.without("nobody") == market
+    assert market.free == Allocation.of({"m": 2})
