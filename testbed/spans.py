@@ -1,4 +1,9 @@
-"""Spans of time that events begin and end: who held which GPU under which lease, and what ran on it."""
+"""Spans of time that events begin and end: who held which GPU under which lease, and what ran on it.
+
+Beside its times, in seconds since the epoch, each span has the sequence numbers of the events that began and ended it.
+Times of tasks are by their app master's clock, which may be some tens of milliseconds off; sequence numbers are the
+order in which the ResourceManager heard of things, and depend on no clock.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,8 @@ from typing import Any
 from testbed.events import Event
 from themis.lifecycle import APP_LIFECYCLE, AppState
 
+NEVER = 2**63
+"""Sequence number of an end that has not come."""
 LEASE_ENDS = ("lease_released", "lease_revoked")
 
 
@@ -21,7 +28,9 @@ class LeaseSpan:
     app_id: str
     gpu: str
     start_s: float
+    start_sequence: int
     end_s: float = math.inf
+    end_sequence: int = NEVER
     expiries: list[tuple[float, float]] = field(default_factory=list)
     end_kind: str = ""
 
@@ -44,7 +53,9 @@ class TaskSpan:
     level: str
     from_iteration: int
     start_s: float
+    start_sequence: int
     end_s: float = math.inf
+    end_sequence: int = NEVER
     to_iteration: int = -1
     requested: bool = False
     exit_codes: tuple[int | None, ...] = ()
@@ -66,7 +77,9 @@ def lease_spans(events: Iterable[Event]) -> list[LeaseSpan]:
         span = spans.get(lease_id)
         if event.kind == "lease_granted" and span is None:
             gpu = str(event.detail["gpu"])
-            span = spans[lease_id] = LeaseSpan(lease_id=lease_id, app_id=event.app_id, gpu=gpu, start_s=event.time_s)
+            span = spans[lease_id] = LeaseSpan(
+                lease_id=lease_id, app_id=event.app_id, gpu=gpu, start_s=event.time_s, start_sequence=event.sequence
+            )
         if span is not None:
             _lease_changed(span, event)
     return list(spans.values())
@@ -76,7 +89,7 @@ def _lease_changed(span: LeaseSpan, event: Event) -> None:
     if event.kind in ("lease_granted", "lease_renewed"):
         span.expiries.append((event.time_s, float(event.detail["expires_at_s"])))
     elif event.kind in LEASE_ENDS and span.end_s == math.inf:
-        span.end_s, span.end_kind = event.time_s, event.kind
+        span.end_s, span.end_sequence, span.end_kind = event.time_s, event.sequence, event.kind
 
 
 def task_spans(events: Iterable[Event]) -> list[TaskSpan]:
@@ -98,7 +111,7 @@ def task_spans(events: Iterable[Event]) -> list[TaskSpan]:
         elif event.kind == "am_lost" or is_final(event):
             for span in mine.values():
                 if span.end_s == math.inf:
-                    span.end_s, span.end_kind = event.time_s, event.kind
+                    span.end_s, span.end_sequence, span.end_kind = event.time_s, event.sequence, event.kind
     return spans
 
 
@@ -122,6 +135,7 @@ def _started(event: Event) -> TaskSpan:
         level=str(detail.get("level", "slot")),
         from_iteration=int(detail["iteration"]),
         start_s=event.time_s,
+        start_sequence=event.sequence,
     )
 
 
@@ -129,7 +143,7 @@ def _ended(span: TaskSpan | None, event: Event) -> None:
     if span is None:
         return
     detail: Mapping[str, Any] = event.detail
-    span.end_s, span.end_kind = event.time_s, event.kind
+    span.end_s, span.end_sequence, span.end_kind = event.time_s, event.sequence, event.kind
     span.to_iteration = int(detail.get("iteration", -1))
     span.requested = bool(detail.get("requested", False))
     codes = detail.get("exit_codes", [])

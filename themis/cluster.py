@@ -104,8 +104,18 @@ class Allocation:
 
     @classmethod
     def of(cls, counts: Mapping[str, int] | Iterable[tuple[str, int]]) -> Allocation:
-        """An allocation from counts by machine; zeros are dropped, a negative count raises InputError."""
-        pairs = dict(counts)
+        """An allocation from counts by machine; zeros are dropped.
+
+        Raises:
+            InputError: A negative count, or a machine that is counted twice.
+        """
+        if isinstance(counts, Mapping):
+            pairs = dict(counts)
+        else:
+            listed = list(counts)
+            pairs = dict(listed)
+            if len(pairs) < len(listed):
+                raise InputError("an allocation cannot count a machine twice", value=listed)
         bad = {machine: count for machine, count in pairs.items() if count < 0}
         if bad:
             raise InputError("an allocation cannot hold a negative count", value=bad)

@@ -30,6 +30,7 @@ _KILL_PASS_S = 0.02
 _CLEAN_PASSES = 2
 _EXEC_TRY_S = 0.001
 _EXEC_TRIES = 2000
+_READ_BYTES = 1 << 17
 
 
 class StartError(ThemisError, OSError):
@@ -218,7 +219,7 @@ def _checked(marks: Mapping[str, str]) -> Mapping[str, str]:
 
 def _find_marked(marks: Mapping[str, str]) -> list[psutil.Process]:
     spared = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    pids = (int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit())
+    pids = (int(name) for name in os.listdir(PROC) if name.isdigit())  # noqa: PTH208 - a Path each costs too much
     found = (_marked_process(pid, marks) for pid in pids if pid not in spared)
     return [process for process in found if process is not None]
 
@@ -239,35 +240,46 @@ def _marked_process(pid: int, marks: Mapping[str, str]) -> psutil.Process | None
 
 def _environment_holds(pid: int, marks: Mapping[str, str]) -> bool:
     try:
-        environment = _environment(pid).split(b"\0")
+        environment = _environment(f"{PROC}/{pid}")
     except OSError:
         # It ended just now, is a zombie or a thread of the kernel, or is another user's.
         return False
-    return all(os.fsencode(f"{name}={value}") in environment for name, value in marks.items())
+    wanted = [os.fsencode(f"{name}={value}") for name, value in marks.items()]
+    # Most processes are told apart without taking their environment to pieces.
+    return all(mark in environment for mark in wanted) and set(wanted) <= set(environment.split(b"\0"))
 
 
-def _environment(pid: int) -> bytes:
-    """The environment that a process was started with.
+def _environment(folder: str) -> bytes:
+    """The environment that a process was started with; `folder` is its own in /proc.
 
     Amid `exec` it reads as empty, and `start` may return that early: on a busy machine one process in twenty would be
     overlooked for up to 0.3 s, as measured, and live on. The kernel has not said yet where it ends, there.
     """
-    folder = PROC / str(pid)
-    if environment := (folder / "environ").read_bytes():
+    if environment := _read(f"{folder}/environ"):
         return environment
     for _ in range(_EXEC_TRIES):
+        # A zombie and a thread of the kernel have no program: this raises.
+        os.readlink(f"{folder}/exe")  # noqa: PTH115 - as above
         laid_out = _environment_end(folder) != 0
-        environment = (folder / "environ").read_bytes()
+        environment = _read(f"{folder}/environ")
         if environment or laid_out:
             return environment
-        # A zombie and a thread of the kernel have no program: this raises.
-        (folder / "exe").readlink()
         time.sleep(_EXEC_TRY_S)
     return b""
 
 
-def _environment_end(folder: Path) -> int:
+def _environment_end(folder: str) -> int:
     """Address at which the environment ends (`env_end` in proc(5)), 0 amid `exec`."""
     # The second field is the program's name in parentheses, with anything in it.
-    fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
-    return int(fields[48])
+    return int(_read(f"{folder}/stat").rpartition(b")")[2].split()[48])
+
+
+def _read(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        parts = []
+        while part := os.read(descriptor, _READ_BYTES):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)

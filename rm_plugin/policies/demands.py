@@ -61,7 +61,7 @@ def gangs_of(by_job: Mapping[str, Mapping[str, PlacedGang]]) -> dict[str, tuple[
 
 
 def unserved(claims: Sequence[Claim], by_job: Mapping[str, Mapping[str, PlacedGang]]) -> tuple[Claim, ...]:
-    """What is left of claims once jobs were given gangs: jobs without one, and room to grow of those with a small one."""
+    """What is left of claims once jobs were given gangs: jobs without one, and the room to grow of small ones."""
     left = []
     for claim in claims:
         gangs = by_job.get(claim.app_id, {})

@@ -23,7 +23,7 @@ def _values(market: Market, wins) -> dict[str, float]:
 
 
 def test_shares_follow_the_definition():
-    for seed in range(60):
+    for seed in range(40):
         market = random_market(seed, FINITE)
         outcome = run_auction(market, HighsSolver(), 60.0)
         values = _values(market, outcome.wins)
@@ -35,7 +35,7 @@ def test_shares_follow_the_definition():
 
 @pytest.mark.parametrize("recipe", [FINITE, LEXICOGRAPHIC], ids=["finite", "lexicographic"])
 def test_shares_lie_between_0_and_1_and_losers_pay_nothing(recipe):
-    for seed in range(60):
+    for seed in range(40):
         market = random_market(seed, recipe)
         outcome = run_auction(market, HighsSolver(), 60.0)
         check_feasible(market, outcome.wins)

@@ -7,15 +7,31 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
+from themis.config.scalars import number
 from themis.errors import InputError, nearest
 
 
 class Section(BaseModel):
     """Base of every section of a configuration file: unknown keys are refused, values are never coerced silently."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+    # Not `strict`: names become enumerations, lists tuples and texts paths. Numbers are looked after below.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _as_written(cls, value: Any, info: ValidationInfo) -> Any:
+        """Numbers and truth values are what the file says, not what could be read into it: `yes` is not 1.0."""
+        wanted = cls.model_fields[str(info.field_name)].annotation
+        if wanted is float and isinstance(value, str):
+            value = number(value)
+        if wanted in _WRITTEN and (type(value) is not wanted and (wanted, type(value)) != (float, int)):
+            raise ValueError(f"should be {_WRITTEN[wanted]}")
+        return value
+
+
+_WRITTEN = {int: "a whole number", float: "a number", bool: "true or false"}
 
 
 M = TypeVar("M", bound=Section)
@@ -60,11 +76,12 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     """A safe loader that refuses a key given twice, which YAML would silently let the last one win."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
+        seen: set[tuple[str, str]] = set()
         for key_node, _ in node.value:
-            key = str(key_node.value)
+            # With the tag: the number 1 and the text "1" are two keys.
+            key = (key_node.tag, str(key_node.value))
             if key in seen:
-                raise yaml.MarkedYAMLError(problem=f"key {key!r} is given twice", problem_mark=key_node.start_mark)
+                raise yaml.MarkedYAMLError(problem=f"key {key[1]!r} is given twice", problem_mark=key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 

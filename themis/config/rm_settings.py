@@ -23,6 +23,12 @@ class AuctionSettings(Section):
     solver: str = "highs"
     time_limit_s: float = Field(default=10.0, gt=0)
 
+    @model_validator(mode="after")
+    def _empty_bundles_can_count(self) -> AuctionSettings:
+        if self.bundle_rule is BundleRule.LEXICOGRAPHIC and self.empty_bundle is not EmptyBundle.LEXICOGRAPHIC:
+            raise ValueError("bundle_rule lexicographic values an empty bundle at 0: set empty_bundle lexicographic too")
+        return self
+
 
 class LeaseSettings(Section):
     """Leases, in seconds of real time."""

@@ -10,7 +10,8 @@ from pydantic import BeforeValidator, FiniteFloat, StrictBool, StrictInt, Strict
 _EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 
 
-def _number(value: Any) -> Any:
+def number(value: Any) -> Any:
+    """The value, as a number where it is one that YAML took for text."""
     # YAML 1.1 reads 1e-3 as text, since it has no dot; nobody who writes it means text.
     return float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
 
@@ -22,7 +23,7 @@ def _variable(value: Any) -> Any:
     raise ValueError("the value of an environment variable is text; put it in quotes")
 
 
-Scalar = Annotated[StrictBool | StrictInt | FiniteFloat | StrictStr, BeforeValidator(_number)]
+Scalar = Annotated[StrictBool | StrictInt | FiniteFloat | StrictStr, BeforeValidator(number)]
 """A number, text or truth value, kept as the file gives it; `1e-3` counts as a number."""
 
 Variable = Annotated[StrictStr, BeforeValidator(_variable)]

@@ -61,6 +61,10 @@ class TestAllocation:
         with pytest.raises(InputError, match="negative"):
             Allocation.of({"a": -1})
 
+    def test_a_machine_counted_twice_is_refused(self):
+        with pytest.raises(InputError, match="twice"):
+            Allocation.of([("a", 1), ("a", 2)])
+
     def test_single_gpus_are_counted(self):
         assert Allocation.of_gpus(gpus("a/1", "b/0", "a/0")) == Allocation.of({"a": 2, "b": 1})
 

@@ -68,6 +68,14 @@ class TestValues:
     def test_no_number_is_infinite_or_nan(self, number):
         assert "leaf.grace" in refusal(f"name: x\nleaf: {{grace: {number}}}")
 
+    @pytest.mark.parametrize("value", ["yes", "true", "'1'", "[1]", "null"])
+    def test_a_number_is_written_as_one(self, value):
+        assert "leaf.grace: should be a number" in refusal(f"name: x\nleaf: {{grace: {value}}}")
+
+    @pytest.mark.parametrize(("value", "number"), [("2", 2.0), ("0.5", 0.5), ("1e-3", 0.001), ("1.0e+2", 100.0)])
+    def test_numbers_with_and_without_point_or_exponent(self, value, number):
+        assert fit(Root, parse_yaml(f"name: x\nleaf: {{grace: {value}}}", "f"), "f").leaf.grace == number
+
     def test_values_are_frozen(self):
         root = fit(Root, {"name": "x"}, "f.yaml")
         with pytest.raises(ValueError, match="frozen"):
@@ -97,7 +105,7 @@ class TestYaml:
         text = "base: &base {k: 1, l: 2}\nmore: {<<: *base, k: 3}"
         assert parse_yaml(text, "f.yaml")["more"] == {"k": 3, "l": 2}
 
-    @pytest.mark.parametrize(("text", "line"), [("a: 1\nb: [1,\nc: 2\n", 3), ("a: 1\n\tb: 2\n", 2), ("a: 'x\n", 2)])
+    @pytest.mark.parametrize(("text", "line"), [("a: 1\nb: [1,\nc: 2\n", 4), ("a: 1\n\tb: 2\n", 2), ("a: 'x\n", 2)])
     def test_broken_yaml_names_the_line(self, text, line):
         with pytest.raises(InputError, match=rf"line {line}\b"):
             parse_yaml(text, "f.yaml")

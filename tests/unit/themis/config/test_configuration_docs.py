@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 from pydantic_core import PydanticUndefined
 
+from rm_plugin.policies.registry import POLICIES
+from rm_plugin.solvers.registry import SOLVERS
+from themis.choices import LeaseEnds
 from themis.config.cluster_file import ClusterFile
 from themis.config.group_file import GroupFile
 from themis.config.loader import Section, _models_in
-from themis.config.rm_settings import RmSettings
+from themis.config.rm_settings import AuctionSettings, RmSettings
+from themis.config.tuner_settings import TUNERS
 
 DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "configuration.md"
 SCHEMAS = {"settings": RmSettings, "cluster": ClusterFile, "group": GroupFile}
@@ -67,3 +71,19 @@ def test_every_key_has_a_meaning_and_it_is_the_schemas_own(section):
         assert meaning.strip()
         if described[key]:
             assert described[key] in meaning, key
+
+
+def test_every_setting_of_every_tuner_is_documented():
+    expected = [(f"{name}.{key}", entry.help) for name, tuner in TUNERS.items() for key, entry in tuner.settings.items()]
+    assert [(key, meaning) for key, _, meaning in documented("tuner")] == expected
+
+
+def test_every_name_that_a_key_may_take_is_listed():
+    meanings = {key: meaning for key, _, meaning in documented("settings")}
+    names = {"policy": list(POLICIES), "auction.solver": list(SOLVERS)}
+    for key in ("empty_bundle", "bundle_rule", "rounding"):
+        names[f"auction.{key}"] = list(AuctionSettings.model_fields[key].annotation)
+    names["lease.ends"] = list(LeaseEnds)
+    for key, known in names.items():
+        for name in known:
+            assert f"`{name}`" in meanings[key], key

@@ -1,0 +1,76 @@
+"""The ResourceManager's settings: the specification's defaults, and values that cannot work together."""
+
+from pathlib import Path
+
+import pytest
+
+from rm_plugin.arbiter.core import LeasePolicy
+from rm_plugin.arbiter.round_values import RoundSettings
+from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
+from themis.config.loader import fit, parse_yaml
+from themis.config.rm_settings import RmSettings, load_rm_settings
+from themis.errors import InputError
+
+CONF = Path(__file__).resolve().parents[4] / "conf"
+
+
+def settings(text=""):
+    return fit(RmSettings, parse_yaml(f"cluster: c.yaml\n{text}", "s.yaml"), "s.yaml")
+
+
+def test_the_defaults_are_those_of_the_specification():
+    auction, lease = settings().auction, settings().lease
+    assert (auction.f, auction.payments, auction.rounding) == (0.8, True, Rounding.PROBABILISTIC)
+    assert (auction.empty_bundle, auction.bundle_rule) == (EmptyBundle.FINITE, BundleRule.CONTINUATION)
+    assert (lease.duration_s, lease.ends) == (600.0, LeaseEnds.ALIGNED)
+    assert settings().coalesce_s == 1.0
+
+
+def test_the_arbiters_own_defaults_are_the_same():
+    auction, lease = settings().auction, settings().lease
+    assert RoundSettings() == RoundSettings(
+        f=auction.f, empty_bundle=auction.empty_bundle, rounding=auction.rounding, payments=auction.payments
+    )
+    assert LeasePolicy() == LeasePolicy(
+        duration_s=lease.duration_s,
+        ends=lease.ends,
+        checkpoint_lead_s=lease.checkpoint_lead_s,
+        grace_s=lease.grace_s,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("auction: {f: 1.1}", "auction.f"),
+        ("auction: {f: -0.1}", "auction.f"),
+        ("auction: {f: yes}", "auction.f: should be a number"),
+        ("auction: {payments: 1}", "auction.payments: should be true or false"),
+        ("auction: {rounding: floor}", "auction.rounding.*probabilistic"),
+        ("auction: {bundle_rule: lexicographic}", "empty_bundle"),
+        ("auction: {fairness: 1}", "unknown key auction.fairness"),
+        ("lease: {duration: 600}", "did you mean 'duration_s'"),
+        ("lease: {duration_s: 0}", "lease.duration_s"),
+        ("lease: {duration_s: .inf}", "lease.duration_s"),
+        ("lease: {duration_s: 30}", "shorter than the lease"),
+        ("lease: {checkpoint_lead_s: -1}", "lease.checkpoint_lead_s"),
+        ("engine: docker", "engine"),
+        ("am_max_attempts: 0", "am_max_attempts"),
+        ("seed: 1.5", "seed: should be a whole number"),
+        ("polcy: drf", "did you mean 'policy'"),
+    ],
+)
+def test_what_cannot_work_is_refused(text, match):
+    with pytest.raises(InputError, match=match):
+        settings(text)
+
+
+def test_lexicographic_bundles_go_with_a_lexicographic_auction():
+    text = "auction: {bundle_rule: lexicographic, empty_bundle: lexicographic}"
+    assert settings(text).auction.bundle_rule is BundleRule.LEXICOGRAPHIC
+
+
+def test_the_file_that_ships_loads_and_says_what_the_defaults_say():
+    shipped = load_rm_settings(CONF / "themis.yaml")
+    assert shipped == RmSettings(cluster=shipped.cluster)
+    assert (CONF.parent / shipped.cluster).is_file()
