@@ -189,7 +189,8 @@ class JobRunner:
             checkpoint_every=spec.checkpoint_every,
             keep_checkpoints=spec.keep_checkpoints,
             seed=spec.seed,
-            paths={"checkpoint_path": self._app.checkpoint_uri},
+            # A program of the user's own knows nothing of our folders by job: each job gets its own path.
+            paths=dict.fromkeys(("checkpoint_path", "checkpoint_uri"), f"{self._app.checkpoint_uri}/{job.job_id}"),
         )
 
     def _target(self, job: JobRun) -> int:

@@ -7,6 +7,7 @@ MODE is `well`, `fail` (its apps fail), `silent` (its apps never end), `die` (it
 process that outlives it, unless someone kills it.
 """
 
+# ruff: noqa: N802 - gRPC names the methods
 from __future__ import annotations
 
 import json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -40,7 +41,7 @@ def cells(parts: list[Interval]) -> set[int]:
 def test_merging_keeps_what_is_covered_and_leaves_gaps_between(parts):
     joined = merged(parts)
     assert cells(joined) == cells(parts)
-    assert all(first.end_s < second.start_s for first, second in zip(joined, joined[1:], strict=False))
+    assert all(first.end_s < second.start_s for first, second in itertools.pairwise(joined))
 
 
 @given(st.tuples(points, points).map(lambda pair: Interval(min(pair), max(pair))), intervals)
