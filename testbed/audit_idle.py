@@ -41,9 +41,9 @@ def check_idle_gpus(run: AuditInput, findings: Findings) -> None:
     """Free GPUs against waiting jobs.
 
     After each round the arbiter's own count of usable GPUs must be 0. Independently, no GPU may stay free for longer
-    than a round takes while the smallest gang of a job in state WAITING, of an app whose demand the last round left
-    unmet, fits into the free GPUs. Growth of running jobs is left to the first rule: whether one more GPU makes a job
-    faster depends on its slowdown.
+    than a round takes while a job waits whose smallest gang fits into the free GPUs. A job waits when its tuner has it
+    run, no tasks of it do, and the last round left demand of its app unmet. Growth of running jobs is left to the first
+    rule: whether one more GPU makes a job faster depends on its slowdown.
     """
     findings.announce(NOTHING_USABLE, NOT_IDLE)
     watch = _Watch(run, findings)
@@ -65,7 +65,8 @@ class _Watch:
     owner: dict[str, str] = field(default_factory=dict)
     leases: dict[int, str] = field(default_factory=dict)
     unmet: dict[str, int] = field(default_factory=dict)
-    waiting: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    planned: dict[str, set[str]] = field(default_factory=dict)
+    running: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     since: dict[str, tuple[float, str]] = field(default_factory=dict)
 
     def take(self, event: Event) -> None:
@@ -101,11 +102,16 @@ class _Watch:
         elif event.kind == "round_granted":
             for app, gpus in granted_gpus(detail).items():
                 self.unmet[app] = self.unmet.get(app, 0) - gpus
-        elif event.kind == "job_state":
-            self._job_changed(event.app_id, str(detail["job_id"]), str(detail["state"]))
+        elif event.kind == "tuner":
+            self.planned[event.app_id] = {str(job_id) for job_id in detail["running"]}
+        elif event.kind == "tasks_started":
+            self.running[event.app_id].add(str(detail["job_id"]))
+        elif event.kind == "tasks_ended":
+            self.running[event.app_id].discard(str(detail["job_id"]))
         elif event.kind == "am_lost" or is_final(event):
             # Until it is back and reports again it asks for nothing.
             self.unmet.pop(event.app_id, None)
+            self.running.pop(event.app_id, None)
         else:
             return False
         return True
@@ -116,19 +122,13 @@ class _Watch:
         if self.owner.get(gpu) == event.app_id:
             del self.owner[gpu]
 
-    def _job_changed(self, app_id: str, job_id: str, state: str) -> None:
-        if state == "WAITING":
-            self.waiting[app_id].add(job_id)
-        else:
-            self.waiting[app_id].discard(job_id)
-
     def _wanted(self) -> dict[str, str]:
         """Free GPUs that some waiting job could use, with its app."""
         free = by_machine(gpu for gpu in self.run.gpus if gpu not in self.owner)
         wanted: dict[str, str] = {}
         for app_id, unmet in self.unmet.items():
-            jobs = [self.run.jobs.get((app_id, job_id), AuditedJob()) for job_id in self.waiting.get(app_id, ())]
-            for job in jobs:
+            waiting = self.planned.get(app_id, set()) - self.running[app_id]
+            for job in (self.run.jobs.get((app_id, job_id), AuditedJob()) for job_id in sorted(waiting)):
                 gpus = fitting(free, job)
                 if gpus and unmet >= job.min_tasks * job.gpus_per_task:
                     wanted |= dict.fromkeys(gpus, app_id)

@@ -1,4 +1,7 @@
-"""The figures of the report, each an `svg` element: who holds what, how fair it is, what the real apps learn."""
+"""The figures of the report: who holds what, how fair it is, what the real apps learn.
+
+Each is an `svg` element, or an empty text where there is nothing to draw.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,9 @@ _REAL_WIDTH, _REPLAY_WIDTH = 2.2, 1.1
 
 
 def occupancy(record: RunRecord, colours: Colours) -> str:
-    """GPUs by app over time, stacked; real apps at the bottom, replayed ones hatched."""
+    """GPUs by app over time, stacked; real apps at the bottom, replayed ones above them."""
+    if not record.apps:
+        return ""
     leases = lease_spans(record.events)
     start_s, end_s = bounds(record)
     times, counts = leased_over_time(leases, [app.app_id for app in record.apps], start_s, end_s)
@@ -58,6 +63,8 @@ def rho_over_time(record: RunRecord, report: Report, colours: Colours) -> str:
     """Rho as each round heard it, and at each app's end (dot); above the line at 1 sharing is a loss."""
     start_s, end_s = bounds(record)
     series = rho_series(record.events)
+    if not series:
+        return ""
     with house_style():
         figure = Figure(figsize=(_WIDTH, 3.4), layout="constrained")
         axes = figure.subplots()
@@ -83,6 +90,8 @@ def final_rho(report: Report, colours: Colours) -> str:
     """Rho at completion by app, worst first, as the policy itself defines it."""
     apps = [app for app in report["apps"] if app["rho"]["themis"] is not None]
     apps.sort(key=lambda app: app["rho"]["themis"])
+    if not apps:
+        return ""
     with house_style():
         figure = Figure(figsize=(_WIDTH, 0.6 + 0.24 * max(1, len(apps))), layout="constrained")
         axes = figure.subplots()
@@ -104,6 +113,9 @@ def final_rho(report: Report, colours: Colours) -> str:
 
 def gantt(record: RunRecord, colours: Colours) -> str:
     """Every lease: one row a GPU, machines apart, coloured by app."""
+    leases = lease_spans(record.events)
+    if not leases:
+        return ""
     start_s, end_s = bounds(record)
     rows: dict[str, float] = {}
     centres: list[tuple[float, str]] = []
@@ -119,7 +131,7 @@ def gantt(record: RunRecord, colours: Colours) -> str:
     with house_style():
         figure = Figure(figsize=(_WIDTH, max(1.6, 0.115 * place + 0.5)), layout="constrained")
         axes = figure.subplots()
-        for lease in lease_spans(record.events):
+        for lease in leases:
             begin, end = lease.start_s - start_s, min(lease.end_s, end_s) - start_s
             text = f"{names.get(lease.app_id, lease.app_id)} on {lease.gpu}, {begin:.1f} to {end:.1f} s"
             axes.barh(
@@ -139,7 +151,7 @@ def gantt(record: RunRecord, colours: Colours) -> str:
 
 
 def loss_curves(record: RunRecord) -> str:
-    """Training loss of each job of the real apps by iteration; the best job is drawn heavier. Empty without any."""
+    """Training loss of each job of the real apps by iteration; the best job is drawn heavier."""
     apps = [app for app in record.apps if not app.replay]
     curves = _losses(record.events)
     if not any(curves.get((app.app_id, job.job_id)) for app in apps for job in app.jobs):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from am.agent.views import AppView, GangAt, JobView, Surroundings
@@ -26,18 +28,22 @@ def phase_time_s(jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> float:
     """Seconds until the last of `jobs` ends on `gangs`, each gang running one job at a time.
 
     Longest job first, each onto the gang where it ends earliest (LPT; on like gangs, the least loaded one). Ties go to
-    the earlier job and the earlier gang, so the result does not depend on anything but the arguments.
+    the earlier job and to the larger, then nearer gang, so the result does not depend on the order of the arguments.
     """
     if not jobs:
         return 0.0
     if not gangs:
         return math.inf
-    loads_s = [0.0] * len(gangs)
+    # Only the least loaded of like gangs can be where a job ends earliest: they share a heap of loads.
+    kinds = sorted(Counter(gangs).items(), key=lambda kind: (-kind[0].gpus, kind[0].level))
+    loads_s = [(gang, [0.0] * count) for gang, count in kinds]
+    latest_s = 0.0
     for job in sorted(jobs, key=lambda job: (-job.serial_work_s, job.job_id)):
-        ends_s = [load_s + job_time_s(job, gang) for load_s, gang in zip(loads_s, gangs, strict=True)]
-        best = min(range(len(gangs)), key=ends_s.__getitem__)
-        loads_s[best] = ends_s[best]
-    return max(loads_s)
+        ends_s = [heap[0] + job_time_s(job, gang) for gang, heap in loads_s]
+        best = min(range(len(ends_s)), key=ends_s.__getitem__)
+        heapq.heapreplace(loads_s[best][1], ends_s[best])
+        latest_s = max(latest_s, ends_s[best])
+    return latest_s
 
 
 def split_evenly(gpus: int, jobs: int, shape: JobShape) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import multiprocessing
 import os
 import signal
@@ -13,6 +14,9 @@ from concurrent.futures.process import BrokenProcessPool
 from rm_plugin.arbiter.auction import AuctionOutcome, run_auction
 from rm_plugin.solvers.registry import solver
 from themis.bids import Market
+from themis.errors import ThemisError
+
+LOG = logging.getLogger("themis.rounds")
 
 _MARGIN_S = 2.0
 
@@ -27,13 +31,21 @@ class Auctioneer:
         self._pool = _start_pool()
 
     async def run(self, market: Market) -> AuctionOutcome | None:
-        """Run one auction; None when the worker died or overran its deadline, and a new worker takes its place."""
+        """Run one auction. None when there is no outcome: the round then goes on as if nobody had won.
+
+        A worker that died or overran its deadline is replaced. A solver that contradicts itself is a defect of ours,
+        but it must not keep leases from ending.
+        """
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._pool, _solve, market, self._solver_name, self._time_limit_s)
         try:
             return await asyncio.wait_for(future, self._time_limit_s + _MARGIN_S)
         except (TimeoutError, BrokenProcessPool):
+            LOG.warning("the auction's worker died or overran its deadline")
             self._replace()
+            return None
+        except ThemisError:
+            LOG.exception("the auction failed")
             return None
 
     def close(self) -> None:

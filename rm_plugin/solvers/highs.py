@@ -112,7 +112,8 @@ def _run(
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
     for option, value in _options(time_limit_s).items():
         highs.setOptionValue(option, value)
-    highs.passModel(_linear_programme(model, gains))
+    if highs.passModel(_linear_programme(model, gains)) == highspy.HighsStatus.kError:
+        raise InvariantError("HiGHS refuses the model of a market", value=model.gains.shape)
     if at_least is not None:
         weights, number = at_least
         columns = np.flatnonzero(weights).astype(np.int32)

@@ -55,7 +55,7 @@ class _Rows:
     lower: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
     index: dict[Place, int] = field(default_factory=dict)
-    entries: list[tuple[int, int, float]] = field(default_factory=list)
+    entries: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def open(self, key: Place, lower: float, upper: float) -> None:
         self.index[key] = len(self.lower)
@@ -63,10 +63,13 @@ class _Rows:
         self.upper.append(upper)
 
     def add(self, key: Place, column: int, value: float) -> None:
-        """One coefficient; a constraint that was never opened cannot bind and is left out."""
+        """Add to one coefficient; a constraint that was never opened cannot bind and is left out.
+
+        Two kinds of one bid row may share a unit, and HiGHS takes no coefficient twice.
+        """
         row = self.index.get(key)
         if row is not None:
-            self.entries.append((row, column, value))
+            self.entries[row, column] = self.entries.get((row, column), 0.0) + value
 
 
 def build_model(machines: Iterable[FreeMachine], bidders: Sequence[Bidder]) -> MachineModel:
@@ -213,15 +216,16 @@ class _Builder:
                 self._use_machine(machine.machine_id, column, unit)
 
     def _finish(self) -> MachineModel:
-        entries = np.array(self._rows.entries, dtype=np.float64).reshape(-1, 3)
-        order = np.lexsort((entries[:, 1], entries[:, 0]))
-        counts = np.bincount(entries[:, 0].astype(np.int64), minlength=len(self._rows.lower))
+        places = np.array(list(self._rows.entries), dtype=np.int64).reshape(-1, 2)
+        values = np.array(list(self._rows.entries.values()), dtype=np.float64)
+        order = np.lexsort((places[:, 1], places[:, 0]))
+        counts = np.bincount(places[:, 0], minlength=len(self._rows.lower))
         return MachineModel(
             gains=np.array(self._gains, dtype=np.float64),
             upper_bounds=np.array(self._uppers, dtype=np.float64),
             starts=np.concatenate(([0], np.cumsum(counts))).astype(np.int32),
-            columns=entries[order, 1].astype(np.int32),
-            values=entries[order, 2],
+            columns=places[order, 1].astype(np.int32),
+            values=values[order],
             lower=np.array(self._rows.lower, dtype=np.float64),
             upper=np.array(self._rows.upper, dtype=np.float64),
             choice_of=tuple(self._choice_of),

@@ -19,6 +19,7 @@ RECIPES = {
     "one rack": Recipe(racks=1),
     "many racks": Recipe(machines=5, racks=3, sizes=(2, 4, 6)),
     "units": Recipe(sizes=(2, 4, 6), pinned=False),
+    "many units a row": Recipe(sizes=(4, 6), rows=4, units=True, pinned=False, machines=5),
     "pinned": Recipe(units=False),
     "lexicographic": Recipe(empty_bundle=EmptyBundle.LEXICOGRAPHIC),
     "lexicographic, more bidders": Recipe(bidders=4, rows=3, empty_bundle=EmptyBundle.LEXICOGRAPHIC),
@@ -52,7 +53,7 @@ def test_the_order_of_bidders_rows_and_machines_does_not_matter(name):
         assert first.log_objective == second.log_objective
 
 
-@pytest.mark.parametrize("name", ["fragmented", "many racks", "units", "pinned"])
+@pytest.mark.parametrize("name", ["fragmented", "many racks", "units", "many units a row", "pinned"])
 def test_the_layout_of_a_solution_can_always_be_realised(name):
     """The fall-back when best fit fails must work on its own."""
     for seed in SEEDS:

@@ -194,8 +194,7 @@ class SyntheticRun:
             self._tell("am_started", app_id, attempt=1, pid=1)
             self._tell("am_registered", app_id, attempt=1, pid=1)
             self._tell("app_state", app_id, state="RUNNING", diagnostics="")
-            for job in self.jobs[app_id]:
-                self._tell("job_state", app_id, job_id=job.spec.job_id, state="WAITING")
+            self._tell_plan(app_id)
             self.dirty = True
 
     def _train(self) -> None:
@@ -233,6 +232,7 @@ class SyntheticRun:
             self._stop(app_id, job, requested=False)
             self._tell("validation", app_id, job_id=job.spec.job_id, iteration=job.safe, loss=job.loss, accuracy=0.9)
             self._set(app_id, job, "FINISHED")
+            self._tell_plan(app_id)
             self.dirty = True
 
     def _checkpoint(self, app_id: str, job: SampleJob) -> None:
@@ -268,6 +268,10 @@ class SyntheticRun:
         lease_id, app_id = self.leases.pop(gpu)
         self._tell("lease_released", app_id, lease_id=lease_id, gpu=str(gpu), reason="done")
         self.free.add(gpu)
+
+    def _tell_plan(self, app_id: str) -> None:
+        running = [job.spec.job_id for job in self.jobs[app_id] if job.state != "FINISHED"]
+        self._tell("tuner", app_id, phase=0, phases=1, running=running, stopped=[], best=None)
 
     def _set(self, app_id: str, job: SampleJob, state: str) -> None:
         job.state = state

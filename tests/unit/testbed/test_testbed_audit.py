@@ -101,10 +101,10 @@ def test_a_round_that_leaves_usable_gpus_is_found():
     assert "round 2 left 3 usable GPUs" in result.violations[0]
 
 
-def idle_rows(job_state: str = "WAITING", granted_at_s: float = 9.0) -> list:
+def idle_rows(planned: tuple[str, ...] = ("j",), granted_at_s: float = 9.0) -> list:
     return [
         (0.0, "app_submitted", "a", {}),
-        (0.5, "job_state", "a", {"job_id": "j", "state": job_state}),
+        (0.5, "tuner", "a", {"phase": 0, "phases": 1, "running": list(planned), "stopped": [], "best": None}),
         *a_round(1, 1.0, free={"m0": 2}, demand={"a": 2}, auction={}),
         *a_round(2, granted_at_s, free={"m0": 2}, demand={"a": 2}, auction={"a": {"m0": 2}}),
         lease(granted_at_s, "lease_granted", "a", 1, "m0/0", 30.0, 2),
@@ -127,7 +127,7 @@ def test_gpus_may_idle_for_the_length_of_a_round():
 
 
 def test_gpus_may_idle_when_no_job_waits():
-    assert audit(run_of(idle_rows(job_state="RUNNING"), targets={"a": 200})).clean
+    assert audit(run_of(idle_rows(planned=()), targets={"a": 200})).clean
 
 
 def test_gpus_may_idle_when_the_gang_does_not_fit():

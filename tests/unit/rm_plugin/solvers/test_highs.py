@@ -192,3 +192,12 @@ def test_highs_is_not_led_astray_by_its_presolve():
     better = row(0.49, gang(2, Level.SLOT), gang(1, Level.RACK), m0=1)
     bids = bid("a", 0.0, better, row(0.23, m1=2)), bid("b", 0.0, row(0.22, m0=1))
     assert rows_won(solve(solver("highs"), machines, *bids, lexicographic=True)) == {"a": 0, "b": 0}
+
+
+def test_a_row_may_have_several_gangs_of_one_unit():
+    """Their units are one coefficient of the model, which must not be given twice."""
+    machines = [machine("m0", 4, rack="r0"), machine("m1", 4, rack="r0"), machine("m2", 5, rack="r1")]
+    both = row(0.9, gang(6, Level.RACK, unit=2), gang(4, Level.CLUSTER, unit=2))
+    assert rows_won(solve(solver("highs"), machines, bid("a", 0.1, both))) == {"a": 0}
+    three = row(0.9, gang(6, Level.RACK, unit=2), gang(8, Level.CLUSTER, unit=2))
+    assert rows_won(solve(solver("highs"), machines, bid("a", 0.1, three))) == {}

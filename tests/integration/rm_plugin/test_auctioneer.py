@@ -1,0 +1,93 @@
+"""The auction's worker process: an outcome, a deadline, a death, a defect."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import psutil
+import pytest
+
+from rm_plugin.service import auctioneer
+from rm_plugin.service.auctioneer import Auctioneer
+from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.cluster import Level
+from themis.errors import UnknownNameError
+
+MARKET = Market(
+    machines=(FreeMachine(machine_id="m0", rack_id="r0", free_slots=(2,)),),
+    bids=(
+        Bid(
+            app_id="a",
+            round_id=1,
+            empty_value=0.5,
+            rows=(BidRow(value=1.0, gangs=(Gang(2, Level.MACHINE),)),),
+        ),
+    ),
+)
+
+
+def workers() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
+
+
+def test_an_outcome_comes_from_another_process_and_close_ends_it() -> None:
+    async def scenario() -> None:
+        worker = Auctioneer("highs", 5.0)
+        outcome = await worker.run(MARKET)
+        assert outcome is not None
+        assert outcome.wins.keys() == {"a"}
+        assert workers()
+        worker.close()
+        for _ in range(100):
+            if not workers():
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError("the worker outlived its owner")
+
+    asyncio.run(scenario())
+
+
+def test_a_dead_worker_costs_one_outcome_and_is_replaced() -> None:
+    async def scenario() -> None:
+        worker = Auctioneer("highs", 5.0)
+        try:
+            assert await worker.run(MARKET) is not None
+            os.kill(workers()[0].pid, signal.SIGKILL)
+            answers = [await worker.run(MARKET) for _ in range(2)]
+            assert answers[0] is None
+            assert answers[1] is not None
+        finally:
+            worker.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_solver_past_its_deadline_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(auctioneer, "_MARGIN_S", -4.9999)
+        worker = Auctioneer("highs", 5.0)
+        try:
+            assert await worker.run(MARKET) is None
+        finally:
+            worker.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_solver_that_refuses_a_market_costs_no_round() -> None:
+    async def scenario() -> None:
+        worker = Auctioneer("highs", 5.0)
+        try:
+            bid = Bid(app_id="a", round_id=1, empty_value=0.0, rows=MARKET.bids[0].rows)
+            assert await worker.run(Market(machines=MARKET.machines, bids=(bid,))) is None
+        finally:
+            worker.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_unknown_solver_is_told_at_once() -> None:
+    with pytest.raises(UnknownNameError, match="highs"):
+        Auctioneer("higs", 1.0)

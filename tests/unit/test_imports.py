@@ -1,0 +1,214 @@
+"""Who may import whom (ARCHITECTURE.md): read from the source, so that an import inside a function counts too."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("themis", "rm_plugin", "am", "submarine_client", "tf_jobs", "testbed", "themis_cli")
+
+# For each package, the modules of ours beside itself that it may import; a name covers everything below it.
+ALLOWED = {
+    "themis": (),
+    "rm_plugin": ("themis",),
+    "am": ("themis",),
+    "tf_jobs": ("themis", "am.checkpoints"),
+    "submarine_client": ("themis", "tf_jobs.catalog", "tf_jobs.tables_reader"),
+    "testbed": ("themis", "submarine_client"),
+    "themis_cli": ("themis", "rm_plugin", "am", "submarine_client", "tf_jobs", "testbed"),
+}
+
+# Pure: they decide on values alone. Reading text is theirs, reading files and clocks is not.
+PURE = (
+    "rm_plugin.arbiter",
+    "rm_plugin.policies",
+    "rm_plugin.solvers",
+    "am.agent",
+    "am.tuners",
+    "am.profiler",
+    "am.app_view",
+    "am.jobs.planner",
+    "themis.apps",
+    "themis.bids",
+    "themis.choices",
+    "themis.cluster",
+    "themis.errors",
+    "themis.leases",
+    "themis.lifecycle",
+)
+IMPURE = {"asyncio", "grpc", "logging", "multiprocessing", "os", "psutil", "socket", "sqlite3", "subprocess"}
+IMPURE |= {"datetime", "secrets", "tempfile", "threading", "time", "uuid"}
+# What a pure folder holds that is not pure, and why.
+EXCEPTIONS = {
+    "am.profiler.follower": {"os"},  # reads growing files: the one I/O of the profiler
+}
+# A solver has a time limit, so it may look at a clock.
+TIMED = ("rm_plugin.solvers",)
+
+
+@cache
+def sources():
+    """Syntax tree by module name, of every package of ours."""
+    trees = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            if not name.endswith(("_pb2", "_pb2_grpc")):
+                trees[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return trees
+
+
+@cache
+def imports(module):
+    """Every module that this one imports, anywhere in it; `from a import b` counts as a.b where that is a module."""
+    found = set()
+    for node in ast.walk(sources()[module]):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: write imports out in full"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found.add(inner if inner in sources() else node.module)
+    return frozenset(found)
+
+
+@cache
+def imports_at_start(module):
+    """The modules that importing this one imports: not those under TYPE_CHECKING, nor in functions."""
+    found = set()
+    todo = list(sources()[module].body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {name for name in imports(module) if _names(node, name)}
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            todo += node.orelse
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            todo += ast.iter_child_nodes(node)
+    return frozenset(found)
+
+
+def _names(node, module):
+    if isinstance(node, ast.Import):
+        return module in {alias.name for alias in node.names}
+    return module == node.module or module in {f"{node.module}.{alias.name}" for alias in node.names}
+
+
+def within(module, roots):
+    return any(module == root or module.startswith(f"{root}.") for root in roots)
+
+
+def modules_of(*roots):
+    return [module for module in sources() if within(module, roots)]
+
+
+def test_the_tables_name_what_there_is():
+    for name in (*PURE, *EXCEPTIONS, *(name for names in ALLOWED.values() for name in names)):
+        assert modules_of(name), f"{name} is gone"
+    assert set(ALLOWED) == set(PACKAGES)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_import_only_those_before_them(package):
+    allowed = (package, *ALLOWED[package])
+    wrong = [
+        f"{module} imports {name}"
+        for module in modules_of(package)
+        for name in sorted(imports(module))
+        if within(name, PACKAGES) and not within(name, allowed)
+    ]
+    assert not wrong
+
+
+def test_no_package_of_the_product_imports_tests_or_tools():
+    for module in sources():
+        assert not any(within(name, ("tests", "tools")) for name in imports(module)), module
+
+
+@pytest.mark.parametrize("root", PURE)
+def test_pure_parts_have_no_clock_io_or_logging(root):
+    wrong = [
+        f"{module} imports {name}"
+        for module in modules_of(root)
+        for name in sorted(imports(module))
+        if name.split(".")[0] in IMPURE - EXCEPTIONS.get(module, set()) - ({"time"} if within(module, TIMED) else set())
+    ]
+    assert not wrong
+
+
+def test_the_exceptions_are_needed():
+    for module, names in EXCEPTIONS.items():
+        assert names <= {name.split(".")[0] for name in imports(module)}, module
+
+
+@pytest.mark.parametrize("root", PURE)
+def test_pure_parts_draw_only_from_a_random_of_their_own(root):
+    """`random.Random(seed)` is an argument like any other; the module's functions share hidden state."""
+    for module in modules_of(root):
+        for node in ast.walk(sources()[module]):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "random":
+                assert node.attr == "Random", f"{module} line {node.lineno}"
+            if isinstance(node, ast.ImportFrom) and node.module == "random":
+                assert [alias.name for alias in node.names] == ["Random"], f"{module} line {node.lineno}"
+            if isinstance(node, ast.Attribute) and ast.unparse(node).startswith(("np.random", "numpy.random")):
+                assert node.attr in ("random", "Generator", "default_rng"), f"{module} line {node.lineno}"
+
+
+@pytest.mark.parametrize("root", PURE)
+def test_pure_parts_open_no_files(root):
+    for module in modules_of(root):
+        if module in EXCEPTIONS:
+            continue
+        calls = [node.func for node in ast.walk(sources()[module]) if isinstance(node, ast.Call)]
+        functions = {call.id for call in calls if isinstance(call, ast.Name)}
+        methods = {call.attr for call in calls if isinstance(call, ast.Attribute)}
+        assert not functions & {"open", "print", "input"}, module
+        assert not methods & {"read_text", "write_text", "read_bytes", "write_bytes"}, module
+
+
+def test_no_module_imports_itself_through_others():
+    graph = {module: sorted(imports_at_start(module) & sources().keys()) for module in sources()}
+    done, path = set(), []
+
+    def visit(module):
+        assert module not in path, " -> ".join([*path[path.index(module) :], module])
+        if module not in done:
+            path.append(module)
+            for name in graph[module]:
+                visit(name)
+            path.pop()
+            done.add(module)
+
+    for module in graph:
+        visit(module)
+
+
+def test_folders_that_import_each_other_are_known():
+    """Two folders that import each other are one, whatever their names."""
+    folders = {module: ".".join(module.split(".")[:2]) for module in sources()}
+    packages = {name for name in folders.values() if len(modules_of(name)) > 1 and "." in name}
+    edges = {
+        (folders[module], folders[name])
+        for module in sources()
+        for name in imports_at_start(module) & sources().keys()
+        if folders[module] != folders[name] and {folders[module], folders[name]} <= packages
+    }
+    assert sorted((one, two) for one, two in edges if one < two and (two, one) in edges) == KNOWN_MUTUAL
+
+
+# Rounds are played by the arbiter under a policy's port, whose values are the arbiter's.
+KNOWN_MUTUAL = [("rm_plugin.arbiter", "rm_plugin.policies")]
+
+
+def test_every_package_is_listed_for_installation():
+    listed = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for package in PACKAGES:
+        folders = {path.parent for path in (ROOT / package).rglob("*.py")}
+        for folder in sorted(folders):
+            name = ".".join(folder.relative_to(ROOT).parts)
+            assert f'"{name}"' in listed, f"{name} is not in pyproject.toml"
+            assert (folder / "__init__.py").is_file(), f"{name} has no __init__.py"
