@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import median
 
@@ -57,6 +57,7 @@ class App:
         self._offset_s = registered.now_s - clock.now_s()
         self._restarts_s: deque[float] = deque(maxlen=_RESTARTS_REMEMBERED)
         self._reserved: frozenset[GpuId] = frozenset()
+        self._given_back: set[int] = set()
 
     def now_s(self) -> float:
         """The present time on the ResourceManager's clock."""
@@ -65,10 +66,21 @@ class App:
     # ---- leases ----
 
     def take_leases(self, update: pb.LeaseUpdate) -> None:
-        """What the app holds from now on; leases that are not in the update have ended."""
-        leases = [lease_from_message(lease, self.app_id) for lease in update.leases]
+        """What the app holds from now on; leases that are not in the update have ended.
+
+        An update may have been on its way while the app gave a lease back: what is given back stays so.
+        """
+        leases = [
+            lease_from_message(lease, self.app_id) for lease in update.leases if lease.lease_id not in self._given_back
+        ]
         self.leases = {lease.gpu: lease for lease in leases if lease.state is not LeaseState.RESERVED}
         self._reserved = frozenset(lease.gpu for lease in leases if lease.state is LeaseState.RESERVED)
+
+    def give_back(self, gpus: Iterable[GpuId]) -> list[int]:
+        """Nothing runs on these GPUs and nothing will: the ids of their leases, which the caller must send."""
+        ids = [self.leases.pop(gpu).lease_id for gpu in sorted(gpus)]
+        self._given_back.update(ids)
+        return ids
 
     def holdings(self) -> Holdings:
         """The GPUs by what the app may do with them."""

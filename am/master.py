@@ -29,6 +29,8 @@ from themis.wire import themis_pb2 as pb
 LOG = logging.getLogger("themis.am")
 
 _POLL_S = 0.2
+_LINGER_S = 0.5
+"""How long a GPU without a use is kept, since the next phase of the search may begin in a moment."""
 _GIVE_UP_S = 60.0
 """How long the jobs go on without a ResourceManager before the app master stops them and itself."""
 
@@ -51,6 +53,7 @@ class AppMaster:
         self._ending = asyncio.Event()
         self._stop_reason = ""
         self._planned: Mapping[str, tuple[GpuId, ...]] = {}
+        self._idle_since_s: dict[GpuId, float] = {}
 
     async def run(self) -> int:
         """Run until the search is over, the app is killed, or the ResourceManager stays away."""
@@ -192,13 +195,22 @@ class AppMaster:
         busy = {gpu for job in self._running(app) for gpu in job.gpus}
         returned = [gpu for gpu in app.holdings().expiring if gpu not in busy]
         self._release(app, returned, "its lease ended")
-        self._release(app, plan.release, "no job can use it")
+        self._release(app, self._idle_long_enough(plan.release), "no job can use it")
+
+    def _idle_long_enough(self, gpus: tuple[GpuId, ...]) -> list[GpuId]:
+        """Those of the GPUs without a use that have had none for a moment: jobs of a phase often end together."""
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        self._idle_since_s = {gpu: self._idle_since_s.get(gpu, now_s) for gpu in gpus}
+        ripe = [gpu for gpu, since_s in self._idle_since_s.items() if now_s - since_s >= _LINGER_S]
+        if len(ripe) < len(gpus):
+            loop.call_later(_LINGER_S, self._dirty.set)
+        return ripe
 
     def _release(self, app: App, gpus: list[GpuId] | tuple[GpuId, ...], reason: str) -> None:
-        if not gpus:
-            return
-        ids = [app.leases.pop(gpu).lease_id for gpu in sorted(gpus)]
-        self._session.send(pb.AmMessage(release=pb.Release(lease_ids=ids, reason=reason)))
+        if gpus:
+            release = pb.Release(lease_ids=app.give_back(gpus), reason=reason)
+            self._session.send(pb.AmMessage(release=release))
 
     def _tell_plan(self, app: App) -> None:
         plan = app.board.plan()

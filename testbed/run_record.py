@@ -17,8 +17,9 @@ from themis.config.rm_settings import RmSettings, load_rm_settings
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message
 
-ROUND_SLACK_S = 1.5
-"""What a round takes beside its bounds: processes of a busy machine have to get their turn."""
+ROUND_SLACK_S = 3.5
+"""What a round may take beside its bounds: an auction is given up 2 s past its limit, and processes of a busy machine
+have to get their turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

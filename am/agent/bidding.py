@@ -6,7 +6,7 @@ on top, and how near the new gangs lie. Rows that another row makes useless are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from am.agent.fairness import Valuer
@@ -16,7 +16,10 @@ from themis.bids import AppReport, Bid, BidRow, Gang, GangDemand, Offer
 from themis.cluster import Allocation, Level
 
 ROW_CAP = 400
-"""Rows a bid may hold; the cheapest bundles stay."""
+"""Rows a bid may hold; past it they are thinned out evenly, and those that only keep what is held all stay."""
+
+_CUTS = 3
+"""Into how many parts the gangs of one bundle are cut at most, to lie partly near and partly farther."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +61,16 @@ def make_bid(app: AppView, offer: Offer, around: Surroundings) -> Bid:
     """The app's bid on an offer: the value 1/rho of keeping what it keeps, and of that with every bundle on top."""
     valuer = Valuer.of(app, around)
     empty_value = valuer.value(finish_time_s(app, [gang.at for gang in app.kept], around))
-    rows = (
-        _row(bundle, valuer.value(finish_time_s(app, bundle.holds, around), bundle.switch_s), app)
-        for bundle in _bundles(app, offer)
-    )
+    time_s = _timer(app, around)
+    rows = (_row(bundle, valuer.value(time_s(bundle.holds), bundle.switch_s), app) for bundle in _bundles(app, offer))
     useful = _undominated(row for row in rows if row is not None and row.value > empty_value)
+    sent = _thinned(useful)
     return Bid(
         app_id=app.app_id,
         round_id=offer.round_id,
         empty_value=empty_value,
-        rows=tuple(useful[:ROW_CAP]),
-        rows_dropped=max(0, len(useful) - ROW_CAP),
+        rows=tuple(sent),
+        rows_dropped=len(useful) - len(sent),
     )
 
 
@@ -105,6 +107,25 @@ def _demand_of(job: JobView, held: HeldGang | None, restart_s: float) -> GangDem
     )
 
 
+def _timer(app: AppView, around: Surroundings) -> Callable[[tuple[GangAt, ...]], float]:
+    """`finish_time_s` of bundles, each computed once: a bundle is how many gangs it has of each size and S."""
+    classes = _level_classes((*app.jobs, app.median_job)) if app.jobs else ()
+    alike = {level: min(farthest for farthest in classes if farthest >= level) for level in Level if classes}
+    known: dict[tuple[GangAt, ...], float] = {}
+
+    def time_s(gangs: tuple[GangAt, ...]) -> float:
+        key = tuple(sorted((GangAt(gang.gpus, alike[gang.level]) for gang in gangs), key=_size_and_level))
+        if key not in known:
+            known[key] = finish_time_s(app, gangs, around)
+        return known[key]
+
+    return time_s
+
+
+def _size_and_level(gang: GangAt) -> tuple[int, Level]:
+    return -gang.gpus, gang.level
+
+
 # ---- bundles --------------------------------------------------------------------------------------------------------
 
 
@@ -122,6 +143,9 @@ def _bundles(app: AppView, offer: Offer) -> Iterator[_Bundle]:
 
 def _with_new_gangs(app: AppView, offer: Offer, stays: Sequence[HeldGang], switch_s: float) -> Iterator[_Bundle]:
     pinned = sum((gang.up for gang in stays), Allocation())
+    if not pinned.within(offer.free):
+        # The ResourceManager does not offer what the app thinks is up: a row that pins it would cost the whole bid.
+        return
     holds = tuple(gang.at for gang in (*app.kept, *stays))
     if stays:
         yield _Bundle(holds, pinned, (), switch_s)
@@ -162,27 +186,35 @@ def _renewable_within(app: AppView, offer: Offer) -> Allocation:
 def _largest_gang_by_level(offer: Offer, pinned: Allocation) -> dict[Level, int]:
     """The largest gang that the offer can hold at each level, less what stays; racks are not told apart."""
     slots = [count for counts in offer.slots.values() for count in counts] or [0]
-    by_machine = (offer.free - pinned).by_machine() if pinned.within(offer.free) else {}
+    by_machine = (offer.free - pinned).by_machine()
     total = sum(by_machine.values())
     largest = max(by_machine.values(), default=0)
     return {Level.SLOT: min(max(slots), largest), Level.MACHINE: largest, Level.RACK: total, Level.CLUSTER: total}
 
 
 def _layouts(sizes: Sequence[int], jobs: Sequence[JobView], room: dict[Level, int]) -> Iterator[tuple[GangAt, ...]]:
-    """Ways to lay gangs of these sizes, nearest first: all at one level, or the last ones at the next level."""
+    """Ways to lay gangs of these sizes: all at one level, or a last part of them at the next one.
+
+    Not lossless: of many gangs only some parts are tried (`_CUTS`), and never more than two levels at once.
+    """
     classes = _level_classes(jobs)
     for place, level in enumerate(classes):
         farther = classes[place + 1] if place + 1 < len(classes) else None
         if any(size > 1 and size > room[level] for size in sizes):
             continue
         several = sum(size > 1 for size in sizes)
-        for relaxed in range(max(1, several) if farther is not None else 1):
+        for near in _cuts(several) if farther is not None else (several,):
             yield tuple(
-                GangAt(size, Level.SLOT if size == 1 else level if number < several - relaxed else farther or level)
+                GangAt(size, Level.SLOT if size == 1 else level if number < near else farther or level)
                 for number, size in enumerate(sizes)
             )
         if not several:
             return
+
+
+def _cuts(gangs: int) -> Iterator[int]:
+    """How many gangs lie near: all, then evenly fewer, at least one."""
+    return (gangs - part * gangs // _CUTS for part in range(min(gangs, _CUTS) or 1))
 
 
 def _level_classes(jobs: Sequence[JobView]) -> tuple[Level, ...]:
@@ -211,18 +243,64 @@ def _row(bundle: _Bundle, value: float, app: AppView) -> BidRow | None:
 
 
 def _undominated(rows: Iterable[BidRow]) -> list[BidRow]:
-    """Rows worth sending, cheapest first: none that costs as much as another of the same pins and is worth no more."""
-    kept: list[BidRow] = []
-    best: dict[tuple[Allocation, Level], float] = {}
+    """Rows worth sending, cheapest first: none that another of the same pins beats."""
+    kept: dict[Allocation, list[tuple[float, _Asked]]] = {}
+    sent: list[BidRow] = []
     ordered = sorted(rows, key=lambda row: (row.gpus, -_nearness(row), -row.value, row.gangs, row.pinned.counts))
     for row in ordered:
-        level = Level(_nearness(row))
-        # Fewer or as many GPUs, no nearer, same pins, worth at least as much: this row cannot be chosen for its value.
-        beaten = any(best.get((row.pinned, farther), 0.0) >= row.value for farther in Level if farther >= level)
-        if not beaten:
-            kept.append(row)
-            best[row.pinned, level] = max(best.get((row.pinned, level), 0.0), row.value)
-    return kept
+        asked = _asked(row)
+        rivals = kept.setdefault(row.pinned, [])
+        if not any(value >= row.value and _fits_wherever(rival, asked) for value, rival in rivals):
+            rivals.append((row.value, asked))
+            sent.append(row)
+    return sent
+
+
+_Asked = tuple[tuple[int, int, Level], ...]
+"""Gangs as (gangs up to and with these, GPUs each, level), largest first, nearest first."""
+
+
+def _asked(row: BidRow) -> _Asked:
+    total, asked = 0, []
+    for gang in sorted(row.gangs, key=lambda gang: (-gang.gpus, gang.within)):
+        total += gang.count
+        asked.append((total, gang.gpus, gang.within))
+    return tuple(asked)
+
+
+def _fits_wherever(easy: _Asked, hard: _Asked) -> bool:
+    """True when each gang of `easy` can take the place of one of `hard`: it is no larger and asks for no nearer one.
+
+    Both are compared gang by gang in order, which decides it exactly as long as larger gangs lie nearer.
+    """
+    place = 0
+    for total, gpus, level in easy:
+        while place < len(hard):
+            if hard[place][1] < gpus or hard[place][2] > level:
+                return False
+            if hard[place][0] >= total:
+                break
+            place += 1
+        else:
+            return False
+    return True
+
+
+def _thinned(rows: list[BidRow]) -> list[BidRow]:
+    """At most ROW_CAP of the rows, in the same order: cheap and dear ones alike, and what is held above all."""
+    if len(rows) <= ROW_CAP:
+        return rows
+    staying = [number for number, row in enumerate(rows) if not row.gangs]
+    others = [number for number, row in enumerate(rows) if row.gangs]
+    first = _spread(staying, ROW_CAP // 2)
+    return [rows[number] for number in sorted((*first, *_spread(others, ROW_CAP - len(first))))]
+
+
+def _spread(numbers: list[int], most: int) -> list[int]:
+    """At most so many of the numbers, evenly from the last one down."""
+    if len(numbers) <= most:
+        return numbers
+    return [numbers[-1 - place * len(numbers) // most] for place in range(most)]
 
 
 def _nearness(row: BidRow) -> int:

@@ -233,8 +233,12 @@ def _abandon_open_round(recorder: Recorder) -> None:
 
 
 def _run_id(store: StateStore) -> str:
-    """Marks every process of this ResourceManager, over its restarts; a driver may give it its own mark."""
-    run_id = store.meta("run_id") or os.environ.get("THEMIS_RUN_ID") or uuid.uuid4().hex
+    """Marks every app master and task of this ResourceManager, over its restarts; a driver may give it its own mark.
+
+    The mark leaves our own environment: helpers of this process, which inherit that, are no tasks to be swept away.
+    """
+    given = os.environ.pop("THEMIS_RUN_ID", None)
+    run_id = store.meta("run_id") or given or uuid.uuid4().hex
     with store.transaction() as transaction:
         transaction.put_meta("run_id", run_id)
     return run_id
