@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -55,6 +56,7 @@ class App:
         )
         self._clock = clock
         self._offset_s = registered.now_s - clock.now_s()
+        self._offset_error_s = math.inf
         self._restarts_s: deque[float] = deque(maxlen=_RESTARTS_REMEMBERED)
         self._reserved: frozenset[GpuId] = frozenset()
         self._given_back: set[int] = set()
@@ -62,6 +64,13 @@ class App:
     def now_s(self) -> float:
         """The present time on the ResourceManager's clock."""
         return self._clock.now_s() + self._offset_s
+
+    def set_clock(self, sent_at_s: float, received_at_s: float, rm_now_s: float) -> None:
+        """Set our clock by an answer of the ResourceManager's; the quickest answer so far tells best (Cristian)."""
+        round_trip_s = received_at_s - sent_at_s
+        if round_trip_s < self._offset_error_s:
+            self._offset_error_s = round_trip_s
+            self._offset_s = rm_now_s - (sent_at_s + received_at_s) / 2
 
     # ---- leases ----
 

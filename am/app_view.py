@@ -142,5 +142,6 @@ def surroundings(
         active_apps=max(1, active_apps),
         lease_s=lease_s,
         fitting_level=tuple(cluster.nearest_level_for(gpus) for gpus in range(1, cluster.gpus + 1)),
+        rack_of={machine.machine_id: machine.rack_id for machine in cluster.machines},
         rule=rule,
     )

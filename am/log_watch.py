@@ -73,10 +73,11 @@ class LogWatch:
         since_start_s = now_s - job.started_at_s
         self._app.restarted(since_start_s)
         self._emit("first_step", job.job_id, {"incarnation": job.incarnation, "since_start_s": since_start_s})
-        if job.moved_at_s is not None:
-            detail = {"seconds": now_s - job.moved_at_s, "from_gpus": job.moved_from, "to_gpus": len(job.gpus)}
+        if job.stop_took_s is not None:
+            seconds = job.stop_took_s + since_start_s
+            detail = {"seconds": seconds, "from_gpus": job.moved_from, "to_gpus": len(job.gpus)}
             self._emit("resize", job.job_id, detail)
-            job.moved_at_s = None
+            job.stop_took_s = None
         self._on_change()
 
     def _progressed(self, job: JobRun) -> None:

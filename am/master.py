@@ -43,7 +43,9 @@ class AppMaster:
         self._runtime = runtime
         self._clock = clock
         self._journal = Journal(context.folder / "journal.jsonl")
-        self._session = RmSession(context.rm_address, self._register, self._on_message, give_up_s=_GIVE_UP_S)
+        self._session = RmSession(
+            context.rm_address, self._register, self._on_message, clock=clock, give_up_s=_GIVE_UP_S
+        )
         self._app: App | None = None
         self._jobs: JobRunner
         self._logs: LogWatch
@@ -113,12 +115,16 @@ class AppMaster:
             self._jobs = JobRunner(app, self._runtime, self._emit, self._logs.read, self._dirty.set)
             self._negotiator = Negotiator(app, lambda: self._planned)
             self._app = app
+            app.board.on_turn = lambda job: self._emit("job_state", job.job_id, {"state": job.state.value})
             app.board.remeasure()
             self._ready.set()
         self._app.take_leases(message.leases)
         self._dirty.set()
 
     def _acknowledged(self, app: App, message: pb.Acknowledge) -> None:
+        sent_at_s = self._session.sent_at_s.pop(message.of_id, None)
+        if sent_at_s is not None:
+            app.set_clock(sent_at_s, self._clock.now_s(), message.now_s)
         if not math.isnan(message.contention):
             app.hear(contention=message.contention, active_apps=message.active_apps)
 

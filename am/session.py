@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import grpc
 
+from themis.clock import Clock
 from themis.errors import UnreachableError
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
@@ -38,10 +39,15 @@ class RmSession:
         address: `host:port` of the ResourceManager.
         register: Makes the registration of the moment, at every (re)connection.
         on_message: Told of every message but acknowledgements' effect on the outbox.
+        clock: For `sent_at_s`, when each message was sent that is not acknowledged yet.
         give_up_s: How long the ResourceManager may be away before `run` gives up.
     """
 
-    def __init__(self, address: str, register: MakeRegister, on_message: OnMessage, *, give_up_s: float) -> None:
+    def __init__(
+        self, address: str, register: MakeRegister, on_message: OnMessage, *, clock: Clock, give_up_s: float
+    ) -> None:
+        self.sent_at_s: dict[int, float] = {}
+        self._clock = clock
         self._address = address
         self._register = register
         self._on_message = on_message
@@ -60,6 +66,7 @@ class RmSession:
             self._unacknowledged[message.id] = message
             self._emptied.clear()
         if self._outgoing is not None:
+            self.sent_at_s[message.id] = self._clock.now_s()
             self._outgoing.put_nowait(message)
 
     async def delivered(self) -> None:
@@ -84,6 +91,7 @@ class RmSession:
                     LOG.info("session broke: %s", error.details())
                 finally:
                     self._outgoing = None
+                    self.sent_at_s.clear()
                 if loop.time() - away_since_s > self._give_up_s:
                     raise UnreachableError("the ResourceManager is away", value=self._address)
                 await asyncio.sleep(_RETRY_S)

@@ -6,12 +6,13 @@ on top, and how near the new gangs lie. Rows that another row makes useless are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from am.agent.fairness import Valuer
 from am.agent.finish_time import finish_time_s, split_evenly
 from am.agent.views import AppView, GangAt, HeldGang, JobView, Surroundings
+from themis.apps import JobShape
 from themis.bids import AppReport, Bid, BidRow, Gang, GangDemand, Offer
 from themis.cluster import Allocation, Level
 
@@ -62,7 +63,8 @@ def make_bid(app: AppView, offer: Offer, around: Surroundings) -> Bid:
     valuer = Valuer.of(app, around)
     empty_value = valuer.value(finish_time_s(app, [gang.at for gang in app.kept], around))
     time_s = _timer(app, around)
-    rows = (_row(bundle, valuer.value(time_s(bundle.holds), bundle.switch_s), app) for bundle in _bundles(app, offer))
+    bundles = _bundles(app, offer, around)
+    rows = (_row(bundle, valuer.value(time_s(bundle.holds), bundle.switch_s), app) for bundle in bundles)
     useful = _undominated(row for row in rows if row is not None and row.value > empty_value)
     sent = _thinned(useful)
     return Bid(
@@ -129,7 +131,7 @@ def _size_and_level(gang: GangAt) -> tuple[int, Level]:
 # ---- bundles --------------------------------------------------------------------------------------------------------
 
 
-def _bundles(app: AppView, offer: Offer) -> Iterator[_Bundle]:
+def _bundles(app: AppView, offer: Offer, around: Surroundings) -> Iterator[_Bundle]:
     if not app.jobs:
         return
     renewable = app.renewable
@@ -138,7 +140,7 @@ def _bundles(app: AppView, offer: Offer) -> Iterator[_Bundle]:
         switch_s = app.restart_s if staying < len(renewable) else 0.0
         yield from _with_new_gangs(app, offer, stays, switch_s)
     if len(app.held) >= len(app.jobs):
-        yield from _grown(app, offer)
+        yield from _grown(app, offer, around)
 
 
 def _with_new_gangs(app: AppView, offer: Offer, stays: Sequence[HeldGang], switch_s: float) -> Iterator[_Bundle]:
@@ -159,23 +161,59 @@ def _with_new_gangs(app: AppView, offer: Offer, stays: Sequence[HeldGang], switc
             yield _Bundle((*holds, *new), pinned, new, switch_s)
 
 
-def _grown(app: AppView, offer: Offer) -> Iterator[_Bundle]:
-    """Every job has a gang: kept gangs grow on their own machine, one after the other, in place of nothing else."""
+def _grown(app: AppView, offer: Offer, around: Surroundings) -> Iterator[_Bundle]:
+    """Every job has a gang: kept gangs grow, the one with most work left first, then also the next, and so on.
+
+    Each grows by the nearest free GPUs, on its own machine, then in its rack, then anywhere, as far as that pays. The
+    GPUs are named by machine, since only there they lie near the gang: such rows are lossy, and there are few of them.
+    """
     free = (offer.free - _renewable_within(app, offer)).by_machine()
-    gangs = [gang.at for gang in app.kept]
+    work_s = {job.job_id: job.serial_work_s for job in app.jobs}
+    jobs = {job.job_id: job for job in app.jobs}
+    gangs = {gang.job_id: gang.at for gang in app.kept}
     pinned = Allocation()
-    for place, gang in enumerate(app.kept):
-        job = next((job for job in app.jobs if job.job_id == gang.job_id), None)
-        if job is None or len(gang.gpus.counts) != 1:
-            continue
-        machine = gang.gpus.counts[0][0]
-        room = job.shape.usable_gpus(gang.gpus.gpus + free.get(machine, 0)) - gang.gpus.gpus
-        if room <= 0 or not growth_pays(job, gang.at, gang.gpus.gpus + room, gang.level, app.restart_s):
-            continue
-        free[machine] -= room
-        pinned = pinned + Allocation.of({machine: room})
-        gangs[place] = GangAt(gang.gpus.gpus + room, max(gang.level, Level.MACHINE))
-        yield _Bundle(tuple(gangs), pinned, (), app.restart_s)
+    for gang in sorted(app.kept, key=lambda gang: (-work_s.get(gang.job_id, 0.0), gang.job_id)):
+        best = Allocation()
+        for more, level in _growths(jobs[gang.job_id], gang, free, around) if gang.job_id in jobs else ():
+            if not growth_pays(jobs[gang.job_id], gang.at, gang.gpus.gpus + more.gpus, level, app.restart_s):
+                continue
+            best, gangs[gang.job_id] = more, GangAt(gang.gpus.gpus + more.gpus, level)
+            yield _Bundle(tuple(gangs.values()), pinned + more, (), app.restart_s)
+        pinned = pinned + best
+        free = {machine: count - best.count(machine) for machine, count in free.items()}
+
+
+def _growths(
+    job: JobView, gang: HeldGang, free: Mapping[str, int], around: Surroundings
+) -> Iterator[tuple[Allocation, Level]]:
+    """Ways for a gang to grow, nearest first: GPUs to add by machine, and the level that the whole gang then spans."""
+    own = {machine for machine, _ in gang.gpus}
+    racks = {around.rack_of.get(machine) for machine in own}
+    near = {
+        level: [machine for machine in sorted(free) if _distance(machine, own, racks, around) <= level]
+        for level in (Level.MACHINE, Level.RACK, Level.CLUSTER)
+    }
+    before = 0
+    for level, machines in near.items():
+        more = _fill(machines, free, job.shape, job.shape.demand_max_gpus - gang.gpus.gpus, own)
+        if more.gpus > before:
+            before = more.gpus
+            yield more, max(level, gang.level)
+
+
+def _distance(machine: str, own: set[str], racks: set[str | None], around: Surroundings) -> Level:
+    if machine in own:
+        return Level.MACHINE
+    return Level.RACK if racks == {around.rack_of.get(machine)} else Level.CLUSTER
+
+
+def _fill(machines: Sequence[str], free: Mapping[str, int], shape: JobShape, room: int, own: set[str]) -> Allocation:
+    """Up to `room` GPUs in whole tasks: from the gang's own machines first, then from those with most free GPUs."""
+    taken: dict[str, int] = {}
+    for machine in sorted(machines, key=lambda machine: (machine not in own, -free[machine], machine)):
+        usable = min(free[machine], room - sum(taken.values()))
+        taken[machine] = usable - usable % shape.gpus_per_task
+    return Allocation.of(taken)
 
 
 def _renewable_within(app: AppView, offer: Offer) -> Allocation:

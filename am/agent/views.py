@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median_high
 
@@ -109,7 +110,8 @@ def median_job(jobs: tuple[JobView, ...]) -> JobView:
 class Surroundings:
     """What the agent is told of the cluster: R_C, N_avg, apps active now, the lease.
 
-    `fitting_level` holds, for g = 1, 2, .., the nearest level at which g GPUs fit in the empty cluster.
+    `fitting_level` holds, for g = 1, 2, .., the nearest level at which g GPUs fit in the empty cluster; `rack_of` the
+    rack of every machine.
     """
 
     cluster_gpus: int
@@ -117,6 +119,7 @@ class Surroundings:
     active_apps: int
     lease_s: float
     fitting_level: tuple[Level, ...] = field(default=())
+    rack_of: Mapping[str, str] = field(default_factory=dict)
     rule: BundleRule = BundleRule.CONTINUATION
 
     @property

@@ -30,11 +30,14 @@ class JobBoard:
         time_scale: How many times faster than their estimate replayed jobs run.
         journal: What earlier attempts wrote is taken up; what happens from now on is added.
         saved_iteration: The iteration of a job's newest checkpoint.
+
+    `on_turn` is told of every change of a job's state.
     """
 
     def __init__(
         self, spec: AppSpec, folder: Path, time_scale: float, journal: Journal, saved_iteration: SavedIteration
     ) -> None:
+        self.on_turn: Callable[[JobRun], None] = lambda _: None
         self.spec = spec
         self.tuner: Tuner = make_tuner(spec.tuner, spec.jobs)
         self.first_phases: tuple[Phase, ...] = self.tuner.plan().phases
@@ -78,6 +81,7 @@ class JobBoard:
         """Change a job's state, and journal it."""
         job.turn(state)
         self._journal.job(job.record())
+        self.on_turn(job)
 
     def target_reached(self, job: JobRun) -> None:
         """A job reached its target of the phase."""

@@ -60,7 +60,7 @@ class JobRunner:
         if not job.running or job.stop_reason:
             return
         job.stop_reason = reason
-        job.moved_at_s, job.moved_from = self._app.now_s(), len(job.gpus)
+        job.stop_asked_at_s = self._app.now_s()
         self._app.board.turn(job, JobState.CHECKPOINTING)
         for handle in job.handles:
             self._spawn(self._stop_task(handle))
@@ -85,6 +85,8 @@ class JobRunner:
         gpus, requested = job.gpus, bool(job.stop_reason)
         job.saved_iteration = await asyncio.to_thread(self._saved_iteration, job, exits)
         job.handles = []
+        if requested:
+            job.stop_took_s, job.moved_from = self._app.now_s() - job.stop_asked_at_s, len(gpus)
         detail = {
             "incarnation": job.incarnation,
             "gpus": [str(gpu) for gpu in gpus],

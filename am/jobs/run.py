@@ -20,7 +20,7 @@ class JobRun:
     """One job. Times are seconds since the epoch on the ResourceManager's clock.
 
     `saved_iteration` is the newest checkpoint's; `stop_reason` is set from the moment that its tasks are told to stop.
-    `moved_at_s` and `moved_from` remember a move until the job's next first step, which ends the resize.
+    `stop_took_s` and `moved_from` remember a stop until the job's next first step, which ends the resize.
     """
 
     spec: JobSpec
@@ -37,7 +37,8 @@ class JobRun:
     stop_reason: str = ""
     started_at_s: float = 0.0
     stepped: bool = False
-    moved_at_s: float | None = None
+    stop_asked_at_s: float = 0.0
+    stop_took_s: float | None = None
     moved_from: int = 0
     reported_at_s: float = -math.inf
     diagnostics: str = ""

@@ -80,10 +80,11 @@ class Server:
         self._clock = clock
         self._background: list[asyncio.Task[None]] = []
         self._server = grpc.aio.server(options=_OPTIONS)
+        run_id = _run_id(store)
         self._auctioneer = Auctioneer(settings.auction.solver, settings.auction.time_limit_s)
         recorder = Recorder(store, clock)
         self._entries = AppEntries([AppEntry.restored(app) for app in store.apps()])
-        launcher = LocalAppLauncher(_run_id(store), self._am_exited)
+        launcher = LocalAppLauncher(run_id, self._am_exited)
         arbiter = _arbiter(settings, cluster, store, clock, self._entries)
         self.manager = ResourceManager(
             settings=settings,

@@ -1,0 +1,106 @@
+"""Small apps, surroundings and offers for the tests of the agent."""
+
+from am.agent.views import AppView, GangAt, HeldGang, JobView, Surroundings
+from themis.apps import CRUDE_SLOWDOWN, JobShape, Slowdown
+from themis.bids import Offer
+from themis.choices import BundleRule
+from themis.cluster import Allocation, Cluster, Level, Machine
+
+FLAT = Slowdown(1.0, 1.0, 1.0, 1.0)
+STRICT = Slowdown(1.0, 1.2, 2.0, 4.0)
+ONE = JobShape()
+
+
+def machines(*slots, racks=("r0",)):
+    """m0, m1, .. with these slots each, dealt over the racks."""
+    return tuple(
+        Machine(machine_id=f"m{place}", rack_id=racks[place % len(racks)], slots=counts)
+        for place, counts in enumerate(slots)
+    )
+
+
+def cluster_of(*slots, racks=("r0",)):
+    return Cluster(name="c", machines=machines(*slots, racks=racks))
+
+
+def job(name="j", work=100.0, shape=ONE, slowdown=FLAT):
+    """A job of so many GPU seconds, in iterations of one second."""
+    return JobView(
+        job_id=name, iterations_left=1, serial_iteration_s=float(work), slowdown=slowdown, shape=shape
+    )
+
+
+def jobs_of(works, shape=ONE, slowdown=FLAT):
+    return tuple(job(f"j{place}", work, shape, slowdown) for place, work in enumerate(works))
+
+
+def app_of(jobs, **changes):
+    fields = {
+        "app_id": "app",
+        "elapsed_s": 0.0,
+        "jobs": tuple(jobs),
+        "work_total_gpu_s": sum(each.serial_work_s for each in jobs),
+        "demand_max_gpus": sum(each.shape.demand_max_gpus for each in jobs) or 1,
+    }
+    return AppView(**{**fields, **changes})
+
+
+def around_of(cluster=None, **changes):
+    gpus = 8 if cluster is None else cluster.gpus
+    fitting = () if cluster is None else tuple(cluster.nearest_level_for(size) for size in range(1, gpus + 1))
+    fields = {
+        "cluster_gpus": gpus,
+        "contention": 1.0,
+        "active_apps": 1,
+        "lease_s": 600.0,
+        "fitting_level": fitting,
+        "rule": BundleRule.CONTINUATION,
+    }
+    return Surroundings(**{**fields, **changes})
+
+
+def offer_of(slots, **changes):
+    """An offer of these free GPUs by slot and machine."""
+    fields = {
+        "round_id": 1,
+        "now_s": 0.0,
+        "deadline_s": 5.0,
+        "lease_s": 600.0,
+        "free": Allocation.of({machine: sum(counts) for machine, counts in slots.items()}),
+        "slots": slots,
+    }
+    return Offer(**{**fields, **changes})
+
+
+def whole_offer(cluster, **changes):
+    return offer_of({machine.machine_id: machine.slots for machine in cluster.machines}, **changes)
+
+
+def held(name, gpus, level=Level.MACHINE, up=None):
+    """A gang by machine; `up` those up for renewal, True for all."""
+    allocation = Allocation.of(gpus)
+    return HeldGang(
+        job_id=name, gpus=allocation, level=level, up=allocation if up is True else Allocation.of(up or {})
+    )
+
+
+def at(*sizes, level=Level.SLOT):
+    return tuple(GangAt(size, level) for size in sizes)
+
+
+__all__ = [
+    "CRUDE_SLOWDOWN",
+    "FLAT",
+    "ONE",
+    "STRICT",
+    "app_of",
+    "around_of",
+    "at",
+    "cluster_of",
+    "held",
+    "job",
+    "jobs_of",
+    "machines",
+    "offer_of",
+    "whole_offer",
+]

@@ -1,0 +1,257 @@
+"""Bids and reports by hand: what rows ask for, what they are worth, and what jobs could still use."""
+
+import math
+
+import pytest
+from agent_cases import (
+    CRUDE_SLOWDOWN,
+    FLAT,
+    ONE,
+    STRICT,
+    app_of,
+    around_of,
+    at,
+    cluster_of,
+    held,
+    job,
+    jobs_of,
+    offer_of,
+    whole_offer,
+)
+
+from am.agent.bidding import ROW_CAP, growth_pays, make_bid, make_report, unmet_demands
+from am.agent.fairness import Valuer
+from am.agent.finish_time import finish_time_s
+from am.agent.views import GangAt
+from am.tuners.port import Phase
+from themis.apps import JobShape
+from themis.bids import Gang, GangDemand
+from themis.choices import BundleRule
+from themis.cluster import Allocation, Level
+
+CLUSTER = cluster_of((2, 2), (2, 2), (2,), (2,), racks=("r0", "r1"))
+AROUND = around_of(CLUSTER, active_apps=4, lease_s=60.0)
+PAIRS = JobShape(tasks=2, min_tasks=2)
+
+
+def asked(bid):
+    """Gangs of every row as (GPUs, level, count), with pinned GPUs by machine."""
+    return [
+        (tuple((gang.gpus, gang.within.label, gang.count) for gang in row.gangs), row.pinned.by_machine())
+        for row in bid.rows
+    ]
+
+
+class TestRows:
+    def test_single_gpus_are_asked_for_anywhere(self):
+        app = app_of(jobs_of([100, 90, 80], slowdown=STRICT))
+        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
+        assert asked(bid) == [
+            (((1, "cluster", 1),), {}),
+            (((1, "cluster", 2),), {}),
+            (((1, "cluster", 3),), {}),
+        ]
+
+    def test_levels_that_are_alike_are_asked_for_as_the_farthest(self):
+        app = app_of(jobs_of([1000], PAIRS, CRUDE_SLOWDOWN))
+        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
+        assert asked(bid) == [(((2, label, 1),), {}) for label in ("cluster", "rack", "machine")]
+        assert [row.value for row in bid.rows] == sorted(row.value for row in bid.rows)
+
+    def test_every_level_counts_where_the_profile_says_so(self):
+        app = app_of(jobs_of([1000], PAIRS, STRICT))
+        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
+        assert [row.gangs[0].within for row in bid.rows] == list(reversed(Level))
+
+    def test_a_row_is_worth_what_the_finish_time_says(self):
+        app = app_of(jobs_of([1000, 900], PAIRS, STRICT), elapsed_s=70.0)
+        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
+        valuer = Valuer.of(app, AROUND)
+        for row in bid.rows:
+            gangs = [GangAt(gang.gpus, gang.within) for gang in row.gangs for _ in range(gang.count)]
+            assert row.value == valuer.value(finish_time_s(app, gangs, AROUND))
+        assert bid.empty_value == valuer.value(math.inf)
+
+    def test_long_jobs_may_lie_near_and_short_ones_far(self):
+        app = app_of(jobs_of([1000, 400], PAIRS, STRICT))
+        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
+        assert (((2, "rack", 1), (2, "machine", 1)), {}) in asked(bid)
+
+    def test_gangs_come_in_whole_tasks(self):
+        app = app_of(jobs_of([1000], JobShape(tasks=3, gpus_per_task=2), CRUDE_SLOWDOWN))
+        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
+        gangs = [gang for row in bid.rows for gang in row.gangs]
+        assert {gang.gpus for gang in gangs} == {2, 4, 6}
+        assert {gang.unit_gpus for gang in gangs} == {2}
+
+    def test_nothing_is_asked_beyond_the_offer_or_the_demand(self):
+        app = app_of(jobs_of([1000, 1000], JobShape(tasks=4)))
+        small = make_bid(app, offer_of({"m0": (1, 1)}), AROUND)
+        assert max(row.gpus for row in small.rows) == 2
+        assert max(row.gpus for row in make_bid(app, whole_offer(CLUSTER), AROUND).rows) == 8
+
+    def test_a_gang_near_is_not_asked_for_where_no_machine_has_room(self):
+        app = app_of(jobs_of([1000], JobShape(tasks=4, min_tasks=4), CRUDE_SLOWDOWN))
+        bid = make_bid(app, offer_of({"m0": (2, 1), "m1": (2, 1)}), AROUND)
+        assert {gang.within for row in bid.rows for gang in row.gangs} == {Level.RACK, Level.CLUSTER}
+
+    def test_an_app_between_phases_asks_for_nothing(self):
+        app = app_of((), reference=job(), later_phases=(Phase(jobs=1, iterations=5),), work_total_gpu_s=500.0)
+        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
+        assert bid.rows == ()
+        assert bid.empty_value > 0
+
+    def test_lexicographic_values_nothing_at_0(self):
+        lexicographic = around_of(CLUSTER, rule=BundleRule.LEXICOGRAPHIC)
+        bid = make_bid(app_of(jobs_of([1000], PAIRS)), whole_offer(CLUSTER), lexicographic)
+        assert bid.empty_value == 0.0
+        assert bid.rows
+
+
+class TestRenewal:
+    HELD = held("j0", {"m0": 2}, Level.SLOT, up=True)
+    APP = app_of(jobs_of([1000], PAIRS, STRICT), held=(HELD,), restart_s=40.0)
+
+    def test_what_it_holds_is_pinned_and_costs_no_switch(self):
+        bid = make_bid(self.APP, whole_offer(CLUSTER, renewable=self.HELD.gpus), AROUND)
+        rows = dict(zip(map(repr, asked(bid)), bid.rows, strict=True))
+        stay = rows[repr(((), {"m0": 2}))]
+        fresh = rows[repr((((2, "slot", 1),), {}))]
+        valuer = Valuer.of(self.APP, AROUND)
+        time_s = finish_time_s(self.APP, at(2, level=Level.SLOT), AROUND)
+        assert stay.value == valuer.value(time_s) > fresh.value == valuer.value(time_s, 40.0)
+
+    def test_a_pin_that_is_not_offered_would_cost_the_whole_bid(self):
+        bid = make_bid(self.APP, offer_of({"m1": (2, 2)}), AROUND)
+        assert bid.rows
+        assert all(not row.pinned for row in bid.rows)
+
+    def test_the_gang_that_lies_worst_is_given_up_first(self):
+        gangs = (held("j0", {"m0": 1, "m1": 1}, Level.RACK, up=True), held("j1", {"m2": 2}, Level.SLOT, up=True))
+        app = app_of(jobs_of([1000, 1000], PAIRS, STRICT), held=gangs, restart_s=1.0)
+        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
+        pins = {tuple(row.pinned.by_machine().items()) for row in bid.rows}
+        assert pins == {(("m0", 1), ("m1", 1), ("m2", 2)), (("m2", 2),), ()}
+
+    def test_only_what_is_up_is_pinned(self):
+        part = held("j0", {"m0": 2}, Level.SLOT, up={"m0": 1})
+        app = app_of(jobs_of([1000], PAIRS), held=(part,))
+        assert make_bid(app, whole_offer(CLUSTER), AROUND).rows[0].pinned == Allocation.of({"m0": 1})
+
+    def test_leases_that_go_on_are_in_the_empty_bundle(self):
+        kept = held("j0", {"m0": 2}, Level.SLOT)
+        app = app_of(jobs_of([1000, 1000], PAIRS), held=(kept,))
+        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
+        assert bid.empty_value == Valuer.of(app, AROUND).value(finish_time_s(app, at(2), AROUND))
+        assert asked(bid) == [(((2, "cluster", 1),), {})]
+
+
+class TestGrowth:
+    """A gang of 2 at work of 1000 GPU s: 500 s; on 4: 250 s."""
+
+    APP = app_of(jobs_of([1000], JobShape(tasks=4)), held=(held("j0", {"m0": 2}, Level.SLOT),), restart_s=40.0)
+
+    def test_a_kept_gang_grows_on_its_own_machine_at_the_price_of_a_restart(self):
+        bid = make_bid(self.APP, whole_offer(CLUSTER), AROUND)
+        assert asked(bid) == [((), {"m0": 2})]
+        assert bid.rows[0].value == Valuer.of(self.APP, AROUND).value(250.0, 40.0)
+
+    def test_not_where_its_machine_is_full(self):
+        assert make_bid(self.APP, offer_of({"m1": (2, 2)}), AROUND).rows == ()
+
+    def test_not_while_another_job_has_no_gang(self):
+        app = app_of(jobs_of([1000, 10], JobShape(tasks=4)), held=self.APP.held, restart_s=40.0)
+        assert all(not row.pinned for row in make_bid(app, whole_offer(CLUSTER), AROUND).rows)
+
+    @pytest.mark.parametrize(("restart_s", "pays"), [(40.0, True), (124.0, True), (125.0, False), (126.0, False)])
+    def test_it_pays_from_twice_a_restart(self, restart_s, pays):
+        one = job(work=1000, shape=JobShape(tasks=4))
+        assert growth_pays(one, GangAt(2, Level.SLOT), 4, Level.MACHINE, restart_s) is pays
+
+    def test_it_does_not_pay_without_use_for_the_gpus(self):
+        one = job(work=1e6, shape=JobShape(tasks=2, gpus_per_task=2))
+        assert not growth_pays(one, GangAt(2, Level.SLOT), 3, Level.SLOT, 1.0)
+        assert not growth_pays(one, GangAt(4, Level.SLOT), 8, Level.SLOT, 1.0)
+
+    def test_it_pays_for_a_gang_that_is_too_small_to_run(self):
+        assert growth_pays(job(shape=PAIRS), GangAt(1, Level.SLOT), 2, Level.SLOT, 1e6)
+
+    def test_farther_can_undo_it(self):
+        one = job(work=1000, shape=JobShape(tasks=4), slowdown=STRICT)
+        assert not growth_pays(one, GangAt(2, Level.SLOT), 4, Level.RACK, 0.0)
+
+
+class TestCap:
+    """Many single-GPU jobs that hold GPUs: how many stay, and how many come on top, are two axes."""
+
+    WIDE = cluster_of(*[(4,)] * 16)
+    AROUND = around_of(WIDE, active_apps=2, lease_s=60.0)
+    HELD = tuple(held(f"j{place:02d}", {f"m{place // 4}": 1}, Level.SLOT, up=True) for place in range(40))
+    APP = app_of(
+        [job(f"j{place:02d}", 5000 + 40 * place) for place in range(75)], held=HELD, restart_s=8.0, elapsed_s=300.0
+    )
+
+    @pytest.fixture(scope="class")
+    def bid(self):
+        return make_bid(self.APP, whole_offer(self.WIDE), self.AROUND)
+
+    def test_rows_beyond_it_are_counted(self, bid):
+        assert len(bid.rows) == ROW_CAP
+        assert bid.rows_dropped > 0
+
+    def test_what_the_app_holds_can_always_be_kept_whole(self, bid):
+        everything = sum((gang.gpus for gang in self.HELD), Allocation())
+        assert [row for row in bid.rows if row.pinned == everything and not row.gangs]
+
+    def test_cheap_and_dear_rows_stay(self, bid):
+        sizes = [row.gpus for row in bid.rows]
+        assert sizes == sorted(sizes)
+        assert sizes[0] <= 2
+        assert sizes[-1] > len(self.HELD)
+        assert max(second - first for first, second in zip(sizes, sizes[1:], strict=False)) <= 3
+
+    def test_a_small_bid_drops_nothing(self):
+        assert make_bid(app_of(jobs_of([1000], PAIRS)), whole_offer(CLUSTER), AROUND).rows_dropped == 0
+
+
+class TestReport:
+    def test_it_states_rho_with_what_is_kept(self):
+        app = app_of(jobs_of([1000, 1000], PAIRS), held=(held("j0", {"m0": 2}, Level.SLOT),), elapsed_s=10.0)
+        report = make_report(app, AROUND, 7)
+        time_s = finish_time_s(app, at(2), AROUND)
+        valuer = Valuer.of(app, AROUND)
+        assert (report.app_id, report.round_id) == ("app", 7)
+        assert report.t_shared_s == valuer.shared_s(time_s)
+        assert report.t_ideal_s == valuer.ideal_s
+        assert report.rho == report.t_shared_s / report.t_ideal_s
+
+    def test_leases_that_end_are_not_counted_on(self):
+        fresh = make_report(app_of(jobs_of([1000], PAIRS)), AROUND, 1)
+        ending = make_report(
+            app_of(jobs_of([1000], PAIRS), held=(held("j0", {"m0": 2}, Level.SLOT, up=True),)), AROUND, 1
+        )
+        assert ending.rho == fresh.rho
+        assert ending.demands == fresh.demands
+
+    def test_a_job_without_a_gang_wants_one(self):
+        (demand,) = unmet_demands(app_of(jobs_of([500], JobShape(tasks=4, min_tasks=2, gpus_per_task=2), STRICT)))
+        assert demand == GangDemand(
+            job_id="j0", min_gpus=4, max_gpus=8, unit_gpus=2, slowdown=STRICT, work_left_gpu_s=500.0
+        )
+
+    def test_a_job_on_a_gang_wants_more_only_where_that_pays(self):
+        gang = held("j0", {"m0": 2}, Level.SLOT)
+        grows = unmet_demands(app_of(jobs_of([1000], JobShape(tasks=4)), held=(gang,), restart_s=40.0))
+        assert [(demand.min_gpus, demand.max_gpus, demand.held) for demand in grows] == [(1, 2, gang.gpus)]
+        assert unmet_demands(app_of(jobs_of([1000], JobShape(tasks=4)), held=(gang,), restart_s=200.0)) == ()
+        assert unmet_demands(app_of(jobs_of([1000], PAIRS), held=(gang,))) == ()
+
+    def test_the_demand_is_that_of_all_waiting_jobs(self):
+        app = app_of(jobs_of([10, 20, 30], JobShape(tasks=4)), held=(held("j1", {"m0": 4}),))
+        assert make_report(app, AROUND, 1).demand_gpus == 8
+
+
+def test_a_gang_of_one_gpu_is_one_whatever_its_level():
+    app = app_of(jobs_of([100, 100], ONE, FLAT))
+    (first, *_) = make_bid(app, whole_offer(CLUSTER), AROUND).rows
+    assert first.gangs == (Gang(1, Level.CLUSTER),)
