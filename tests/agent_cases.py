@@ -54,6 +54,7 @@ def around_of(cluster=None, **changes):
         "active_apps": 1,
         "lease_s": 600.0,
         "fitting_level": fitting,
+        "rack_of": {} if cluster is None else {each.machine_id: each.rack_id for each in cluster.machines},
         "rule": BundleRule.CONTINUATION,
     }
     return Surroundings(**{**fields, **changes})

@@ -8,7 +8,7 @@ from am.agent.finish_time import finish_time_s, split_evenly
 from am.agent.views import GangAt
 from rm_plugin.solvers.brute_force import place_all
 from themis.bids import FreeMachine
-from themis.cluster import Allocation
+from themis.cluster import Allocation, Level
 
 
 def sub_allocations(free):
@@ -49,7 +49,7 @@ def even_only(layout, free, jobs, shape):
 def best_value(app, around, cluster, free, only=None):
     """The most that these GPUs could be worth to an app that holds nothing, by trying every layout (or `only` some).
 
-    Within a machine the nearest slot is taken as granted: rows without slots do not promise one.
+    For clusters whose machines are one slot each.
     """
     valuer = Valuer.of(app, around)
     jobs, shape = len(app.jobs), app.median_job.shape
@@ -57,7 +57,11 @@ def best_value(app, around, cluster, free, only=None):
     for layout in set(layouts(free, jobs, shape)):
         if layout and only is not None and not only(layout, free, jobs, shape):
             continue
-        gangs = [GangAt(gang.gpus, cluster.level_of(gang)) for gang in layout]
+        levels = [cluster.level_of(gang) for gang in layout]
+        gangs = [
+            GangAt(gang.gpus, Level.SLOT if level is Level.MACHINE else level)
+            for gang, level in zip(layout, levels, strict=True)
+        ]
         best = max(best, valuer.value(finish_time_s(app, gangs, around)))
     return best
 

@@ -252,7 +252,8 @@ def _layouts(sizes: Sequence[int], jobs: Sequence[JobView], room: dict[Level, in
 
 def _cuts(gangs: int) -> Iterator[int]:
     """How many gangs lie near: all, then evenly fewer, at least one."""
-    return (gangs - part * gangs // _CUTS for part in range(min(gangs, _CUTS) or 1))
+    parts = max(1, min(gangs, _CUTS))
+    return (gangs - part * gangs // parts for part in range(parts))
 
 
 def _level_classes(jobs: Sequence[JobView]) -> tuple[Level, ...]:
@@ -284,7 +285,8 @@ def _undominated(rows: Iterable[BidRow]) -> list[BidRow]:
     """Rows worth sending, cheapest first: none that another of the same pins beats."""
     kept: dict[Allocation, list[tuple[float, _Asked]]] = {}
     sent: list[BidRow] = []
-    ordered = sorted(rows, key=lambda row: (row.gpus, -_nearness(row), -row.value, row.gangs, row.pinned.counts))
+    # A row that beats another comes before it: it has fewer GPUs, or as many that lie farther apart.
+    ordered = sorted(rows, key=lambda row: (row.gpus, -_ease(row), -row.value, row.gangs, row.pinned.counts))
     for row in ordered:
         asked = _asked(row)
         rivals = kept.setdefault(row.pinned, [])
@@ -341,6 +343,6 @@ def _spread(numbers: list[int], most: int) -> list[int]:
     return [numbers[-1 - place * len(numbers) // most] for place in range(most)]
 
 
-def _nearness(row: BidRow) -> int:
-    """The nearest level that a row insists on; CLUSTER when it takes GPUs anywhere."""
-    return min((gang.within for gang in row.gangs), default=Level.CLUSTER)
+def _ease(row: BidRow) -> int:
+    """How far apart a row lets its gangs lie, all added up."""
+    return sum(gang.within * gang.count for gang in row.gangs)

@@ -13,9 +13,9 @@ def choose_gpus(
 ) -> list[GpuId]:
     """Choose `count` of the available GPUs of a machine; too few available is a defect and raises InvariantError.
 
-    `late` GPUs, which their holder must first give back, come last. Within that: the wanted slot, then the slot with
-    the fewest available GPUs that still holds all of `count` (best fit), then the fullest slots, so that as few slots
-    as possible are broken. Ties by index.
+    `late` GPUs, which their holder must first give back, come last. Within that: a slot that holds all of `count`, the
+    wanted one before others, of these the one with the fewest available GPUs (best fit); where none does, the wanted
+    slot, then the fullest ones, so that as few slots as possible are broken. Ties by index.
     """
     here = sorted(gpu for gpu in available if gpu.machine_id == machine.machine_id)
     if len(here) < count:
@@ -27,6 +27,23 @@ def choose_gpus(
     return chosen
 
 
+def _in_one_slot(
+    machine: Machine, here: list[GpuId], late: Container[GpuId], count: int, wanted: int
+) -> list[GpuId]:
+    """The GPUs of the best slot that holds all of `count`: the wanted one, else that of fewest late GPUs, best fit."""
+    by_slot: dict[int, list[GpuId]] = {}
+    for gpu in here:
+        by_slot.setdefault(machine.slot_of(gpu.index), []).append(gpu)
+
+    def order(number: int) -> tuple[bool, int, int, int]:
+        members = by_slot[number]
+        prompt = sum(gpu not in late for gpu in members)
+        return (number != wanted, max(0, count - prompt), len(members), number)
+
+    fitting = [number for number, members in by_slot.items() if len(members) >= count]
+    return by_slot[min(fitting, key=order)] if fitting else []
+
+
 def _from_slots(machine: Machine, pool: list[GpuId], count: int, slot: int | None) -> list[GpuId]:
     by_slot: dict[int, list[GpuId]] = {}
     for gpu in pool:
@@ -35,7 +52,7 @@ def _from_slots(machine: Machine, pool: list[GpuId], count: int, slot: int | Non
     def order(number: int) -> tuple[bool, bool, int, int]:
         size = len(by_slot[number])
         fits = size >= count
-        return (number != slot, not fits, size if fits else -size, number)
+        return (not fits, number != slot, size if fits else -size, number)
 
     ordered = [gpu for number in sorted(by_slot, key=order) for gpu in by_slot[number]]
     return ordered[: max(0, count)]

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from rm_plugin.arbiter.gpu_choice import choose_gpus
 from themis.bids import FreeMachine, PlacedGang
-from themis.cluster import Allocation, Cluster, GpuId
+from themis.cluster import Allocation, Cluster, GpuId, Machine
 from themis.errors import InvariantError
 from themis.leases import Lease, LeaseChange, LeaseChangeKind
 from themis.lifecycle import LEASE_LIFECYCLE, LeaseState
@@ -27,6 +27,8 @@ class LeaseTable:
         self._next_id = next_lease_id
         for lease in leases:
             table = self._reserved if lease.state is LeaseState.RESERVED else self._live
+            if lease.gpu in table:
+                raise InvariantError("two leases hold one GPU", value=str(lease.gpu))
             table[lease.gpu] = lease
             self._next_id = max(self._next_id, lease.lease_id + 1)
 
@@ -107,8 +109,12 @@ class LeaseTable:
         What an app wins on a machine is first taken from its own renewable GPUs there, which are renewed in place;
         then from free GPUs; then from GPUs that others lose, which are reserved until they are given back. Renewable
         leases that nobody renewed begin to expire.
+
+        Raises:
+            InvariantError: More is granted on a machine than there is; nothing is changed then.
         """
         up = {lease.gpu: lease for lease in renewable if self._live.get(lease.gpu) == lease}
+        self._check_room(grants, {*self.free_gpus(), *up})
         changes: list[LeaseChange] = []
         wanted: list[tuple[str, PlacedGang, dict[str, int]]] = []
         for app_id in sorted(grants):
@@ -117,11 +123,16 @@ class LeaseTable:
                 changes += changes_here
                 wanted.append((app_id, gang, missing))
         available = {*self.free_gpus(), *up}
-        for app_id, gang, missing in wanted:
+        # Gangs within a slot come first, whosever they are: the others take any GPU, and must leave those theirs.
+        for app_id, gang, missing in sorted(wanted, key=lambda entry: entry[1].slot is None):
             for machine_id, count in missing.items():
                 chosen = choose_gpus(self._cluster.machine(machine_id), available, up, count, gang.slot)
                 available.difference_update(chosen)
-                changes += [self._give(gpu, app_id, now_s, expires_at_s, round_id) for gpu in chosen]
+                own = [gpu for gpu in chosen if gpu in up and up[gpu].app_id == app_id]
+                changes += [self._prolong_in_place(up.pop(gpu), expires_at_s, round_id) for gpu in own]
+                changes += [
+                    self._give(gpu, app_id, now_s, expires_at_s, round_id) for gpu in chosen if gpu not in own
+                ]
         changes += [self._expire(lease, round_id) for gpu, lease in up.items() if self._live.get(gpu) == lease]
         return sorted(changes, key=lambda change: _ORDER[change.kind])
 
@@ -144,6 +155,12 @@ class LeaseTable:
 
     # ---- inside ----
 
+    def _check_room(self, grants: Mapping[str, Sequence[PlacedGang]], offered: set[GpuId]) -> None:
+        asked = sum((gang.gpus for gangs in grants.values() for gang in gangs), Allocation())
+        room = Allocation.of_gpus(offered)
+        if not asked.within(room):
+            raise InvariantError("more GPUs are granted than were offered", value=(asked.counts, room.counts))
+
     def _renew(
         self, app_id: str, gang: PlacedGang, up: dict[GpuId, Lease], expires_at_s: float, round_id: int
     ) -> tuple[list[LeaseChange], dict[str, int]]:
@@ -152,16 +169,19 @@ class LeaseTable:
         for machine_id, count in gang.gpus:
             mine = {gpu for gpu, lease in up.items() if lease.app_id == app_id and gpu.machine_id == machine_id}
             machine = self._cluster.machine(machine_id)
+            if gang.slot is not None:
+                mine = _whole_or_there(machine, mine, count, gang.slot)
             chosen = choose_gpus(machine, mine, {}, min(count, len(mine)), gang.slot)
-            for gpu in chosen:
-                lease = up.pop(gpu)
-                LEASE_LIFECYCLE.check(lease.state, LeaseState.GRANTED, str(lease.lease_id))
-                renewed = replace(lease, expires_at_s=expires_at_s, renewals=lease.renewals + 1)
-                self._live[gpu] = renewed
-                changes.append(LeaseChange(kind=LeaseChangeKind.RENEWED, lease=renewed, round_id=round_id))
+            changes += [self._prolong_in_place(up.pop(gpu), expires_at_s, round_id) for gpu in chosen]
             if count > len(chosen):
                 missing[machine_id] = count - len(chosen)
         return changes, missing
+
+    def _prolong_in_place(self, lease: Lease, expires_at_s: float, round_id: int) -> LeaseChange:
+        LEASE_LIFECYCLE.check(lease.state, LeaseState.GRANTED, str(lease.lease_id))
+        renewed = replace(lease, expires_at_s=expires_at_s, renewals=lease.renewals + 1)
+        self._live[lease.gpu] = renewed
+        return LeaseChange(kind=LeaseChangeKind.RENEWED, lease=renewed, round_id=round_id)
 
     def _give(self, gpu: GpuId, app_id: str, now_s: float, expires_at_s: float, round_id: int) -> LeaseChange:
         taken = gpu in self._live
@@ -214,6 +234,8 @@ class LeaseTable:
         for gpu, lease in (*self._live.items(), *self._reserved.items()):
             if gpu != lease.gpu or gpu not in known:
                 raise InvariantError("a lease stands under a GPU that is not its own", value=lease)
+            if LEASE_LIFECYCLE.is_final(lease.state):
+                raise InvariantError("a lease that ended is still in the table", value=lease)
         for gpu, lease in self._reserved.items():
             holder = self._live.get(gpu)
             if holder is None or holder.state is not LeaseState.EXPIRING:
@@ -224,6 +246,19 @@ class LeaseTable:
 
 
 _ORDER = {kind: place for place, kind in enumerate(LeaseChangeKind)}
+
+
+def _whole_or_there(machine: Machine, mine: set[GpuId], count: int, slot: int) -> set[GpuId]:
+    """What a gang won in a slot may renew: all of itself in some slot, or GPUs of its own slot.
+
+    A part of it in another slot would tear the gang apart.
+    """
+    by_slot: dict[int, set[GpuId]] = {}
+    for gpu in mine:
+        by_slot.setdefault(machine.slot_of(gpu.index), set()).add(gpu)
+    there = by_slot.get(slot, set())
+    whole = [gpus for gpus in by_slot.values() if len(gpus) >= count]
+    return there if len(there) >= count or not whole else mine
 
 
 def allocation_of(leases: Iterable[Lease]) -> Allocation:

@@ -1,0 +1,182 @@
+"""The lease table under any order of rounds and ends: invariants hold, and every round gives what was decided."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from rm_plugin.arbiter.lease_table import LeaseTable, allocation_of
+from rm_plugin.solvers.packing import Room
+from themis.bids import PlacedGang
+from themis.cluster import Allocation, Cluster, Level, Machine
+from themis.errors import InvariantError
+from themis.leases import LeaseChangeKind
+from themis.lifecycle import LEASE_LIFECYCLE, LeaseState
+
+CLUSTER = Cluster(
+    name="c",
+    machines=(
+        Machine(machine_id="m0", rack_id="r0", slots=(2, 2)),
+        Machine(machine_id="m1", rack_id="r0", slots=(2,)),
+        Machine(machine_id="m2", rack_id="r1", slots=(1, 3)),
+    ),
+)
+APPS = ("a", "b", "c")
+ENDED = (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED)
+
+
+@st.composite
+def decisions(draw, machines, apps=APPS):
+    """Gangs by app that these machines hold together: some in slots, some pinned, some over machines."""
+    room = Room(machines)
+    grants = {}
+    for _ in range(draw(st.integers(0, 5))):
+        app = draw(st.sampled_from(apps))
+        free = {name: room.free(name) for name in room.machine_ids if room.free(name)}
+        if not free:
+            break
+        parts = {}
+        for name in draw(st.lists(st.sampled_from(sorted(free)), min_size=1, max_size=2, unique=True)):
+            parts[name] = draw(st.integers(1, free[name]))
+        gang = room.take(parts)
+        if draw(st.booleans()):
+            gang = PlacedGang(gpus=gang.gpus, level=gang.level, pinned=True)
+        grants.setdefault(app, []).append(gang)
+    return grants
+
+
+class LeaseTableMachine(RuleBasedStateMachine):
+    @initialize(now_s=st.integers(0, 100))
+    def start(self, now_s):
+        self.table = LeaseTable(CLUSTER)
+        self.now_s = float(now_s)
+        self.round_id = 0
+        self.states = {}
+        self.used_ids = set()
+
+    # ---- what happens ----
+
+    @rule(data=st.data(), wait_s=st.integers(0, 300), lease_s=st.sampled_from([300, 600]))
+    def play_round(self, data, wait_s, lease_s):
+        self.now_s += wait_s
+        self.round_id += 1
+        granted = [lease for lease in self.table.live.values() if lease.state is LeaseState.GRANTED]
+        up = data.draw(st.lists(st.sampled_from(granted), unique=True) if granted else st.just([]))
+        grants = data.draw(decisions(self.table.offered_machines(up)))
+        before = {app: allocation_of(self._not_up(app, up)) for app in APPS}
+        held = {lease.gpu: lease for lease in up}
+        changes = self.table.settle(
+            grants, up, now_s=self.now_s, expires_at_s=self.now_s + lease_s, round_id=self.round_id
+        )
+        self._watch(changes)
+        for app in APPS:
+            won = sum((gang.gpus for gang in grants.get(app, ())), Allocation())
+            given = [lease for lease in self.table.of_app(app) if lease.state is not LeaseState.EXPIRING]
+            assert allocation_of(given) == before[app] + won
+        self._check_round(changes, held, up)
+
+    def _not_up(self, app, up):
+        gone = {lease.lease_id for lease in up}
+        return [
+            lease
+            for lease in self.table.of_app(app)
+            if lease.lease_id not in gone and lease.state is not LeaseState.EXPIRING
+        ]
+
+    def _check_round(self, changes, held, up):
+        told = Counter(change.kind for change in changes)
+        kept = told[LeaseChangeKind.RENEWED] + told[LeaseChangeKind.EXPIRING]
+        assert kept == len(up)
+        for change in changes:
+            lease = change.lease
+            if change.kind is LeaseChangeKind.RENEWED:
+                assert held[lease.gpu].lease_id == lease.lease_id
+                assert held[lease.gpu].app_id == lease.app_id
+            if change.kind is LeaseChangeKind.RESERVED:
+                assert held[lease.gpu].app_id != lease.app_id, "an app waits for a GPU that it is losing itself"
+
+    @rule(data=st.data(), force=st.booleans(), wait_s=st.integers(0, 50))
+    def end_some(self, data, force, wait_s):
+        self.now_s += wait_s
+        known = sorted(self.states) or [1]
+        ids = data.draw(st.lists(st.sampled_from(known), max_size=4))
+        waiting = {lease.gpu: lease for lease in self.table.reserved.values()}
+        end = self.table.revoke if force else self.table.release
+        changes = end(ids, now_s=self.now_s, reason="test")
+        self._watch(changes)
+        ended = {change.lease.lease_id for change in changes if change.kind in ENDED}
+        assert ended == {lease_id for lease_id in ids if lease_id in ended}
+        for lease_id in ids:
+            assert self.table.find(lease_id) is None
+        for change in changes:
+            if change.kind is LeaseChangeKind.GRANTED:
+                assert waiting[change.lease.gpu].lease_id == change.lease.lease_id
+                assert change.lease.granted_at_s == self.now_s
+
+    @rule(data=st.data(), more_s=st.integers(0, 500))
+    def prolong_some(self, data, more_s):
+        granted = [lease for lease in self.table.live.values() if lease.state is LeaseState.GRANTED]
+        some = data.draw(st.lists(st.sampled_from(granted), unique=True) if granted else st.just([]))
+        before = {gpu: lease.lease_id for gpu, lease in self.table.live.items()}
+        self._watch(self.table.prolong(some, self.now_s + more_s))
+        assert {gpu: lease.lease_id for gpu, lease in self.table.live.items()} == before
+
+    @rule(data=st.data())
+    def a_decision_that_is_too_large_changes_nothing(self, data):
+        machine = data.draw(st.sampled_from(CLUSTER.machines))
+        offered = {each.machine_id: each.free for each in self.table.offered_machines([])}
+        gang = PlacedGang(
+            gpus=Allocation.of({machine.machine_id: offered[machine.machine_id] + 1}),
+            level=Level.MACHINE,
+        )
+        before = (dict(self.table.live), dict(self.table.reserved))
+        with pytest.raises(InvariantError):
+            self.table.settle({"a": [gang]}, [], now_s=self.now_s, expires_at_s=self.now_s + 1, round_id=99)
+        assert (dict(self.table.live), dict(self.table.reserved)) == before
+
+    @rule()
+    def restart(self):
+        """A restarted ResourceManager finds the same table in its store."""
+        leases = [*self.table.live.values(), *self.table.reserved.values()]
+        again = LeaseTable(CLUSTER, leases, next_lease_id=max(self.used_ids, default=0) + 1)
+        assert (dict(again.live), dict(again.reserved)) == (dict(self.table.live), dict(self.table.reserved))
+        self.table = again
+
+    # ---- what must hold ----
+
+    def _watch(self, changes):
+        """Every change is a step of the lifecycle, and new leases have new ids."""
+        for change in changes:
+            lease = change.lease
+            old = self.states.get(lease.lease_id)
+            if old is None:
+                assert lease.lease_id not in self.used_ids, "a lease id came back"
+                assert lease.state in (LeaseState.GRANTED, LeaseState.RESERVED)
+                self.used_ids.add(lease.lease_id)
+            else:
+                assert LEASE_LIFECYCLE.allows(old, lease.state), (old, lease.state)
+            self.states[lease.lease_id] = lease.state
+
+    @invariant()
+    def the_table_is_sound(self):
+        if not hasattr(self, "table"):
+            return
+        self.table.validate()
+        live = self.table.live
+        assert set(live) | set(self.table.free_gpus()) == set(CLUSTER.gpu_ids())
+        assert not set(live) & set(self.table.free_gpus())
+        for gpu, lease in live.items():
+            assert lease.gpu == gpu
+            assert lease.state in (LeaseState.GRANTED, LeaseState.EXPIRING)
+        for gpu in self.table.reserved:
+            assert live[gpu].state is LeaseState.EXPIRING
+        assert sum(len(self.table.of_app(app)) for app in APPS) == len(live) + len(self.table.reserved)
+        told = {lease_id for lease_id, state in self.states.items() if not LEASE_LIFECYCLE.is_final(state)}
+        there = {lease.lease_id for lease in (*live.values(), *self.table.reserved.values())}
+        assert told == there, "the table and what it told differ"
+
+
+LeaseTableMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=20)
+TestLeaseTable = LeaseTableMachine.TestCase

@@ -1,0 +1,80 @@
+"""N_avg by hand: the time-weighted mean number of active apps over an app's own life."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rm_plugin.arbiter.contention import Contention
+from themis.errors import InvariantError
+
+
+def test_an_app_alone_counts_itself():
+    contention = Contention()
+    contention.enter("a", 10.0)
+    assert contention.mean("a", 10.0) == 1.0
+    assert contention.mean("a", 110.0) == 1.0
+
+
+def test_by_hand():
+    contention = Contention()
+    contention.enter("a", 0.0)
+    contention.enter("b", 60.0)
+    assert contention.active == 2
+    # a: 60 s alone, 40 s of two; b: 40 s of two.
+    assert contention.mean("a", 100.0) == pytest.approx((60 + 80) / 100)
+    assert contention.mean("b", 100.0) == 2.0
+    contention.leave("a", 100.0)
+    # b: 40 s of two, 100 s alone.
+    assert contention.mean("b", 200.0) == pytest.approx((80 + 100) / 140)
+
+
+def test_at_its_first_moment_an_app_sees_those_active_then():
+    contention = Contention()
+    for app in "abc":
+        contention.enter(app, 5.0)
+    assert contention.mean("c", 5.0) == 3.0
+
+
+def test_time_without_apps_does_not_count():
+    contention = Contention()
+    contention.enter("a", 0.0)
+    contention.leave("a", 10.0)
+    contention.enter("b", 1000.0)
+    assert contention.mean("b", 1010.0) == 1.0
+
+
+def test_leaving_twice_is_harmless():
+    contention = Contention()
+    contention.enter("a", 0.0)
+    contention.leave("a", 1.0)
+    contention.leave("a", 2.0)
+    assert contention.active == 0
+
+
+def test_time_cannot_run_backwards():
+    contention = Contention()
+    contention.enter("a", 10.0)
+    with pytest.raises(InvariantError, match="backwards"):
+        contention.enter("b", 9.0)
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.sampled_from("abcd")), min_size=1, max_size=12))
+def test_it_is_the_integral_over_the_life(steps):
+    """Apps enter and leave at whole seconds; second by second counting must agree."""
+    contention, active, seconds = Contention(), {}, {}
+    now = 0
+    for wait, app in steps:
+        for _ in range(wait):
+            for member in active:
+                seconds[member].append(len(active))
+        now += wait
+        if app in active:
+            del active[app]
+            contention.leave(app, float(now))
+        else:
+            active[app], seconds[app] = now, []
+            contention.enter(app, float(now))
+        for member in active:
+            counted = seconds[member]
+            expected = sum(counted) / len(counted) if counted else len(active)
+            assert contention.mean(member, float(now)) == pytest.approx(expected)

@@ -1,0 +1,220 @@
+"""The lease table by hand: grants, renewals in place, GPUs won from others, ends, replays."""
+
+import pytest
+
+from rm_plugin.arbiter.lease_table import LeaseTable, allocation_of
+from themis.bids import PlacedGang
+from themis.cluster import Allocation, Cluster, GpuId, Level, Machine
+from themis.errors import InvariantError
+from themis.leases import Lease, LeaseChangeKind
+from themis.lifecycle import LeaseState
+
+CLUSTER = Cluster(
+    name="c",
+    machines=(
+        Machine(machine_id="m0", rack_id="r", slots=(2, 2)),
+        Machine(machine_id="m1", rack_id="r", slots=(2,)),
+    ),
+)
+
+
+def gang(counts, slot=None, pinned=False):
+    level = Level.RACK if len(counts) > 1 else Level.MACHINE if slot is None else Level.SLOT
+    return PlacedGang(gpus=Allocation.of(counts), level=level, slot=slot, pinned=pinned)
+
+
+def settle(table, grants, renewable=(), now_s=0.0, expires_at_s=600.0, round_id=1):
+    return table.settle(grants, renewable, now_s=now_s, expires_at_s=expires_at_s, round_id=round_id)
+
+
+def told(changes):
+    return [(change.kind.value.removeprefix("lease_"), change.lease.app_id, str(change.lease.gpu)) for change in changes]
+
+
+def ids(table, app_id):
+    return [lease.lease_id for lease in table.of_app(app_id)]
+
+
+class TestGrants:
+    def test_free_gpus_are_granted_at_once(self):
+        table = LeaseTable(CLUSTER)
+        changes = settle(table, {"b": [gang({"m0": 1})], "a": [gang({"m0": 2}, slot=1), gang({"m1": 1})]})
+        assert told(changes) == [
+            ("granted", "a", "m0/2"),
+            ("granted", "a", "m0/3"),
+            ("granted", "a", "m1/0"),
+            ("granted", "b", "m0/0"),
+        ]
+        lease = table.live[GpuId("m1", 0)]
+        assert (lease.granted_at_s, lease.expires_at_s, lease.state) == (0.0, 600.0, LeaseState.GRANTED)
+        assert {change.round_id for change in changes} == {1}
+        assert allocation_of(table.of_app("a")) == Allocation.of({"m0": 2, "m1": 1})
+        table.validate()
+
+    def test_more_than_there_is_is_a_defect_and_changes_nothing(self):
+        table = LeaseTable(CLUSTER)
+        settle(table, {"a": [gang({"m1": 1})]})
+        before = dict(table.live)
+        with pytest.raises(InvariantError):
+            settle(table, {"b": [gang({"m0": 2}), gang({"m1": 2})]}, now_s=5.0)
+        assert table.live == before
+        assert table.reserved == {}
+
+    def test_gangs_in_a_slot_are_given_before_those_that_take_any(self):
+        table = LeaseTable(CLUSTER)
+        settle(table, {"a": [gang({"m0": 1}, pinned=True)], "b": [gang({"m0": 2}, slot=0)]})
+        assert {lease.gpu.index for lease in table.of_app("b")} == {0, 1}
+
+
+class TestRenewal:
+    def table(self):
+        table = LeaseTable(CLUSTER)
+        settle(table, {"a": [gang({"m0": 2}, slot=1)], "b": [gang({"m1": 2}, slot=0)]})
+        return table
+
+    def test_in_place_it_keeps_lease_and_gpu(self):
+        table = self.table()
+        up = [lease for lease in table.live.values() if lease.app_id == "a"]
+        changes = settle(table, {"a": [gang({"m0": 2}, slot=0)]}, up, now_s=570.0, expires_at_s=1200.0, round_id=2)
+        assert told(changes) == [("renewed", "a", "m0/2"), ("renewed", "a", "m0/3")]
+        for change, before in zip(changes, up, strict=True):
+            assert change.lease.lease_id == before.lease_id
+            assert (change.lease.expires_at_s, change.lease.renewals) == (1200.0, 1)
+            assert change.lease.granted_at_s == before.granted_at_s
+
+    def test_what_is_not_renewed_begins_to_expire_at_its_own_end(self):
+        table = self.table()
+        changes = settle(table, {"a": [gang({"m0": 1})]}, list(table.live.values()), now_s=570.0, expires_at_s=1200.0)
+        assert told(changes) == [
+            ("renewed", "a", "m0/2"),
+            ("expiring", "a", "m0/3"),
+            ("expiring", "b", "m1/0"),
+            ("expiring", "b", "m1/1"),
+        ]
+        assert table.live[GpuId("m1", 0)].expires_at_s == 600.0
+
+    def test_gpus_won_from_another_are_reserved_until_given_back(self):
+        table = self.table()
+        held = ids(table, "b")
+        changes = settle(table, {"a": [gang({"m1": 1})]}, [table.live[GpuId("m1", 0)], table.live[GpuId("m1", 1)]])
+        assert told(changes) == [
+            ("reserved", "a", "m1/0"),
+            ("expiring", "b", "m1/0"),
+            ("expiring", "b", "m1/1"),
+        ]
+        table.validate()
+        given = table.release(held, now_s=590.0, reason="its lease ended")
+        assert told(given) == [("released", "b", "m1/0"), ("granted", "a", "m1/0"), ("released", "b", "m1/1")]
+        assert table.live[GpuId("m1", 0)].granted_at_s == 590.0
+        assert table.reserved == {}
+        assert GpuId("m1", 1) in table.free_gpus()
+
+    def test_free_gpus_are_taken_before_those_of_others(self):
+        table = self.table()
+        changes = settle(table, {"b": [gang({"m0": 2})]}, list(table.live.values()))
+        assert ("granted", "b", "m0/0") in told(changes)
+        assert not table.reserved
+
+    def test_a_lease_that_is_not_up_any_more_is_left_alone(self):
+        table = self.table()
+        (stale,) = [lease for lease in table.live.values() if lease.gpu == GpuId("m1", 0)]
+        table.release([stale.lease_id], now_s=1.0, reason="done")
+        settle(table, {"c": [gang({"m1": 1})]}, now_s=2.0)
+        changes = settle(table, {}, [stale], now_s=3.0)
+        assert changes == []
+
+
+class TestEnds:
+    def test_replays_are_harmless(self):
+        table = LeaseTable(CLUSTER)
+        settle(table, {"a": [gang({"m1": 2})]})
+        both = ids(table, "a")
+        assert len(table.release([both[0], both[0]], now_s=1.0, reason="x")) == 1
+        assert table.release([both[0], 99], now_s=2.0, reason="x") == []
+        assert table.find(both[0]) is None
+        assert table.find(both[1]) is not None
+
+    def test_a_reservation_can_be_given_up_before_the_gpu_comes(self):
+        table = LeaseTable(CLUSTER)
+        settle(table, {"a": [gang({"m1": 1})]})
+        settle(table, {"b": [gang({"m1": 2})]}, list(table.live.values()), now_s=570.0)
+        (waiting,) = table.reserved.values()
+        (change,) = table.revoke([waiting.lease_id], now_s=571.0, reason="gone")
+        assert change.reserved
+        assert change.kind is LeaseChangeKind.RELEASED
+        assert told(table.release(ids(table, "a"), now_s=572.0, reason="x")) == [("released", "a", "m1/0")]
+        table.validate()
+
+    def test_only_expiring_leases_are_overdue(self):
+        table = LeaseTable(CLUSTER)
+        settle(table, {"a": [gang({"m1": 2})]})
+        assert table.overdue(1e9, 30.0) == []
+        settle(table, {}, table.ending(600.0), now_s=570.0)
+        assert table.overdue(629.9, 30.0) == []
+        assert len(table.overdue(630.0, 30.0)) == 2
+        assert told(table.revoke(ids(table, "a"), now_s=630.0, reason="late"))[0][0] == "revoked"
+
+    def test_what_ends_next(self):
+        table = LeaseTable(CLUSTER)
+        assert table.next_end_s() is None
+        settle(table, {"a": [gang({"m1": 1})]}, expires_at_s=600.0)
+        settle(table, {"b": [gang({"m1": 1})]}, expires_at_s=300.0)
+        assert table.next_end_s() == 300.0
+        assert [lease.app_id for lease in table.ending(300.0)] == ["b"]
+        settle(table, {}, table.ending(300.0), now_s=290.0)
+        assert table.next_end_s() == 600.0
+
+    def test_prolonging_moves_the_end_only(self):
+        table = LeaseTable(CLUSTER)
+        settle(table, {"a": [gang({"m1": 1})]})
+        (lease,) = table.of_app("a")
+        (change,) = table.prolong([lease], 900.0)
+        assert change.kind is LeaseChangeKind.RENEWED
+        assert table.of_app("a")[0].expires_at_s == 900.0
+        assert table.of_app("a")[0].lease_id == lease.lease_id
+
+
+class TestOffer:
+    def test_free_and_renewable_gpus_by_slot(self):
+        table = LeaseTable(CLUSTER)
+        settle(table, {"a": [gang({"m0": 3})], "b": [gang({"m1": 1})]})
+        up = [lease for lease in table.of_app("a") if lease.gpu.index == 0]
+        slots = {machine.machine_id: machine.free_slots for machine in table.offered_machines(up)}
+        assert slots == {"m0": (1, 1), "m1": (1,)}
+
+
+class TestRestored:
+    def lease(self, lease_id, index, state=LeaseState.GRANTED, app="a", machine="m1"):
+        return Lease(
+            lease_id=lease_id, gpu=GpuId(machine, index), app_id=app, granted_at_s=0, expires_at_s=9, state=state
+        )
+
+    def test_ids_go_on_after_the_highest(self):
+        table = LeaseTable(CLUSTER, [self.lease(41, 0)], next_lease_id=7)
+        (change,) = settle(table, {"b": [gang({"m1": 1})]})
+        assert change.lease.lease_id == 42
+
+    def test_the_counter_of_the_store_counts_too(self):
+        table = LeaseTable(CLUSTER, [self.lease(3, 0)], next_lease_id=7)
+        (change,) = settle(table, {"b": [gang({"m1": 1})]})
+        assert change.lease.lease_id == 7
+
+    @pytest.mark.parametrize(
+        "leases",
+        [
+            [(1, 0, LeaseState.RESERVED)],
+            [(1, 0, LeaseState.GRANTED), (2, 0, LeaseState.RESERVED)],
+            [(1, 0, LeaseState.GRANTED), (1, 1, LeaseState.GRANTED)],
+            [(1, 7, LeaseState.GRANTED)],
+            [(1, 0, LeaseState.RELEASED)],
+        ],
+        ids=["reserved alone", "reserved beside granted", "one id twice", "no such GPU", "ended"],
+    )
+    def test_a_broken_table_is_found(self, leases):
+        table = LeaseTable(CLUSTER, [self.lease(*each) for each in leases])
+        with pytest.raises(InvariantError):
+            table.validate()
+
+    def test_two_leases_on_one_gpu_are_refused(self):
+        with pytest.raises(InvariantError, match="m1/0"):
+            LeaseTable(CLUSTER, [self.lease(1, 0), self.lease(2, 0, app="b")])

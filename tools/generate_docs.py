@@ -1,0 +1,173 @@
+"""Write the parts of the documentation that are made from code: `python tools/generate_docs.py`, or `--into FOLDER`.
+
+These are docs/lifecycles.md, whole, and the tables of programs in docs/apps.md, between their two comments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tf_jobs.catalog import PROGRAMS, Flag, Program
+from tf_jobs.context import LEVELS
+from tf_jobs.tables_reader import read_speeds
+from themis.config.placeholders import GIVEN_BY_APP_MASTER
+from themis.lifecycle import LIFECYCLES, AppState, JobState, LeaseState
+
+ROOT = Path(__file__).resolve().parent.parent
+LIFECYCLES_PAGE = Path("docs/lifecycles.md")
+APPS_PAGE = Path("docs/apps.md")
+_BLOCK = "<!-- generated: {} -->\n"
+_END = "<!-- end -->"
+
+_HEAD = """\
+# Lifecycles
+
+What may follow what. The figures and tables are made from the transition tables in `themis/lifecycle.py` by
+`tools/generate_docs.py`; every change of a state is checked against the same tables while the product runs.
+"""
+
+_ABOUT: Mapping[str, str] = {
+    "app": "An app in the ResourceManager, in YARN's words. `submarine app show` prints the state.",
+    "job": "A job inside its app master. The app master's journal keeps it over attempts.",
+    "lease": (
+        "A lease of one GPU. It begins RESERVED, or GRANTED at once where the GPU is free. Renewal in place turns\n"
+        "GRANTED into GRANTED with a later end."
+    ),
+}
+
+STATES: Mapping[str, Mapping[str, str]] = {
+    "app": {
+        AppState.SUBMITTED: "taken in and written down; no app master yet",
+        AppState.ACCEPTED: "an attempt of its app master was started and has not registered yet",
+        AppState.RUNNING: "the app master has registered; the app may hold GPUs or wait for them",
+        AppState.FINISHED: "the search came to its end and names a best job",
+        AppState.FAILED: "every job failed, or the app master was lost too often",
+        AppState.KILLED: "ended at its user's word",
+    },
+    "job": {
+        JobState.WAITING: "to run, without GPUs",
+        JobState.STARTING: "its tasks were started and have not logged a step yet",
+        JobState.RUNNING: "a first step was seen",
+        JobState.CHECKPOINTING: "its tasks were told to stop and are saving",
+        JobState.PHASE_DONE: "at its target of this phase; promotion, or the end of the search, comes next",
+        JobState.FINISHED: "it ran in the last phase, to the end",
+        JobState.STOPPED: "the tuner let it go, or the search ended without it",
+        JobState.FAILED: "given up after too many failures, or at once for a usage error",
+        JobState.KILLED: "it had not ended when its app was killed",
+    },
+    "lease": {
+        LeaseState.RESERVED: "won, while the former holder is still giving the GPU back",
+        LeaseState.GRANTED: "the holder's, until it ends",
+        LeaseState.EXPIRING: "not won back: the holder checkpoints, and gives the GPU back by the end plus the grace",
+        LeaseState.RELEASED: "given back by its holder, or over with its app",
+        LeaseState.REVOKED: "taken by force, after the holder's processes were killed",
+    },
+}
+
+
+_MODELS = """\
+Models that `replay` knows. S within a slot is 1 by definition, S across racks is extrapolated; see
+[where the tables come from](../tf_jobs/tables/SOURCES.md).
+"""
+
+
+def lifecycles_page() -> str:
+    """The page docs/lifecycles.md."""
+    parts = [_HEAD]
+    for lifecycle in LIFECYCLES:
+        rows = [(str(state), STATES[lifecycle.name][state]) for state in lifecycle.table]
+        figure = f"```mermaid\n{lifecycle.to_mermaid()}```\n"
+        title = f"## {lifecycle.name.capitalize()}\n"
+        parts += [title, f"{_ABOUT[lifecycle.name]}\n", figure, _table(("state", "meaning"), rows)]
+    return "\n".join(parts)
+
+
+def programs_tables() -> str:
+    """The programs of the catalogue: one table of the flags that all have, then one of each program's own."""
+    names = {flag.name for flag in PROGRAMS[0].flags}.intersection(*({f.name for f in p.flags} for p in PROGRAMS))
+    common = [flag for flag in PROGRAMS[0].flags if flag.name in names]
+    parts = ["Flags of all programs:\n", _flags(common)]
+    for program in PROGRAMS:
+        what = program.summary[:1].upper() + program.summary[1:]
+        kind = "it trains" if program.kind == "real" else "it does not train"
+        parts += [f"### `{program.name}`\n", f"{what}; {kind}.\n", _flags(_own(program, names))]
+    return "\n".join([*parts, _MODELS, _models()])
+
+
+def with_programs(page: str) -> str:
+    """The page docs/apps.md with its tables of programs made anew."""
+    begin = _BLOCK.format("programs")
+    pattern = re.compile(rf"({re.escape(begin)}).*?(\n{re.escape(_END)})", flags=re.S)
+    return pattern.sub(lambda match: f"{match[1]}\n{programs_tables()}{match[2]}", page)
+
+
+def pages(root: Path = ROOT) -> dict[Path, str]:
+    """Every page that is generated, whole or in part, by its path below the root."""
+    apps = (root / APPS_PAGE).read_text(encoding="utf-8")
+    return {LIFECYCLES_PAGE: lifecycles_page(), APPS_PAGE: with_programs(apps)}
+
+
+def _models() -> str:
+    rows = [
+        (f"`{name}`", f"{speed.serial_iteration_time_s:g}", *(f"{speed.slowdown[level]:g}" for level in LEVELS))
+        for name, speed in read_speeds().items()
+    ]
+    return _table(("model", "seconds an iteration on one GPU", *(f"S: {level}" for level in LEVELS)), rows)
+
+
+def _own(program: Program, common: set[str]) -> list[Flag]:
+    return [flag for flag in program.flags if flag.name not in common]
+
+
+def _flags(flags: Iterable[Flag]) -> str:
+    rows = [(f"`{flag.name}`", _default(flag), _allowed(flag), _role(flag), flag.help) for flag in flags]
+    return _table(("flag", "default", "allowed", "set by", "meaning"), rows)
+
+
+def _default(flag: Flag) -> str:
+    if flag.default is None:
+        return "required"
+    return f"`{flag.default}`" if flag.default != "" else "empty"
+
+
+def _allowed(flag: Flag) -> str:
+    if flag.choices:
+        return ", ".join(f"`{choice}`" for choice in flag.choices)
+    if flag.kind is str:
+        return "text"
+    kind = "whole number" if flag.kind is int else "number"
+    if flag.high < math.inf:
+        return f"{kind}, {flag.low:.10g} to {flag.high:.10g}"
+    return f"{kind}, {flag.low:.10g} or more" if flag.low > -math.inf else kind
+
+
+def _role(flag: Flag) -> str:
+    if flag.name in GIVEN_BY_APP_MASTER:
+        return f"the key `{GIVEN_BY_APP_MASTER[flag.name]}`"
+    return "`arguments` or a search" if flag.hyper_parameter else "`arguments`"
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = list(heads)
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Parse the command line and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--into", type=Path, default=ROOT, help="folder to write below; default: the project's")
+    into: Path = parser.parse_args().into
+    for path, text in pages().items():
+        (into / path).parent.mkdir(parents=True, exist_ok=True)
+        (into / path).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
