@@ -23,7 +23,7 @@ Answer = Mapping[str, AppReport] | Mapping[str, Bid] | AuctionOutcome | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundResult:
-    """How a round ended: the snapshot with every answer in it, the decision, and bids that were refused, with why."""
+    """How a round ended: the snapshot with every answer in it, the decision, and answers that were refused, with why."""
 
     snapshot: RoundSnapshot
     decision: Decision
@@ -36,19 +36,41 @@ def play_round(snapshot: RoundSnapshot, policy: Policy) -> Generator[Question, A
     AskReports and AskBids are answered with what came in time, by app; SolveAuction with the outcome, or None when
     there is none, which counts as an auction without winners.
     """
-    reports = cast("Mapping[str, AppReport]", (yield AskReports(_answering(snapshot))))
-    snapshot = replace(snapshot, reports=dict(reports))
-    refused: dict[str, str] = {}
+    asked = _answering(snapshot)
+    answers = cast("Mapping[str, AppReport]", (yield AskReports(asked)))
+    reports, refused = check_reports(snapshot, asked, answers)
+    snapshot = replace(snapshot, reports=reports)
     while True:
         step = policy.decide(snapshot)
         if isinstance(step, Decision):
             return RoundResult(snapshot=snapshot, decision=step, refused=refused)
         answer: Any = yield step
         if isinstance(step, AskBids):
-            bids, refused = check_bids(snapshot, step.app_ids, cast("Mapping[str, Bid]", answer))
-            snapshot = replace(snapshot, bids=bids)
+            bids, bad = check_bids(snapshot, step.app_ids, cast("Mapping[str, Bid]", answer))
+            snapshot, refused = replace(snapshot, bids=bids), refused | bad
         else:
             snapshot = replace(snapshot, outcome=answer or _no_outcome(snapshot))
+
+
+def check_reports(
+    snapshot: RoundSnapshot, asked: tuple[str, ...], reports: Mapping[str, AppReport]
+) -> tuple[dict[str, AppReport], dict[str, str]]:
+    """Split reports into valid ones and refused ones with the reason; those of apps that were not asked are dropped."""
+    machines = {machine.machine_id for machine in snapshot.cluster.machines}
+    valid: dict[str, AppReport] = {}
+    refused: dict[str, str] = {}
+    for app_id in asked:
+        report = reports.get(app_id)
+        if report is None:
+            continue
+        if report.app_id != app_id or report.round_id != snapshot.round_id:
+            refused[app_id] = f"the report is app {report.app_id}'s for round {report.round_id}"
+        elif any(machine not in machines for demand in report.demands for machine, _ in demand.held):
+            # Placement looks up the racks of what a job holds.
+            refused[app_id] = "a job is said to be on a machine that the cluster does not have"
+        else:
+            valid[app_id] = report
+    return valid, refused
 
 
 def check_bids(

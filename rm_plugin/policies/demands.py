@@ -11,15 +11,46 @@ from rm_plugin.arbiter.round_values import Decision, RoundSnapshot
 from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.cluster import Allocation
 
+_NOTHING = Allocation()
 
-def unmet(demands: Sequence[GangDemand], won: Sequence[PlacedGang]) -> tuple[GangDemand, ...]:
-    """The demands that are left when gangs have been won: the largest gang serves the job with most work left."""
+
+def unmet(
+    demands: Sequence[GangDemand], won: Sequence[PlacedGang], renewable: Allocation = _NOTHING
+) -> tuple[GangDemand, ...]:
+    """The demands that are left when gangs have been won: the largest gang serves the job with most work left.
+
+    A job that won less than its largest gang is left with the room to grow beside it. Pinned GPUs tell machines, not
+    gangs: those that renew what the app held serve its jobs without a gang, most work first, as far as they go; the
+    others serve jobs that grow.
+
+    Args:
+        demands: The app's report.
+        won: Gangs won, pinned ones included.
+        renewable: What the app held until now.
+    """
     left = sorted(demands, key=lambda demand: (-demand.work_left_gpu_s, demand.job_id))
-    for gang in sorted(won, key=lambda gang: (-gang.gpus.gpus, gang)):
-        served = next((demand for demand in left if _serves(gang, demand)), None)
-        if served is not None:
-            left.remove(served)
+    pinned = sum((gang.gpus for gang in won if gang.pinned), Allocation())
+    renewed = sum(min(count, renewable.count(machine)) for machine, count in pinned)
+    left = _served_by_count(left, renewed, growing=False)
+    left = _served_by_count(left, pinned.gpus - renewed, growing=True)
+    fresh = [gang for gang in won if not gang.pinned]
+    for gang in sorted(fresh, key=lambda gang: (-gang.gpus.gpus, gang)):
+        place = next((place for place, demand in enumerate(left) if _serves(gang, demand)), None)
+        if place is not None:
+            rest = _rest(left[place], gang)
+            left[place : place + 1] = [] if rest is None else [rest]
     return tuple(left)
+
+
+def _served_by_count(demands: Sequence[GangDemand], gpus: int, *, growing: bool) -> list[GangDemand]:
+    """The demands that so many GPUs leave, in order; only of jobs that grow, or only of jobs without a gang."""
+    left = []
+    for demand in demands:
+        if bool(demand.held) is growing and gpus >= demand.min_gpus:
+            gpus -= min(gpus, demand.max_gpus)
+        else:
+            left.append(demand)
+    return left
 
 
 def claims_of(snapshot: RoundSnapshot, won: dict[str, tuple[PlacedGang, ...]]) -> list[Claim]:
@@ -31,7 +62,7 @@ def claims_of(snapshot: RoundSnapshot, won: dict[str, tuple[PlacedGang, ...]]) -
             continue
         mine = won.get(app.app_id, ())
         taken = sum((gang.gpus for gang in mine), Allocation())
-        left = unmet(report.demands, mine)
+        left = unmet(report.demands, mine, app.renewable)
         if left:
             renewable = Allocation.of(
                 {machine: max(0, count - taken.count(machine)) for machine, count in app.renewable}

@@ -1,0 +1,133 @@
+"""The commands in the documents, run in order against a ResourceManager, and what they print.
+
+One ResourceManager on 8 emulated GPUs serves all documents, with short leases and replayed jobs sixty times faster. It
+is started by the command that users type, in a folder that looks like the project's.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from documents import ROOT, Block, blocks, commands, missing
+
+from rm_plugin.service.store_sqlite import SqliteReader
+from themis.processes import find_marked
+
+RUN = re.compile(r"run(?:: exit (\d+))?")
+FILE = re.compile(r"(?:.*; )?file: (\S+)")
+SETTINGS = """\
+cluster: conf/clusters/small-8.yaml
+state_dir: state
+listen: 127.0.0.1:0
+time_scale: 60
+lease: {duration_s: 4, checkpoint_lead_s: 1, grace_s: 5}
+coalesce_s: 0.1
+heartbeat_s: 0.3
+validate_state: true
+"""
+
+
+class Workplace:
+    """A folder with the project's examples in it, and a ResourceManager that serves it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "conf").symlink_to(ROOT / "conf")
+        (folder / "rm.yaml").write_text(SETTINGS)
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self.environment = {**os.environ, "PATH": path}
+        self.environment.pop("THEMIS_RM", None)
+        with (folder / "rm.log").open("wb") as log:
+            self.rm = subprocess.Popen(
+                ["themis", "rm", "start", "-c", "rm.yaml"], cwd=folder, env=self.environment, stdout=log, stderr=log
+            )
+        self.environment["THEMIS_RM"] = self._address()
+
+    def _address(self) -> str:
+        address = self.folder / "state" / "address"
+        deadline_s = time.monotonic() + 20
+        while not address.is_file():
+            assert self.rm.poll() is None, (self.folder / "rm.log").read_text()
+            assert time.monotonic() < deadline_s, "the ResourceManager does not come up"
+            time.sleep(0.05)
+        return address.read_text().strip()
+
+    def run(self, line: str, *, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            line,
+            shell=True,
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def close(self) -> None:
+        store = SqliteReader(self.folder / "state" / "rm.sqlite")
+        run_id = store.meta("run_id")
+        store.close()
+        self.rm.send_signal(signal.SIGTERM)
+        assert self.rm.wait(20) == 0
+        assert find_marked({"THEMIS_RUN_ID": run_id or "?"}) == ()
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory):
+    place = Workplace(tmp_path_factory.mktemp("documents"))
+    try:
+        yield place
+    finally:
+        if place.rm.poll() is None:
+            place.close()
+
+
+def make_file(part: Block, place: Workplace) -> None:
+    name = FILE.fullmatch(part.mark)[1]
+    (place.folder / name).write_text(part.body.replace("/path/to", str(place.folder)))
+
+
+def run_block(part: Block, place: Workplace) -> None:
+    wanted = int(RUN.fullmatch(part.mark)[1] or 0)
+    for command in commands(part):
+        ended = place.run(command.line)
+        told = f"$ {command.line}\n{ended.stdout}"
+        assert ended.returncode == wanted, told
+        line = missing(command.shown, ended.stdout)
+        assert line is None, f"shown, but not printed: {line}\n{told}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/apps.md"])
+def test_the_commands_of_a_document_do_what_it_shows(page, workplace):
+    ran = 0
+    for part in blocks(page):
+        if FILE.fullmatch(part.mark):
+            make_file(part, workplace)
+        elif RUN.fullmatch(part.mark):
+            run_block(part, workplace)
+            ran += 1
+    assert ran
+
+
+@pytest.mark.xfail(
+    reason="it is started again for ever, as its log never shows the target: am/jobs/board.py, target_reached",
+    raises=subprocess.TimeoutExpired,
+    strict=True,
+)
+def test_a_command_that_logs_nothing_is_done_when_it_exits_0(workplace):
+    """docs/apps.md: a job whose command says nothing of iterations has one."""
+    line = (
+        "submarine job run --name quiet --input_path . --worker_resources memory=256M,vcores=1,gpu=1"
+        " --worker_launch_cmd true --wait_job_finish"
+    )
+    try:
+        assert workplace.run(line, timeout_s=6).returncode == 0
+    finally:
+        workplace.run("submarine job kill --name quiet")

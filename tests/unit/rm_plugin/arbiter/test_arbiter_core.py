@@ -1,0 +1,270 @@
+"""The arbiter: how rounds are framed and settled, when leases end, and what is accounted to whom."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rm_plugin.arbiter.core import Arbiter, LeasePolicy
+from rm_plugin.arbiter.lease_table import LeaseTable
+from rm_plugin.arbiter.round_values import Decision, RoundSettings
+from rm_plugin.arbiter.rounds import RoundResult
+from themis.bids import PlacedGang
+from themis.choices import LeaseEnds
+from themis.cluster import Allocation, Cluster, GpuId, Level, Machine
+from themis.errors import InvariantError
+from themis.leases import Lease, LeaseChangeKind
+from themis.lifecycle import LeaseState
+
+CLUSTER = Cluster(
+    name="c",
+    machines=(
+        Machine(machine_id="m0", rack_id="r", slots=(2, 2)),
+        Machine(machine_id="m1", rack_id="r", slots=(2,)),
+    ),
+)
+
+
+def arbiter(origin_s=0.0, table=None, **leases):
+    return Arbiter(CLUSTER, LeasePolicy(**leases), RoundSettings(), seed=7, grid_origin_s=origin_s, table=table)
+
+
+def gang(**counts):
+    return PlacedGang(gpus=Allocation.of(counts), level=Level.MACHINE)
+
+
+def grant(one, now_s, **grants):
+    """Play a round at `now_s` that grants these gangs."""
+    snapshot, _ = one.begin_round(now_s)
+    decision = Decision(auction={app: (each,) for app, each in grants.items()})
+    return one.settle(RoundResult(snapshot=snapshot, decision=decision), now_s=now_s)
+
+
+def told(changes):
+    return [(change.kind.value.removeprefix("lease_"), change.lease.app_id, str(change.lease.gpu)) for change in changes]
+
+
+class TestLeaseEnds:
+    @pytest.mark.parametrize(
+        ("now_s", "end_s"),
+        [(1000.0, 1600.0), (1000.1, 1600.0), (1539.0, 1600.0), (1541.0, 2200.0), (1570.0, 2200.0), (1600.0, 2200.0)],
+    )
+    def test_aligned_ends_lie_on_one_grid_and_too_near_ones_are_passed_over(self, now_s, end_s):
+        assert arbiter(origin_s=1000.0).lease_end_s(now_s) == end_s
+
+    def test_staggered_ends_are_a_full_length_off(self):
+        assert arbiter(origin_s=1000.0, ends=LeaseEnds.STAGGERED).lease_end_s(1234.5) == 1834.5
+
+    @given(
+        st.floats(0, 4e9),
+        st.floats(1, 86400),
+        st.floats(0, 0.999),
+        st.floats(0, 1e6),
+    )
+    def test_an_aligned_lease_lasts_longer_than_two_warnings_and_less_than_that_and_a_lease(
+        self, origin_s, duration_s, lead_share, later_s
+    ):
+        lead_s = duration_s * lead_share
+        one = arbiter(origin_s=origin_s, duration_s=duration_s, checkpoint_lead_s=lead_s)
+        now_s = origin_s + later_s
+        end_s = one.lease_end_s(now_s)
+        ticks = (end_s - origin_s) / duration_s
+        slack_s = 1e-6 + duration_s * 1e-6
+        assert abs(ticks - round(ticks)) < 1e-6 * max(1.0, ticks)
+        assert 2 * lead_s - slack_s <= end_s - now_s <= 2 * lead_s + duration_s + slack_s
+
+    def test_a_round_is_due_a_lead_before_the_first_end(self):
+        one = arbiter()
+        assert one.next_lease_round_s() is None
+        one.add_app("a", now_s=0.0)
+        grant(one, 0.0, a=gang(m1=1))
+        assert one.next_lease_round_s() == 570.0
+
+    def test_rounds_at_the_end_of_leases_do_not_creep(self):
+        """Renewal after renewal, each decided some seconds late, ends stay on the grid, one lease apart."""
+        one = arbiter()
+        one.add_app("a", now_s=0.0)
+        grant(one, 3.0, a=gang(m1=1))
+        ends = []
+        for _ in range(5):
+            now_s = one.next_lease_round_s() + 2.5
+            grant(one, now_s, a=gang(m1=1))
+            ends.append(one.table.next_end_s())
+        assert ends == [1200.0, 1800.0, 2400.0, 3000.0, 3600.0]
+
+
+class TestFraming:
+    def test_everything_free_is_offered_and_what_ends_within_the_lead(self):
+        one = arbiter()
+        one.add_app("a", now_s=0.0)
+        one.add_app("b", now_s=0.0)
+        grant(one, 0.0, a=gang(m0=3))
+        early, _ = one.begin_round(569.0)
+        assert early.free == Allocation.of({"m0": 1, "m1": 2})
+        assert early.standing("a").kept == Allocation.of({"m0": 3})
+        late, _ = one.begin_round(570.0)
+        assert late.free == Allocation.of({"m0": 4, "m1": 2})
+        assert late.standing("a").renewable == Allocation.of({"m0": 3})
+        assert late.standing("a").kept == Allocation()
+        assert (early.round_id, late.round_id) == (2, 3)
+        assert early.seed != late.seed
+
+    def test_a_lease_that_is_expiring_is_neither_kept_nor_offered(self):
+        one = arbiter()
+        one.add_app("a", now_s=0.0)
+        grant(one, 0.0, a=gang(m1=2))
+        grant(one, 570.0)
+        snapshot, _ = one.begin_round(580.0)
+        assert snapshot.free == Allocation.of({"m0": 4})
+        assert snapshot.standing("a").kept == snapshot.standing("a").renewable == Allocation()
+
+    def test_what_an_app_has_won_but_not_got_yet_is_kept(self):
+        one = arbiter()
+        for app in "ab":
+            one.add_app(app, now_s=0.0)
+        grant(one, 0.0, a=gang(m1=2))
+        grant(one, 570.0, b=gang(m1=2))
+        snapshot, _ = one.begin_round(580.0)
+        assert snapshot.standing("b").kept == Allocation.of({"m1": 2})
+
+    def test_apps_stand_in_order_of_submission_with_their_contention(self):
+        one = arbiter()
+        one.add_app("z", now_s=0.0)
+        one.add_app("a", now_s=100.0)
+        snapshot, _ = one.begin_round(200.0)
+        assert [app.app_id for app in snapshot.apps] == ["z", "a"] == list(one.active_apps)
+        assert [app.contention for app in snapshot.apps] == [1.5, 2.0]
+        assert snapshot.standing("a").submitted_at_s == 100.0
+
+    def test_the_same_seed_gives_the_same_rounds(self):
+        assert arbiter().begin_round(5.0)[0].seed == arbiter().begin_round(9.0)[0].seed
+
+
+class TestSilence:
+    def table(self):
+        one = arbiter()
+        for app in "ab":
+            one.add_app(app, now_s=0.0)
+        grant(one, 0.0, a=gang(m1=1), b=gang(m0=1))
+        return one
+
+    def test_leases_of_a_silent_app_wait_for_it(self):
+        one = self.table()
+        one.set_silent("a", True)
+        snapshot, prolonged = one.begin_round(570.0)
+        assert told(prolonged) == [("renewed", "a", "m1/0")]
+        assert prolonged[0].lease.expires_at_s == 1200.0
+        assert snapshot.standing("a").silent
+        assert snapshot.standing("a").kept == Allocation.of({"m1": 1})
+        assert snapshot.standing("b").renewable == Allocation.of({"m0": 1})
+        assert snapshot.free == Allocation.of({"m0": 4, "m1": 1})
+        assert told(one.settle(RoundResult(snapshot=snapshot, decision=Decision()), now_s=570.0)) == [
+            ("expiring", "b", "m0/0")
+        ]
+
+    def test_once_it_is_back_they_end_like_any_other(self):
+        one = self.table()
+        one.set_silent("a", True)
+        one.begin_round(570.0)
+        one.set_silent("a", False)
+        snapshot, prolonged = one.begin_round(1170.0)
+        assert prolonged == []
+        assert snapshot.standing("a").renewable == Allocation.of({"m1": 1})
+
+    def test_an_unknown_app_cannot_be_silent(self):
+        one = self.table()
+        one.set_silent("nobody", True)
+        assert one.active_apps == ("a", "b")
+
+
+class TestSettling:
+    def test_what_was_decided_for_an_app_that_is_gone_is_dropped(self):
+        one = arbiter()
+        for app in "ab":
+            one.add_app(app, now_s=0.0)
+        snapshot, _ = one.begin_round(0.0)
+        one.end_app("a", now_s=1.0, reason="it ended")
+        decision = Decision(auction={"a": (gang(m0=4),), "b": (gang(m1=2),)})
+        changes = one.settle(RoundResult(snapshot=snapshot, decision=decision), now_s=2.0)
+        assert told(changes) == [("granted", "b", "m1/0"), ("granted", "b", "m1/1")]
+        one.validate()
+
+    def test_gpus_given_back_meanwhile_are_granted_at_once(self):
+        one = arbiter()
+        for app in "ab":
+            one.add_app(app, now_s=0.0)
+        grant(one, 0.0, a=gang(m1=2))
+        snapshot, _ = one.begin_round(570.0)
+        one.release([lease.lease_id for lease in one.table.of_app("a")], now_s=571.0, reason="early")
+        changes = one.settle(RoundResult(snapshot=snapshot, decision=Decision(auction={"b": (gang(m1=2),)})), now_s=572)
+        assert told(changes) == [("granted", "b", "m1/0"), ("granted", "b", "m1/1")]
+
+    def test_only_leases_that_this_round_put_up_expire(self):
+        one = arbiter()
+        for app in "ab":
+            one.add_app(app, now_s=0.0)
+        grant(one, 0.0, a=gang(m1=1))
+        snapshot, _ = one.begin_round(100.0)
+        assert one.settle(RoundResult(snapshot=snapshot, decision=Decision()), now_s=575.0) == []
+
+    def test_leases_of_strangers_are_a_defect(self):
+        one = arbiter()
+        lease = Lease(lease_id=1, gpu=GpuId("m1", 0), app_id="ghost", granted_at_s=0, expires_at_s=600)
+        with pytest.raises(InvariantError, match="not active"):
+            arbiter(table=LeaseTable(CLUSTER, [lease])).validate()
+        one.validate()
+
+
+class TestGpuTime:
+    def test_running_leases_count_and_ended_ones_stay_counted(self):
+        one = arbiter()
+        one.add_app("a", now_s=0.0, attained_gpu_s=5.0)
+        grant(one, 0.0, a=gang(m0=2, m1=1))
+        assert one.attained_gpu_s("a", 100.0) == 5 + 300
+        first = one.table.of_app("a")[0]
+        one.release([first.lease_id], now_s=100.0, reason="x")
+        assert one.attained_gpu_s("a", 150.0) == 5 + 100 + 2 * 150
+        rest = [lease.lease_id for lease in one.table.of_app("a")]
+        one.revoke(rest, now_s=200.0, reason="x")
+        assert one.attained_gpu_s("a", 1000.0) == 5 + 100 + 2 * 200
+
+    def test_renewals_count_once(self):
+        one = arbiter()
+        one.add_app("a", now_s=0.0)
+        grant(one, 0.0, a=gang(m1=1))
+        grant(one, 570.0, a=gang(m1=1))
+        assert one.attained_gpu_s("a", 1000.0) == 1000.0
+
+    def test_waiting_for_a_gpu_costs_nothing(self):
+        one = arbiter()
+        for app in "ab":
+            one.add_app(app, now_s=0.0)
+        grant(one, 0.0, a=gang(m1=2))
+        grant(one, 570.0, b=gang(m1=2))
+        assert one.attained_gpu_s("b", 590.0) == 0.0
+        held = [lease.lease_id for lease in one.table.of_app("a")]
+        one.release(held[:1], now_s=595.0, reason="x")
+        assert one.attained_gpu_s("b", 600.0) == 5.0
+        (waiting,) = one.table.reserved.values()
+        one.release([waiting.lease_id], now_s=610.0, reason="it ended first")
+        assert one.attained_gpu_s("b", 610.0) == 15.0
+
+    def test_an_app_that_ended_takes_its_account_along(self):
+        one = arbiter()
+        one.add_app("a", now_s=0.0)
+        grant(one, 0.0, a=gang(m1=2))
+        changes = one.end_app("a", now_s=10.0, reason="done")
+        assert told(changes) == [("released", "a", "m1/0"), ("released", "a", "m1/1")]
+        assert {change.reason for change in changes} == {"done"}
+        assert one.active_apps == ()
+        assert one.table.live == {}
+
+
+class TestOverdue:
+    def test_what_is_not_given_back_in_time_is_overdue_after_the_grace(self):
+        one = arbiter()
+        one.add_app("a", now_s=0.0)
+        grant(one, 0.0, a=gang(m1=1))
+        (change,) = grant(one, 570.0)
+        assert change.kind is LeaseChangeKind.EXPIRING
+        assert one.overdue(629.0) == []
+        assert [lease.state for lease in one.overdue(630.0)] == [LeaseState.EXPIRING]

@@ -1,0 +1,217 @@
+"""A round as a generator: its questions in order, answers checked, absences survived."""
+
+from dataclasses import replace
+
+import pytest
+
+from rm_plugin.arbiter.auction import AuctionOutcome
+from rm_plugin.arbiter.round_values import (
+    AppStanding,
+    AskBids,
+    AskReports,
+    Decision,
+    RoundSettings,
+    RoundSnapshot,
+    SolveAuction,
+)
+from rm_plugin.arbiter.rounds import check_bids, play_round
+from rm_plugin.arbiter.seeds import child_seed
+from rm_plugin.policies.themis import ThemisPolicy
+from themis.bids import AppReport, Bid, BidRow, FreeMachine, Gang, GangDemand, PlacedGang
+from themis.choices import EmptyBundle
+from themis.cluster import Allocation, Cluster, Level, Machine
+
+CLUSTER = Cluster(name="c", machines=(Machine(machine_id="m", rack_id="r", slots=(4,)),))
+FREE = (FreeMachine(machine_id="m", rack_id="r", free_slots=(4,)),)
+
+
+def standing(app_id, **changes):
+    return AppStanding(
+        **{"app_id": app_id, "submitted_at_s": 0.0, "attained_gpu_s": 0.0, "contention": 1.0, **changes}
+    )
+
+
+def snapshot(*apps, settings=None, machines=FREE):
+    return RoundSnapshot(
+        round_id=3,
+        now_s=0.0,
+        lease_s=600.0,
+        cluster=CLUSTER,
+        machines=machines,
+        apps=tuple(standing(app) if isinstance(app, str) else app for app in apps),
+        settings=settings or RoundSettings(f=0.0),
+        seed=1,
+    )
+
+
+def report(app_id, rho=1.0):
+    demand = GangDemand(job_id="j", min_gpus=1, max_gpus=2)
+    return AppReport(app_id=app_id, round_id=3, rho=rho, t_shared_s=1.0, t_ideal_s=1.0, demands=(demand,))
+
+
+def bid(name, /, **changes):
+    fields = {
+        "app_id": name,
+        "round_id": 3,
+        "empty_value": 0.1,
+        "rows": (BidRow(value=1.0, gangs=(Gang(1, Level.CLUSTER),)),),
+    }
+    return Bid(**{**fields, **changes})
+
+
+def play(round_, *answers):
+    """Send the answers; returns the questions and the result."""
+    questions = [next(round_)]
+    for answer in answers[:-1]:
+        questions.append(round_.send(answer))
+    with pytest.raises(StopIteration) as end:
+        round_.send(answers[-1])
+    return questions, end.value.value
+
+
+class Scripted:
+    """A policy that says what it is told to, and remembers what it was shown."""
+
+    name = "scripted"
+
+    def __init__(self, *steps):
+        self._steps = list(steps)
+        self.shown = []
+
+    def decide(self, shown):
+        self.shown.append(shown)
+        return self._steps.pop(0)
+
+
+class TestQuestions:
+    def test_reports_come_first_and_from_apps_that_are_there(self):
+        round_ = play_round(snapshot("a", standing("b", silent=True), "c"), Scripted(Decision()))
+        questions, result = play(round_, {"a": report("a")})
+        assert questions == [AskReports(("a", "c"))]
+        assert dict(result.snapshot.reports) == {"a": report("a")}
+
+    def test_a_policy_gets_what_it_asked_for_step_by_step(self):
+        market = object()
+        outcome = AuctionOutcome(wins={}, shares={"a": 1.0})
+        policy = Scripted(AskBids(("a",)), SolveAuction(market), Decision())
+        questions, result = play(
+            play_round(snapshot("a"), policy), {"a": report("a")}, {"a": bid("a")}, outcome
+        )
+        assert questions == [AskReports(("a",)), AskBids(("a",)), SolveAuction(market)]
+        assert [shown.bids for shown in policy.shown] == [None, {"a": bid("a")}, {"a": bid("a")}]
+        assert [shown.outcome for shown in policy.shown] == [None, None, outcome]
+        assert result.decision == Decision()
+
+    def test_themis_asks_for_bids_and_the_auction(self):
+        questions, result = play(
+            play_round(snapshot("a", "b"), ThemisPolicy()),
+            {app: report(app) for app in "ab"},
+            {app: bid(app) for app in "ab"},
+            None,
+        )
+        assert [type(question) for question in questions] == [AskReports, AskBids, SolveAuction]
+        assert [each.app_id for each in questions[2].market.bids] == ["a", "b"]
+        assert set(result.decision.grants()) == {"a", "b"}
+
+
+class TestAbsence:
+    def test_no_reports_no_bids_and_no_outcome_still_make_a_round(self):
+        questions, result = play(play_round(snapshot("a"), ThemisPolicy()), {}, {}, None)
+        assert questions[1] == AskBids(())
+        assert result.decision.grants() == {}
+
+    def test_an_app_that_does_not_bid_gets_leftovers(self):
+        _, result = play(play_round(snapshot("a"), ThemisPolicy()), {"a": report("a")}, {}, None)
+        assert result.decision.auction == {}
+        assert result.decision.leftovers["a"][0].gpus == Allocation.of({"m": 2})
+
+    def test_an_auction_that_failed_has_no_winners(self):
+        policy = Scripted(AskBids(("a",)), SolveAuction(None), Decision())
+        _, result = play(play_round(snapshot("a"), policy), {}, {"a": bid("a")}, None)
+        assert result.snapshot.outcome == AuctionOutcome(wins={}, shares={"a": 1.0})
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"app_id": "b"}, "names app b"),
+            ({"round_id": 2}, "round 2"),
+            ({"empty_value": 0.0}, "positive value"),
+            ({"rows": (BidRow(value=1.0, pinned=Allocation.of({"m": 5})),)}, "not offered"),
+            ({"rows": (BidRow(value=1.0, pinned=Allocation.of({"x": 1})),)}, "not offered"),
+        ],
+    )
+    def test_an_invalid_bid_costs_its_app_the_bid_and_is_named(self, changes, reason):
+        policy = Scripted(AskBids(("a", "c")), Decision())
+        _, result = play(
+            play_round(snapshot("a", "c"), policy), {}, {"a": bid("a", **changes), "c": bid("c")}
+        )
+        assert list(result.snapshot.bids) == ["c"]
+        assert list(result.refused) == ["a"]
+        assert reason in result.refused["a"]
+
+    def test_bids_that_nobody_asked_for_are_dropped_without_a_word(self):
+        valid, refused = check_bids(snapshot("a", "b"), ("a",), {"b": bid("b")})
+        assert (valid, refused) == ({}, {})
+
+    def test_nothing_may_be_worth_nothing_in_a_lexicographic_auction(self):
+        shot = snapshot("a", settings=RoundSettings(empty_bundle=EmptyBundle.LEXICOGRAPHIC))
+        valid, refused = check_bids(shot, ("a",), {"a": bid("a", empty_value=0.0)})
+        assert list(valid) == ["a"]
+        assert not refused
+
+    def test_a_bid_without_rows_is_a_bid(self):
+        valid, _ = check_bids(snapshot("a"), ("a",), {"a": bid("a", rows=())})
+        assert list(valid) == ["a"]
+
+    def test_reports_that_nobody_asked_for_are_dropped(self):
+        policy = Scripted(Decision())
+        shot = snapshot("a", standing("b", silent=True))
+        _, result = play(play_round(shot, policy), {app: report(app) for app in "abz"})
+        assert list(result.snapshot.reports) == ["a"]
+
+    def test_a_report_about_machines_that_there_are_not_is_refused_and_named(self):
+        ghost = replace(
+            report("a"),
+            demands=(GangDemand(job_id="j", min_gpus=1, max_gpus=1, held=Allocation.of({"x": 1, "y": 1})),),
+        )
+        _, result = play(play_round(snapshot("a", "b"), ThemisPolicy()), {"a": ghost, "b": report("b")}, {}, None)
+        assert list(result.snapshot.reports) == ["b"]
+        assert "machine" in result.refused["a"]
+        assert set(result.decision.grants()) == {"b"}
+
+    @pytest.mark.parametrize("changes", [{"app_id": "b"}, {"round_id": 2}])
+    def test_a_report_of_another_app_or_round_is_refused(self, changes):
+        _, result = play(play_round(snapshot("a"), Scripted(Decision())), {"a": replace(report("a"), **changes)})
+        assert list(result.snapshot.reports) == []
+        assert list(result.refused) == ["a"]
+
+    def test_what_was_refused_before_the_bids_is_told_too(self):
+        policy = Scripted(AskBids(("b",)), Decision())
+        answers = {"a": replace(report("a"), round_id=2), "b": report("b")}
+        _, result = play(play_round(snapshot("a", "b"), policy), answers, {"b": bid("b", round_id=2)})
+        assert sorted(result.refused) == ["a", "b"]
+
+    def test_a_demand_beside_what_it_keeps_stands(self):
+        near = replace(
+            report("a"),
+            demands=(GangDemand(job_id="j", min_gpus=1, max_gpus=1, held=Allocation.of({"m": 1})),),
+        )
+        shot = snapshot(standing("a", kept=Allocation.of({"m": 1})))
+        _, result = play(play_round(shot, Scripted(Decision())), {"a": near})
+        assert list(result.snapshot.reports) == ["a"]
+
+
+class TestValues:
+    def test_grants_join_the_auction_and_leftovers_by_app(self):
+        one, two = (PlacedGang(gpus=Allocation.of({"m": count}), level=Level.SLOT) for count in (1, 2))
+        decision = Decision(auction={"b": (one,)}, leftovers={"a": (one,), "b": (two,)})
+        assert decision.grants() == {"a": (one,), "b": (one, two)}
+        assert list(decision.grants()) == ["a", "b"]
+
+    def test_child_seeds_are_their_own(self):
+        seeds = {child_seed(1, "a"), child_seed(1, "b"), child_seed(2, "a"), child_seed(1, "a", "b"), child_seed(1, "ab")}
+        assert len(seeds) == 5
+        assert all(0 <= seed < 2**64 for seed in seeds)
+        assert child_seed(1, "a") == 263842516872826314

@@ -1,0 +1,110 @@
+"""What apps could still use once gangs have been won, and what is left of the machines."""
+
+import pytest
+
+from rm_plugin.arbiter.leftovers import Claim
+from rm_plugin.arbiter.round_values import Decision
+from rm_plugin.policies.demands import claims_of, gangs_of, machines_after, unmet, unserved, usable_left
+from themis.bids import FreeMachine, GangDemand, PlacedGang
+from themis.cluster import Allocation, Level
+from themis.errors import InvariantError
+
+
+def demand(name, least=2, most=2, work=1.0, held=None):
+    return GangDemand(
+        job_id=name, min_gpus=least, max_gpus=most, work_left_gpu_s=work, held=Allocation.of(held or {})
+    )
+
+
+def gang(pinned=False, slot=None, **counts):
+    level = Level.RACK if len(counts) > 1 else Level.MACHINE if slot is None else Level.SLOT
+    return PlacedGang(gpus=Allocation.of(counts), level=level, slot=slot, pinned=pinned)
+
+
+def ids(demands):
+    return [each.job_id for each in demands]
+
+
+def machine(name, *slots):
+    return FreeMachine(machine_id=name, rack_id="r", free_slots=slots)
+
+
+class TestUnmet:
+    def test_nothing_won_leaves_everything_most_work_first(self):
+        assert ids(unmet([demand("a"), demand("b", work=9.0)], ())) == ["b", "a"]
+
+    def test_the_largest_gang_serves_the_job_with_most_work(self):
+        demands = [demand("short", 1, 4), demand("long", 1, 4, work=9.0)]
+        left = unmet(demands, [gang(m0=4), gang(m1=1)])
+        assert [(each.job_id, each.max_gpus) for each in left] == [("short", 3)]
+
+    def test_a_job_that_won_less_than_it_can_use_may_grow_beside_it(self):
+        (left,) = unmet([demand("a", 2, 6)], [gang(m0=4)])
+        assert (left.min_gpus, left.max_gpus, left.held) == (1, 2, Allocation.of({"m0": 4}))
+
+    def test_a_gang_that_is_too_small_serves_nobody(self):
+        assert ids(unmet([demand("a", 4, 4)], [gang(m0=2)])) == ["a"]
+
+    def test_renewed_gangs_on_one_machine_serve_a_job_each(self):
+        """Pinned GPUs are told by machine: two gangs of two on one machine are four GPUs pinned there."""
+        demands = [demand("a"), demand("b"), demand("c")]
+        left = unmet(demands, [gang(pinned=True, m0=4)], Allocation.of({"m0": 4}))
+        assert ids(left) == ["c"]
+
+    def test_a_renewed_gang_over_two_machines_serves_one_job(self):
+        won = [gang(pinned=True, m0=1), gang(pinned=True, m1=1)]
+        assert unmet([demand("a")], won, Allocation.of({"m0": 1, "m1": 1})) == ()
+
+    def test_renewed_and_fresh_gangs_together(self):
+        demands = [demand("a", work=3.0), demand("b", work=2.0), demand("c")]
+        won = [gang(pinned=True, m0=2), gang(m1=2)]
+        assert ids(unmet(demands, won, Allocation.of({"m0": 2}))) == ["c"]
+
+    def test_pinned_gpus_beyond_what_was_held_serve_a_job_that_grows(self):
+        growing = demand("a", 1, 2, held={"m0": 2})
+        assert unmet([growing], [gang(pinned=True, m0=2)]) == ()
+        assert ids(unmet([growing, demand("b")], [gang(pinned=True, m0=2)])) == ["b"]
+
+
+class TestMachinesAfter:
+    def test_grants_are_taken_off(self):
+        left = machines_after([machine("m0", 2, 2), machine("m1", 1)], {"a": (gang(m0=3),), "b": (gang(m1=1),)})
+        assert [each.free for each in left] == [1, 0]
+
+    def test_gangs_in_slots_are_taken_off_their_slots_first(self):
+        grants = {"a": (gang(m0=2),), "b": (gang(slot=0, m0=2),)}
+        assert [each.free_slots for each in machines_after([machine("m0", 2, 2)], grants)] == [(0, 0)]
+
+    def test_more_than_there_is_is_a_defect(self):
+        with pytest.raises(InvariantError):
+            machines_after([machine("m0", 2)], {"a": (gang(m0=3),)})
+
+
+class TestUsableLeft:
+    def test_gpus_that_a_claim_could_use_are_found(self):
+        claims = (Claim(app_id="a", demands=(demand("j", 2, 2),)),)
+        machines = [machine("m0", 3), machine("m1", 1)]
+        assert usable_left(machines, Decision(unserved=claims)) == 2
+        assert usable_left(machines, Decision(auction={"b": (gang(m0=2),)}, unserved=claims)) == 2
+        assert usable_left(machines, Decision(auction={"b": (gang(m0=3),)}, unserved=claims)) == 0
+
+    def test_what_is_left_of_claims(self):
+        claims = (Claim(app_id="a", demands=(demand("j"), demand("k", 1, 4))), Claim(app_id="b", demands=(demand("j"),)))
+        left = unserved(claims, {"a": {"j": gang(m0=2), "k": gang(m1=3)}, "b": {"j": gang(m0=2)}})
+        assert [(claim.app_id, ids(claim.demands)) for claim in left] == [("a", ["k"])]
+        assert left[0].demands[0].max_gpus == 1
+
+    def test_gangs_by_app(self):
+        assert gangs_of({"a": {"j": gang(m0=1)}, "b": {}}) == {"a": (gang(m0=1),), "b": ()}
+
+
+def test_claims_are_of_apps_that_answer_and_could_use_more(make_snapshot):
+    shot = make_snapshot(
+        {"a": [demand("j")], "b": [], "c": [demand("j")], "d": [demand("j")]},
+        silent={"c"},
+        bids={"d"},
+        renewable={"d": {"m0": 3}},
+    )
+    claims = claims_of(shot, {"d": (gang(m0=1),)})
+    assert [(claim.app_id, claim.bid) for claim in claims] == [("a", False), ("d", True)]
+    assert claims[1].renewable == Allocation.of({"m0": 2})
