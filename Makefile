@@ -6,7 +6,7 @@ OUT    ?= out/testbed
 MIX    ?= conf/testbed/main.yaml
 BIN    := $(VENV)/bin
 
-.PHONY: setup testbed test test-slow lint wire clean
+.PHONY: setup testbed test test-slow lint wire docs clean
 
 setup: $(VENV)/.ready
 
@@ -33,6 +33,10 @@ lint: setup
 # The generated wire code is committed; a test compares it with its source.
 wire: setup
 	$(BIN)/python tools/generate_wire.py
+
+# Tables and figures in the documentation that come from the code; a test compares them with it.
+docs: setup
+	$(BIN)/python tools/generate_docs.py
 
 clean:
 	rm -rf out .pytest_cache .mypy_cache .ruff_cache .hypothesis

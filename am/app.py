@@ -60,6 +60,7 @@ class App:
         self._restarts_s: deque[float] = deque(maxlen=_RESTARTS_REMEMBERED)
         self._reserved: frozenset[GpuId] = frozenset()
         self._given_back: set[int] = set()
+        self._version = 0
 
     def now_s(self) -> float:
         """The present time on the ResourceManager's clock."""
@@ -77,13 +78,21 @@ class App:
     def take_leases(self, update: pb.LeaseUpdate) -> None:
         """What the app holds from now on; leases that are not in the update have ended.
 
-        An update may have been on its way while the app gave a lease back: what is given back stays so.
+        An update may have been on its way while the app gave a lease back: what is given back stays so. One that is
+        older than another taken already, in this session, is passed over.
         """
+        if update.version <= self._version:
+            return
+        self._version = update.version
         leases = [
             lease_from_message(lease, self.app_id) for lease in update.leases if lease.lease_id not in self._given_back
         ]
         self.leases = {lease.gpu: lease for lease in leases if lease.state is not LeaseState.RESERVED}
         self._reserved = frozenset(lease.gpu for lease in leases if lease.state is LeaseState.RESERVED)
+
+    def new_session(self) -> None:
+        """A restarted ResourceManager counts its updates anew."""
+        self._version = 0
 
     def give_back(self, gpus: Iterable[GpuId]) -> list[int]:
         """Nothing runs on these GPUs and nothing will: the ids of their leases, which the caller must send."""

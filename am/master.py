@@ -118,6 +118,7 @@ class AppMaster:
             app.board.on_turn = lambda job: self._emit("job_state", job.job_id, {"state": job.state.value})
             app.board.remeasure()
             self._ready.set()
+        self._app.new_session()
         self._app.take_leases(message.leases)
         self._dirty.set()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from submarine_client.programs import check_program
@@ -11,4 +12,11 @@ from themis.config.group_file import load_group
 
 def load_app(path: Path) -> AppSpec:
     """Read a group file and check all of it, its program and parameters included; raises InputError."""
-    return check_program(load_group(path), str(path))
+    return _absolute(check_program(load_group(path), str(path)))
+
+
+def _absolute(spec: AppSpec) -> AppSpec:
+    """A relative checkpoint folder is meant from where the command runs; elsewhere it would be another folder."""
+    if not spec.checkpoint_uri or "://" in spec.checkpoint_uri:
+        return spec
+    return replace(spec, checkpoint_uri=str(Path(spec.checkpoint_uri).absolute()))

@@ -38,7 +38,7 @@ def unreachable(address: str) -> UnreachableError:
     return UnreachableError(
         "no ResourceManager answers at",
         value=address,
-        remedy="start one with: themis rm start, or name another with --rm",
+        remedy="start one with: themis rm start -c FILE, or name another with --rm",
     )
 
 

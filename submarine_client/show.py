@@ -54,8 +54,9 @@ def end_line(app: pb.AppStatus) -> str:
         parts.append(f"rho {number(app.rho)}")
     best = status.best_job(app)
     if best is not None:
-        values = assignments(status.hyper_parameters(app, best.job_id))
-        parts.append(f"best {best.job_id} ({_score(best)}) with {values}")
+        hyper_parameters = status.hyper_parameters(app, best.job_id)
+        values = f" with {assignments(hyper_parameters)}" if hyper_parameters else ""
+        parts.append(f"best {best.job_id} ({_score(best)}){values}")
     if app.diagnostics and not status.succeeded(app):
         parts.append(app.diagnostics)
     return "; ".join(parts)

@@ -25,9 +25,7 @@ def cluster_of(*slots, racks=("r0",)):
 
 def job(name="j", work=100.0, shape=ONE, slowdown=FLAT):
     """A job of so many GPU seconds, in iterations of one second."""
-    return JobView(
-        job_id=name, iterations_left=1, serial_iteration_s=float(work), slowdown=slowdown, shape=shape
-    )
+    return JobView(job_id=name, iterations_left=1, serial_iteration_s=float(work), slowdown=slowdown, shape=shape)
 
 
 def jobs_of(works, shape=ONE, slowdown=FLAT):
@@ -80,9 +78,7 @@ def whole_offer(cluster, **changes):
 def held(name, gpus, level=Level.MACHINE, up=None):
     """A gang by machine; `up` those up for renewal, True for all."""
     allocation = Allocation.of(gpus)
-    return HeldGang(
-        job_id=name, gpus=allocation, level=level, up=allocation if up is True else Allocation.of(up or {})
-    )
+    return HeldGang(job_id=name, gpus=allocation, level=level, up=allocation if up is True else Allocation.of(up or {}))
 
 
 def at(*sizes, level=Level.SLOT):

@@ -21,11 +21,7 @@ def sub_allocations(free):
 @cache
 def gangs_within(free, unit):
     """Every gang, as an allocation in whole units, that these GPUs hold."""
-    return tuple(
-        gang
-        for gang in sub_allocations(free)
-        if gang and all(count % unit == 0 for _, count in gang)
-    )
+    return tuple(gang for gang in sub_allocations(free) if gang and all(count % unit == 0 for _, count in gang))
 
 
 def layouts(free, jobs, shape):
@@ -69,7 +65,9 @@ def best_value(app, around, cluster, free, only=None):
 def best_row(bid, cluster, free):
     """The value of the best row that fits in these GPUs, or of none."""
     machines = tuple(
-        FreeMachine(machine_id=machine.machine_id, rack_id=machine.rack_id, free_slots=(free.count(machine.machine_id),))
+        FreeMachine(
+            machine_id=machine.machine_id, rack_id=machine.rack_id, free_slots=(free.count(machine.machine_id),)
+        )
         for machine in cluster.machines
     )
     fitting = [row.value for row in bid.rows if place_all(machines, {bid.app_id: row})]

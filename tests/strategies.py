@@ -66,9 +66,7 @@ APPS = st.builds(
     program=PROGRAMS,
     jobs=st.lists(JOBS, min_size=1, max_size=4, unique_by=lambda job: job.job_id).map(tuple),
     resources=st.builds(TaskResources, memory_mb=INT32, vcores=INT32),
-    estimate=st.builds(
-        Estimate, serial_iteration_s=st.none() | POSITIVE, slowdown=st.none() | SLOWDOWNS
-    ),
+    estimate=st.builds(Estimate, serial_iteration_s=st.none() | POSITIVE, slowdown=st.none() | SLOWDOWNS),
     checkpoint_every=INT32,
     checkpoint_uri=TEXTS,
     keep_checkpoints=INT32,

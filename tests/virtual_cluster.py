@@ -66,9 +66,7 @@ class World:
     def __init__(self, cluster, policy="themis", *, seed=1, rounds=None, **leases):
         self.cluster = cluster
         self.policy = make_policy(policy)
-        self.arbiter = Arbiter(
-            cluster, LeasePolicy(**leases), rounds or RoundSettings(), seed=seed, grid_origin_s=0.0
-        )
+        self.arbiter = Arbiter(cluster, LeasePolicy(**leases), rounds or RoundSettings(), seed=seed, grid_origin_s=0.0)
         self.lead_s = LeasePolicy(**leases).checkpoint_lead_s
         self.now_s = 0.0
         self.apps = {}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from themis.errors import ThemisError
 
-EXIT_USAGE = 2
 EXIT_INTERRUPTED = 3
 
 
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parser.parse_args(arguments)
         if options.run is None:
             parser.print_help()
-            return EXIT_USAGE
+            return 0
         return int(options.run(options))
     except ThemisError as error:
         print(f"themis: {error}", file=sys.stderr)
@@ -37,6 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="themis", description="Themis: a GPU cluster scheduler, fair in finish time.", allow_abbrev=False
     )
+    parser.add_argument("--version", action="version", version=f"themis {version('themis-scheduler')}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for module in (rm_command, rho_command, testbed_command):

@@ -36,12 +36,14 @@ class _Bundle:
 def make_report(app: AppView, around: Surroundings, round_id: int) -> AppReport:
     """The answer to «what is your rho»: with the gangs whose leases go on, and the demand of the jobs without one."""
     valuer = Valuer.of(app, around)
-    time_s = finish_time_s(app, [gang.at for gang in app.kept], around)
+    left = _parts_left(app, app.renewable)
+    time_s = finish_time_s(app, [*(gang.at for gang in app.kept), *left], around)
+    switch_s = app.restart_s if left else 0.0
     return AppReport(
         app_id=app.app_id,
         round_id=round_id,
-        rho=valuer.rho(time_s),
-        t_shared_s=valuer.shared_s(time_s),
+        rho=valuer.rho(time_s, switch_s),
+        t_shared_s=valuer.shared_s(time_s, switch_s),
         t_ideal_s=valuer.ideal_s,
         demands=unmet_demands(app),
     )
@@ -51,18 +53,20 @@ def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
     """What the jobs of the current phase could use beyond the leases that go on.
 
     A job without a gang wants one. A job on a gang with room wants more only where growing saves more than a restart.
+    A job that may lose a part of its gang wants to have it whole again.
     """
-    kept = {gang.job_id: gang for gang in app.kept}
+    held = {gang.job_id: gang for gang in app.held}
     return tuple(
-        demand for job in app.jobs if (demand := _demand_of(job, kept.get(job.job_id), app.restart_s)) is not None
+        demand for job in app.jobs if (demand := _demand_of(job, held.get(job.job_id), app.restart_s)) is not None
     )
 
 
 def make_bid(app: AppView, offer: Offer, around: Surroundings) -> Bid:
     """The app's bid on an offer: the value 1/rho of keeping what it keeps, and of that with every bundle on top."""
     valuer = Valuer.of(app, around)
-    empty_value = valuer.value(finish_time_s(app, [gang.at for gang in app.kept], around))
     time_s = _timer(app, around)
+    left = _parts_left(app, app.renewable)
+    empty_value = valuer.value(time_s((*(gang.at for gang in app.kept), *left)), app.restart_s if left else 0.0)
     bundles = _bundles(app, offer, around)
     rows = (_row(bundle, valuer.value(time_s(bundle.holds), bundle.switch_s), app) for bundle in bundles)
     useful = _undominated(row for row in rows if row is not None and row.value > empty_value)
@@ -91,17 +95,20 @@ def growth_pays(job: JobView, gang: GangAt, gpus: int, level: Level, restart_s: 
 
 def _demand_of(job: JobView, held: HeldGang | None, restart_s: float) -> GangDemand | None:
     shape = job.shape
-    if held is None:
-        least, most, near = shape.demand_min_gpus, shape.demand_max_gpus, Allocation()
-    else:
-        room = shape.demand_max_gpus - held.gpus.gpus
-        if room < shape.gpus_per_task or not growth_pays(job, held.at, shape.demand_max_gpus, held.level, restart_s):
-            return None
-        least, most, near = shape.gpus_per_task, room, held.gpus
+    near = Allocation() if held is None else held.gpus - held.up
+    room = shape.demand_max_gpus - near.gpus
+    if room < shape.gpus_per_task:
+        return None
+    if (
+        held is not None
+        and not held.renewable
+        and not growth_pays(job, held.at, shape.demand_max_gpus, held.level, restart_s)
+    ):
+        return None
     return GangDemand(
         job_id=job.job_id,
-        min_gpus=least,
-        max_gpus=most,
+        min_gpus=max(shape.gpus_per_task, shape.demand_min_gpus - near.gpus),
+        max_gpus=room,
         unit_gpus=shape.gpus_per_task,
         slowdown=job.slowdown,
         work_left_gpu_s=job.serial_work_s,
@@ -109,10 +116,22 @@ def _demand_of(job: JobView, held: HeldGang | None, restart_s: float) -> GangDem
     )
 
 
+def _parts_left(app: AppView, gangs: Iterable[HeldGang]) -> tuple[GangAt, ...]:
+    """What the app keeps of gangs that are up for renewal in part only, where a job can run on that."""
+    shapes = {job.job_id: job.shape for job in app.jobs}
+    parts = ((gang, gang.gpus - gang.up) for gang in gangs if gang.job_id in shapes)
+    usable = ((gang, part, shapes[gang.job_id].usable_gpus(part.gpus)) for gang, part in parts)
+    return tuple(
+        GangAt(gpus, min(gang.level, Level.MACHINE) if len(part.counts) == 1 else gang.level)
+        for gang, part, gpus in usable
+        if gpus
+    )
+
+
 def _timer(app: AppView, around: Surroundings) -> Callable[[tuple[GangAt, ...]], float]:
     """`finish_time_s` of bundles, each computed once: a bundle is how many gangs it has of each size and S."""
     classes = _level_classes((*app.jobs, app.median_job)) if app.jobs else ()
-    alike = {level: min(farthest for farthest in classes if farthest >= level) for level in Level if classes}
+    alike = {level: min((farthest for farthest in classes if farthest >= level), default=level) for level in Level}
     known: dict[tuple[GangAt, ...], float] = {}
 
     def time_s(gangs: tuple[GangAt, ...]) -> float:
@@ -148,10 +167,11 @@ def _with_new_gangs(app: AppView, offer: Offer, stays: Sequence[HeldGang], switc
     if not pinned.within(offer.free):
         # The ResourceManager does not offer what the app thinks is up: a row that pins it would cost the whole bid.
         return
-    holds = tuple(gang.at for gang in (*app.kept, *stays))
+    left = _parts_left(app, app.renewable[len(stays) :])
+    holds = (*(gang.at for gang in (*app.kept, *stays)), *left)
     if stays:
         yield _Bundle(holds, pinned, (), switch_s)
-    without = len(app.jobs) - len(app.kept) - len(stays)
+    without = len(app.jobs) - len(app.kept) - len(stays) - len(left)
     shape = app.median_job.shape
     most = min(offer.free.gpus - pinned.gpus, without * shape.demand_max_gpus)
     room = _largest_gang_by_level(offer, pinned)

@@ -84,7 +84,8 @@ class JobBoard:
         self.on_turn(job)
 
     def target_reached(self, job: JobRun) -> None:
-        """A job reached its target of the phase."""
+        """A job's tasks all exited 0: it reached its target, whether its log tells the last step or not."""
+        job.profile.reach(self.plan().targets[job.job_id])
         self.turn(job, JobState.PHASE_DONE)
         self._observe(job, ObservationKind.TARGET_REACHED)
 

@@ -23,6 +23,9 @@ EXIT_USAGE = 2
 EXIT_CHECKPOINTED = 75
 """A program's word for: stopped on request, work saved (EX_TEMPFAIL)."""
 
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 2.0
+"""Between a crash and the restart; doubled with each."""
+
 Emit = Callable[[str, str, Mapping[str, object]], None]
 OnChange = Callable[[], None]
 
@@ -60,6 +63,9 @@ class JobRunner:
         if not job.running or job.stop_reason:
             return
         job.stop_reason = reason
+        if job.state is JobState.WAITING:
+            # Between a crash and its restart nothing runs: its GPUs come free when the pause is over.
+            return
         job.stop_asked_at_s = self._app.now_s()
         self._app.board.turn(job, JobState.CHECKPOINTING)
         for handle in job.handles:
@@ -95,8 +101,11 @@ class JobRunner:
             "iteration": job.saved_iteration,
         }
         self._emit("tasks_ended", job.job_id, detail)
-        job.gpus = ()
         self._settle(job, exits, requested)
+        if job.restarts and job.state is JobState.WAITING and not requested:
+            # It crashed: what made it crash may pass. Its GPUs stay its own for the moment.
+            await asyncio.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (job.restarts - 1)))
+        job.gpus = ()
         self._on_change()
 
     async def _run_tasks(self, job: JobRun) -> list[TaskExit]:

@@ -103,7 +103,8 @@ def _serve_waiting(
     if not waiting:
         return start, wait
     shape = waiting[0].view.shape
-    for size, job in zip(split_evenly(len(idle.gpus), len(waiting), shape), waiting, strict=False):
+    whole = len(tasks_of(idle.gpus, shape.gpus_per_task)) * shape.gpus_per_task
+    for size, job in zip(split_evenly(whole, len(waiting), shape), waiting, strict=False):
         gpus = idle.take(size, shape.gpus_per_task, shape.demand_min_gpus)
         if gpus:
             (start if set(gpus) <= holdings.granted else wait)[job.view.job_id] = gpus
@@ -111,18 +112,22 @@ def _serve_waiting(
 
 
 def _grow(jobs: Sequence[PlannedJob], idle: _Pool, restart_s: float) -> dict[str, str]:
-    """Running jobs to stop so that they start again on more GPUs: most work left first, while idle GPUs are left."""
+    """Running jobs to stop so that they start again on more GPUs: most work left first, while idle GPUs are left.
+
+    What a job would grow to is what it would get when it starts again: whole tasks, which idle GPUs may not make.
+    """
     grown: dict[str, str] = {}
-    left = len(idle.gpus)
+    left = idle
     for job in sorted(jobs, key=lambda job: (-job.view.serial_work_s, job.view.job_id)):
-        room = min(left, job.view.shape.demand_max_gpus - len(job.gpus))
-        if not job.gpus or room < job.view.shape.gpus_per_task:
+        if not job.gpus or not left.gpus:
             continue
+        shape = job.view.shape
+        pool = left.plus(job.gpus)
+        gang = pool.take(shape.usable_gpus(len(pool.gpus)), shape.gpus_per_task, shape.demand_min_gpus)
         now = GangAt(len(job.gpus), idle.level_of(job.gpus))
-        then = idle.level_with(job.gpus, room)
-        if growth_pays(job.view, now, len(job.gpus) + room, then, restart_s):
+        if growth_pays(job.view, now, len(gang), idle.level_of(gang), restart_s):
             grown[job.view.job_id] = "it grows"
-            left -= room
+            left = pool
     return grown
 
 
@@ -150,10 +155,9 @@ class _Pool:
         """The level that these GPUs span."""
         return self._cluster.level_of_gpus(gpus)
 
-    def level_with(self, gpus: Sequence[GpuId], more: int) -> Level:
-        """The level that these GPUs span together with `more` idle ones, the nearest of them."""
-        near = sorted(self.gpus, key=lambda gpu: (self.level_of((*gpus, gpu)), gpu))
-        return self.level_of((*gpus, *near[:more]))
+    def plus(self, gpus: Iterable[GpuId]) -> _Pool:
+        """A pool of its own, with these GPUs too."""
+        return _Pool(self.gpus | set(gpus), self._cluster)
 
     def _groups(self) -> list[list[GpuId]]:
         """Idle GPUs by slot, then by machine, then by rack; smaller groups of a kind first (best fit)."""

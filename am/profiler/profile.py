@@ -73,11 +73,11 @@ class JobProfile:
             case Restored():
                 self.restored = record
                 self._begin()
-                self._reach(record.iteration)
+                self.reach(record.iteration)
             case ExamplesPerSecond():
-                self._reach(record.step)
+                self.reach(record.step)
             case SavingCheckpoint():
-                self._reach(record.iteration)
+                self.reach(record.iteration)
             case LossOnly():
                 self.loss = record.loss
             case Replay():
@@ -119,11 +119,12 @@ class JobProfile:
         self._rate = None
         self._first = True
 
-    def _reach(self, iteration: int) -> None:
+    def reach(self, iteration: int) -> None:
+        """The job did so many iterations, as its log tells or its end does."""
         self.iteration = max(self.iteration, iteration)
 
     def _step_loss(self, record: StepLoss) -> None:
-        self._reach(record.step)
+        self.reach(record.step)
         if record.step >= self._loss_step:
             self._loss_step, self.loss = record.step, record.loss
         previous, rate = self._previous_step, self._rate
@@ -140,13 +141,13 @@ class JobProfile:
             self._first = False
 
     def _validated(self, record: Validation) -> None:
-        self._reach(record.step)
+        self.reach(record.step)
         if record.step >= self._validation_step:
             self._validation_step = record.step
             self.validation_loss, self.accuracy = record.loss, record.accuracy
 
     def _saved(self, record: CheckpointSaved) -> None:
-        self._reach(record.iteration)
+        self.reach(record.iteration)
         if self.checkpoint is None or record.iteration >= self.checkpoint.iteration:
             self.checkpoint = record
 

@@ -15,6 +15,9 @@ from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
 
 _LOG = logging.getLogger(__name__)
 _SHELL = ("/bin/sh", "-c")
+_PATIENT = "trap 'exit $?' TERM\n"
+"""The word to stop goes to the whole group: the shell waits for its command to save, then ends with its exit code."""
+
 _RUN_MARK = "THEMIS_RUN_ID"
 
 
@@ -155,7 +158,7 @@ def _tell(launch: TaskLaunch, line: str) -> None:
 def _command(launch: TaskLaunch) -> tuple[str, ...]:
     if not launch.command:
         raise InputError("a task needs a command", value=launch.job_id)
-    return (*_SHELL, launch.command) if isinstance(launch.command, str) else launch.command
+    return (*_SHELL, _PATIENT + launch.command) if isinstance(launch.command, str) else launch.command
 
 
 def _cards(launch: TaskLaunch) -> dict[str, str]:

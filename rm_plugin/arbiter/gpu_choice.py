@@ -27,9 +27,7 @@ def choose_gpus(
     return chosen
 
 
-def _in_one_slot(
-    machine: Machine, here: list[GpuId], late: Container[GpuId], count: int, wanted: int
-) -> list[GpuId]:
+def _in_one_slot(machine: Machine, here: list[GpuId], late: Container[GpuId], count: int, wanted: int) -> list[GpuId]:
     """The GPUs of the best slot that holds all of `count`: the wanted one, else that of fewest late GPUs, best fit."""
     by_slot: dict[int, list[GpuId]] = {}
     for gpu in here:

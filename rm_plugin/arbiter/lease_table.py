@@ -130,9 +130,7 @@ class LeaseTable:
                 available.difference_update(chosen)
                 own = [gpu for gpu in chosen if gpu in up and up[gpu].app_id == app_id]
                 changes += [self._prolong_in_place(up.pop(gpu), expires_at_s, round_id) for gpu in own]
-                changes += [
-                    self._give(gpu, app_id, now_s, expires_at_s, round_id) for gpu in chosen if gpu not in own
-                ]
+                changes += [self._give(gpu, app_id, now_s, expires_at_s, round_id) for gpu in chosen if gpu not in own]
         changes += [self._expire(lease, round_id) for gpu, lease in up.items() if self._live.get(gpu) == lease]
         return sorted(changes, key=lambda change: _ORDER[change.kind])
 

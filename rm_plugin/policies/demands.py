@@ -20,8 +20,8 @@ def unmet(
     """The demands that are left when gangs have been won: the largest gang serves the job with most work left.
 
     A job that won less than its largest gang is left with the room to grow beside it. Pinned GPUs tell machines, not
-    gangs: those that renew what the app held serve its jobs without a gang, most work first, as far as they go; the
-    others serve jobs that grow.
+    gangs: those that renew what the app held serve its jobs without a gang, most work first, as far as they go; what
+    is left of them and the others serve jobs that grow.
 
     Args:
         demands: The app's report.
@@ -31,8 +31,8 @@ def unmet(
     left = sorted(demands, key=lambda demand: (-demand.work_left_gpu_s, demand.job_id))
     pinned = sum((gang.gpus for gang in won if gang.pinned), Allocation())
     renewed = sum(min(count, renewable.count(machine)) for machine, count in pinned)
-    left = _served_by_count(left, renewed, growing=False)
-    left = _served_by_count(left, pinned.gpus - renewed, growing=True)
+    left, over = _served_by_count(left, renewed, growing=False)
+    left, _ = _served_by_count(left, pinned.gpus - renewed + over, growing=True)
     fresh = [gang for gang in won if not gang.pinned]
     for gang in sorted(fresh, key=lambda gang: (-gang.gpus.gpus, gang)):
         place = next((place for place, demand in enumerate(left) if _serves(gang, demand)), None)
@@ -42,15 +42,15 @@ def unmet(
     return tuple(left)
 
 
-def _served_by_count(demands: Sequence[GangDemand], gpus: int, *, growing: bool) -> list[GangDemand]:
-    """The demands that so many GPUs leave, in order; only of jobs that grow, or only of jobs without a gang."""
+def _served_by_count(demands: Sequence[GangDemand], gpus: int, *, growing: bool) -> tuple[list[GangDemand], int]:
+    """The demands and GPUs that are left once so many GPUs served only jobs that grow, or only those without a gang."""
     left = []
     for demand in demands:
         if bool(demand.held) is growing and gpus >= demand.min_gpus:
             gpus -= min(gpus, demand.max_gpus)
         else:
             left.append(demand)
-    return left
+    return left, gpus
 
 
 def claims_of(snapshot: RoundSnapshot, won: dict[str, tuple[PlacedGang, ...]]) -> list[Claim]:

@@ -19,6 +19,7 @@ from themis.wire.values import app_from_message, app_to_message
 class AppEntry:
     """One app. Mutable, owned by the ResourceManager's loop; times are seconds since the epoch.
 
+    `excused_attempts` ended through no fault of the app: the ResourceManager stopped, or was away.
     `last_message` is the attempt and the id of the newest message taken in: one that comes again is only acknowledged.
     """
 
@@ -29,6 +30,7 @@ class AppEntry:
     state: AppState = AppState.SUBMITTED
     attempt: int = 0
     lost_attempt: int = 0
+    excused_attempts: int = 0
     pid: int = 0
     started_at_s: float | None = None
     finished_at_s: float | None = None
@@ -64,13 +66,17 @@ class AppEntry:
             started_at_s=self.started_at_s,
             finished_at_s=self.finished_at_s,
             diagnostics=self.diagnostics,
-            final={"gpu_time_s": self.gpu_time_s, "finish": self.finish.SerializeToString(deterministic=True).hex()},
+            final={
+                "gpu_time_s": self.gpu_time_s,
+                "excused_attempts": self.excused_attempts,
+                "finish": self.finish.SerializeToString(deterministic=True).hex(),
+            },
         )
 
     @classmethod
     def restored(cls, stored: StoredApp) -> AppEntry:
         """The inverse of `stored`; the session and the last heartbeat are gone."""
-        gpu_time_s = stored.final.get("gpu_time_s", 0.0)
+        gpu_time_s, excused = stored.final.get("gpu_time_s", 0.0), stored.final.get("excused_attempts", 0)
         return cls(
             app_id=stored.app_id,
             spec=app_from_message(pb.AppSpec.FromString(stored.spec)),
@@ -82,6 +88,7 @@ class AppEntry:
             started_at_s=stored.started_at_s,
             finished_at_s=stored.finished_at_s,
             diagnostics=stored.diagnostics,
+            excused_attempts=excused if isinstance(excused, int) else 0,
             gpu_time_s=float(gpu_time_s) if isinstance(gpu_time_s, int | float) else 0.0,
             finish=pb.Finish.FromString(bytes.fromhex(str(stored.final.get("finish", "")))),
         )

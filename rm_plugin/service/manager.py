@@ -81,6 +81,8 @@ class ResourceManager:
                     value=f"{shape.tasks} tasks of {shape.gpus_per_task} GPUs",
                     remedy=f"ask for at most {room} tasks",
                 )
+        if spec.checkpoint_uri and "://" not in spec.checkpoint_uri and not Path(spec.checkpoint_uri).is_absolute():
+            raise InputError("checkpoint_uri must be an absolute path or a URI", value=spec.checkpoint_uri)
 
     async def submit(self, spec: AppSpec) -> AppEntry:
         """Accept an app and start its app master."""
@@ -194,6 +196,7 @@ class ResourceManager:
         for entry in self.entries.active():
             entry.last_seen_s = self.clock.now_s()
             if not await self._launcher.adopt(entry.app_id, entry.attempt, entry.pid):
+                entry.excused_attempts += 1
                 await self._lost(entry, "it was gone when the ResourceManager came back")
 
     async def close(self) -> None:
@@ -253,8 +256,8 @@ class ResourceManager:
         entry.forced_reason = ""
         if entry.kill_reason:
             self._end(entry, AppState.KILLED, entry.kill_reason)
-        elif entry.attempt >= self.settings.am_max_attempts:
-            self._end(entry, AppState.FAILED, f"its app master was lost {entry.attempt} times, at last: {reason}")
+        elif (failures := entry.attempt - entry.excused_attempts) >= self.settings.am_max_attempts:
+            self._end(entry, AppState.FAILED, f"its app master was lost {failures} times, at last: {reason}")
         else:
             entry.last_seen_s = self.clock.now_s()
             await self._launch(entry)

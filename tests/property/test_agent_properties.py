@@ -154,9 +154,7 @@ class TestMoreIsNeverSlower:
     @given(WORKS, SHAPES, st.integers(1, 24), SLOWDOWNS, st.sampled_from(list(itertools.pairwise(Level))))
     def test_nearer_is_never_slower_for_the_even_split(self, works, shape, gpus, slowdown, levels):
         app = app_of(jobs_of(works, shape, slowdown), later_phases=(Phase(jobs=1, iterations=2),))
-        near, far = (
-            finish_time_s(app, even_gangs(gpus, len(works), shape, AROUND, level), AROUND) for level in levels
-        )
+        near, far = (finish_time_s(app, even_gangs(gpus, len(works), shape, AROUND, level), AROUND) for level in levels)
         assert near <= far * (1 + 1e-9)
 
 

@@ -3,7 +3,18 @@
 import random
 
 import pytest
-from agent_cases import CRUDE_SLOWDOWN, FLAT, STRICT, app_of, around_of, cluster_of, held, jobs_of, offer_of, whole_offer
+from agent_cases import (
+    CRUDE_SLOWDOWN,
+    FLAT,
+    STRICT,
+    app_of,
+    around_of,
+    cluster_of,
+    held,
+    jobs_of,
+    offer_of,
+    whole_offer,
+)
 from bid_enumeration import best_row, best_value, even_only, sub_allocations
 from hypothesis import given, settings
 from hypothesis import strategies as st

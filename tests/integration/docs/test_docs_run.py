@@ -116,11 +116,6 @@ def test_the_commands_of_a_document_do_what_it_shows(page, workplace):
     assert ran
 
 
-@pytest.mark.xfail(
-    reason="it is started again for ever, as its log never shows the target: am/jobs/board.py, target_reached",
-    raises=subprocess.TimeoutExpired,
-    strict=True,
-)
 def test_a_command_that_logs_nothing_is_done_when_it_exits_0(workplace):
     """docs/apps.md: a job whose command says nothing of iterations has one."""
     line = (
@@ -128,6 +123,6 @@ def test_a_command_that_logs_nothing_is_done_when_it_exits_0(workplace):
         " --worker_launch_cmd true --wait_job_finish"
     )
     try:
-        assert workplace.run(line, timeout_s=6).returncode == 0
+        assert workplace.run(line, timeout_s=20).returncode == 0
     finally:
         workplace.run("submarine job kill --name quiet")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 
@@ -29,7 +30,12 @@ MARKET = Market(
 
 
 def workers() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if "spawn_main" in " ".join(child.cmdline()):
+                found.append(child)
+    return found
 
 
 def test_an_outcome_comes_from_another_process_and_close_ends_it() -> None:

@@ -185,6 +185,32 @@ def test_a_killed_resource_manager_comes_back_to_its_apps_and_leases(tmp_path: P
     asyncio.run(scenario())
 
 
+def test_stopping_the_resource_manager_in_good_order_costs_an_app_no_attempt(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        configured = settings(tmp_path)
+        app = ""
+        for start in range(1, 4):
+            async with live(configured) as rm:
+                app = app or await rm.submit(replay_app("patient", iterations=200))
+                await rm.event("checkpoint", app, count=start)
+        async with live(configured) as rm:
+            status = await rm.ended(app)
+            assert status.state == "FINISHED", status.diagnostics
+            assert status.attempts == 4
+
+    asyncio.run(scenario())
+
+
+def test_a_relative_checkpoint_folder_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with live(settings(tmp_path)) as rm:
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await rm.submit(replace(replay_app("lost", iterations=10), checkpoint_uri="checkpoints"))
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+    asyncio.run(scenario())
+
+
 def test_a_job_that_always_fails_ends_its_app_with_the_reason(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with live(settings(tmp_path)) as rm:

@@ -146,7 +146,7 @@ def test_no_resource_manager_is_exit_code_2_with_its_address(
     assert main(words.split()) == 2
     assert capsys.readouterr().err == (
         "submarine: no ResourceManager answers at: '127.0.0.1:1'; "
-        "start one with: themis rm start, or name another with --rm\n"
+        "start one with: themis rm start -c FILE, or name another with --rm\n"
     )
 
 

@@ -20,7 +20,7 @@ def load_generator():
 GENERATOR = load_generator()
 
 
-@pytest.mark.parametrize(("page", "text"), GENERATOR.pages().items(), ids=str)
+@pytest.mark.parametrize(("page", "text"), GENERATOR.pages().items(), ids=map(str, GENERATOR.pages()))
 def test_it_is_up_to_date(page, text):
     assert text_of(page) == text
 

@@ -26,7 +26,9 @@ class TestSlowdown:
 
 
 class TestJobShape:
-    @pytest.mark.parametrize("shape", [{"tasks": 0}, {"min_tasks": 0}, {"gpus_per_task": 0}, {"tasks": 1, "min_tasks": 2}])
+    @pytest.mark.parametrize(
+        "shape", [{"tasks": 0}, {"min_tasks": 0}, {"gpus_per_task": 0}, {"tasks": 1, "min_tasks": 2}]
+    )
     def test_nonsense_is_refused(self, shape):
         with pytest.raises(InputError):
             JobShape(**shape)

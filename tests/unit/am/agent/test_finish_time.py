@@ -102,9 +102,7 @@ class TestFinishTime:
 
     def test_who_lies_scattered_now_is_not_promised_better(self):
         cluster = cluster_of((2, 2), (2, 2))
-        app = app_of(
-            jobs_of([100], JobShape(tasks=2), STRICT), later_phases=(Phase(jobs=1, iterations=1),)
-        )
+        app = app_of(jobs_of([100], JobShape(tasks=2), STRICT), later_phases=(Phase(jobs=1, iterations=1),))
         near = finish_time_s(app, (GangAt(2, Level.SLOT),), around_of(cluster))
         far = finish_time_s(app, (GangAt(2, Level.RACK),), around_of(cluster))
         assert near == 100.0

@@ -40,7 +40,9 @@ def grant(one, now_s, **grants):
 
 
 def told(changes):
-    return [(change.kind.value.removeprefix("lease_"), change.lease.app_id, str(change.lease.gpu)) for change in changes]
+    return [
+        (change.kind.value.removeprefix("lease_"), change.lease.app_id, str(change.lease.gpu)) for change in changes
+    ]
 
 
 class TestLeaseEnds:

@@ -28,7 +28,9 @@ def settle(table, grants, renewable=(), now_s=0.0, expires_at_s=600.0, round_id=
 
 
 def told(changes):
-    return [(change.kind.value.removeprefix("lease_"), change.lease.app_id, str(change.lease.gpu)) for change in changes]
+    return [
+        (change.kind.value.removeprefix("lease_"), change.lease.app_id, str(change.lease.gpu)) for change in changes
+    ]
 
 
 def ids(table, app_id):

@@ -26,9 +26,7 @@ FREE = (FreeMachine(machine_id="m", rack_id="r", free_slots=(4,)),)
 
 
 def standing(app_id, **changes):
-    return AppStanding(
-        **{"app_id": app_id, "submitted_at_s": 0.0, "attained_gpu_s": 0.0, "contention": 1.0, **changes}
-    )
+    return AppStanding(**{"app_id": app_id, "submitted_at_s": 0.0, "attained_gpu_s": 0.0, "contention": 1.0, **changes})
 
 
 def snapshot(*apps, settings=None, machines=FREE):
@@ -94,9 +92,7 @@ class TestQuestions:
         market = object()
         outcome = AuctionOutcome(wins={}, shares={"a": 1.0})
         policy = Scripted(AskBids(("a",)), SolveAuction(market), Decision())
-        questions, result = play(
-            play_round(snapshot("a"), policy), {"a": report("a")}, {"a": bid("a")}, outcome
-        )
+        questions, result = play(play_round(snapshot("a"), policy), {"a": report("a")}, {"a": bid("a")}, outcome)
         assert questions == [AskReports(("a",)), AskBids(("a",)), SolveAuction(market)]
         assert [shown.bids for shown in policy.shown] == [None, {"a": bid("a")}, {"a": bid("a")}]
         assert [shown.outcome for shown in policy.shown] == [None, None, outcome]
@@ -144,9 +140,7 @@ class TestRefusals:
     )
     def test_an_invalid_bid_costs_its_app_the_bid_and_is_named(self, changes, reason):
         policy = Scripted(AskBids(("a", "c")), Decision())
-        _, result = play(
-            play_round(snapshot("a", "c"), policy), {}, {"a": bid("a", **changes), "c": bid("c")}
-        )
+        _, result = play(play_round(snapshot("a", "c"), policy), {}, {"a": bid("a", **changes), "c": bid("c")})
         assert list(result.snapshot.bids) == ["c"]
         assert list(result.refused) == ["a"]
         assert reason in result.refused["a"]
@@ -211,7 +205,13 @@ class TestValues:
         assert list(decision.grants()) == ["a", "b"]
 
     def test_child_seeds_are_their_own(self):
-        seeds = {child_seed(1, "a"), child_seed(1, "b"), child_seed(2, "a"), child_seed(1, "a", "b"), child_seed(1, "ab")}
+        seeds = {
+            child_seed(1, "a"),
+            child_seed(1, "b"),
+            child_seed(2, "a"),
+            child_seed(1, "a", "b"),
+            child_seed(1, "ab"),
+        }
         assert len(seeds) == 5
         assert all(0 <= seed < 2**64 for seed in seeds)
         assert child_seed(1, "a") == 263842516872826314

@@ -7,7 +7,9 @@ from themis.bids import AppReport, Bid, FreeMachine
 from themis.cluster import Allocation, Cluster, Machine
 
 
-def _snapshot(demands, *, rho=None, silent=(), absent=(), bids=None, renewable=None, attained=None, f=0.8, outcome=None):
+def _snapshot(
+    demands, *, rho=None, silent=(), absent=(), bids=None, renewable=None, attained=None, f=0.8, outcome=None
+):
     """A round of four free GPUs on m0 and two on m1; `demands` by app, in order of submission."""
     machines = (Machine(machine_id="m0", rack_id="r", slots=(4,)), Machine(machine_id="m1", rack_id="r", slots=(2,)))
     apps = tuple(

@@ -11,9 +11,7 @@ from themis.errors import InvariantError
 
 
 def demand(name, least=2, most=2, work=1.0, held=None):
-    return GangDemand(
-        job_id=name, min_gpus=least, max_gpus=most, work_left_gpu_s=work, held=Allocation.of(held or {})
-    )
+    return GangDemand(job_id=name, min_gpus=least, max_gpus=most, work_left_gpu_s=work, held=Allocation.of(held or {}))
 
 
 def gang(pinned=False, slot=None, **counts):
@@ -89,7 +87,10 @@ class TestUsableLeft:
         assert usable_left(machines, Decision(auction={"b": (gang(m0=3),)}, unserved=claims)) == 0
 
     def test_what_is_left_of_claims(self):
-        claims = (Claim(app_id="a", demands=(demand("j"), demand("k", 1, 4))), Claim(app_id="b", demands=(demand("j"),)))
+        claims = (
+            Claim(app_id="a", demands=(demand("j"), demand("k", 1, 4))),
+            Claim(app_id="b", demands=(demand("j"),)),
+        )
         left = unserved(claims, {"a": {"j": gang(m0=2), "k": gang(m1=3)}, "b": {"j": gang(m0=2)}})
         assert [(claim.app_id, ids(claim.demands)) for claim in left] == [("a", ["k"])]
         assert left[0].demands[0].max_gpus == 1

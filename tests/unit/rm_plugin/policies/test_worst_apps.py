@@ -49,9 +49,7 @@ def test_for_every_knob_of_two_digits(hundredths, count):
 
 
 def test_worst_first_and_ties_by_name(make_snapshot):
-    shot = make_snapshot(
-        {name: WANTS for name in "dcba"}, rho={"a": 1.0, "b": 2.0, "c": 2.0, "d": math.inf}, f=0.0
-    )
+    shot = make_snapshot({name: WANTS for name in "dcba"}, rho={"a": 1.0, "b": 2.0, "c": 2.0, "d": math.inf}, f=0.0)
     assert worst_apps(shot) == ("d", "b", "c", "a")
 
 

@@ -74,7 +74,9 @@ def test_every_key_has_a_meaning_and_it_is_the_schemas_own(section):
 
 
 def test_every_setting_of_every_tuner_is_documented():
-    expected = [(f"{name}.{key}", entry.help) for name, tuner in TUNERS.items() for key, entry in tuner.settings.items()]
+    expected = [
+        (f"{name}.{key}", entry.help) for name, tuner in TUNERS.items() for key, entry in tuner.settings.items()
+    ]
     assert [(key, meaning) for key, _, meaning in documented("tuner")] == expected
 
 

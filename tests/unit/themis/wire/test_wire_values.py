@@ -106,9 +106,7 @@ class TestMalformed:
             pb.AppSpec(
                 program=pb.ProgramSpec(),
                 jobs=[
-                    pb.JobSpec(
-                        job_id="j", iterations_total=1, shape=pb.JobShape(tasks=1, min_tasks=1, gpus_per_task=1)
-                    )
+                    pb.JobSpec(job_id="j", iterations_total=1, shape=pb.JobShape(tasks=1, min_tasks=1, gpus_per_task=1))
                 ],
             ),
         ],

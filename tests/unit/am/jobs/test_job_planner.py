@@ -1,0 +1,263 @@
+"""Which job runs on which GPUs: by hand, and what holds for any holdings."""
+
+import itertools
+
+import pytest
+from agent_cases import CRUDE_SLOWDOWN, FLAT, STRICT, cluster_of, job
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from am.jobs.planner import Holdings, Plan, PlannedJob, make_plan, tasks_of
+from themis.apps import JobShape
+from themis.cluster import GpuId, Level
+
+CLUSTER = cluster_of((2, 2), (2, 2), (2,), (2,), racks=("r0", "r1"))
+ELASTIC = JobShape(tasks=4)
+PAIRS = JobShape(tasks=2, min_tasks=2)
+
+
+def gpus(*texts):
+    return tuple(GpuId.parse(text) for text in texts)
+
+
+def run(*jobs, granted=(), reserved=(), expiring=(), others=None, restart_s=8.0):
+    holdings = Holdings(
+        granted=frozenset(gpus(*granted)), reserved=frozenset(gpus(*reserved)), expiring=frozenset(gpus(*expiring))
+    )
+    return make_plan(jobs, others or {}, holdings, CLUSTER, restart_s)
+
+
+def planned(name, work=1000.0, on=(), stopping=False, shape=ELASTIC, slowdown=CRUDE_SLOWDOWN):
+    return PlannedJob(view=job(name, work, shape, slowdown), gpus=gpus(*on), stopping=stopping)
+
+
+class TestStop:
+    def test_a_job_stops_when_one_of_its_gpus_expires(self):
+        plan = run(planned("a", on=("m0/0", "m0/1")), granted=("m0/0",), expiring=("m0/1",))
+        assert plan.stop == {"a": "its GPUs are taken back"}
+        assert plan.release == ()
+
+    def test_or_is_gone_altogether(self):
+        assert run(planned("a", on=("m0/0",))).stop == {"a": "its GPUs are taken back"}
+
+    def test_a_job_that_is_stopping_is_not_told_twice(self):
+        plan = run(planned("a", on=("m0/0",), stopping=True), expiring=("m0/0",))
+        assert plan == Plan()
+
+    def test_losers_stop_and_their_gpus_wait_for_them(self):
+        plan = run(planned("a"), granted=("m0/0",), others={"loser": gpus("m0/0")})
+        assert plan == Plan(stop={"loser": "the tuner stopped it"})
+
+    def test_a_job_whose_leases_go_on_is_left_alone(self):
+        assert run(planned("a", on=("m0/0", "m0/1")), granted=("m0/0", "m0/1")) == Plan()
+
+
+class TestStart:
+    def test_the_longest_job_gets_the_largest_gang(self):
+        plan = run(planned("short", 10.0), planned("long", 99.0), granted=("m0/0", "m0/1", "m2/0"))
+        assert plan.start == {"long": gpus("m0/0", "m0/1"), "short": gpus("m2/0")}
+
+    def test_as_many_jobs_as_possible_run(self):
+        plan = run(planned("a"), planned("b"), planned("c"), granted=("m0/0", "m0/1"))
+        assert len(plan.start) == 2
+
+    def test_a_gang_lies_as_near_as_possible_and_fits_tightly(self):
+        plan = run(planned("a", shape=PAIRS), granted=("m0/1", "m0/2", "m1/0", "m1/1", "m3/0", "m3/1"))
+        assert plan.start == {"a": gpus("m1/0", "m1/1")}
+        plan = run(planned("a", shape=PAIRS), granted=("m0/1", "m0/2", "m3/0"))
+        assert plan.start == {"a": gpus("m0/1", "m0/2")}
+        plan = run(planned("a", shape=PAIRS), granted=("m0/1", "m1/2", "m3/0"))
+        assert plan.start == {"a": gpus("m1/2", "m3/0")}
+
+    def test_a_task_never_spans_machines(self):
+        shape = JobShape(tasks=2, gpus_per_task=2)
+        plan = run(planned("a", shape=shape), granted=("m0/0", "m1/0", "m2/0", "m2/1"))
+        assert plan.start == {"a": gpus("m2/0", "m2/1")}
+        assert plan.release == gpus("m0/0", "m1/0")
+
+    def test_gpus_that_make_no_task_do_not_make_another_job_wait(self):
+        shape = JobShape(tasks=2, gpus_per_task=2)
+        jobs = (planned("a", 9.0, shape=shape), planned("b", 5.0, shape=shape))
+        plan = run(*jobs, granted=("m0/0", "m0/1", "m0/2", "m0/3", "m1/0", "m2/0"))
+        assert plan.start == {"a": gpus("m0/0", "m0/1"), "b": gpus("m0/2", "m0/3")}
+
+    def test_too_few_for_any_gang_go_back(self):
+        plan = run(planned("a", shape=PAIRS), granted=("m0/0",))
+        assert plan == Plan(release=gpus("m0/0"))
+
+    def test_a_job_on_its_way_out_leaves_its_gpus_to_no_one_yet(self):
+        plan = run(planned("a", on=("m0/0",), stopping=True), planned("b"), granted=("m0/0",))
+        assert plan == Plan()
+
+
+class TestWait:
+    def test_a_gang_with_a_reserved_gpu_waits_for_it(self):
+        plan = run(planned("a", shape=PAIRS), granted=("m0/0",), reserved=("m0/1",))
+        assert plan == Plan(wait={"a": gpus("m0/0", "m0/1")})
+
+    def test_what_is_granted_already_is_not_given_back_meanwhile(self):
+        plan = run(planned("a", shape=PAIRS), granted=("m0/0", "m3/0"), reserved=("m0/1",))
+        assert plan.release == ()
+        assert plan.wait
+
+    def test_reserved_gpus_that_nobody_wants_are_no_reason_to_wait(self):
+        plan = run(planned("a", on=("m0/0",), shape=JobShape()), granted=("m0/0", "m0/1"), reserved=("m1/0",))
+        assert plan == Plan(release=gpus("m0/1"))
+
+
+class TestGrow:
+    def test_a_job_that_gains_more_than_two_restarts_starts_again_on_more(self):
+        plan = run(planned("a", 1000.0, on=("m0/0", "m0/1")), granted=("m0/0", "m0/1", "m0/2", "m0/3"))
+        assert plan.stop == {"a": "it grows"}
+        assert plan.release == ()
+
+    def test_a_job_that_does_not_gives_the_rest_back(self):
+        plan = run(planned("a", 60.0, on=("m0/0", "m0/1")), granted=("m0/0", "m0/1", "m0/2", "m0/3"))
+        assert plan == Plan(release=gpus("m0/2", "m0/3"))
+
+    def test_not_for_gpus_that_do_not_make_a_task(self):
+        shape = JobShape(tasks=2, gpus_per_task=2)
+        plan = run(planned("a", 1e5, on=("m2/0", "m2/1"), shape=shape), granted=("m2/0", "m2/1", "m0/0", "m1/0"))
+        assert plan == Plan(release=gpus("m0/0", "m1/0"))
+
+    def test_not_where_the_gang_would_lie_too_far_apart(self):
+        held = {"on": ("m0/0", "m0/1"), "slowdown": STRICT}
+        assert run(planned("a", 1e5, **held), granted=("m0/0", "m0/1", "m1/0")).stop == {}
+        assert run(planned("a", 1e5, **held), granted=("m0/0", "m0/1", "m0/2")).stop == {"a": "it grows"}
+
+    def test_not_while_a_job_waits_or_stops(self):
+        jobs = (planned("a", 1e5, on=("m0/0",)), planned("b", shape=PAIRS))
+        assert run(*jobs, granted=("m0/0", "m0/1"), reserved=("m0/2",)).stop == {}
+        moving = (planned("a", 1e5, on=("m0/0",)), planned("b", on=("m0/1",), stopping=True))
+        assert run(*moving, granted=("m0/0", "m0/1", "m0/2", "m0/3")).stop == {}
+
+    def test_the_longest_job_grows_first_and_only_as_far_as_there_is_room(self):
+        jobs = (planned("short", 500.0, on=("m0/0",)), planned("long", 5000.0, on=("m0/1",)))
+        plan = run(*jobs, granted=("m0/0", "m0/1", "m0/2", "m0/3"))
+        assert plan.stop == {"long": "it grows"}
+
+    def test_what_grows_starts_again_on_more(self):
+        held = ("m0/0", "m0/1", "m0/2", "m0/3")
+        assert run(planned("a", 1000.0, on=held[:2]), granted=held).stop
+        assert run(planned("a", 1000.0), granted=held).start == {"a": gpus(*held)}
+
+
+class TestTasksOf:
+    def test_machine_by_machine_without_the_rest(self):
+        assert tasks_of(gpus("m1/1", "m0/0", "m0/2", "m0/1", "m1/0"), 2) == (
+            gpus("m0/0", "m0/1"),
+            gpus("m1/0", "m1/1"),
+        )
+
+    def test_of_one_gpu_each(self):
+        assert tasks_of(gpus("m0/1", "m0/0"), 1) == (gpus("m0/0"), gpus("m0/1"))
+
+
+# ---- for any holdings -----------------------------------------------------------------------------------------------
+
+
+@st.composite
+def situations(draw):
+    """Jobs, some of them on GPUs, some of which are granted, reserved, expiring or gone."""
+    least, unit = draw(st.integers(1, 2)), draw(st.sampled_from([1, 1, 2]))
+    shape = JobShape(tasks=least + draw(st.integers(0, 2)), min_tasks=least, gpus_per_task=unit)
+    slowdown = draw(st.sampled_from([FLAT, CRUDE_SLOWDOWN, STRICT]))
+    every = list(CLUSTER.gpu_ids())
+    fate = {gpu: draw(st.sampled_from(["granted", "granted", "reserved", "expiring", "gone"])) for gpu in every}
+    rest = sorted(every, key=lambda gpu: (gpu.index // 2, gpu.machine_id))
+    jobs = []
+    for place in range(draw(st.integers(0, 5))):
+        mine, here = (), [each for each in tasks_of(rest, unit)]
+        if draw(st.booleans()) and len(here) >= least:
+            count = draw(st.integers(least, min(shape.tasks, len(here))))
+            mine = tuple(gpu for task in here[:count] for gpu in task)
+            # What runs was granted once; it may be on its way back by now, but it is not still to come.
+            for gpu in mine:
+                fate[gpu] = "granted" if fate[gpu] == "reserved" else fate[gpu]
+            rest = [gpu for gpu in rest if gpu not in mine]
+        view = job(f"j{place}", draw(st.integers(1, 4000)), shape, slowdown)
+        jobs.append(PlannedJob(view=view, gpus=mine, stopping=bool(mine) and draw(st.booleans())))
+    others = {"loser": (rest.pop(),)} if rest and draw(st.booleans()) else {}
+    by_fate = {name: frozenset(gpu for gpu in every if fate[gpu] == name) for name in ("granted", "reserved", "expiring")}
+    return tuple(jobs), others, Holdings(**by_fate), draw(st.sampled_from([0.0, 8.0, 200.0]))
+
+
+def plan_of(situation):
+    jobs, others, holdings, restart_s = situation
+    return make_plan(jobs, others, holdings, CLUSTER, restart_s)
+
+
+@settings(max_examples=150)
+@given(situations())
+def test_no_gpu_is_given_twice_and_none_that_is_not_there(situation):
+    jobs, others, holdings, _ = situation
+    plan = plan_of(situation)
+    running = [job.gpus for job in jobs] + list(others.values())
+    given = [*plan.start.values(), *plan.wait.values(), plan.release]
+    everything = [gpu for some in (*running, *given) for gpu in some]
+    assert len(everything) == len(set(everything))
+    assert all(set(some) <= holdings.granted for some in plan.start.values())
+    assert all(set(some) <= holdings.granted | holdings.reserved for some in plan.wait.values())
+    assert all(set(some) & holdings.reserved for some in plan.wait.values())
+    assert set(plan.release) <= holdings.granted
+
+
+@settings(max_examples=150)
+@given(situations())
+def test_gangs_are_ones_that_their_jobs_can_run_on(situation):
+    jobs, _, _, _ = situation
+    plan = plan_of(situation)
+    by_id = {job.view.job_id: job for job in jobs}
+    for job_id, gang in (*plan.start.items(), *plan.wait.items()):
+        shape = by_id[job_id].view.shape
+        assert by_id[job_id].gpus == ()
+        assert shape.usable_gpus(len(gang)) == len(gang)
+        assert len(tasks_of(gang, shape.gpus_per_task)) * shape.gpus_per_task == len(gang)
+
+
+@settings(max_examples=150)
+@given(situations())
+def test_jobs_stop_when_they_must_and_only_then_or_to_grow(situation):
+    jobs, others, holdings, _ = situation
+    plan = plan_of(situation)
+    usable = holdings.granted | holdings.reserved
+    must = {job.view.job_id for job in jobs if not job.stopping and not set(job.gpus) <= usable} | set(others)
+    assert must <= set(plan.stop)
+    grown = set(plan.stop) - must
+    assert all(plan.stop[job_id] == "it grows" for job_id in grown)
+    assert not grown or not (must - set(others)) and not any(job.stopping for job in jobs) and not plan.wait
+    assert not any(job.stopping for job in jobs if job.view.job_id in plan.stop)
+    assert all(job.gpus for job in jobs if job.view.job_id in plan.stop)
+
+
+@settings(max_examples=150)
+@given(situations(), st.randoms(use_true_random=False))
+def test_the_order_of_jobs_does_not_matter(situation, rng):
+    jobs, others, holdings, restart_s = situation
+    shuffled = rng.sample(jobs, len(jobs))
+    assert make_plan(shuffled, others, holdings, CLUSTER, restart_s) == plan_of(situation)
+
+
+@settings(max_examples=100)
+@given(situations())
+def test_carried_out_it_comes_to_rest(situation):
+    """Plan, do what it says, plan again: after a few turns nothing changes any more, and no GPU idles unreleased."""
+    jobs, _, holdings, restart_s = situation
+    held = {job.view.job_id: job.gpus for job in jobs}
+    views = {job.view.job_id: job.view for job in jobs}
+    granted = holdings.granted
+    for turn in itertools.count():
+        now = [PlannedJob(view=views[name], gpus=mine) for name, mine in held.items()]
+        plan = make_plan(now, {}, Holdings(granted=granted), CLUSTER, restart_s)
+        if plan == Plan():
+            break
+        assert turn < 4, "it does not come to rest"
+        held |= dict.fromkeys(plan.stop, ()) | plan.start
+        granted = granted - set(plan.release)
+    busy = {gpu for mine in held.values() for gpu in mine}
+    assert granted == busy
+
+
+@pytest.mark.parametrize("level", Level)
+def test_levels_have_an_order_that_the_pool_relies_on(level):
+    assert level == list(Level).index(level)
