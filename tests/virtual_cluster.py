@@ -159,7 +159,9 @@ class World:
         """Every app's planner moves its jobs, and gives back what it should; until nothing changes."""
         moved = True
         while moved:
-            moved = any([self._act(app) for app in self.apps.values() if app.ended_at_s is None])
+            moved = False
+            for app in self.apps.values():
+                moved |= app.ended_at_s is None and self._act(app)
             self.arbiter.validate()
 
     def _act(self, app):

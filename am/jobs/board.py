@@ -153,6 +153,9 @@ class JobBoard:
             job.saved_iteration = saved_iteration(job_id) or 0
             held = (JobState.STARTING, JobState.RUNNING, JobState.CHECKPOINTING)
             job.state = JobState.WAITING if record.state in held else record.state
+            if job.state is JobState.FAILED and job_id in self.plan().targets:
+                # The app master died between the two lines that a failure writes: the tuner still waits for the job.
+                self._observe(job, ObservationKind.FAILED)
 
 
 def _scaled(estimate: Estimate, time_scale: float) -> Estimate:

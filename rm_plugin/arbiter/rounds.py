@@ -23,7 +23,7 @@ Answer = Mapping[str, AppReport] | Mapping[str, Bid] | AuctionOutcome | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundResult:
-    """How a round ended: the snapshot with every answer in it, the decision, and answers that were refused, with why."""
+    """How a round ended: the snapshot with every answer in it, the decision, and refused answers with the reason."""
 
     snapshot: RoundSnapshot
     decision: Decision

@@ -21,7 +21,7 @@ from themis.errors import UnknownNameError
 from themis.leases import LeaseChangeKind
 
 CLUSTER = cluster_of((2, 2), (2, 2), (2,), (2,), (2, 2), racks=("r0", "r1"))
-# Slot and machine alike: the gang that a job holds is told without its slot (see the report on placement).
+# Slot and machine alike: a demand tells what its job holds without the slot, so growth in one is judged by the machine.
 FAR = Slowdown(1.0, 1.0, 2.0, 4.0)
 SEEDS = range(3)
 ENDS = [LeaseEnds.ALIGNED, LeaseEnds.STAGGERED]

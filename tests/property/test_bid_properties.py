@@ -1,4 +1,4 @@
-"""Bids of random apps: sound, useful, feasible, without a row that another makes useless, and as good as enumeration."""
+"""Bids of random apps: sound, feasible, without a row that another makes useless, and as good as enumeration."""
 
 import random
 
@@ -35,7 +35,7 @@ def apps(draw):
     shape = JobShape(tasks=least + draw(st.integers(0, 3)), min_tasks=least, gpus_per_task=unit)
     slowdown = draw(st.sampled_from([FLAT, CRUDE_SLOWDOWN, STRICT]))
     works = draw(st.lists(st.integers(10, 5000), min_size=1, max_size=6))
-    free = {gpu: None for gpu in CLUSTER.gpu_ids()}
+    free = dict.fromkeys(CLUSTER.gpu_ids())
     gangs = []
     for place in range(draw(st.integers(0, len(works)))):
         machine = draw(st.sampled_from(CLUSTER.machines))

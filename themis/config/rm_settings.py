@@ -26,7 +26,9 @@ class AuctionSettings(Section):
     @model_validator(mode="after")
     def _empty_bundles_can_count(self) -> AuctionSettings:
         if self.bundle_rule is BundleRule.LEXICOGRAPHIC and self.empty_bundle is not EmptyBundle.LEXICOGRAPHIC:
-            raise ValueError("bundle_rule lexicographic values an empty bundle at 0: set empty_bundle lexicographic too")
+            raise ValueError(
+                "bundle_rule lexicographic values an empty bundle at 0: set empty_bundle lexicographic too"
+            )
         return self
 
 

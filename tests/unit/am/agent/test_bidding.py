@@ -1,5 +1,6 @@
 """Bids and reports by hand: what rows ask for, what they are worth, and what jobs could still use."""
 
+import itertools
 import math
 
 import pytest
@@ -77,6 +78,13 @@ class TestRows:
         bid = make_bid(app, whole_offer(CLUSTER), AROUND)
         assert (((2, "rack", 1), (2, "machine", 1)), {}) in asked(bid)
 
+    def test_a_row_of_more_gpus_farther_off_stays_beside_one_of_fewer_that_need_to_lie_near(self):
+        """Two GPUs of a slot are worth as much as four of a rack, and may not be had."""
+        app = app_of(jobs_of([1000], JobShape(tasks=4), STRICT))
+        rows = dict(zip([gangs for gangs, _ in asked(make_bid(app, whole_offer(CLUSTER), AROUND))], range(99)))
+        assert ((2, "slot", 1),) in rows
+        assert ((4, "rack", 1),) in rows
+
     def test_gangs_come_in_whole_tasks(self):
         app = app_of(jobs_of([1000], JobShape(tasks=3, gpus_per_task=2), CRUDE_SLOWDOWN))
         bid = make_bid(app, whole_offer(CLUSTER), AROUND)
@@ -138,6 +146,21 @@ class TestRenewal:
         app = app_of(jobs_of([1000], PAIRS), held=(part,))
         assert make_bid(app, whole_offer(CLUSTER), AROUND).rows[0].pinned == Allocation.of({"m0": 1})
 
+    def test_what_is_left_of_a_gang_runs_on_at_the_price_of_a_restart(self):
+        """Four GPUs held, two of them up: the job goes on with two whatever the auction says."""
+        part = held("j0", {"m0": 4}, Level.MACHINE, up={"m0": 2})
+        app = app_of(jobs_of([1000], JobShape(tasks=4)), held=(part,), restart_s=40.0)
+        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
+        valuer = Valuer.of(app, AROUND)
+        assert bid.empty_value == valuer.value(500.0, 40.0)
+        assert [(row.value, row.gangs, row.pinned.by_machine()) for row in bid.rows] == [
+            (valuer.value(250.0), (), {"m0": 2})
+        ]
+        report = make_report(app, AROUND, 1)
+        assert report.t_shared_s == valuer.shared_s(500.0, 40.0)
+        (demand,) = report.demands
+        assert (demand.min_gpus, demand.max_gpus, demand.held) == (1, 2, Allocation.of({"m0": 2}))
+
     def test_leases_that_go_on_are_in_the_empty_bundle(self):
         kept = held("j0", {"m0": 2}, Level.SLOT)
         app = app_of(jobs_of([1000, 1000], PAIRS), held=(kept,))
@@ -160,6 +183,12 @@ class TestGrowth:
         assert asked(make_bid(self.APP, offer_of({"m1": (2, 2)}), AROUND)) == [((), {"m1": 2})]
         strict = app_of(jobs_of([1000], JobShape(tasks=4), STRICT), held=self.APP.held, restart_s=40.0)
         assert make_bid(strict, offer_of({"m1": (2, 2)}), AROUND).rows == ()
+
+    def test_gangs_grow_one_after_the_other_most_work_first(self):
+        gangs = (held("j0", {"m0": 2}, Level.SLOT), held("j1", {"m1": 2}, Level.SLOT))
+        app = app_of(jobs_of([1000, 2000], JobShape(tasks=4)), held=gangs, restart_s=40.0)
+        bid = make_bid(app, offer_of({"m0": (0, 2), "m1": (0, 2)}), AROUND)
+        assert asked(bid) == [((), {"m1": 2}), ((), {"m0": 2, "m1": 2})]
 
     def test_of_two_ways_to_grow_the_nearer_is_worth_more(self):
         crude = app_of(jobs_of([1000], JobShape(tasks=6), CRUDE_SLOWDOWN), held=self.APP.held, restart_s=1.0)
@@ -217,7 +246,7 @@ class TestCap:
         assert sizes == sorted(sizes)
         assert sizes[0] <= 5
         assert sizes[-1] > len(self.HELD)
-        assert max(second - first for first, second in zip(sizes, sizes[1:], strict=False)) <= 3
+        assert max(second - first for first, second in itertools.pairwise(sizes)) <= 3
 
     @pytest.mark.timeout(20)
     def test_an_app_of_the_papers_median_size_bids_in_time(self):

@@ -300,8 +300,9 @@ def test_the_next_attempt_goes_on_from_any_line(tmp_path, seed):
         folder.mkdir()
         (folder / "journal.jsonl").write_bytes(data[:size])
         two = Bench(folder)
-        failed = {job_id for job_id, job in two.board.jobs.items() if job.state is JobState.FAILED}
-        if failed <= {job_id for job_id in two.board.jobs if job_id not in plan[2]}:
+        told = {job_id for job_id, job in two.board.jobs.items() if job.state is JobState.FAILED}
+        if not told & set(plan[2]):
+            # Else the tuner hears only now of a failure whose first line was written, and the plan moves on.
             assert facts(two.board) == plan
         assert not set(two.states().values()) & set(_HELD)
         go_on(two.board)

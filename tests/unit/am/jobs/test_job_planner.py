@@ -69,6 +69,14 @@ class TestStart:
         plan = run(planned("a", shape=PAIRS), granted=("m0/1", "m1/2", "m3/0"))
         assert plan.start == {"a": gpus("m1/2", "m3/0")}
 
+    def test_a_gang_breaks_as_little_as_it_can(self):
+        plan = run(planned("a", shape=JobShape()), granted=("m0/0", "m0/1", "m3/0"))
+        assert plan.start == {"a": gpus("m3/0")}
+
+    def test_a_gang_over_machines_takes_few_of_them(self):
+        plan = run(planned("a"), granted=("m2/0", "m2/1", "m0/0", "m0/1", "m0/2"))
+        assert plan.start == {"a": gpus("m0/0", "m0/1", "m0/2", "m2/0")}
+
     def test_a_task_never_spans_machines(self):
         shape = JobShape(tasks=2, gpus_per_task=2)
         plan = run(planned("a", shape=shape), granted=("m0/0", "m1/0", "m2/0", "m2/1"))
@@ -127,7 +135,8 @@ class TestGrow:
 
     def test_not_while_a_job_waits_or_stops(self):
         jobs = (planned("a", 1e5, on=("m0/0",)), planned("b", shape=PAIRS))
-        assert run(*jobs, granted=("m0/0", "m0/1"), reserved=("m0/2",)).stop == {}
+        plan = run(*jobs, granted=("m0/0", "m0/1"), reserved=("m0/2", "m0/3"))
+        assert plan == Plan(wait={"b": gpus("m0/2", "m0/3")})
         moving = (planned("a", 1e5, on=("m0/0",)), planned("b", on=("m0/1",), stopping=True))
         assert run(*moving, granted=("m0/0", "m0/1", "m0/2", "m0/3")).stop == {}
 
@@ -167,7 +176,7 @@ def situations(draw):
     rest = sorted(every, key=lambda gpu: (gpu.index // 2, gpu.machine_id))
     jobs = []
     for place in range(draw(st.integers(0, 5))):
-        mine, here = (), [each for each in tasks_of(rest, unit)]
+        mine, here = (), list(tasks_of(rest, unit))
         if draw(st.booleans()) and len(here) >= least:
             count = draw(st.integers(least, min(shape.tasks, len(here))))
             mine = tuple(gpu for task in here[:count] for gpu in task)
@@ -178,7 +187,9 @@ def situations(draw):
         view = job(f"j{place}", draw(st.integers(1, 4000)), shape, slowdown)
         jobs.append(PlannedJob(view=view, gpus=mine, stopping=bool(mine) and draw(st.booleans())))
     others = {"loser": (rest.pop(),)} if rest and draw(st.booleans()) else {}
-    by_fate = {name: frozenset(gpu for gpu in every if fate[gpu] == name) for name in ("granted", "reserved", "expiring")}
+    by_fate = {
+        name: frozenset(gpu for gpu in every if fate[gpu] == name) for name in ("granted", "reserved", "expiring")
+    }
     return tuple(jobs), others, Holdings(**by_fate), draw(st.sampled_from([0.0, 8.0, 200.0]))
 
 
@@ -225,7 +236,7 @@ def test_jobs_stop_when_they_must_and_only_then_or_to_grow(situation):
     assert must <= set(plan.stop)
     grown = set(plan.stop) - must
     assert all(plan.stop[job_id] == "it grows" for job_id in grown)
-    assert not grown or not (must - set(others)) and not any(job.stopping for job in jobs) and not plan.wait
+    assert not grown or (not (must - set(others)) and not any(job.stopping for job in jobs) and not plan.wait)
     assert not any(job.stopping for job in jobs if job.view.job_id in plan.stop)
     assert all(job.gpus for job in jobs if job.view.job_id in plan.stop)
 

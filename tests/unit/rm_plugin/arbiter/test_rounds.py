@@ -59,9 +59,7 @@ def bid(name, /, **changes):
 
 def play(round_, *answers):
     """Send the answers; returns the questions and the result."""
-    questions = [next(round_)]
-    for answer in answers[:-1]:
-        questions.append(round_.send(answer))
+    questions = [next(round_), *map(round_.send, answers[:-1])]
     with pytest.raises(StopIteration) as end:
         round_.send(answers[-1])
     return questions, end.value.value

@@ -38,7 +38,7 @@ def names(count):
 )
 def test_ceil_without_the_traps_of_floats(make_snapshot, f, count, asked):
     """1 - 0.8 is 0.19999999999999996, and (1 - 0.9) * 30 is 2.9999999999999996; neither may round up or down."""
-    shot = make_snapshot({name: WANTS for name in names(count)}, f=float(f))
+    shot = make_snapshot(dict.fromkeys(names(count), WANTS), f=float(f))
     assert len(worst_apps(shot)) == asked == max(1, math.ceil((1 - Fraction(f)) * count))
 
 
@@ -49,19 +49,19 @@ def test_for_every_knob_of_two_digits(hundredths, count):
 
 
 def test_worst_first_and_ties_by_name(make_snapshot):
-    shot = make_snapshot({name: WANTS for name in "dcba"}, rho={"a": 1.0, "b": 2.0, "c": 2.0, "d": math.inf}, f=0.0)
+    shot = make_snapshot(dict.fromkeys("dcba", WANTS), rho={"a": 1.0, "b": 2.0, "c": 2.0, "d": math.inf}, f=0.0)
     assert worst_apps(shot) == ("d", "b", "c", "a")
 
 
 def test_silent_and_absent_apps_do_not_count(make_snapshot):
-    shot = make_snapshot({name: WANTS for name in names(10)}, silent=set(names(10)[:4]), absent={"a009"}, f=0.8)
+    shot = make_snapshot(dict.fromkeys(names(10), WANTS), silent=set(names(10)[:4]), absent={"a009"}, f=0.8)
     assert len(worst_apps(shot)) == 1
     assert worst_apps(shot) == ("a004",)
 
 
 def test_apps_that_could_use_nothing_count_but_are_not_asked(make_snapshot):
     demands = {name: WANTS if place < 2 else [] for place, name in enumerate(names(10))}
-    shot = make_snapshot(demands, rho={name: 9.0 for name in names(10)[2:]}, f=0.8)
+    shot = make_snapshot(demands, rho=dict.fromkeys(names(10)[2:], 9.0), f=0.8)
     assert worst_apps(shot) == ("a000", "a001")
 
 
@@ -72,7 +72,7 @@ def test_nobody_there(make_snapshot):
 
 
 def test_the_market_has_the_bids_in_order_and_the_machines_with_room(make_snapshot):
-    market = market_of(make_snapshot({name: WANTS for name in "ab"}, bids=["b", "a"]))
+    market = market_of(make_snapshot(dict.fromkeys("ab", WANTS), bids=["b", "a"]))
     assert [bid.app_id for bid in market.bids] == ["a", "b"]
     assert [machine.machine_id for machine in market.machines] == ["m0", "m1"]
 

@@ -1,6 +1,7 @@
 """Configuration files: what does not fit is refused with its place, its line where known, and the nearest known key."""
 
 import pytest
+from pydantic import Field
 
 from themis.config.loader import Section, fit, load, load_yaml, parse_yaml
 from themis.errors import InputError
@@ -21,7 +22,7 @@ class Root(Section):
     leaf: Leaf = Leaf()
     maybe: Leaf | None = None
     many: tuple[Leaf, ...] = ()
-    named: dict[str, Named] = {}
+    named: dict[str, Named] = Field(default={})
 
 
 def refusal(text, model=Root):
@@ -122,7 +123,7 @@ class TestYaml:
 
 class TestFiles:
     def test_a_file_that_is_not_there(self, tmp_path):
-        with pytest.raises(InputError, match="cannot read .*none.yaml"):
+        with pytest.raises(InputError, match=r"cannot read .*none\.yaml"):
             load_yaml(tmp_path / "none.yaml")
 
     def test_a_folder(self, tmp_path):

@@ -130,7 +130,7 @@ class TestMalformed:
         ],
     )
     def test_rows(self, row):
-        with pytest.raises(ValueError):  # noqa: PT011 - InputError or that of an enumeration
+        with pytest.raises(ValueError):
             bid_from_message(pb.Bid(round_id=1, empty_value=0.5, rows=[row]), "a")
 
     def test_a_machine_counted_twice_is_refused(self):
