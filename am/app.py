@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -135,13 +136,8 @@ class App:
 
     def hear(self, *, contention: float, active_apps: int) -> None:
         """The ResourceManager told how contended the cluster is."""
-        self.around = surroundings(
-            self.cluster,
-            contention=contention,
-            active_apps=active_apps,
-            lease_s=self.around.lease_s,
-            rule=self.around.rule,
-        )
+        # Told with every heartbeat: what the cluster is stays, to work that out takes seconds for ten thousand GPUs.
+        self.around = replace(self.around, contention=max(1.0, contention), active_apps=max(1, active_apps))
 
     def view(self, planned: Mapping[str, tuple[GpuId, ...]], up: frozenset[GpuId]) -> AppView:
         """The app now, on the gangs that its jobs run on or are planned for; `up` are GPUs up for renewal."""

@@ -84,9 +84,9 @@ def app_view(
     held: Iterable[HeldGang],
     restart_s: float,
 ) -> AppView:
-    """The app now. The reference is the median of the jobs still in the search."""
+    """The app now. The reference is the median of the jobs still in the search, those done with this phase included."""
     current = phase_views(jobs, plan)
-    survivors = {view.job_id: jobs[view.job_id] for view in current} or dict(jobs)
+    survivors = {job_id: job for job_id, job in jobs.items() if job_id not in plan.stopped} or dict(jobs)
     return AppView(
         app_id=app_id,
         elapsed_s=elapsed_s,

@@ -66,8 +66,8 @@ class World:
     def __init__(self, cluster, policy="themis", *, seed=1, rounds=None, **leases):
         self.cluster = cluster
         self.policy = make_policy(policy)
-        self.arbiter = Arbiter(cluster, LeasePolicy(**leases), rounds or RoundSettings(), seed=seed, grid_origin_s=0.0)
-        self.lead_s = LeasePolicy(**leases).checkpoint_lead_s
+        self.leases = LeasePolicy(**leases)
+        self.arbiter = Arbiter(cluster, self.leases, rounds or RoundSettings(), seed=seed, grid_origin_s=0.0)
         self.now_s = 0.0
         self.apps = {}
         self.results = []
@@ -84,7 +84,8 @@ class World:
         up = {
             lease.gpu
             for lease in self.arbiter.table.of_app(app.app_id)
-            if lease.state is LeaseState.GRANTED and lease.expires_at_s <= self.now_s + self.lead_s + 1e-6
+            if lease.state is LeaseState.GRANTED
+            and lease.expires_at_s <= self.now_s + self.leases.checkpoint_lead_s + 1e-6
         }
         gangs = {job.view.job_id: job.gpus for job in app.open if job.gpus} | app.planned
         return AppView(

@@ -53,7 +53,7 @@ def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
     """What the jobs of the current phase could use beyond the leases that go on.
 
     A job without a gang wants one. A job on a gang with room wants more only where growing saves more than a restart.
-    A job that may lose a part of its gang wants to have it whole again.
+    A job that may lose a part of its gang and can run on the rest wants to have it whole again.
     """
     held = {gang.job_id: gang for gang in app.held}
     return tuple(
@@ -96,6 +96,8 @@ def growth_pays(job: JobView, gang: GangAt, gpus: int, level: Level, restart_s: 
 def _demand_of(job: JobView, held: HeldGang | None, restart_s: float) -> GangDemand | None:
     shape = job.shape
     near = Allocation() if held is None else held.gpus - held.up
+    if not shape.usable_gpus(near.gpus):
+        near = Allocation()
     room = shape.demand_max_gpus - near.gpus
     if room < shape.gpus_per_task:
         return None

@@ -292,6 +292,11 @@ class TestReport:
         assert unmet_demands(app_of(jobs_of([1000], JobShape(tasks=4)), held=(gang,), restart_s=200.0)) == ()
         assert unmet_demands(app_of(jobs_of([1000], PAIRS), held=(gang,))) == ()
 
+    def test_what_is_left_of_a_gang_and_too_small_to_run_on_counts_for_nothing(self):
+        part = held("j0", {"m0": 2}, Level.SLOT, up={"m0": 1})
+        (demand,) = unmet_demands(app_of(jobs_of([1000], PAIRS), held=(part,)))
+        assert (demand.min_gpus, demand.max_gpus, demand.held) == (2, 2, Allocation())
+
     def test_the_demand_is_that_of_all_waiting_jobs(self):
         app = app_of(jobs_of([10, 20, 30], JobShape(tasks=4)), held=(held("j1", {"m0": 4}),))
         assert make_report(app, AROUND, 1).demand_gpus == 8

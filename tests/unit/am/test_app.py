@@ -1,0 +1,157 @@
+"""An app as its master knows it: leases by what may be done with them, views, restarts, the clock."""
+
+import pytest
+from agent_cases import cluster_of
+
+from am.app import PRIOR_RESTART_S, App
+from am.journal import Journal
+from themis.apps import AppSpec, Estimate, JobSpec, ProgramSpec, TunerSpec
+from themis.clock import VirtualClock
+from themis.cluster import Allocation, GpuId
+from themis.wire import themis_pb2 as pb
+from themis.wire.values import app_to_message, cluster_to_message
+
+SPEC = AppSpec(
+    name="x",
+    tuner=TunerSpec(name="single"),
+    program=ProgramSpec(name="p"),
+    jobs=tuple(JobSpec(job_id=f"j{place}", iterations_total=100) for place in range(2)),
+    estimate=Estimate(serial_iteration_s=2.0),
+)
+
+
+@pytest.fixture
+def app(tmp_path):
+    journal = Journal(tmp_path / "journal.jsonl")
+    registered = pb.Registered(
+        app_id="app-1",
+        spec=app_to_message(SPEC),
+        cluster=cluster_to_message(cluster_of((2, 2), (2,), racks=("r0", "r1"))),
+        submitted_at_s=900.0,
+        now_s=1000.0,
+        lease_s=600.0,
+        checkpoint_lead_s=30.0,
+        grace_s=30.0,
+        active_apps=2,
+        contention=1.5,
+        bundle_rule="continuation",
+    )
+    yield App(registered, tmp_path, journal, VirtualClock(50.0))
+    journal.close()
+
+
+def lease(lease_id, gpu, state="GRANTED", expires_at_s=1600.0):
+    machine, index = gpu.split("/")
+    return pb.Lease(lease_id=lease_id, machine_id=machine, gpu_index=int(index), expires_at_s=expires_at_s, state=state)
+
+
+def gpus(*texts):
+    return frozenset(GpuId.parse(text) for text in texts)
+
+
+def run_on(app, job_id, *texts):
+    app.board.jobs[job_id].gpus = tuple(sorted(gpus(*texts)))
+
+
+class TestLeases:
+    UPDATE = pb.LeaseUpdate(
+        version=1, leases=[lease(1, "m0/0"), lease(2, "m0/1", "EXPIRING"), lease(3, "m1/0", "RESERVED")]
+    )
+
+    def test_each_is_held_by_what_may_be_done_with_it(self, app):
+        app.take_leases(self.UPDATE)
+        holdings = app.holdings()
+        assert (holdings.granted, holdings.expiring, holdings.reserved) == (
+            gpus("m0/0"),
+            gpus("m0/1"),
+            gpus("m1/0"),
+        )
+
+    def test_an_update_is_whole(self, app):
+        app.take_leases(self.UPDATE)
+        app.take_leases(pb.LeaseUpdate(version=2, leases=[lease(3, "m1/0")]))
+        assert app.holdings().granted == gpus("m1/0")
+        assert app.holdings().reserved == app.holdings().expiring == frozenset()
+
+    def test_an_older_update_that_was_overtaken_changes_nothing(self, app):
+        app.take_leases(pb.LeaseUpdate(version=2, leases=[lease(3, "m1/0")]))
+        app.take_leases(self.UPDATE)
+        assert app.holdings().granted == gpus("m1/0")
+
+    def test_what_was_given_back_does_not_come_back_with_a_late_update(self, app):
+        app.take_leases(self.UPDATE)
+        assert app.give_back(gpus("m0/0", "m0/1")) == [1, 2]
+        late = pb.LeaseUpdate(version=2, leases=self.UPDATE.leases)
+        app.take_leases(late)
+        assert app.holdings().granted == app.holdings().expiring == frozenset()
+
+    @pytest.mark.parametrize(("now_s", "up"), [(1569.9, ()), (1570.0, ("m0/0",)), (1700.0, ("m0/0",))])
+    def test_granted_leases_that_end_within_the_lead_are_up_for_renewal(self, app, now_s, up):
+        app.take_leases(self.UPDATE)
+        assert app.up_for_renewal(now_s) == gpus(*up)
+
+
+class TestView:
+    def test_gangs_that_run_and_gangs_that_are_planned(self, app):
+        app.take_leases(
+            pb.LeaseUpdate(version=1, leases=[lease(1, "m0/0"), lease(2, "m0/1"), lease(3, "m1/0", "RESERVED")])
+        )
+        run_on(app, "j0", "m0/0", "m0/1")
+        view = app.view({"j1": tuple(gpus("m1/0"))}, gpus("m0/1"))
+        assert [(gang.job_id, gang.gpus, gang.up) for gang in view.held] == [
+            ("j0", Allocation.of({"m0": 2}), Allocation.of({"m0": 1})),
+            ("j1", Allocation.of({"m1": 1}), Allocation()),
+        ]
+        assert view.elapsed_s == 100.0
+        assert view.work_total_gpu_s == 2 * 100 * 2.0
+
+    def test_a_gang_without_all_its_leases_is_none(self, app):
+        app.take_leases(pb.LeaseUpdate(version=1, leases=[lease(1, "m0/0")]))
+        run_on(app, "j0", "m0/0", "m0/1")
+        assert app.view({}, frozenset()).held == ()
+
+    def test_rho_counts_what_it_holds(self, app):
+        app.take_leases(pb.LeaseUpdate(version=1, leases=[lease(1, "m0/0"), lease(2, "m0/1")]))
+        idle = app.rho_now(app.view({}, frozenset()))
+        run_on(app, "j0", "m0/0")
+        run_on(app, "j1", "m0/1")
+        # 400 GPU s on two GPUs of six with N_avg 1.5: t_ideal 300 s; 100 s waited, 200 s to go.
+        assert app.rho_now(app.view({}, frozenset())) == pytest.approx(1.0)
+        assert idle > 1.0
+
+    def test_rho_at_the_end_by_every_definition(self, app):
+        final = app.final_rho()
+        assert final["themis"] == pytest.approx(100 / 300)
+        assert set(final) == {"themis", "isolated_share", "placement_aware", "private_cluster", "attainable"}
+
+
+class TestSurroundings:
+    def test_what_is_heard_changes_contention_and_share_only(self, app):
+        before = app.around
+        app.hear(contention=3.0, active_apps=3)
+        assert (app.around.contention, app.around.share_gpus) == (3.0, 2.0)
+        assert app.around.fitting_level is before.fitting_level
+        app.hear(contention=0.0, active_apps=0)
+        assert (app.around.contention, app.around.active_apps) == (1.0, 1)
+
+
+class TestTimes:
+    def test_the_clock_is_the_resource_managers(self, app):
+        assert app.now_s() == 1000.0
+
+    def test_the_quickest_answer_sets_it(self, app):
+        app.set_clock(50.0, 52.0, 1010.0)
+        assert app.now_s() == 50.0 + 1010.0 - 51.0
+        app.set_clock(50.0, 60.0, 5000.0)
+        assert app.now_s() == 1009.0
+        app.set_clock(50.0, 50.2, 1001.0)
+        assert app.now_s() == pytest.approx(1000.9)
+
+    def test_a_restart_costs_what_restarts_cost_lately(self, app):
+        assert app.restart_s == PRIOR_RESTART_S[False]
+        for seconds in (3.0, 100.0, 5.0):
+            app.restarted(seconds)
+        assert app.restart_s == 5.0
+        for _ in range(20):
+            app.restarted(7.0)
+        assert app.restart_s == 7.0
