@@ -1,6 +1,13 @@
-"""What all tests share: one Hypothesis profile, so that every machine tries the same examples."""
+"""What all tests share: one Hypothesis profile, so that every machine tries the same examples, and Ctrl-C that works."""
+
+import signal
 
 from hypothesis import settings
 
 settings.register_profile("themis", derandomize=True, max_examples=40, deadline=None, database=None)
 settings.load_profile("themis")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what it runs in the background with SIGINT ignored, and children inherit that: tests of Ctrl-C
+    # would wait for ever. A handler of our own is not inherited.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
