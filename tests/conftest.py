@@ -1,4 +1,4 @@
-"""What all tests share: one Hypothesis profile, so that every machine tries the same examples, and Ctrl-C that works."""
+"""What all tests share: one Hypothesis profile, the same examples on every machine, and a Ctrl-C that works."""
 
 import signal
 
