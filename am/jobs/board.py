@@ -18,6 +18,8 @@ from am.tuners.registry import make_tuner
 from themis.apps import AppSpec, Estimate
 from themis.lifecycle import JOB_LIFECYCLE, JobState
 
+_WORK_NOTE = "work_total"
+
 SavedIteration = Callable[[str], int | None]
 
 
@@ -132,11 +134,15 @@ class JobBoard:
         seen = work_seen_gpu_s(self.progress(), self.plan())
         if not self._measured and any(job.profile.paces for job in self.jobs.values()):
             self._measured = True
-            self.work_total_gpu_s = seen
+            self._set_work(seen)
         elif seen > REESTIMATE * self.work_total_gpu_s:
-            self.work_total_gpu_s = seen
+            self._set_work(seen)
 
     # ---- inside ----
+
+    def _set_work(self, work_gpu_s: float) -> None:
+        self.work_total_gpu_s = work_gpu_s
+        self._journal.note(_WORK_NOTE, {"gpu_s": work_gpu_s, "measured": self._measured})
 
     def _observe(self, job: JobRun, kind: ObservationKind) -> None:
         observation = Observation(kind=kind, job_id=job.job_id, iteration=job.profile.iteration, loss=job.loss)
@@ -145,6 +151,9 @@ class JobBoard:
 
     def _take_up(self, saved_iteration: SavedIteration) -> None:
         """Bring the search to where the earlier attempts left it. Tasks died with their app master: nothing runs."""
+        work = self._journal.content.notes.get(_WORK_NOTE)
+        if work is not None:
+            self.work_total_gpu_s, self._measured = work["gpu_s"], work["measured"]
         for observation in self._journal.content.observations:
             self.tuner.observe(observation)
         for job_id, record in self._journal.content.jobs.items():
