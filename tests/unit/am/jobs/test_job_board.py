@@ -219,6 +219,18 @@ class TestWork:
             one.board.remeasure()
         assert one.board.work_total_gpu_s == first
 
+    def test_it_outlives_the_app_master(self, bench):
+        one = bench()
+        one.measure("j0", 5.0)
+        one.board.remeasure()
+        before = one.board.work_total_gpu_s
+        assert before > 220.0
+        one.reopen()
+        assert one.board.work_total_gpu_s == before
+        one.measure("j0", 0.01)
+        one.board.remeasure()
+        assert one.board.work_total_gpu_s == before
+
     def test_the_share_done_grows_to_one(self, bench):
         one = bench()
         shares = [one.board.done_share()]
