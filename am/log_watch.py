@@ -51,7 +51,7 @@ class LogWatch:
         match record:
             case StepLoss():
                 self._stepped(job)
-                self._progressed(job)
+                self._progressed(job, record.step)
             case CheckpointSaved():
                 job.saved_iteration = max(job.saved_iteration, record.iteration)
                 saved = {"iteration": record.iteration, "seconds": record.seconds, "bytes": record.bytes}
@@ -80,14 +80,16 @@ class LogWatch:
             job.stop_took_s = None
         self._on_change()
 
-    def _progressed(self, job: JobRun) -> None:
+    def _progressed(self, job: JobRun, step: int) -> None:
+        """Tell of a step of this incarnation; what an earlier one had reached and lost is not its progress."""
         now_s = self._app.now_s()
         if now_s - job.reported_at_s < PROGRESS_EVENT_S:
             return
         job.reported_at_s = now_s
         self._app.board.progressed(job)
         detail = {
-            "iteration": job.profile.iteration,
+            "iteration": step,
+            "incarnation": job.incarnation,
             "loss": _finite(job.profile.loss),
             "iteration_s": job.profile.iteration_s,
             "level": job.level.label,

@@ -65,12 +65,12 @@ class Client:
 
     def submit(self, spec: AppSpec) -> str:
         """Submit an app; returns its id."""
-        app_id: str = self._call(self._stub.Submit, pb.SubmitRequest(spec=app_to_message(spec))).app_id
+        app_id: str = self._call(self._stub.Submit, pb.SubmitRequest(spec=_message(spec))).app_id
         return app_id
 
     def validate(self, spec: AppSpec) -> str:
         """Have the ResourceManager check an app without running it; returns its summary."""
-        summary: str = self._call(self._stub.Validate, pb.SubmitRequest(spec=app_to_message(spec))).summary
+        summary: str = self._call(self._stub.Validate, pb.SubmitRequest(spec=_message(spec))).summary
         return summary
 
     def list(self, states: Sequence[str] = ()) -> tuple[pb.AppStatus, ...]:
@@ -133,3 +133,12 @@ class Client:
                 yield from call
             finally:
                 call.cancel()
+
+
+def _message(spec: AppSpec) -> pb.AppSpec:
+    try:
+        return app_to_message(spec)
+    except ValueError as error:
+        raise InputError(
+            "a number is too large", value=str(error), remedy="whole numbers have at most 63 bits"
+        ) from None

@@ -12,8 +12,21 @@ from pathlib import Path
 from testbed.events import EVENTS_NAME
 from themis.errors import InputError
 
-_MARKS = ("report.json", EVENTS_NAME, "rm.yaml")
-"""A folder that holds one of these is a run's."""
+_NAMES = frozenset(
+    (
+        "apps.json",
+        "cluster.yaml",
+        EVENTS_NAME,
+        "lock",
+        "report.html",
+        "report.json",
+        "rm.log",
+        "rm.yaml",
+        "run.json",
+        "state",
+    )
+)
+"""All that a run's folder holds. Anything else in it is somebody's, and then nothing is removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +102,10 @@ def fresh_folder(out: Path) -> Iterator[RunFolder]:
         _check_ours(out)
         with _locked(folder):
             shutil.rmtree(out)
-    out.mkdir(parents=True)
+    try:
+        out.mkdir(parents=True)
+    except OSError as error:
+        raise InputError("cannot make the output folder", value=str(out), remedy=str(error.strerror)) from None
     with _locked(folder):
         yield folder
 
@@ -103,11 +119,14 @@ def run_folder(out: Path) -> RunFolder:
 
 
 def _check_ours(out: Path) -> None:
+    if out.is_symlink():
+        raise InputError("the output folder is a link", value=str(out), remedy="name the folder itself with --out")
     if not out.is_dir():
         raise InputError("the output folder is a file", value=str(out), remedy="name another with --out")
-    names = {path.name for path in out.iterdir()} - {RunFolder(out).lock.name}
-    if names and names.isdisjoint(_MARKS):
-        remedy = "it holds no run of the testbed and is left alone; name another with --out"
+    names = {path.name for path in out.iterdir()}
+    settings = {RunFolder(out).settings.name, RunFolder(out).cluster.name}
+    if not names <= _NAMES or (names - {RunFolder(out).lock.name} and names.isdisjoint(settings)):
+        remedy = "it holds more than a run of the testbed, or none, and is left alone; name another with --out"
         raise InputError("the output folder is in use", value=str(out), remedy=remedy)
     if out.resolve() in (Path.cwd(), *Path.cwd().parents):
         raise InputError("the output folder holds the working folder", value=str(out), remedy="name another with --out")

@@ -135,7 +135,8 @@ def start(spec: ProcessSpec) -> RunningProcess:
                 stderr=stderr,
                 start_new_session=True,
             )
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        # ValueError: a null byte in an argument.
         raise StartError("cannot start a process", value=command[0], remedy=str(error)) from error
     return RunningProcess(popen)
 

@@ -9,6 +9,7 @@ from importlib.metadata import version
 
 from themis.errors import ThemisError
 
+EXIT_USAGE = 2
 EXIT_INTERRUPTED = 3
 
 
@@ -24,6 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ThemisError as error:
         print(f"themis: {error}", file=sys.stderr)
         return error.exit_code
+    except OSError as error:
+        print(f"themis: {error}", file=sys.stderr)
+        return EXIT_USAGE
     except KeyboardInterrupt:
         print("themis: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED

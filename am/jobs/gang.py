@@ -8,19 +8,18 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from am.runtimes.port import ContainerRuntime, TaskExit, TaskHandle, TaskLaunch
-from themis.errors import ThemisError
 
 PEER_GRACE_S = 5.0
 """How long the other tasks of a gang may run on once one has ended: they end by themselves, or would wait for ever."""
 
 
 async def start_gang(runtime: ContainerRuntime, launches: Sequence[TaskLaunch]) -> list[TaskHandle]:
-    """Start every task or none; raises ThemisError when one cannot be started, with the others killed again."""
+    """Start every task or none: when one cannot be started, the others are killed again."""
     handles: list[TaskHandle] = []
     try:
         for launch in launches:
             handles.append(await runtime.start(launch))  # noqa: PERF401 - those started must be known on failure
-    except ThemisError:
+    except Exception:
         await asyncio.gather(*(runtime.kill(handle) for handle in handles))
         raise
     return handles

@@ -14,7 +14,6 @@ from am.jobs.planner import tasks_of
 from am.jobs.run import JobRun
 from am.runtimes.port import ContainerRuntime, ExitReason, TaskExit, TaskLaunch
 from themis.cluster import GpuId
-from themis.errors import ThemisError
 from themis.lifecycle import JobState
 
 LOG = logging.getLogger("themis.am.jobs")
@@ -83,8 +82,9 @@ class JobRunner:
     async def _run(self, job: JobRun) -> None:
         try:
             exits = await self._run_tasks(job)
-        except ThemisError as error:
-            LOG.error("%s could not be started: %s", job.job_id, error)
+        except Exception as error:
+            # Whatever it was: a job that is stuck would hold its GPUs for good.
+            LOG.exception("%s could not be started", job.job_id)
             job.diagnostics = str(error)
             exits = []
         self._drain(job)

@@ -81,6 +81,10 @@ class ResourceManager:
                     value=f"{shape.tasks} tasks of {shape.gpus_per_task} GPUs",
                     remedy=f"ask for at most {room} tasks",
                 )
+        if "://" in spec.checkpoint_uri and not spec.checkpoint_uri.startswith("file://"):
+            raise InputError(
+                "unknown scheme in checkpoint_uri", value=spec.checkpoint_uri, remedy="known: a path, file://"
+            )
         if spec.checkpoint_uri and "://" not in spec.checkpoint_uri and not Path(spec.checkpoint_uri).is_absolute():
             raise InputError("checkpoint_uri must be an absolute path or a URI", value=spec.checkpoint_uri)
 

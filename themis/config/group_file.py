@@ -30,6 +30,13 @@ from themis.config.search_space import HyperParameters, Range, draw
 from themis.config.tuner_settings import SINGLE, check_tuner
 from themis.errors import InputError
 
+INT32_MAX = 2**31 - 1
+"""What the wire can hold."""
+
+MOST_TASKS = 10_000
+MOST_JOBS = 10_000
+"""Far more than a search can use, far fewer than would exhaust the memory of whoever reads the file."""
+
 COMMAND_ITERATIONS = 1
 """Iterations of a command that says none: it runs until it exits 0, and that is its one iteration."""
 
@@ -37,21 +44,26 @@ COMMAND_ITERATIONS = 1
 class JobSection(Section):
     """How each job is laid out, and how long it trains."""
 
-    tasks: StrictInt = Field(default=1, ge=1, description="most tasks that the job can use at once")
+    tasks: StrictInt = Field(default=1, ge=1, le=MOST_TASKS, description="most tasks that the job can use at once")
     min_tasks: StrictInt | None = Field(
         default=None, ge=1, description="fewest tasks it can run with; default 1 for a program, `tasks` for a command"
     )
-    gpus_per_task: StrictInt = Field(default=1, ge=1, description="GPUs of each task, all on one machine")
+    gpus_per_task: StrictInt = Field(
+        default=1, ge=1, le=MOST_TASKS, description="GPUs of each task, all on one machine"
+    )
     iterations: StrictInt | None = Field(
-        default=None, ge=1, description="iterations to the job's end; default 1 for a command, required for a program"
+        default=None,
+        ge=1,
+        le=10**12,
+        description="iterations to the job's end; default 1 for a command, required for a program",
     )
 
 
 class ResourcesSection(Section):
     """What one task needs beside its GPUs."""
 
-    memory_mb: StrictInt = Field(default=1024, ge=1, description="memory in MiB")
-    vcores: StrictInt = Field(default=1, ge=1, description="CPU cores")
+    memory_mb: StrictInt = Field(default=1024, ge=1, le=INT32_MAX, description="memory in MiB")
+    vcores: StrictInt = Field(default=1, ge=1, le=INT32_MAX, description="CPU cores")
 
 
 class SlowdownSection(Section):
@@ -100,13 +112,19 @@ class GroupFile(Section):
     search_space: dict[str, Range] | None = Field(
         default=None, min_length=1, description="the range of each hyper-parameter; `jobs` sets are drawn by `seed`"
     )
-    jobs: StrictInt | None = Field(default=None, ge=1, description="how many jobs; default: as the sets or grids say")
+    jobs: StrictInt | None = Field(
+        default=None, ge=1, le=MOST_JOBS, description="how many jobs; default: as the sets or grids say"
+    )
     seed: StrictInt = Field(default=0, ge=0, lt=2**31, description="of the draw, and of every job's own randomness")
     resources: ResourcesSection = ResourcesSection()
-    checkpoint_every: StrictInt = Field(default=50, ge=1, description="iterations between checkpoints")
+    checkpoint_every: StrictInt = Field(default=50, ge=1, le=INT32_MAX, description="iterations between checkpoints")
     checkpoint_uri: str = Field(default="", description="where checkpoints lie; default: as the ResourceManager says")
-    keep_checkpoints: StrictInt = Field(default=3, ge=1, description="newest checkpoints of each job to keep")
-    max_task_restarts: StrictInt = Field(default=3, ge=0, description="restarts of each job after failures")
+    keep_checkpoints: StrictInt = Field(
+        default=3, ge=1, le=INT32_MAX, description="newest checkpoints of each job to keep"
+    )
+    max_task_restarts: StrictInt = Field(
+        default=3, ge=0, le=INT32_MAX, description="restarts of each job after failures"
+    )
     estimate: EstimateSection = EstimateSection()
 
 

@@ -52,6 +52,8 @@ def parse_yaml(text: str, source: str) -> dict[str, Any]:
     """Parse YAML text whose top level is a mapping; `source` names it in errors."""
     try:
         data = yaml.load(text, Loader=_UniqueKeyLoader)
+    except RecursionError:
+        raise InputError(f"{source} is nested too deeply", remedy="a file of ours has a handful of levels") from None
     except yaml.YAMLError as error:
         raise InputError(f"{source} is not valid YAML{_line(error)}", value=_problem(error)) from None
     if not isinstance(data, dict):

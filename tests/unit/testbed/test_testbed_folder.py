@@ -22,7 +22,7 @@ def test_an_empty_folder_is_used(tmp_path: Path):
         assert folder.root == tmp_path
 
 
-@pytest.mark.parametrize("name", ["report.json", "events.jsonl", "rm.yaml"])
+@pytest.mark.parametrize("name", ["cluster.yaml", "rm.yaml"])
 def test_an_old_run_is_replaced(tmp_path: Path, name: str):
     out = tmp_path / "out"
     (out / "state").mkdir(parents=True)
@@ -45,6 +45,27 @@ def test_anything_else_is_left_alone(tmp_path: Path):
     assert (tmp_path / "thesis.tex").exists()
 
 
+@pytest.mark.parametrize("strangers", [["report.json"], ["report.json", "chapter"], ["rm.yaml", "rm.log", "notes.txt"]])
+def test_a_folder_with_names_like_a_runs_is_left_alone(tmp_path: Path, strangers: list[str]):
+    for name in strangers:
+        (tmp_path / name).touch()
+    with pytest.raises(InputError, match="left alone"), fresh_folder(tmp_path):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == set(strangers)
+
+
+def test_a_link_is_left_alone(tmp_path: Path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "there")
+    with pytest.raises(InputError, match="is a link"), fresh_folder(tmp_path / "out"):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_told():
+    with pytest.raises(InputError, match="cannot make"), fresh_folder(Path("/proc/none/out")):
+        pass
+
+
 def test_a_file_is_left_alone(tmp_path: Path):
     (tmp_path / "out").touch()
     with pytest.raises(InputError, match="is a file"), fresh_folder(tmp_path / "out"):
@@ -53,8 +74,8 @@ def test_a_file_is_left_alone(tmp_path: Path):
 
 def test_the_working_folder_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "rm.yaml").touch()
-    (tmp_path / "inner").mkdir()
-    monkeypatch.chdir(tmp_path / "inner")
+    (tmp_path / "state").mkdir()
+    monkeypatch.chdir(tmp_path / "state")
     with pytest.raises(InputError, match="holds the working folder"), fresh_folder(tmp_path):
         pass
     assert (tmp_path / "rm.yaml").exists()

@@ -140,3 +140,8 @@ class TestFiles:
         path = tmp_path / "f.yaml"
         path.write_text("name: \u00e9\nleaf: {grace: 2}\n", encoding="utf-8")
         assert load(Root, path) == Root(name="\u00e9", leaf=Leaf(grace=2.0))
+
+
+def test_a_file_nested_too_deeply_is_told_in_one_line():
+    with pytest.raises(InputError, match="nested too deeply"):
+        parse_yaml("[" * 5000, "deep.yaml")
