@@ -105,6 +105,7 @@ def idle_rows(planned: tuple[str, ...] = ("j",), granted_at_s: float = 9.0) -> l
     return [
         (0.0, "app_submitted", "a", {}),
         (0.5, "tuner", "a", {"phase": 0, "phases": 1, "running": list(planned), "stopped": [], "best": None}),
+        (1.0, "am_registered", "a", {"attempt": 1, "pid": 1}),
         *a_round(1, 1.0, free={"m0": 2}, demand={"a": 2}, auction={}),
         *a_round(2, granted_at_s, free={"m0": 2}, demand={"a": 2}, auction={"a": {"m0": 2}}),
         lease(granted_at_s, "lease_granted", "a", 1, "m0/0", 30.0, 2),
@@ -136,6 +137,87 @@ def test_gpus_may_idle_when_the_gang_does_not_fit():
     run = run_of(idle_rows(), targets={"a": 200})
     jobs = {key: replace(job, gpus_per_task=4) for key, job in run.jobs.items()}
     assert audit(replace(run, jobs=jobs)).clean
+
+
+def waiting_rows(end_s: float, *more: tuple) -> list:
+    """A job waits from 1 s on and nobody plays a round."""
+    return [
+        (0.0, "rm_started", "", {"cluster": "tiny"}),
+        (0.1, "app_submitted", "a", {}),
+        (0.5, "am_registered", "a", {"attempt": 1, "pid": 1}),
+        (1.0, "tuner", "a", {"phase": 0, "phases": 1, "running": ["j"], "stopped": [], "best": None}),
+        *more,
+        (end_s, "client", "", {}),
+    ]
+
+
+def test_a_job_that_waits_without_any_round_is_found():
+    result = found(waiting_rows(300.0), audit_idle.NOT_IDLE, targets={})
+    assert "m0/0 free from 1.00 s to 300.00 s while a job of a waits (j, 1 more GPUs" in result.violations[0]
+
+
+def test_a_plan_told_again_does_not_start_the_wait_anew():
+    again = [(at_s, "tuner", "a", {"running": ["j"], "best": str(at_s)}) for at_s in (3.0, 5.0, 7.0)]
+    found(waiting_rows(8.0, *again), audit_idle.NOT_IDLE, targets={})
+
+
+@pytest.mark.parametrize("end", ["am_lost", "app_state"])
+def test_an_app_without_a_master_does_not_wait(end):
+    gone = (3.0, end, "a", {"attempt": 1, "reason": "killed", "state": "KILLED"})
+    assert audit(run_of(waiting_rows(300.0, gone), targets={})).clean
+    back = (200.0, "am_registered", "a", {"attempt": 2, "pid": 2})
+    assert audit(run_of(waiting_rows(300.0, gone, back), targets={})).clean
+
+
+def test_without_a_resource_manager_nobody_waits():
+    restarted = (10.0, "rm_started", "", {"cluster": "tiny", "recovered": True})
+    assert audit(run_of(waiting_rows(12.0, restarted), targets={})).clean
+    found(waiting_rows(14.0, restarted), audit_idle.NOT_IDLE, targets={})
+
+
+def between_rounds(end_s: float, *more: tuple) -> list:
+    """The only round serves `a`; the demand of `b` arises after it, at 4 s, and m0/1 is free."""
+    return [
+        *waiting_rows(end_s),
+        *a_round(1, 1.5, free={"m0": 2}, demand={"a": 1}, auction={"a": {"m0": 1}}),
+        lease(1.5, "lease_granted", "a", 1, "m0/0", 11.5, 1),
+        started(1.6, "a", 1, ["m0/0"], 0),
+        (3.5, "am_registered", "b", {"attempt": 1, "pid": 2}),
+        (4.0, "tuner", "b", {"phase": 0, "phases": 1, "running": ["j"], "stopped": [], "best": None}),
+        *more,
+    ]
+
+
+def test_demand_that_arises_between_rounds_and_is_not_served_is_found():
+    result = found(between_rounds(9.0), audit_idle.NOT_IDLE, targets={})
+    assert "m0/1 free from 4.00 s to 9.00 s while a job of b waits" in result.violations[0]
+
+
+def test_demand_that_arises_between_rounds_and_is_served_in_time_is_no_fault():
+    served = [
+        *a_round(2, 6.5, free={"m0": 1}, demand={"b": 1}, auction={"b": {"m0": 1}}),
+        lease(6.5, "lease_granted", "b", 2, "m0/1", 16.5, 2),
+        started(6.7, "b", 1, ["m0/1"], 0),
+    ]
+    assert audit(run_of(between_rounds(9.0, *served), targets={})).clean
+
+
+@pytest.mark.parametrize(("end_s", "clean"), [(9.9, True), (10.2, False)])
+def test_a_crashed_job_may_pause_before_it_waits(end_s, clean):
+    crash = [
+        (5.0, "job_restarted", "a", {"job_id": "j", "reason": "crash", "restarts": 1}),
+        ended(4.9, "a", 1, ["m0/0"], 0, [1], requested=False),
+        (5.0, "lease_released", "a", {"lease_id": 1, "gpu": "m0/0", "reason": "its lease ended"}),
+    ]
+    without_b = [row for row in between_rounds(end_s, *crash) if row[2] != "b"]
+    idle = [text for text in audit(run_of(without_b, targets={})).violations if text.startswith(audit_idle.NOT_IDLE)]
+    assert clean is not bool(idle), idle
+
+
+def test_a_job_whose_app_has_reserved_its_gpus_does_not_wait():
+    reserved = lease(5.0, "lease_reserved", "b", 2, "m0/0", 15.0, 1)
+    result = audit(run_of(between_rounds(11.0, reserved), targets={}))
+    assert not [text for text in result.violations if text.startswith(audit_idle.NOT_IDLE)]
 
 
 def test_a_lease_without_tasks_is_found():
