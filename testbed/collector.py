@@ -45,11 +45,6 @@ class Collector:
         self._thread = threading.Thread(target=self._follow, name="events", daemon=True)
         self._thread.start()
 
-    @property
-    def last_sequence(self) -> int:
-        """Sequence number of the newest event in the file."""
-        return self._last
-
     def drain(self, settle_s: float, limit_s: float) -> None:
         """Wait until no event has come for `settle_s` seconds, no longer than `limit_s`."""
         deadline_s = time.monotonic() + limit_s

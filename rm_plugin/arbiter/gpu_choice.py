@@ -27,21 +27,6 @@ def choose_gpus(
     return chosen
 
 
-def _in_one_slot(machine: Machine, here: list[GpuId], late: Container[GpuId], count: int, wanted: int) -> list[GpuId]:
-    """The GPUs of the best slot that holds all of `count`: the wanted one, else that of fewest late GPUs, best fit."""
-    by_slot: dict[int, list[GpuId]] = {}
-    for gpu in here:
-        by_slot.setdefault(machine.slot_of(gpu.index), []).append(gpu)
-
-    def order(number: int) -> tuple[bool, int, int, int]:
-        members = by_slot[number]
-        prompt = sum(gpu not in late for gpu in members)
-        return (number != wanted, max(0, count - prompt), len(members), number)
-
-    fitting = [number for number, members in by_slot.items() if len(members) >= count]
-    return by_slot[min(fitting, key=order)] if fitting else []
-
-
 def _from_slots(machine: Machine, pool: list[GpuId], count: int, slot: int | None) -> list[GpuId]:
     by_slot: dict[int, list[GpuId]] = {}
     for gpu in pool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rm_plugin.service.session import Session
@@ -127,11 +127,3 @@ class AppEntries:
             ids = ", ".join(entry.app_id for entry in running)
             raise InputError("several running apps bear this name", value=app_id, remedy=f"name one by its id: {ids}")
         return (running or named)[-1]
-
-
-def job_counts(jobs: Sequence[pb.JobStatus]) -> Mapping[str, int]:
-    """Number of jobs by state."""
-    counts: dict[str, int] = {}
-    for job in jobs:
-        counts[job.state] = counts.get(job.state, 0) + 1
-    return counts
