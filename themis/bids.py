@@ -42,17 +42,28 @@ class BidRow:
 
     The bundle is `gangs` anywhere they fit, plus `pinned` GPUs on named machines: those that top up a gang that the
     app keeps there, or that it holds there and would renew in place. An explicit row names machines only.
+    `pinned_gangs` tells which pinned GPUs belong together, so that payments keep or take them together; without it
+    those of one machine do.
     """
 
     value: float
     gangs: tuple[Gang, ...] = ()
     pinned: Allocation = field(default_factory=Allocation)
+    pinned_gangs: tuple[Allocation, ...] = ()
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.value) and self.value > 0):
             raise InputError("the value of a bid row must be a positive number", value=self.value)
         if not self.gangs and not self.pinned:
             raise InputError("a bid row needs gangs or pinned GPUs", value=self.value)
+        if self.pinned_gangs and sum(self.pinned_gangs, Allocation()) != self.pinned:
+            stated = [gang.by_machine() for gang in self.pinned_gangs]
+            raise InputError("the pinned gangs must add up to the pinned GPUs", value=stated)
+
+    @property
+    def pinned_parts(self) -> tuple[Allocation, ...]:
+        """Pinned GPUs that belong together: the pinned gangs, or else those of each machine."""
+        return self.pinned_gangs or tuple(Allocation(((machine, count),)) for machine, count in self.pinned)
 
     @property
     def gpus(self) -> int:

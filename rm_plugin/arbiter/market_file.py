@@ -17,8 +17,8 @@ def parse_market(document: object) -> Market:
     Keys: `machines` (each `id`, `rack`, and `gpus` or `slots` or both), `free` (free GPUs by machine, a number or one
     number a slot; a number takes slots in order; machines not named have none free; without `free` all GPUs are),
     `empty_bundle` (`finite` or `lexicographic`), `bidders` (each `app`, `empty_value`, `rows`). A row has a `value` and
-    either `gangs` (each `gpus`, `within`, `count`, `unit_gpus`) with optional `pinned` GPUs by machine, or `gpus`: GPUs
-    by machine, all of the row.
+    either `gangs` (each `gpus`, `within`, `count`, `unit_gpus`) with optional `pinned` GPUs by machine (and
+    `pinned_gangs`, a list of GPUs by machine: which of them belong together), or `gpus`: GPUs by machine, nothing else.
 
     Raises:
         InputError: A field is missing, unknown, of the wrong type or out of range; the message names the field.
@@ -104,14 +104,15 @@ class _Fields:
 
     def counts(self, key: str, known: Mapping[str, _Shape]) -> Allocation:
         """GPUs by machine."""
-        value = self.values.get(key, {})
-        if not isinstance(value, Mapping):
-            raise InputError(f"{self.at(key)} must be an object of GPUs by machine", value=value)
-        for machine_id in value:
-            _check_machine(machine_id, known, self.at(key))
-        return Allocation.of(
-            {machine: _whole(count, f"{self.at(key)}.{machine}") for machine, count in value.items()},
-        )
+        return _counts(self.values.get(key, {}), self.at(key), known)
+
+
+def _counts(value: object, path: str, known: Mapping[str, _Shape]) -> Allocation:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{path} must be an object of GPUs by machine", value=value)
+    for machine_id in value:
+        _check_machine(machine_id, known, path)
+    return Allocation.of({machine: _whole(count, f"{path}.{machine}") for machine, count in value.items()})
 
 
 def _whole(value: object, path: str, *, least: int = 0) -> int:
@@ -179,14 +180,15 @@ def _bid(entry: object, path: str, known: Mapping[str, _Shape]) -> Bid:
 
 
 def _row(entry: object, path: str, known: Mapping[str, _Shape]) -> BidRow:
-    fields = _Fields.of(entry, path, required=("value",), optional=("gangs", "pinned", "gpus"))
-    if "gpus" in fields and ("gangs" in fields or "pinned" in fields):
+    fields = _Fields.of(entry, path, required=("value",), optional=("gangs", "pinned", "pinned_gangs", "gpus"))
+    if "gpus" in fields and ("gangs" in fields or "pinned" in fields or "pinned_gangs" in fields):
         raise InputError(f"{path} has both gpus and gangs or pinned", remedy="an explicit row has only gpus")
     value = fields.number("value")
     gangs = tuple(_gang(gang, where) for gang, where in fields.entries("gangs"))
     pinned = fields.counts("gpus" if "gpus" in fields else "pinned", known)
+    pinned_gangs = tuple(_counts(gang, where, known) for gang, where in fields.entries("pinned_gangs"))
     try:
-        return BidRow(value=value, gangs=gangs, pinned=pinned)
+        return BidRow(value=value, gangs=gangs, pinned=pinned, pinned_gangs=pinned_gangs)
     except InputError as error:
         raise _named(error, path) from error
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rm_plugin.solvers.port import Solution, SolveStatus, Win
+from rm_plugin.solvers.port import Solution, SolveStatus, Win, each_alone
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market, PlacedGang
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
@@ -51,6 +51,10 @@ class BruteForceSolver:
                     wins={app_id: Win(row=row, gangs=placed[app_id]) for app_id, row in taken.items()},
                 )
         raise AssertionError("nobody winning anything is always feasible")
+
+    def without(self, market: Market, app_ids: Sequence[str], time_limit_s: float) -> dict[str, Solution]:
+        """One problem after the other."""
+        return each_alone(self, market, app_ids, time_limit_s)
 
 
 def _ranked(bids: Sequence[Bid], free_gpus: int) -> list[tuple[int, float, Choice]]:
@@ -109,8 +113,12 @@ def place_all(machines: Sequence[FreeMachine], rows: Mapping[str, BidRow]) -> di
         placed[app_id].append(gang)
     for app_id, row in rows.items():
         placed[app_id] += [
-            PlacedGang(gpus=Allocation.of({machine: count}), level=Level.MACHINE, pinned=True)
-            for machine, count in row.pinned
+            PlacedGang(
+                gpus=part,
+                level=search.level_of(position[machine] for machine, _ in part),
+                pinned=True,
+            )
+            for part in row.pinned_parts
         ]
     return {app_id: tuple(gangs) for app_id, gangs in placed.items()}
 
@@ -157,7 +165,8 @@ class _Search:
             for machine, gpus in parts:
                 after[machine] -= gpus
             counts = {self.machines[machine].machine_id: gpus for machine, gpus in parts}
-            yield PlacedGang(gpus=Allocation.of(counts), level=self._level(parts)), tuple(after), slots
+            level = self.level_of(machine for machine, _ in parts)
+            yield PlacedGang(gpus=Allocation.of(counts), level=level), tuple(after), slots
 
     def _slot_options(self, gpus: int, free: Free, slots: Slots) -> Iterator[tuple[PlacedGang, Free, Slots]]:
         for machine, in_slots in enumerate(slots):
@@ -188,10 +197,12 @@ class _Search:
         else:
             yield from _divide(gang.gpus, gang.unit_gpus, list(everywhere), free)
 
-    def _level(self, parts: Parts) -> Level:
-        if len(parts) == 1:
+    def level_of(self, members: Iterable[int]) -> Level:
+        """The level that spans these machines."""
+        spanned = set(members)
+        if len(spanned) == 1:
             return Level.MACHINE
-        return Level.RACK if len({self.machines[machine].rack_id for machine, _ in parts}) == 1 else Level.CLUSTER
+        return Level.RACK if len({self.machines[machine].rack_id for machine in spanned}) == 1 else Level.CLUSTER
 
 
 def _divide(gpus: int, unit: int, members: Sequence[int], free: Free) -> Iterator[Parts]:

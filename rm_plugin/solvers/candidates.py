@@ -26,6 +26,7 @@ class Candidate:
     log_value: float
     kinds: tuple[tuple[Kind, int], ...]
     pinned: Allocation
+    pinned_parts: tuple[Allocation, ...]
 
     @property
     def gpus(self) -> int:
@@ -111,6 +112,7 @@ def _bidder(bid: Bid, free: Mapping[str, int], *, one_rack: bool) -> Bidder:
             log_value=math.log(row.value),
             kinds=tuple(sorted(count_kinds(row.gangs, one_rack=one_rack).items())),
             pinned=row.pinned,
+            pinned_parts=row.pinned_parts,
         )
         for index, row in enumerate(bid.rows)
         if row.value > bid.empty_value

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rm_plugin.solvers.candidates import Bidder, BidderMemo, Candidate
 from rm_plugin.solvers.machine_model import MachineModel, build_model
-from rm_plugin.solvers.port import Solution, SolveStatus, Win
+from rm_plugin.solvers.port import Solution, SolveStatus, Win, each_alone
 from rm_plugin.solvers.realise import realise
 from themis.bids import Bid, Market
 from themis.errors import InvariantError
@@ -70,6 +70,10 @@ class HighsSolver:
             positive=positive,
             wins=_wins(market, model, chosen, answer.solution),
         )
+
+    def without(self, market: Market, app_ids: Sequence[str], time_limit_s: float) -> dict[str, Solution]:
+        """One problem after the other; only the bidders' canonical form is shared."""
+        return each_alone(self, market, app_ids, time_limit_s)
 
 
 def score(bidders: Sequence[Bidder], chosen: Mapping[str, Candidate]) -> tuple[float, int]:

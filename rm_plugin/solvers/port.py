@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -15,11 +15,16 @@ class SolveStatus(StrEnum):
 
     OPTIMAL = "optimal"
     TIME_LIMIT = "time_limit"
+    LICENCE = "licence"
+    """The market is larger than the solver's licence allows: nobody wins, nothing is known of the optimum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Win:
-    """The row that a bidder wins, by its index in the bid, and its gangs on machines (pinned GPUs last)."""
+    """The row that a bidder wins, by its index in the bid, and its gangs on machines (pinned GPUs last).
+
+    `gangs` is empty in answers to `without`: nobody will hold those GPUs, so they need not be placed.
+    """
 
     row: int
     gangs: tuple[PlacedGang, ...]
@@ -49,3 +54,18 @@ class WinnerDetermination(Protocol):
     def solve(self, market: Market, time_limit_s: float) -> Solution:
         """Solve one market within `time_limit_s` seconds."""
         ...
+
+    def without(self, market: Market, app_ids: Sequence[str], time_limit_s: float) -> Mapping[str, Solution]:
+        """Solve the market once without each of these bidders, all within `time_limit_s` seconds.
+
+        Called after `solve` with the same market, so that a solver can share the work of the first problem.
+        """
+        ...
+
+
+def each_alone(
+    solver: WinnerDetermination, market: Market, app_ids: Sequence[str], time_limit_s: float
+) -> dict[str, Solution]:
+    """`without` for solvers that share nothing: one problem after the other, each with an equal part of the time."""
+    share_s = time_limit_s / max(1, len(app_ids))
+    return {app_id: solver.solve(market.without(app_id), share_s) for app_id in app_ids}

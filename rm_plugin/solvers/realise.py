@@ -43,7 +43,7 @@ def realise(
         layout: Places to stay within, or None.
 
     Returns:
-        Gangs by app id, nearest first, pinned GPUs last (one entry a machine).
+        Gangs by app id, nearest first, pinned parts last.
     """
     packer = _Packer(Room(machines), layout)
     pinned = [(machine, count) for row in chosen.values() for machine, count in row.pinned]
@@ -56,7 +56,7 @@ def realise(
             return None
         placed[app_id].append(gang)
     return {
-        app_id: (*sorted(gangs, key=_by_nearness), *_pinned_gangs(chosen[app_id].pinned))
+        app_id: (*sorted(gangs, key=_by_nearness), *_pinned_gangs(chosen[app_id].pinned_parts, packer.room))
         for app_id, gangs in placed.items()
     }
 
@@ -75,10 +75,8 @@ def _by_nearness(gang: PlacedGang) -> tuple[int, int, tuple[tuple[str, int], ...
     return (gang.level, -gang.gpus.gpus, gang.gpus.counts, -1 if gang.slot is None else gang.slot)
 
 
-def _pinned_gangs(pinned: Allocation) -> Sequence[PlacedGang]:
-    return [
-        PlacedGang(gpus=Allocation.of({machine: count}), level=Level.MACHINE, pinned=True) for machine, count in pinned
-    ]
+def _pinned_gangs(parts: Sequence[Allocation], room: Room) -> Sequence[PlacedGang]:
+    return [PlacedGang(gpus=part, level=room.level_of(machine for machine, _ in part), pinned=True) for part in parts]
 
 
 class _Packer:

@@ -74,7 +74,8 @@ def check_feasible(market: Market, wins: dict) -> None:
                 ((machine, count),) = gang.gpus.counts
                 in_slot[machine, gang.slot] = in_slot.get((machine, gang.slot), 0) + count
             if gang.pinned:
-                pinned.update(gang.gpus.by_machine())
+                for machine, count in gang.gpus:
+                    pinned[machine] = pinned.get(machine, 0) + count
             else:
                 placed.append(gang)
             assert gang.level == true_level(free, gang)

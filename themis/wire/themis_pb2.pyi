@@ -224,14 +224,16 @@ class Gang(_message.Message):
     def __init__(self, gpus: _Optional[int] = ..., within: _Optional[int] = ..., count: _Optional[int] = ..., unit_gpus: _Optional[int] = ...) -> None: ...
 
 class BidRow(_message.Message):
-    __slots__ = ("value", "gangs", "pinned")
+    __slots__ = ("value", "gangs", "pinned", "pinned_gangs")
     VALUE_FIELD_NUMBER: _ClassVar[int]
     GANGS_FIELD_NUMBER: _ClassVar[int]
     PINNED_FIELD_NUMBER: _ClassVar[int]
+    PINNED_GANGS_FIELD_NUMBER: _ClassVar[int]
     value: float
     gangs: _containers.RepeatedCompositeFieldContainer[Gang]
     pinned: Allocation
-    def __init__(self, value: _Optional[float] = ..., gangs: _Optional[_Iterable[_Union[Gang, _Mapping]]] = ..., pinned: _Optional[_Union[Allocation, _Mapping]] = ...) -> None: ...
+    pinned_gangs: _containers.RepeatedCompositeFieldContainer[Allocation]
+    def __init__(self, value: _Optional[float] = ..., gangs: _Optional[_Iterable[_Union[Gang, _Mapping]]] = ..., pinned: _Optional[_Union[Allocation, _Mapping]] = ..., pinned_gangs: _Optional[_Iterable[_Union[Allocation, _Mapping]]] = ...) -> None: ...
 
 class GangDemand(_message.Message):
     __slots__ = ("job_id", "min_gpus", "max_gpus", "unit_gpus", "slowdown", "work_left_gpu_s", "held")

@@ -255,7 +255,12 @@ def row_to_message(row: BidRow) -> pb.BidRow:
     gangs = [
         pb.Gang(gpus=gang.gpus, within=gang.within, count=gang.count, unit_gpus=gang.unit_gpus) for gang in row.gangs
     ]
-    return pb.BidRow(value=row.value, gangs=gangs, pinned=allocation_to_message(row.pinned))
+    return pb.BidRow(
+        value=row.value,
+        gangs=gangs,
+        pinned=allocation_to_message(row.pinned),
+        pinned_gangs=[allocation_to_message(gang) for gang in row.pinned_gangs],
+    )
 
 
 def row_from_message(message: pb.BidRow) -> BidRow:
@@ -264,7 +269,12 @@ def row_from_message(message: pb.BidRow) -> BidRow:
         Gang(gpus=gang.gpus, within=_level(gang.within), count=gang.count, unit_gpus=gang.unit_gpus)
         for gang in message.gangs
     )
-    return BidRow(value=message.value, gangs=gangs, pinned=allocation_from_message(message.pinned))
+    return BidRow(
+        value=message.value,
+        gangs=gangs,
+        pinned=allocation_from_message(message.pinned),
+        pinned_gangs=tuple(allocation_from_message(gang) for gang in message.pinned_gangs),
+    )
 
 
 def bid_to_message(bid: Bid, prepare_ms: float) -> pb.Bid:

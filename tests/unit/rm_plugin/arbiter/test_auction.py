@@ -5,7 +5,7 @@ import pytest
 from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.arbiter.payments import kept_share
 from rm_plugin.solvers.highs import HighsSolver
-from rm_plugin.solvers.port import Solution, SolveStatus, Win
+from rm_plugin.solvers.port import Solution, SolveStatus, Win, each_alone
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Level
@@ -101,6 +101,9 @@ class _Impatient:
             positive=found.positive,
             wins=found.wins,
         )
+
+    def without(self, market, app_ids, time_limit_s):
+        return each_alone(self, market, app_ids, time_limit_s)
 
 
 def test_the_record_says_so_when_time_ran_out_and_all_problems_share_the_time():
