@@ -84,11 +84,15 @@ GANGS = st.builds(
 )
 
 
-def _row(value: float, gangs: list[Gang], pinned: Allocation) -> BidRow:
-    return BidRow(value=value, gangs=tuple(gangs), pinned=pinned if gangs or pinned else Allocation.of({"m": 1}))
+def _row(value: float, gangs: list[Gang], parts: list[Allocation], together: bool) -> BidRow:
+    if not gangs and not any(parts):
+        parts = [Allocation.of({"m": 1})]
+    pinned = sum(parts, Allocation())
+    pinned_gangs = tuple(parts) if pinned and together else ()
+    return BidRow(value=value, gangs=tuple(gangs), pinned=pinned, pinned_gangs=pinned_gangs)
 
 
-ROWS = st.builds(_row, POSITIVE, st.lists(GANGS, max_size=3), ALLOCATIONS)
+ROWS = st.builds(_row, POSITIVE, st.lists(GANGS, max_size=3), st.lists(ALLOCATIONS, max_size=3), st.booleans())
 BIDS = st.builds(
     Bid,
     app_id=TEXTS,

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """The command line, a group of subcommands a module."""
     # Imported here, so that Ctrl-C while they load ends like Ctrl-C at any other time.
-    from themis_cli import rho_command, rm_command, testbed_command
+    from themis_cli import auction_command, audit_command, bench_command, rho_command, rm_command, testbed_command
 
     parser = argparse.ArgumentParser(
         prog="themis", description="Themis: a GPU cluster scheduler, fair in finish time.", allow_abbrev=False
@@ -44,7 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"themis {version('themis-scheduler')}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (rm_command, rho_command, testbed_command):
+    for module in (rm_command, rho_command, testbed_command, auction_command, bench_command, audit_command):
         module.add_to(commands)
     return parser
 

@@ -19,23 +19,31 @@ def job_time_s(job: JobView, gang: GangAt) -> float:
     Equation 1: iterations_left * serial_iteration_s * S(G) / min(|G|, job_demand_max).
     """
     usable = job.shape.usable_gpus(gang.gpus)
-    if not usable:
+    if not usable or not gang.holds_tasks_of(job.shape.gpus_per_task):
         return math.inf
     return job.serial_work_s * job.slowdown.at(gang.level) / usable
+
+
+def gang_order(gang: GangAt) -> tuple[int, int, int]:
+    """How equals are told apart when jobs are dealt out: the smaller gang first, then the farther, then smaller units.
+
+    So jobs leave what they have no use for to others: a larger gang, or one that lies near.
+    """
+    return gang.gpus, -gang.level, gang.unit_gpus
 
 
 def phase_time_s(jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> float:
     """Seconds until the last of `jobs` ends on `gangs`, each gang running one job at a time.
 
     Longest job first, each onto the gang where it ends earliest (LPT; on like gangs, the least loaded one). Ties go to
-    the earlier job and to the larger, then nearer gang, so the result does not depend on the order of the arguments.
+    the earlier job and by `gang_order`, so the result does not depend on the order of the arguments.
     """
     if not jobs:
         return 0.0
     if not gangs:
         return math.inf
     # Only the least loaded of like gangs can be where a job ends earliest: they share a heap of loads.
-    kinds = sorted(Counter(gangs).items(), key=lambda kind: (-kind[0].gpus, kind[0].level))
+    kinds = sorted(Counter(gangs).items(), key=lambda kind: gang_order(kind[0]))
     loads_s = [(gang, [0.0] * count) for gang, count in kinds]
     latest_s = 0.0
     for job in sorted(jobs, key=lambda job: (-job.serial_work_s, job.job_id)):
@@ -65,10 +73,12 @@ def even_gangs(
     gpus: int, jobs: int, shape: JobShape, around: Surroundings, at_least: Level = Level.SLOT
 ) -> tuple[GangAt, ...]:
     """An even split with every gang as near as it fits, but no nearer than `at_least` (single GPUs aside)."""
-    return tuple(
-        GangAt(size, max(around.nearest_level(size), at_least) if size > 1 else Level.SLOT)
-        for size in split_evenly(gpus, jobs, shape)
-    )
+    return tuple(nearest_gang(size, around, at_least) for size in split_evenly(gpus, jobs, shape))
+
+
+def nearest_gang(gpus: int, around: Surroundings, at_least: Level = Level.SLOT) -> GangAt:
+    """A gang as near as it fits into the empty cluster, but no nearer than `at_least` (a single GPU aside)."""
+    return GangAt(gpus, max(around.nearest_level(gpus), at_least) if gpus > 1 else Level.SLOT)
 
 
 def later_phases_time_s(app: AppView, gpus: int, around: Surroundings, at_least: Level) -> float:
@@ -101,16 +111,20 @@ def time_on_count_s(app: AppView, gpus: float, around: Surroundings) -> float:
     return finish_time_s(app, even_gangs(whole, len(app.jobs), shape, around), around)
 
 
-def _later_phase_s(app: AppView, phase: Phase, gpus: int, around: Surroundings, at_least: Level) -> float:
+def later_job(app: AppView, phase: Phase) -> JobView:
+    """A job of a phase to come: the median job with the phase's iterations."""
     median = app.median_job
-    gangs = even_gangs(gpus, phase.jobs, median.shape, around, at_least)
-    if not gangs:
-        return math.inf
-    job = JobView(
+    return JobView(
         job_id="later",
         iterations_left=phase.iterations,
         serial_iteration_s=median.serial_iteration_s,
         slowdown=median.slowdown,
         shape=median.shape,
     )
-    return phase_time_s([job] * phase.jobs, gangs)
+
+
+def _later_phase_s(app: AppView, phase: Phase, gpus: int, around: Surroundings, at_least: Level) -> float:
+    gangs = even_gangs(gpus, phase.jobs, app.median_job.shape, around, at_least)
+    if not gangs:
+        return math.inf
+    return phase_time_s([later_job(app, phase)] * phase.jobs, gangs)

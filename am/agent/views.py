@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median_high
@@ -31,10 +32,19 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class GangAt:
-    """GPUs that one job at a time runs on, and the level that they span."""
+    """GPUs that one job at a time runs on, and the level that they span.
+
+    Over machines its GPUs lie together in units of `unit_gpus`, and only jobs whose tasks fit into such a unit can use
+    them; 0 stands for: any task fits.
+    """
 
     gpus: int
     level: Level
+    unit_gpus: int = 0
+
+    def holds_tasks_of(self, gpus_per_task: int) -> bool:
+        """True when every task of so many GPUs finds them on one machine."""
+        return self.level <= Level.MACHINE or self.unit_gpus % gpus_per_task == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +67,12 @@ class HeldGang:
     @property
     def at(self) -> GangAt:
         """The gang without its machines."""
-        return GangAt(self.gpus.gpus, self.level)
+        return gang_at(self.gpus, self.level)
+
+
+def gang_at(gpus: Allocation, level: Level) -> GangAt:
+    """GPUs that span a level, without their machines."""
+    return GangAt(gpus.gpus, level, math.gcd(*(count for _, count in gpus)) if level > Level.MACHINE else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from am.agent.bidding import growth_pays
+from am.agent.demands import growth_pays
 from am.agent.finish_time import split_evenly
 from am.agent.views import GangAt, JobView
 from themis.cluster import Cluster, GpuId, Level

@@ -9,6 +9,8 @@ from rm_plugin.arbiter.payments import kept_share
 from rm_plugin.solvers.port import Solution, SolveStatus, Win, WinnerDetermination
 from themis.bids import Bid, Market
 
+_WORST_FIRST = (SolveStatus.LICENCE, SolveStatus.TIME_LIMIT)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
@@ -44,7 +46,13 @@ class AuctionOutcome:
     @property
     def optimal(self) -> bool:
         """True when every problem was solved to optimality."""
-        return all(problem.status is SolveStatus.OPTIMAL for problem in self.problems)
+        return self.status is SolveStatus.OPTIMAL
+
+    @property
+    def status(self) -> SolveStatus:
+        """The worst status of any problem: past the licence before out of time before optimal."""
+        found = {problem.status for problem in self.problems}
+        return next((status for status in _WORST_FIRST if status in found), SolveStatus.OPTIMAL)
 
     @property
     def log_objective(self) -> float:
@@ -62,6 +70,7 @@ def run_auction(market: Market, solver: WinnerDetermination, time_limit_s: float
 
     Bidders that won nothing need no solve, and bidders with the same bid share one. Half of the time is for the full
     market, the rest for the other problems in equal parts, so the whole ends in time without a look at a clock.
+    A full market past the solver's licence ends as an auction without winners whose status says so.
 
     Args:
         market: Free machines and bids.

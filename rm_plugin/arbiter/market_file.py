@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import reprlib
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,26 +13,82 @@ from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 from themis.errors import InputError, UnknownNameError, nearest
 
+MOST = 100_000
+"""The largest number of GPUs or gangs that one field may state, far above any cluster we know of."""
+
+MOST_GPUS = 1_000_000
+"""The most GPUs that all machines together may have: what solvers add up stays well within 32 bits."""
+
+_MOST_DIGITS = 400
+"""A whole number of more digits is past every bound, and Python refuses to read a very long one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """The keys of one kind of object in a market document."""
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+
+
+MARKET = Keys(required=("machines", "bidders"), optional=("free", "empty_bundle"))
+MACHINE = Keys(required=("id",), optional=("rack", "gpus", "slots"))
+BIDDER = Keys(required=("app", "empty_value", "rows"))
+ROW = Keys(required=("value",), optional=("gangs", "pinned", "pinned_gangs", "gpus"))
+GANG = Keys(required=("gpus", "within"), optional=("count", "unit_gpus"))
+
+
+def read_market(content: bytes, source: str) -> Market:
+    """A market from what a JSON file holds.
+
+    Args:
+        content: The file's bytes.
+        source: Names the file in errors.
+
+    Raises:
+        InputError: It is not JSON in UTF-8, or no market; the message names the file or the field.
+    """
+    try:
+        document = json.loads(
+            content.decode("utf-8"),
+            object_pairs_hook=lambda pairs: _unique(pairs, source),
+            parse_int=lambda digits: int(digits) if len(digits) <= _MOST_DIGITS else float(digits),
+        )
+    except UnicodeDecodeError as error:
+        raise InputError(f"{source} is not UTF-8 text", value=f"byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{source} is not JSON, line {error.lineno}, column {error.colno}", value=error.msg) from None
+    except RecursionError:
+        raise InputError(f"{source} is nested too deeply", remedy="a market has a handful of levels") from None
+    return parse_market(document)
+
+
+def _unique(pairs: list[tuple[str, object]], source: str) -> dict[str, object]:
+    """An object of which no key is there twice; JSON would silently let the last one win."""
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise InputError(f"{source}: a key is there twice in one object", value=_Brief(key), remedy="keep one")
+        found[key] = value
+    return found
+
 
 def parse_market(document: object) -> Market:
-    """A market from a parsed JSON document.
-
-    Keys: `machines` (each `id`, `rack`, and `gpus` or `slots` or both), `free` (free GPUs by machine, a number or one
-    number a slot; a number takes slots in order; machines not named have none free; without `free` all GPUs are),
-    `empty_bundle` (`finite` or `lexicographic`), `bidders` (each `app`, `empty_value`, `rows`). A row has a `value` and
-    either `gangs` (each `gpus`, `within`, `count`, `unit_gpus`) with optional `pinned` GPUs by machine (and
-    `pinned_gangs`, a list of GPUs by machine: which of them belong together), or `gpus`: GPUs by machine, nothing else.
+    """A market from a parsed JSON document; docs/auction.md tells what every key means.
 
     Raises:
         InputError: A field is missing, unknown, of the wrong type or out of range; the message names the field.
     """
-    root = _Fields.of(document, "market", required=("machines", "bidders"), optional=("free", "empty_bundle"))
+    root = _Fields.of(document, "market", MARKET)
     shapes = [_shape(entry, field) for entry, field in root.entries("machines")]
     known: dict[str, _Shape] = {}
-    for shape in shapes:
+    for index, shape in enumerate(shapes):
         if shape.machine_id in known:
-            raise InputError("two machines share one id", value=shape.machine_id, remedy="give each its own")
+            path = f"market.machines[{index}].id"
+            raise InputError(f"{path} is there twice", value=_Brief(shape.machine_id), remedy="give each its own")
         known[shape.machine_id] = shape
+    if sum(sum(shape.slots) for shape in shapes) > MOST_GPUS:
+        raise InputError(f"market.machines have more than {MOST_GPUS} GPUs together")
     free = _free_slots(root, known)
     bids = tuple(_bid(entry, field, known) for entry, field in root.entries("bidders"))
     _refuse_twins(bids)
@@ -52,6 +111,20 @@ class _Shape:
     slots: tuple[int, ...]
 
 
+class _Brief:
+    """An offending value as errors show it: a whole bid in place of a number would bury the message."""
+
+    def __init__(self, value: object) -> None:
+        self._shown = _REPR.repr(value)
+
+    def __repr__(self) -> str:
+        return self._shown
+
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = 80
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fields:
     """A JSON object whose keys were checked, and the path that names it in errors."""
@@ -60,16 +133,16 @@ class _Fields:
     path: str
 
     @classmethod
-    def of(cls, value: object, path: str, *, required: Sequence[str], optional: Sequence[str] = ()) -> _Fields:
+    def of(cls, value: object, path: str, keys: Keys) -> _Fields:
         if not isinstance(value, Mapping):
-            raise InputError(f"{path} must be an object", value=value)
-        known = (*required, *optional)
+            raise InputError(f"{path} must be an object", value=_Brief(value))
+        known = (*keys.required, *keys.optional)
         for key in value:
             if key not in known:
                 near = nearest(str(key), known)
                 remedy = f"did you mean {near!r}?" if near else f"known keys: {', '.join(known)}"
-                raise InputError(f"{path} has an unknown key", value=key, remedy=remedy)
-        for key in required:
+                raise InputError(f"{path} has an unknown key", value=_Brief(key), remedy=remedy)
+        for key in keys.required:
             if key not in value:
                 raise InputError(f"{path} lacks a field", value=key, remedy=f"add {path}.{key}")
         return cls(values=value, path=path)
@@ -83,23 +156,30 @@ class _Fields:
     def text(self, key: str, default: str = "") -> str:
         value = self.values.get(key, default)
         if not isinstance(value, str) or not value:
-            raise InputError(f"{self.at(key)} must be a text that is not empty", value=value)
+            raise InputError(f"{self.at(key)} must be a text that is not empty", value=_Brief(value))
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise InputError(f"{self.at(key)} holds half a character", value=_Brief(value), remedy="mend the text")
         return value
 
     def whole(self, key: str, default: int = 1) -> int:
         return _whole(self.values.get(key, default), self.at(key), least=1)
 
-    def number(self, key: str) -> float:
+    def number(self, key: str, *, zero: bool = False) -> float:
+        """A finite number above 0, or of 0 too."""
         value = self.values.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InputError(f"{self.at(key)} must be a number", value=value)
+            raise InputError(f"{self.at(key)} must be a number", value=_Brief(value))
+        # Not `float(value)`: it fails on a whole number past the largest float.
+        if not 0 <= value <= sys.float_info.max or (value == 0 and not zero):
+            wanted = "of 0 or more" if zero else "above 0"
+            raise InputError(f"{self.at(key)} must be a finite number {wanted}", value=_Brief(value))
         return float(value)
 
     def entries(self, key: str) -> list[tuple[object, str]]:
         """The entries of a list with the path of each."""
         value = self.values.get(key, [])
         if not isinstance(value, Sequence) or isinstance(value, str):
-            raise InputError(f"{self.at(key)} must be a list", value=value)
+            raise InputError(f"{self.at(key)} must be a list", value=_Brief(value))
         return [(entry, f"{self.at(key)}[{index}]") for index, entry in enumerate(value)]
 
     def counts(self, key: str, known: Mapping[str, _Shape]) -> Allocation:
@@ -109,15 +189,15 @@ class _Fields:
 
 def _counts(value: object, path: str, known: Mapping[str, _Shape]) -> Allocation:
     if not isinstance(value, Mapping):
-        raise InputError(f"{path} must be an object of GPUs by machine", value=value)
+        raise InputError(f"{path} must be an object of GPUs by machine", value=_Brief(value))
     for machine_id in value:
         _check_machine(machine_id, known, path)
     return Allocation.of({machine: _whole(count, f"{path}.{machine}") for machine, count in value.items()})
 
 
 def _whole(value: object, path: str, *, least: int = 0) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InputError(f"{path} must be a whole number of {least} or more", value=value)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
+        raise InputError(f"{path} must be a whole number from {least} to {MOST}", value=_Brief(value))
     return value
 
 
@@ -127,7 +207,7 @@ def _check_machine(machine_id: object, known: Mapping[str, _Shape], path: str) -
 
 
 def _shape(entry: object, path: str) -> _Shape:
-    fields = _Fields.of(entry, path, required=("id",), optional=("rack", "gpus", "slots"))
+    fields = _Fields.of(entry, path, MACHINE)
     if "gpus" not in fields and "slots" not in fields:
         raise InputError(f"{path} lacks a field", value="gpus", remedy=f"add {path}.gpus or {path}.slots")
     if "slots" not in fields:
@@ -136,7 +216,7 @@ def _shape(entry: object, path: str) -> _Shape:
         slots = tuple(_whole(size, where, least=1) for size, where in fields.entries("slots"))
     if "gpus" in fields and fields.whole("gpus") != sum(slots):
         raise InputError(
-            f"{path}.slots must add up to its gpus", value=list(slots), remedy=f"gpus is {fields.whole('gpus')}"
+            f"{path}.slots must add up to its gpus", value=_Brief(list(slots)), remedy=f"gpus is {fields.whole('gpus')}"
         )
     return _Shape(machine_id=fields.text("id"), rack_id=fields.text("rack", "rack"), slots=slots)
 
@@ -146,7 +226,7 @@ def _free_slots(root: _Fields, known: Mapping[str, _Shape]) -> dict[str, tuple[i
         return {machine_id: shape.slots for machine_id, shape in known.items()}
     stated = root.values["free"]
     if not isinstance(stated, Mapping):
-        raise InputError(f"{root.at('free')} must be an object of free GPUs by machine", value=stated)
+        raise InputError(f"{root.at('free')} must be an object of free GPUs by machine", value=_Brief(stated))
     for machine_id in stated:
         _check_machine(machine_id, known, root.at("free"))
     return {
@@ -156,31 +236,35 @@ def _free_slots(root: _Fields, known: Mapping[str, _Shape]) -> dict[str, tuple[i
 
 
 def _free_of(stated: object, shape: _Shape, path: str) -> tuple[int, ...]:
+    """Free GPUs by slot, stated so, or as one number that takes the slots in order."""
+    remedy = f"its slots: {_Brief(list(shape.slots))}"
     if isinstance(stated, Sequence) and not isinstance(stated, str):
         free = tuple(_whole(count, f"{path}[{slot}]") for slot, count in enumerate(stated))
+        if len(free) != len(shape.slots):
+            raise InputError(f"{path} must have one number a slot", value=_Brief(stated), remedy=remedy)
+        fits = all(count <= size for count, size in zip(free, shape.slots, strict=True))
     else:
-        left, filled = _whole(stated, path), []
+        left = _whole(stated, path)
+        fits = left <= sum(shape.slots)
+        filled = []
         for size in shape.slots:
             filled.append(min(size, left))
             left -= filled[-1]
-        free = (*filled[:-1], filled[-1] + left) if filled else ()
-    if len(free) != len(shape.slots) or any(count > size for count, size in zip(free, shape.slots, strict=True)):
-        raise InputError(f"{path} is more than the machine has", value=stated, remedy=f"its slots: {list(shape.slots)}")
+        free = tuple(filled)
+    if not fits:
+        raise InputError(f"{path} is more than the machine has", value=_Brief(stated), remedy=remedy)
     return free
 
 
 def _bid(entry: object, path: str, known: Mapping[str, _Shape]) -> Bid:
-    fields = _Fields.of(entry, path, required=("app", "empty_value", "rows"))
-    empty_value = fields.number("empty_value")
+    fields = _Fields.of(entry, path, BIDDER)
+    empty_value = fields.number("empty_value", zero=True)
     rows = tuple(_row(row, where, known) for row, where in fields.entries("rows"))
-    try:
-        return Bid(app_id=fields.text("app"), round_id=0, empty_value=empty_value, rows=rows)
-    except InputError as error:
-        raise _named(error, path) from error
+    return Bid(app_id=fields.text("app"), round_id=0, empty_value=empty_value, rows=rows)
 
 
 def _row(entry: object, path: str, known: Mapping[str, _Shape]) -> BidRow:
-    fields = _Fields.of(entry, path, required=("value",), optional=("gangs", "pinned", "pinned_gangs", "gpus"))
+    fields = _Fields.of(entry, path, ROW)
     if "gpus" in fields and ("gangs" in fields or "pinned" in fields or "pinned_gangs" in fields):
         raise InputError(f"{path} has both gpus and gangs or pinned", remedy="an explicit row has only gpus")
     value = fields.number("value")
@@ -194,7 +278,7 @@ def _row(entry: object, path: str, known: Mapping[str, _Shape]) -> BidRow:
 
 
 def _gang(entry: object, path: str) -> Gang:
-    fields = _Fields.of(entry, path, required=("gpus", "within"), optional=("count", "unit_gpus"))
+    fields = _Fields.of(entry, path, GANG)
     gpus, count, unit_gpus = fields.whole("gpus"), fields.whole("count"), fields.whole("unit_gpus")
     label = fields.text("within")
     levels = [level.label for level in Level]
@@ -207,7 +291,7 @@ def _gang(entry: object, path: str) -> Gang:
 
 
 def _named(error: InputError, path: str) -> InputError:
-    return InputError(f"{path}: {error.what}", value=error.value, remedy=error.remedy)
+    return InputError(f"{path}: {error.what}", value=_Brief(error.value), remedy=error.remedy)
 
 
 def _empty_bundle(root: _Fields) -> EmptyBundle:
@@ -223,7 +307,9 @@ def _refuse_twins(bids: Sequence[Bid]) -> None:
     seen: set[str] = set()
     for index, bid in enumerate(bids):
         if bid.app_id in seen:
-            raise InputError(f"market.bidders[{index}].app is there twice", value=bid.app_id, remedy="one bid an app")
+            raise InputError(
+                f"market.bidders[{index}].app is there twice", value=_Brief(bid.app_id), remedy="one bid an app"
+            )
         seen.add(bid.app_id)
 
 

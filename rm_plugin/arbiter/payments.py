@@ -19,7 +19,8 @@ def kept_share(market: Market, full: Solution, without: Solution, app_id: str) -
     In logs. A bidder that won nothing keeps all (c_i = 1), as taking it away changes nothing. Where fewer of the others
     have a positive value because of i (`lexicographic` only), the products run over those with a positive value in
     both markets, the finite part (fairness-study.md, 2.7); it may pass 1 and is cut there. Where a solve hit its time
-    limit, the full market's choice without i is the better answer to the second problem whenever it passes 1.
+    limit or its licence, the full market's choice without i is the better answer to the second problem whenever c_i
+    passes 1.
 
     Args:
         market: The full market.

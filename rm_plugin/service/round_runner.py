@@ -15,9 +15,11 @@ from rm_plugin.policies.demands import usable_left
 from rm_plugin.policies.port import Policy
 from rm_plugin.service.auctioneer import Auctioneer
 from rm_plugin.service.entries import AppEntries
+from rm_plugin.service.market_folder import MarketFolder
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.session import Session
-from themis.bids import AppReport, Bid, Offer, PlacedGang
+from rm_plugin.solvers.port import SolveStatus
+from themis.bids import AppReport, Bid, Market, Offer, PlacedGang
 from themis.clock import Clock
 from themis.cluster import Allocation
 from themis.config.rm_settings import RmSettings
@@ -52,6 +54,7 @@ class RoundRunner:
         self._entries = entries
         self._recorder = recorder
         self._auctioneer = auctioneer
+        self._markets = MarketFolder(settings.state_dir / "markets", settings.auction.keep_markets)
         self._clock = clock
         self._notify = notify
         self._reasons: list[str] = []
@@ -191,16 +194,31 @@ class RoundRunner:
             "solve_ms": solve_ms if question.market.bids else 0.0,
             "bidders": len(question.market.bids),
             "status": "no bids" if not question.market.bids else "no outcome",
+            "market": await self._keep_market(snapshot.round_id, question.market),
+            # As text: many readers of JSON take a whole number for a float, and this one has 64 bits.
+            "seed": str(snapshot.seed),
         }
         if outcome is not None:
+            if outcome.status is SolveStatus.LICENCE:
+                LOG.warning("round %d is past the licence of the solver %s", snapshot.round_id, outcome.solver)
             detail |= {
-                "status": outcome.problems[0].status.value,
+                "status": outcome.status.value,
                 "gap": outcome.worst_gap,
                 "proportional_fair": {app: _machines(win.gangs) for app, win in outcome.wins.items()},
                 "payments": dict(outcome.shares),
             }
         self._recorder.record("round_auctioned", detail=detail)
         return outcome
+
+    async def _keep_market(self, round_id: int, market: Market) -> str:
+        """The name of the market's file. That it could not be written costs the record, not the round."""
+        if not market.bids:
+            return ""
+        try:
+            return await asyncio.to_thread(self._markets.keep, round_id, market)
+        except OSError as error:
+            LOG.warning("the market of round %d is not kept: %s", round_id, error)
+            return ""
 
     def _apply(self, result: RoundResult) -> None:
         decision = result.decision

@@ -15,6 +15,12 @@ from themis.errors import InputError
 _SAME = 1e-12
 """Log objectives that differ by no more count as equal."""
 
+_MOST_CHOICES = 2_000_000
+"""Past it a market needs gigabytes and minutes; it is for another solver."""
+
+_MOST_DEEP = 200
+"""The most machines, or gangs won at once: the search recurses over both."""
+
 Choice = tuple[int | None, ...]
 Parts = tuple[tuple[int, int], ...]
 
@@ -32,11 +38,12 @@ class BruteForceSolver:
         """Solve one small market; see the class for ties.
 
         Raises:
-            InputError: A finite market with an empty bundle worth 0.
+            InputError: A finite market with an empty bundle worth 0, or a market too large to try everything.
         """
         bids = sorted(market.bids, key=lambda bid: bid.app_id)
         if market.empty_bundle is EmptyBundle.FINITE and any(bid.empty_value <= 0 for bid in bids):
             raise InputError("an empty bundle must be worth more than 0 in a finite market")
+        _refuse_large(market)
         machines = sorted(market.machines, key=lambda machine: machine.machine_id)
         for positive, log_objective, choice in _ranked(bids, market.free.gpus):
             rows = {bid.app_id: bid.rows[row] for bid, row in zip(bids, choice, strict=True) if row is not None}
@@ -55,6 +62,21 @@ class BruteForceSolver:
     def without(self, market: Market, app_ids: Sequence[str], time_limit_s: float) -> dict[str, Solution]:
         """One problem after the other."""
         return each_alone(self, market, app_ids, time_limit_s)
+
+
+def _refuse_large(market: Market) -> None:
+    free = market.free.gpus
+    gangs = sum(
+        max((sum(gang.count for gang in row.gangs) for row in bid.rows if row.gpus <= free), default=0)
+        for bid in market.bids
+    )
+    for what, number, most in (
+        ("choices of rows", math.prod(1 + len(bid.rows) for bid in market.bids), _MOST_CHOICES),
+        ("machines", len(market.machines), _MOST_DEEP),
+        ("gangs", gangs, _MOST_DEEP),
+    ):
+        if number > most:
+            raise InputError(f"brute_force takes at most {most} {what}", remedy="choose another solver")
 
 
 def _ranked(bids: Sequence[Bid], free_gpus: int) -> list[tuple[int, float, Choice]]:

@@ -64,7 +64,7 @@ class BidderMemo:
 
     def bidders_of(self, market: Market) -> tuple[Bidder, ...]:
         """`bidders_of` with what is remembered of the same machines."""
-        _check(market)
+        check_market(market)
         if market.machines is not self._machines or len(self._bidders) > self._MOST:
             self._machines = market.machines
             self._bidders = {}
@@ -90,7 +90,8 @@ def bidders_of(market: Market) -> tuple[Bidder, ...]:
     return BidderMemo().bidders_of(market)
 
 
-def _check(market: Market) -> None:
+def check_market(market: Market) -> None:
+    """Refuse what no solver can answer (InputError): two bids of one app, an empty bundle of 0 in a finite market."""
     seen: set[str] = set()
     for bid in market.bids:
         if bid.app_id in seen:
@@ -146,7 +147,7 @@ def _needs(rows: Sequence[Candidate]) -> NDArray[np.int32]:
     Counts of one gang size add up from the nearest level outwards, because a gang that may lie farther apart fits
     wherever a nearer one does. Units chain only where a size has one unit: others cannot be compared.
     """
-    chains = _chains({kind for row in rows for kind, _ in row.kinds})
+    chains = chains_of({kind for row in rows for kind, _ in row.kinds})
     columns: dict[Column, int] = {}
     entries: list[tuple[int, int, int]] = []
     for index, row in enumerate(rows):
@@ -161,7 +162,7 @@ def _needs(rows: Sequence[Candidate]) -> NDArray[np.int32]:
     return needs
 
 
-def _chains(kinds: Iterable[Kind]) -> dict[Kind, tuple[Column, ...]]:
+def chains_of(kinds: Iterable[Kind]) -> dict[Kind, tuple[Column, ...]]:
     """The columns that a gang of each kind counts in: its own and those of the farther levels it is chained to."""
     present = set(kinds)
     units: dict[int, set[int]] = {}

@@ -83,10 +83,7 @@ class Room:
 
     def level_of(self, machine_ids: Iterable[str]) -> Level:
         """The level that spans these machines: MACHINE, RACK or CLUSTER."""
-        members = set(machine_ids)
-        if len(members) <= 1:
-            return Level.MACHINE
-        return Level.RACK if len({self.rack_of[machine_id] for machine_id in members}) == 1 else Level.CLUSTER
+        return span(machine_ids, self.rack_of)
 
     def machines(self) -> tuple[FreeMachine, ...]:
         """What is free now, as values; reserved GPUs are taken out of the smallest slots first."""
@@ -108,6 +105,14 @@ class Room:
             raise InvariantError("a machine has too few free GPUs", value=(machine_id, gpus))
         self._machine_free[machine_id] -= gpus
         _drain(self._slots[machine_id], gpus)
+
+
+def span(machine_ids: Iterable[str], rack_of: Mapping[str, str]) -> Level:
+    """The level that spans these machines: MACHINE, RACK or CLUSTER."""
+    members = set(machine_ids)
+    if len(members) <= 1:
+        return Level.MACHINE
+    return Level.RACK if len({rack_of[machine_id] for machine_id in members}) == 1 else Level.CLUSTER
 
 
 def _drain(slots: list[int], gpus: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rm_plugin.solvers.candidates import Candidate
 from rm_plugin.solvers.kinds import Kind
-from rm_plugin.solvers.packing import Room, spread
+from rm_plugin.solvers.packing import Room, span, spread
 from themis.bids import FreeMachine, PlacedGang
 from themis.cluster import Allocation, Level
 
@@ -56,7 +56,7 @@ def realise(
             return None
         placed[app_id].append(gang)
     return {
-        app_id: (*sorted(gangs, key=_by_nearness), *_pinned_gangs(chosen[app_id].pinned_parts, packer.room))
+        app_id: (*sorted(gangs, key=by_nearness), *pinned_gangs(chosen[app_id].pinned_parts, packer.room.rack_of))
         for app_id, gangs in placed.items()
     }
 
@@ -71,12 +71,14 @@ def _rank(kind: Kind) -> tuple[int, ...]:
     return (int(kind.unit == 1), kind.level, -kind.unit, -kind.gpus)
 
 
-def _by_nearness(gang: PlacedGang) -> tuple[int, int, tuple[tuple[str, int], ...], int]:
+def by_nearness(gang: PlacedGang) -> tuple[int, int, tuple[tuple[str, int], ...], int]:
+    """Key that sorts gangs as a win tells them: nearest first, then the largest, then by place."""
     return (gang.level, -gang.gpus.gpus, gang.gpus.counts, -1 if gang.slot is None else gang.slot)
 
 
-def _pinned_gangs(parts: Sequence[Allocation], room: Room) -> Sequence[PlacedGang]:
-    return [PlacedGang(gpus=part, level=room.level_of(machine for machine, _ in part), pinned=True) for part in parts]
+def pinned_gangs(parts: Sequence[Allocation], rack_of: Mapping[str, str]) -> Sequence[PlacedGang]:
+    """Pinned parts as gangs, with the level that each spans."""
+    return [PlacedGang(gpus=part, level=span([machine for machine, _ in part], rack_of), pinned=True) for part in parts]
 
 
 class _Packer:

@@ -7,9 +7,10 @@ from functools import cache
 
 import pytest
 from agent_cases import CRUDE_SLOWDOWN, FLAT, cluster_of
-from virtual_cluster import App, Job, World
 
 from am.agent.views import JobView
+from audit.virtual_cluster import App, Job, World
+from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.arbiter.round_values import Decision, RoundSettings
 from rm_plugin.policies.demands import machines_after, usable_left
 from rm_plugin.policies.registry import POLICIES, make_policy
@@ -88,7 +89,9 @@ class Story:
     """A whole search of several apps: the world at its end, rho and GPU time of every app, every result checked."""
 
     def __init__(self, name, ends, seed, apps=8, **settings):
-        self.world = World(CLUSTER, name, seed=seed, ends=ends, rounds=RoundSettings(**settings))
+        self.world = World(
+            CLUSTER, name, seed=seed, leases=LeasePolicy(ends=ends), rounds=RoundSettings(**settings)
+        )
         self.rho, self.taken_gpu_s = {}, {}
         self._end_app = self.world.arbiter.end_app
         self.world.arbiter.end_app = self._remember

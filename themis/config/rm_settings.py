@@ -22,6 +22,7 @@ class AuctionSettings(Section):
     payments: bool = True
     solver: str = "highs"
     time_limit_s: float = Field(default=10.0, gt=0)
+    keep_markets: int = Field(default=20, ge=0, description="so many of the newest rounds' markets are kept as files")
 
     @model_validator(mode="after")
     def _empty_bundles_can_count(self) -> AuctionSettings:

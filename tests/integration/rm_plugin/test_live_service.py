@@ -12,11 +12,15 @@ import grpc
 import pytest
 from live_rm import Live, address_of, kill, live, replay_app, settings, start_process
 
+from rm_plugin.arbiter.market_file import read_market
 from rm_plugin.service.session import Session
+from rm_plugin.solvers.registry import solver
 from themis.cluster import GpuId
+from themis.config.rm_settings import AuctionSettings
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 from themis.wire.values import app_to_message
+from themis_cli.auction_result import AuctionResult, hold_auction
 
 
 def owners(live_: Live) -> dict[GpuId, str]:
@@ -64,6 +68,30 @@ def test_two_apps_share_the_cluster_and_no_gpu_has_two_owners(tmp_path: Path) ->
             assert not held
 
     asyncio.run(scenario())
+
+
+def test_a_recorded_auction_can_be_held_once_more(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with live(settings(tmp_path, auction=AuctionSettings(f=0.0, keep_markets=2))) as rm:
+            apps = [await rm.submit(replay_app(f"app{n}", iterations=150, jobs=2, tasks=2)) for n in range(3)]
+            for app in apps:
+                assert (await rm.ended(app)).state == "FINISHED"
+            auctions = {e.detail["round_id"]: e.detail for e in rm.events("round_auctioned") if e.detail["bidders"]}
+            granted = {event.detail["round_id"]: event.detail["auction"] for event in rm.events("round_granted")}
+            kept = sorted((tmp_path / "markets").iterdir())
+            assert [path.name for path in kept] == [auctions[round_id]["market"] for round_id in sorted(auctions)[-2:]]
+            for path, round_id in zip(kept, sorted(auctions)[-2:], strict=True):
+                held = held_again(path, int(str(auctions[round_id]["seed"])))
+                assert held.outcome.shares == auctions[round_id]["payments"]
+                assert {app: gpus.by_machine() for app, gpus in held.kept.items() if gpus} == granted[round_id]
+
+    asyncio.run(scenario())
+
+
+def held_again(path: Path, seed: int) -> AuctionResult:
+    market = read_market(path.read_bytes(), path.name)
+    by = solver(AuctionSettings().solver)
+    return hold_auction(market, by, seed=seed, rounding=AuctionSettings().rounding, time_limit_s=10.0)
 
 
 def test_a_killed_app_master_is_started_once_more_and_goes_on(tmp_path: Path) -> None:

@@ -112,3 +112,36 @@ def test_the_record_says_so_when_time_ran_out_and_all_problems_share_the_time():
     assert (outcome.optimal, outcome.worst_gap) == (False, 0.25)
     assert solver.limits == [4.0, 2.0, 2.0]
     assert all(0.0 <= share <= 1.0 for share in outcome.shares.values())
+
+
+class _Unlicensed:
+    """A solver whose licence allows so many bidders; it notes which markets it was asked without."""
+
+    name = "unlicensed"
+
+    def __init__(self, bidders):
+        self._bidders = bidders
+        self.without_asked = []
+
+    def solve(self, market, time_limit_s):
+        if len(market.bids) <= self._bidders:
+            return HighsSolver().solve(market, time_limit_s)
+        return Solution(status=SolveStatus.LICENCE, gap=1.5, log_objective=-3.0, positive=2)
+
+    def without(self, market, app_ids, time_limit_s):
+        self.without_asked += app_ids
+        return dict.fromkeys(app_ids, Solution(status=SolveStatus.LICENCE, gap=1.5, log_objective=-3.0, positive=1))
+
+
+def test_a_market_past_the_licence_is_an_auction_without_winners():
+    solver = _Unlicensed(bidders=1)
+    outcome = run_auction(BOTH, solver, 8.0)
+    assert (outcome.status, outcome.optimal, outcome.worst_gap) == (SolveStatus.LICENCE, False, 1.5)
+    assert (dict(outcome.wins), outcome.shares) == ({}, {"a": 1.0, "b": 1.0})
+    assert ([problem.without for problem in outcome.problems], solver.without_asked) == ([None], [])
+
+
+def test_winners_whose_payment_is_past_the_licence_keep_all_and_the_record_says_so():
+    outcome = run_auction(BOTH, _Unlicensed(bidders=2), 8.0)
+    assert set(outcome.wins) == {"a", "b"}
+    assert (outcome.status, outcome.shares) == (SolveStatus.LICENCE, {"a": 1.0, "b": 1.0})

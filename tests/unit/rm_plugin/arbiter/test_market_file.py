@@ -1,11 +1,12 @@
 """A market document becomes a market; every mistake names its field."""
 
 import copy
+import json
 
 import pytest
 
 from rm_plugin.arbiter.auction import run_auction
-from rm_plugin.arbiter.market_file import parse_market
+from rm_plugin.arbiter.market_file import MOST, parse_market, read_market
 from rm_plugin.solvers.highs import HighsSolver
 from themis.bids import Gang
 from themis.choices import EmptyBundle
@@ -69,11 +70,19 @@ MISTAKES = {
     "no list": (changed("machines", to={}), r"market\.machines must be a list"),
     "no object": ([], "market must be an object"),
     "missing": (changed("bidders", 0, to={"app": "a", "rows": []}), r"market\.bidders\[0\] lacks.*empty_value"),
-    "value of no worth": (changed(*ROW, "value", to=0), r"bidders\[0\]\.rows\[0\]: the value"),
+    "value of no worth": (changed(*ROW, "value", to=0), r"rows\[0\]\.value must be a finite number above 0: 0"),
     "value a truth": (changed(*ROW, "value", to=True), r"rows\[0\]\.value must be a number"),
-    "infinite value": (changed(*ROW, "value", to=float("inf")), r"rows\[0\]: the value"),
+    "infinite value": (changed(*ROW, "value", to=float("inf")), r"rows\[0\]\.value must be a finite number.*: inf"),
+    "no number at all": (changed(*ROW, "value", to=float("nan")), r"rows\[0\]\.value must be a finite number.*: nan"),
+    "huge value": (changed(*ROW, "value", to=10**400), r"rows\[0\]\.value must be a finite number"),
+    "huge count": (
+        changed(*ROW, "gangs", 0, "count", to=MOST + 1),
+        r"gangs\[0\]\.count must be .* to 100000: 100001",
+    ),
+    "a bid for a number": (changed(*ROW, "value", to=DOCUMENT), r"rows\[0\]\.value must be a number: .{1,400}$"),
+    "half a character": (changed("bidders", 0, "app", to="a\ud800"), r"bidders\[0\]\.app holds half a character"),
     "unknown level": (changed(*ROW, "gangs", 0, "within", to="machin"), "within.*did you mean 'machine'"),
-    "no GPUs": (changed(*ROW, "gangs", 0, "gpus", to=0), r"gangs\[0\]\.gpus must be a whole number of 1"),
+    "no GPUs": (changed(*ROW, "gangs", 0, "gpus", to=0), r"gangs\[0\]\.gpus must be a whole number from 1"),
     "unit": (changed(*ROW, "gangs", 0, "unit_gpus", to=3), r"gangs\[0\]: unit_gpus must divide"),
     "both": (changed(*ROW, "gpus", to={"m0": 1}), r"rows\[0\] has both gpus and gangs"),
     "empty row": (changed(*ROW, to={"value": 0.5}), r"rows\[0\]: a bid row needs gangs"),
@@ -85,13 +94,22 @@ MISTAKES = {
     "negative": (changed(*ROW, "pinned", to={"m0": -1}), r"pinned\.m0 must be a whole number"),
     "too many free": (changed("free", to={"m0": 5}), r"market\.free\.m0 is more than the machine has"),
     "too many in a slot": (changed("free", to={"m0": [3, 0]}), r"market\.free\.m0 is more than the machine has"),
-    "too many slots": (changed("free", to={"m0": [1, 1, 1]}), r"market\.free\.m0 is more than the machine has"),
+    "too many slots": (changed("free", to={"m0": [1, 1, 1]}), r"market\.free\.m0 must have one number a slot"),
+    "too few slots": (changed("free", to={"m0": [1]}), r"market\.free\.m0 must have one number a slot"),
+    "too many GPUs": (
+        changed("machines", to=[{"id": f"m{index}", "gpus": MOST} for index in range(11)]),
+        r"market\.machines have more than \d+ GPUs together",
+    ),
     "slots": (changed("machines", 0, "slots", to=[2, 1]), r"machines\[0\]\.slots must add up"),
-    "twins": (changed("machines", to=DOCUMENT["machines"] * 2), "two machines share one id.*'m0'"),
+    "pinned gangs": (changed(*ROW, "pinned_gangs", to=[{"m0": 2}]), r"rows\[0\]: the pinned gangs must add up"),
+    "twins": (changed("machines", to=DOCUMENT["machines"] * 2), r"machines\[1\]\.id is there twice: 'm0'"),
     "twin bidders": (changed("bidders", to=DOCUMENT["bidders"] * 2), r"bidders\[1\]\.app is there twice"),
     "empty bundle": (changed("empty_bundle", to="finit"), "did you mean 'finite'"),
     "empty value": (changed("bidders", 0, "empty_value", to=0), r"bidders\[0\]\.empty_value must be more than 0"),
-    "negative empty": (changed("bidders", 0, "empty_value", to=-1), r"bidders\[0\]: the empty bundle"),
+    "negative empty": (
+        changed("bidders", 0, "empty_value", to=-1),
+        r"bidders\[0\]\.empty_value must be a finite number of 0",
+    ),
 }
 
 
@@ -106,3 +124,47 @@ def test_an_empty_value_of_0_is_fine_in_a_lexicographic_market():
     document = changed("bidders", 0, "empty_value", to=0)
     document["empty_bundle"] = "lexicographic"
     assert parse_market(document).bids[0].empty_value == 0.0
+
+
+def test_a_file_is_read():
+    assert read_market(json.dumps(DOCUMENT).encode(), "m.json") == parse_market(DOCUMENT)
+
+
+def text_with(*path, to):
+    """The document as text, with this text in place of one value."""
+    return json.dumps(changed(*path, to="HERE")).replace('"HERE"', to)
+
+
+FILES = {
+    "nothing": ("", r"m\.json is not JSON, line 1, column 1"),
+    "half": ('{\n"machines": [', r"m\.json is not JSON, line 2"),
+    "twice": (json.dumps(DOCUMENT)[:-1] + ', "free": {}}', r"m\.json: a key is there twice in one object: 'free'"),
+    "deep": ("[" * 100_000 + "]" * 100_000, r"m\.json is nested too deeply"),
+    "deep in a field": (text_with(*ROW, "value", to="[" * 500 + "]" * 500), r"rows\[0\]\.value must be a number"),
+    "NaN": (text_with(*ROW, "value", to="NaN"), r"rows\[0\]\.value must be a finite number.*: nan"),
+    "Infinity": (
+        text_with("bidders", 0, "empty_value", to="-Infinity"),
+        r"empty_value must be a finite number.*: -inf",
+    ),
+    "too large a float": (text_with(*ROW, "value", to="1e999"), r"rows\[0\]\.value must be a finite number.*: inf"),
+    "too long a number": (text_with(*ROW, "value", to="9" * 5000), r"rows\[0\]\.value must be a finite number.*: inf"),
+    "too many GPUs": (text_with("machines", 0, "gpus", to="9" * 5000), r"machines\[0\]\.gpus must be a whole number"),
+    "NaN GPUs": (text_with("free", "m0", to="NaN"), r"free\.m0 must be a whole number"),
+}
+
+
+@pytest.mark.parametrize("mistake", FILES)
+def test_a_file_that_is_no_market_is_refused(mistake):
+    content, message = FILES[mistake]
+    with pytest.raises(InputError, match=message):
+        read_market(content.encode(), "m.json")
+
+
+def test_a_file_that_is_not_utf8_is_refused():
+    with pytest.raises(InputError, match=r"m\.json is not UTF-8 text: 'byte 1'"):
+        read_market(b'"\xff"', "m.json")
+
+
+def test_a_whole_number_as_a_value_is_read_exactly():
+    content = text_with(*ROW, "value", to="1" + "0" * 300).encode()
+    assert read_market(content, "m.json").bids[0].rows[0].value == 1e300

@@ -1,16 +1,19 @@
-"""HiGHS against brute force on small seeded markets: same objective, feasible places, any order of the input."""
+"""Every solver against brute force on small seeded markets: same objective, feasible places, any order of the input."""
 
 import random
+from functools import cache
 
 import pytest
 from random_markets import Recipe, check_feasible, random_market
 
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.candidates import bidders_of
-from rm_plugin.solvers.highs import HighsSolver, _chosen, _run
+from rm_plugin.solvers.highs import run_highs
 from rm_plugin.solvers.machine_model import build_model
-from rm_plugin.solvers.port import SolveStatus
+from rm_plugin.solvers.mip import chosen_rows
+from rm_plugin.solvers.port import Solution, SolveStatus
 from rm_plugin.solvers.realise import realise
+from rm_plugin.solvers.registry import SOLVERS, solver
 from themis.bids import Bid, Market
 from themis.choices import EmptyBundle
 
@@ -26,13 +29,21 @@ RECIPES = {
 }
 SEEDS = range(60)
 
+every_solver = pytest.mark.parametrize("solver_name", sorted(set(SOLVERS) - {BruteForceSolver.name}))
 
+
+@cache
+def best_of(name: str, seed: int) -> Solution:
+    return BruteForceSolver().solve(random_market(seed, RECIPES[name]), 60.0)
+
+
+@every_solver
 @pytest.mark.parametrize("name", RECIPES)
-def test_highs_finds_the_optimum_of_brute_force(name):
+def test_it_finds_the_optimum_of_brute_force(name, solver_name):
     for seed in SEEDS:
         market = random_market(seed, RECIPES[name])
-        found = HighsSolver().solve(market, 60.0)
-        best = BruteForceSolver().solve(market, 60.0)
+        found = solver(solver_name).solve(market, 60.0)
+        best = best_of(name, seed)
         assert found.status is SolveStatus.OPTIMAL
         assert found.gap == 0.0
         assert found.positive == best.positive, seed
@@ -41,12 +52,13 @@ def test_highs_finds_the_optimum_of_brute_force(name):
         check_feasible(market, best.wins)
 
 
+@every_solver
 @pytest.mark.parametrize("name", RECIPES)
-def test_the_order_of_bidders_rows_and_machines_does_not_matter(name):
+def test_the_order_of_bidders_rows_and_machines_does_not_matter(name, solver_name):
     for seed in range(25):
         market = random_market(seed, RECIPES[name])
         shuffled, original_row = _shuffled(market, random.Random(seed))
-        first, second = HighsSolver().solve(market, 60.0), HighsSolver().solve(shuffled, 60.0)
+        first, second = (solver(solver_name).solve(either, 60.0) for either in (market, shuffled))
         assert {app: (win.row, win.gangs) for app, win in first.wins.items()} == {
             app: (original_row[app][win.row], win.gangs) for app, win in second.wins.items()
         }
@@ -62,17 +74,18 @@ def test_the_layout_of_a_solution_can_always_be_realised(name):
         model = build_model(market.machines, bidders)
         if not model.choice_of:
             continue
-        solution = _run(model, model.gains, 60.0).solution
-        chosen = _chosen(model, bidders, solution)
+        solution = run_highs(model, model.gains, 60.0).solution
+        chosen = chosen_rows(model, bidders, solution)
         assert realise(market.machines, chosen, model.layout(solution)) is not None, seed
 
 
-def test_a_memo_of_machines_does_not_leak_between_markets():
-    solver = HighsSolver()
+@every_solver
+def test_what_a_solver_remembers_does_not_leak_between_markets(solver_name):
+    remembering = solver(solver_name)
     for seed in range(20):
         market = random_market(seed, RECIPES["fragmented"])
         for part in (market, market.without("a0"), market):
-            assert solver.solve(part, 60.0) == HighsSolver().solve(part, 60.0)
+            assert remembering.solve(part, 60.0) == solver(solver_name).solve(part, 60.0)
 
 
 def _shuffled(market: Market, rng: random.Random) -> tuple[Market, dict[str, list[int]]]:

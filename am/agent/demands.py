@@ -1,0 +1,104 @@
+"""Reports: rho with what an app keeps, and what its jobs could use beyond that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from am.agent.fairness import Valuer
+from am.agent.finish_time import finish_time_s
+from am.agent.views import AppView, GangAt, HeldGang, JobView, Surroundings
+from themis.apps import JobShape
+from themis.bids import AppReport, GangDemand
+from themis.cluster import Allocation, Level
+
+
+def make_report(app: AppView, around: Surroundings, round_id: int) -> AppReport:
+    """The answer to «what is your rho»: with the gangs whose leases go on, and the demand of the jobs without one."""
+    valuer = Valuer.of(app, around)
+    time_s, switch_s = empty_bundle_s(app, around)
+    return AppReport(
+        app_id=app.app_id,
+        round_id=round_id,
+        rho=valuer.rho(time_s, switch_s),
+        t_shared_s=valuer.shared_s(time_s, switch_s),
+        t_ideal_s=valuer.ideal_s,
+        demands=unmet_demands(app),
+    )
+
+
+def empty_bundle_s(app: AppView, around: Surroundings) -> tuple[float, float]:
+    """T of what the app keeps whatever a round decides, and what losing the rest costs in restarts, both in seconds."""
+    gangs = [*(gang.at for gang in app.kept), *parts_left(app, app.renewable)]
+    return finish_time_s(app, gangs, around), app.restart_s if app.renewable else 0.0
+
+
+def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
+    """What the jobs of the current phase could use beyond the leases that go on.
+
+    A job without a gang wants one. A job on a gang with room wants more only where growing saves more than a restart.
+    A job that may lose a part of its gang and can run on the rest wants to have it whole again.
+    """
+    held = {gang.job_id: gang for gang in app.held}
+    return tuple(
+        demand for job in app.jobs if (demand := _demand_of(job, held.get(job.job_id), app.restart_s)) is not None
+    )
+
+
+def growth_pays(job: JobView, gang: GangAt, gpus: int, level: Level, restart_s: float) -> bool:
+    """True when moving a running job onto `gpus` GPUs at `level` ends it earlier by more than a restart costs twice.
+
+    Twice, since the estimate of what is left is uncertain and the restart is not.
+    """
+    usable, used = job.shape.usable_gpus(gpus), job.shape.usable_gpus(gang.gpus)
+    if usable <= used:
+        return False
+    now_s = job.serial_work_s * job.slowdown.at(gang.level) / used if used else float("inf")
+    then_s = job.serial_work_s * job.slowdown.at(level) / usable
+    return now_s - then_s > 2.0 * restart_s
+
+
+def parts_left(app: AppView, gangs: Iterable[HeldGang]) -> tuple[GangAt, ...]:
+    """What the app keeps of gangs that are up for renewal in part only, where their jobs can run on that."""
+    shapes = {job.job_id: job.shape for job in app.jobs}
+    parts = (part_left(gang, shapes[gang.job_id]) for gang in gangs if gang.job_id in shapes)
+    return tuple(part for part in parts if part.gpus)
+
+
+def part_left(gang: HeldGang, shape: JobShape) -> GangAt:
+    """What is left of a gang when its GPUs that are up for renewal are lost: 0 GPUs where the job cannot run on that.
+
+    It lies at best within its machine or its slot: in which slots its GPUs lie nobody tells the agent.
+    """
+    part = gang.gpus - gang.up
+    level = min(gang.level, Level.MACHINE) if len(part.counts) <= 1 else gang.level
+    return GangAt(usable_gpus(shape, part), level, shape.gpus_per_task if level > Level.MACHINE else 0)
+
+
+def usable_gpus(shape: JobShape, gpus: Allocation) -> int:
+    """How many of these GPUs a job can use: whole tasks on each machine, or 0 when they are too few."""
+    return shape.usable_gpus(sum(count - count % shape.gpus_per_task for _, count in gpus))
+
+
+def _demand_of(job: JobView, held: HeldGang | None, restart_s: float) -> GangDemand | None:
+    shape = job.shape
+    near = Allocation() if held is None else held.gpus - held.up
+    if not usable_gpus(shape, near):
+        near = Allocation()
+    room = shape.demand_max_gpus - near.gpus
+    if room < shape.gpus_per_task:
+        return None
+    if (
+        held is not None
+        and not held.renewable
+        and not growth_pays(job, held.at, shape.demand_max_gpus, held.level, restart_s)
+    ):
+        return None
+    return GangDemand(
+        job_id=job.job_id,
+        min_gpus=max(shape.gpus_per_task, shape.demand_min_gpus - near.gpus),
+        max_gpus=room,
+        unit_gpus=shape.gpus_per_task,
+        slowdown=job.slowdown,
+        work_left_gpu_s=job.serial_work_s,
+        held=near,
+    )

@@ -1,0 +1,156 @@
+"""Tables of rows: by what becomes of the gangs that the app holds, every ask for new gangs on top."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from am.agent.demands import parts_left
+from am.agent.divisions import asks_of
+from am.agent.growth import Growth, growths
+from am.agent.kinds import GangKind, Room, gang_kinds
+from am.agent.selection import Needs, needs_of
+from am.agent.views import AppView, GangAt, Surroundings
+from themis.bids import Gang, Offer
+from themis.cluster import Allocation, Level
+
+Counts = NDArray[np.int64]
+
+_ASKS = 2000
+"""Asks for new gangs that are valued at most in one table, or in those of growing gangs together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows alike: gangs that the app holds in all of them, what all of them ask for, and for each what it asks beside.
+
+    `gangs` are held whatever else is won. `pinned` and `anywhere` are asked for in every row. `asks` counts new gangs,
+    R rows by K `kinds`. `steady` rows are worth no more than others and only there to keep jobs where they are.
+    `missing` counts the asks that a complete table would have beside these.
+    """
+
+    gangs: tuple[GangAt, ...]
+    pinned: tuple[Allocation, ...] = ()
+    anywhere: tuple[Gang, ...] = ()
+    kinds: tuple[GangKind, ...] = ()
+    asks: Counts
+    switch_s: float = 0.0
+    steady: bool = False
+    missing: int = 0
+
+    def counts_of(self, gangs: Mapping[GangAt, int]) -> Counts:
+        """What the app holds in each row, R rows by gangs."""
+        counts = np.zeros((len(self.asks), len(gangs)), dtype=np.int64)
+        for gang in self.gangs:
+            counts[:, gangs[gang]] += 1
+        for place, kind in enumerate(self.kinds):
+            counts[:, gangs[kind.at]] += self.asks[:, place]
+        return counts
+
+    def asks_for_something(self) -> NDArray[np.bool_]:
+        """Which rows are not empty."""
+        if self.pinned or self.anywhere:
+            return np.ones(len(self.asks), dtype=bool)
+        return np.asarray(self.asks.any(axis=1))
+
+    def gpus(self, ask: int) -> int:
+        """GPUs that a row asks for."""
+        fixed = sum(gang.gpus for gang in self.pinned) + sum(gang.total_gpus for gang in self.anywhere)
+        return fixed + sum(kind.at.gpus * int(count) for kind, count in zip(self.kinds, self.asks[ask], strict=True))
+
+    def needs(self, kinds: Sequence[GangKind], machines: Sequence[str]) -> Needs:
+        """`needs_of` the rows' gangs, of these kinds, and the GPUs pinned on each of these machines."""
+        place = {_asked(kind): number for number, kind in enumerate(kinds)}
+        counts = np.zeros((len(self.asks), len(kinds)), dtype=np.int64)
+        for number, kind in enumerate(self.kinds):
+            counts[:, place[_asked(kind)]] += self.asks[:, number]
+        for gang in self.anywhere:
+            counts[:, place[gang.gpus, gang.unit_gpus, gang.within]] += gang.count
+        pinned = sum(self.pinned, Allocation()).by_machine()
+        pins = np.array([pinned.get(machine, 0) for machine in machines], dtype=np.int16)
+        return np.column_stack((needs_of(kinds, counts), np.broadcast_to(pins, (len(counts), len(machines)))))
+
+
+def asked_kinds(tables: Sequence[Table]) -> list[GangKind]:
+    """Every kind that a row of these tables asks for, once."""
+    kinds: dict[tuple[int, int, Level], GangKind] = {}
+    for table in tables:
+        for kind in table.kinds:
+            kinds.setdefault(_asked(kind), kind)
+        for gang in table.anywhere:
+            more = GangKind(GangAt(gang.gpus, Level.CLUSTER), gang.within, gang.unit_gpus, 0)
+            kinds.setdefault(_asked(more), more)
+    return list(kinds.values())
+
+
+def _asked(kind: GangKind) -> tuple[int, int, Level]:
+    return kind.at.gpus, kind.unit_gpus, kind.within
+
+
+def tables_of(app: AppView, offer: Offer, around: Surroundings) -> list[Table]:
+    """The tables of a bid (see `bidding` for why these are enough); none for an app without jobs.
+
+    First the one in which everything stays in place, then rows that keep a part of it, then those in which a restart is
+    paid: nothing is pinned but what grows.
+    """
+    if not app.jobs:
+        return []
+    up = tuple(gang.up for gang in app.renewable)
+    # The ResourceManager may not offer what the app thinks is up: a row that pins it would cost the whole bid.
+    offered = sum(up, Allocation()).within(offer.free)
+    tables = [_all_stay(app, offer, around, up), *_some_stay(app)] if offered else []
+    return [*tables, *_restarted(app, offer, around)]
+
+
+def _all_stay(app: AppView, offer: Offer, around: Surroundings, up: tuple[Allocation, ...]) -> Table:
+    free = offer.free - sum(up, Allocation())
+    kinds = gang_kinds(app, Room(free.by_machine(), offer.slots, around))
+    asks, missing = asks_of(kinds, len(app.jobs) - len(app.held), free.gpus, app.jobs, _ASKS)
+    gangs = tuple(gang.at for gang in app.held)
+    return Table(gangs=gangs, pinned=up, kinds=kinds, asks=asks, missing=missing)
+
+
+def _some_stay(app: AppView) -> Iterator[Table]:
+    """The best of the gangs up for renewal stay, and nothing new is asked for."""
+    nothing_new = np.zeros((1, 0), dtype=np.int64)
+    left = {gang.job_id: parts_left(app, (gang,)) for gang in app.renewable}
+    for staying in range(len(app.renewable) - 1, 0, -1):
+        stays, goes = app.renewable[:staying], app.renewable[staying:]
+        gangs = (*(gang.at for gang in (*app.kept, *stays)), *(part for gang in goes for part in left[gang.job_id]))
+        pinned = tuple(gang.up for gang in stays)
+        yield Table(gangs=gangs, pinned=pinned, asks=nothing_new, switch_s=app.restart_s, steady=True)
+
+
+def _restarted(app: AppView, offer: Offer, around: Surroundings) -> Iterator[Table]:
+    free = offer.free.by_machine()
+    ways = growths(app, free, around)
+    if not app.renewable:
+        # That nothing grows and nothing is lost is the table in which everything stays.
+        ways = ways[1:]
+    if not ways:
+        return
+    kinds = gang_kinds(app, Room(free, offer.slots, around))
+    budget = max(1, _ASKS // len(ways))
+    for way in ways:
+        yield _table_of_growth(app, offer, kinds, way, budget)
+
+
+def _table_of_growth(app: AppView, offer: Offer, kinds: tuple[GangKind, ...], way: Growth, budget: int) -> Table:
+    asked = sum(gang.gpus for gang in way.pinned) + sum(gang.total_gpus for gang in way.anywhere)
+    new = len(app.jobs) - len(way.gangs)
+    asks, missing = asks_of(kinds, new, offer.free.gpus - asked, app.jobs, budget)
+    if way.grown:
+        # A gang grows only once every job has one.
+        asks = asks[asks.sum(axis=1) == new]
+    return Table(
+        gangs=way.gangs,
+        pinned=way.pinned,
+        anywhere=way.anywhere,
+        kinds=kinds,
+        asks=asks,
+        switch_s=app.restart_s,
+        missing=missing,
+    )

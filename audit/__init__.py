@@ -1,0 +1,1 @@
+"""The auditor: draws seeded markets and hunts for violations of what the auction promises."""

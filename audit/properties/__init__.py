@@ -1,0 +1,1 @@
+"""Properties that must hold in every market; a finding is a defect."""

@@ -1,0 +1,74 @@
+"""Optimality: objectives equal those of brute force on tiny markets and of HiGHS on larger ones, in every problem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from audit.case import Case, same
+from audit.enumeration import is_tiny
+from rm_plugin.arbiter.auction import Problem
+from rm_plugin.solvers.brute_force import BruteForceSolver
+from rm_plugin.solvers.highs import HighsSolver
+from rm_plugin.solvers.port import Solution, SolveStatus, WinnerDetermination
+from themis.bids import Market
+
+REFERENCE_LIMIT_S = 60.0
+"""What the reference may take for a problem; one that takes longer says nothing."""
+
+
+def optimality(case: Case) -> list[str] | None:
+    """The full market and the one without each winner against another solver.
+
+    A problem that ran out of time must be within its stated gap. None where the market has no reference: a larger one
+    under HiGHS itself.
+    """
+    reference = _reference(case)
+    if reference is None:
+        return None
+    findings = list(_misstated(case))
+    for problem in case.outcome.problems:
+        left_out = problem.without
+        market = case.market if left_out is None else case.market.without(left_out)
+        findings += _differs(problem, reference, market)
+    return findings
+
+
+def _reference(case: Case) -> WinnerDetermination | None:
+    if is_tiny(case.market):
+        return BruteForceSolver()
+    return None if case.solver.name == HighsSolver.name else HighsSolver()
+
+
+def _misstated(case: Case) -> Iterator[str]:
+    """The stated objective must be that of the rows won."""
+    logs = [math.log(value) for value in case.values.values() if value > 0]
+    stated = case.outcome.problems[0]
+    if len(logs) != stated.positive or not same(math.fsum(logs), stated.log_objective):
+        yield (
+            f"rows won make {len(logs)} positive values and {math.fsum(logs)!r},"
+            f" stated are {stated.positive} and {stated.log_objective!r}"
+        )
+
+
+def _differs(problem: Problem, reference: WinnerDetermination, market: Market) -> Iterator[str]:
+    best = reference.solve(market, REFERENCE_LIMIT_S)
+    if best.status is not SolveStatus.OPTIMAL:
+        return
+    name = "the market" if problem.without is None else f"the market without {problem.without}"
+    if problem.status is SolveStatus.OPTIMAL:
+        equal = problem.positive == best.positive and same(problem.log_objective, best.log_objective)
+    else:
+        equal = _within_gap(problem, best)
+    if not equal:
+        yield (
+            f"{name}: {problem.positive} positive values, objective {problem.log_objective!r}, gap {problem.gap!r};"
+            f" by {reference.name} {best.positive} and {best.log_objective!r}"
+        )
+
+
+def _within_gap(problem: Problem, best: Solution) -> bool:
+    if problem.positive != best.positive:
+        return problem.positive < best.positive
+    above = best.log_objective - problem.log_objective
+    return same(above, 0.0) or 0.0 < above <= problem.gap + 1e-9

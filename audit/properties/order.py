@@ -1,0 +1,58 @@
+"""Order: who stands where in a market must not matter, be it bidders, rows, gangs within rows or machines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from audit.case import SAME, Case
+from audit.variants import shuffled
+from rm_plugin.arbiter.auction import AuctionOutcome
+from themis.bids import BidRow, Market
+
+_SHUFFLES = 3
+
+
+def order(case: Case) -> list[str] | None:
+    """Three shuffled copies give the same bidders the same rows on the same machines, for the same shares."""
+    if not case.solved:
+        return None
+    rng = case.rng("order")
+    findings: list[str] = []
+    for _ in range(_SHUFFLES):
+        turned = shuffled(case.market, rng)
+        findings = differences(case.market, case.outcome, turned, case.auction(turned))
+        if findings:
+            break
+    return findings
+
+
+def differences(market: Market, outcome: AuctionOutcome, other_market: Market, other: AuctionOutcome) -> list[str]:
+    """Where two outcomes differ but for the order of things."""
+    rows, other_rows = rows_won(market, outcome), rows_won(other_market, other)
+    if rows != other_rows:
+        differing = sorted(app for app in {*rows, *other_rows} if rows.get(app) != other_rows.get(app))
+        return [f"shuffled, {', '.join(differing)} win other rows"]
+    findings = [
+        f"shuffled, {app_id} wins the same row elsewhere"
+        for app_id, win in outcome.wins.items()
+        if Counter(win.gangs) != Counter(other.wins[app_id].gangs)
+    ]
+    return findings + [
+        f"shuffled, {app_id} keeps {other.shares[app_id]!r} in place of {share!r}"
+        for app_id, share in outcome.shares.items()
+        if not abs(share - other.shares[app_id]) <= SAME
+    ]
+
+
+def rows_won(market: Market, outcome: AuctionOutcome) -> Mapping[str, tuple[object, ...]]:
+    """What the rows won say, whatever their places in the bids."""
+    return {
+        bid.app_id: _content(bid.rows[outcome.wins[bid.app_id].row])
+        for bid in market.bids
+        if bid.app_id in outcome.wins
+    }
+
+
+def _content(row: BidRow) -> tuple[object, ...]:
+    return (row.value, tuple(sorted(row.gangs)), row.pinned, tuple(sorted(row.pinned_parts)))

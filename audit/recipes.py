@@ -1,0 +1,102 @@
+"""Random markets by recipe, from tiny ones that brute force can solve to middling ones."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.choices import EmptyBundle
+from themis.cluster import Allocation, Level
+
+
+def uniform_value(rng: random.Random) -> float:
+    """Values that never tie."""
+    return rng.uniform(0.1, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How to draw a market: numbers of machines, racks and bidders, at most so many rows a bid, sizes of gangs.
+
+    Attributes:
+        machines: Number of machines, of one or two slots each.
+        racks: Racks that they stand in.
+        bidders: Number of bidders.
+        rows: Rows of a bid, at most.
+        sizes: GPUs of a gang.
+        levels: Levels that gangs may ask for.
+        units: Whether gangs may come in units of several GPUs.
+        pinned: Whether rows may pin GPUs on named machines.
+        pinned_gangs: Whether pinned GPUs lie on two machines and are told apart by gangs.
+        explicit: Whether all rows name machines only.
+        slot_gpus: Most free GPUs of a slot.
+        value: Draws the value of a row.
+        empty: Largest value of an empty bundle, relative to the least of a row.
+        empty_bundle: How winning nothing counts; under `lexicographic` most empty bundles are worth 0.
+    """
+
+    machines: int = 4
+    racks: int = 2
+    bidders: int = 3
+    rows: int = 5
+    sizes: tuple[int, ...] = (1, 2, 3, 4)
+    levels: tuple[Level, ...] = tuple(Level)
+    units: bool = True
+    pinned: bool = True
+    pinned_gangs: bool = False
+    explicit: bool = False
+    slot_gpus: int = 3
+    value: Callable[[random.Random], float] = uniform_value
+    empty: tuple[float, float] = (0.05, 0.5)
+    empty_bundle: EmptyBundle = EmptyBundle.FINITE
+
+
+def random_market(seed: int, recipe: Recipe) -> Market:
+    """The market of a seed."""
+    rng = random.Random(seed)
+    machines = tuple(
+        FreeMachine(
+            machine_id=f"m{index}",
+            rack_id=f"r{rng.randrange(recipe.racks)}",
+            free_slots=tuple(rng.randint(0, recipe.slot_gpus) for _ in range(rng.randint(1, 2))),
+        )
+        for index in range(recipe.machines)
+    )
+    bids = tuple(_bid(f"a{index}", rng, machines, recipe) for index in range(recipe.bidders))
+    return Market(machines=machines, bids=bids, empty_bundle=recipe.empty_bundle)
+
+
+def _bid(app_id: str, rng: random.Random, machines: tuple[FreeMachine, ...], recipe: Recipe) -> Bid:
+    poor = recipe.empty_bundle is EmptyBundle.LEXICOGRAPHIC and rng.random() < 0.7
+    empty = 0.0 if poor else rng.uniform(*recipe.empty)
+    rows = tuple(_row(rng, machines, recipe) for _ in range(rng.randint(1, recipe.rows)))
+    return Bid(app_id=app_id, round_id=0, empty_value=empty, rows=rows)
+
+
+def _row(rng: random.Random, machines: tuple[FreeMachine, ...], recipe: Recipe) -> BidRow:
+    if recipe.explicit:
+        chosen = rng.sample(machines, rng.randint(1, min(3, len(machines))))
+        counts = {machine.machine_id: rng.randint(1, 3) for machine in chosen}
+        return BidRow(value=recipe.value(rng), pinned=Allocation.of(counts))
+    gangs = tuple(_gang(rng, recipe) for _ in range(rng.randint(0 if recipe.pinned else 1, 2)))
+    pinned: tuple[Allocation, ...] = ()
+    if recipe.pinned and (not gangs or rng.random() < 0.3):
+        pinned = tuple(_pin(rng, machines) for _ in range(rng.randint(1, 2) if recipe.pinned_gangs else 1))
+    return BidRow(
+        value=recipe.value(rng),
+        gangs=gangs,
+        pinned=sum(pinned, Allocation()),
+        pinned_gangs=pinned if recipe.pinned_gangs else (),
+    )
+
+
+def _pin(rng: random.Random, machines: tuple[FreeMachine, ...]) -> Allocation:
+    return Allocation.of({rng.choice(machines).machine_id: rng.randint(1, 2)})
+
+
+def _gang(rng: random.Random, recipe: Recipe) -> Gang:
+    gpus = rng.choice(recipe.sizes)
+    units = [unit for unit in (1, 2, 3) if gpus % unit == 0] if recipe.units else [1]
+    return Gang(gpus, rng.choice(recipe.levels), rng.choice((1, 1, 2)), rng.choice(units))

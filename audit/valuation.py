@@ -1,0 +1,105 @@
+"""What a bundle of GPUs is worth to an app by its own rows: the best row that the bundle contains (free disposal)."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from audit.case import Case, value_won
+from rm_plugin.arbiter.rounding import keep_share
+from themis.apps import CRUDE_SLOWDOWN
+from themis.bids import Bid, FreeMachine, Market, PlacedGang
+
+_NARROWEST = 2.0**-30
+"""Draws nearer than this are not told apart."""
+
+
+class Valuer:
+    """Values bundles of one case's market, each once."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._racks = {machine.machine_id: machine for machine in case.market.machines}
+        self._known: dict[tuple[str, tuple[FreeMachine, ...]], float] = {}
+
+    def value(self, bid: Bid, gangs: Iterable[PlacedGang]) -> float:
+        """The value to the bidder of the GPUs of these gangs, whoever won them, on top of what it keeps."""
+        bundle = self._machines_of(gangs)
+        key = (bid.app_id, bundle)
+        if key not in self._known:
+            self._known[key] = self._best_row(bid, bundle)
+        return self._known[key]
+
+    def _best_row(self, bid: Bid, bundle: tuple[FreeMachine, ...]) -> float:
+        if not bundle or not bid.rows:
+            return bid.empty_value
+        alone = Market(machines=bundle, bids=(bid,), empty_bundle=self._case.market.empty_bundle)
+        return value_won(bid, self._case.solve(alone))
+
+    def _machines_of(self, gangs: Iterable[PlacedGang]) -> tuple[FreeMachine, ...]:
+        """The bundle as a cluster of its own.
+
+        GPUs of a gang in a slot share that slot, and so do those of a machine with one slot; of others it is not known
+        which slot they will be in, so that they count as one slot each.
+        """
+        loose: Counter[str] = Counter()
+        in_slot: Counter[tuple[str, int]] = Counter()
+        for gang in gangs:
+            for machine_id, count in gang.gpus:
+                if gang.slot is not None:
+                    in_slot[machine_id, gang.slot] += count
+                elif len(self._racks[machine_id].free_slots) == 1:
+                    in_slot[machine_id, 0] += count
+                else:
+                    loose[machine_id] += count
+        on = sorted({*loose, *(machine_id for machine_id, _ in in_slot)})
+        return tuple(
+            FreeMachine(
+                machine_id=machine_id,
+                rack_id=self._racks[machine_id].rack_id,
+                free_slots=(*self._in_slots(in_slot, machine_id), *([1] * loose[machine_id])),
+            )
+            for machine_id in on
+        )
+
+    @staticmethod
+    def _in_slots(in_slot: Counter[tuple[str, int]], machine_id: str) -> tuple[int, ...]:
+        return tuple(sorted(count for (machine, _), count in in_slot.items() if machine == machine_id))
+
+
+class _Draw(random.Random):
+    """A random state of which every draw is one number, so that what a draw decides can be looked at."""
+
+    number = 0.0
+
+    def random(self) -> float:
+        return self.number
+
+
+def expected_value(gangs: Sequence[PlacedGang], share: float, value: Callable[[Sequence[PlacedGang]], float]) -> float:
+    """The expected value of the gangs that the rounding of payments leaves, over its one uniform draw.
+
+    What is kept is a step function of the draw; its steps are found by halving.
+
+    Args:
+        gangs: Gangs won.
+        share: The kept share c_i.
+        value: What gangs are worth together.
+    """
+    draw = _Draw(0)
+
+    def kept(number: float) -> tuple[PlacedGang, ...]:
+        draw.number = number
+        return keep_share(gangs, share, CRUDE_SLOWDOWN, draw)
+
+    def integral(low: float, high: float, at_low: tuple[PlacedGang, ...], at_high: tuple[PlacedGang, ...]) -> float:
+        if at_low == at_high or high - low < _NARROWEST:
+            return (high - low) * value(at_low)
+        middle = (low + high) / 2
+        at_middle = kept(middle)
+        return integral(low, middle, at_low, at_middle) + integral(middle, high, at_middle, at_high)
+
+    if not gangs:
+        return value(())
+    return integral(0.0, 1.0, kept(0.0), kept(1.0 - _NARROWEST))

@@ -1,0 +1,101 @@
+"""Bids as tables of GPUs by machine: few rows out of astronomically many, so lossy, as plain table bids must be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from am.agent.bidding import make_bid
+from am.agent.fairness import Valuer
+from am.agent.finish_time import finish_time_s, split_evenly
+from am.agent.views import AppView, GangAt, Surroundings
+from themis.bids import Bid, BidRow, Offer
+from themis.cluster import Allocation, Level
+
+START_MACHINES = 24
+"""Machines from which tables start to fill, at most."""
+
+
+def explicit_bid(app: AppView, offer: Offer, around: Surroundings, rng: Random) -> Bid:
+    """A bid that names machines: 1, 2, 4, .. of the app's gangs, filled from each of some start machines on.
+
+    Machines are filled in the order of their racks, so that a gang tends to lie within one. The value is the agent's:
+    of the gangs kept and those that the GPUs hold.
+
+    Args:
+        app: The app; none of its gangs is up for renewal.
+        offer: What the round offers.
+        around: The app's surroundings.
+        rng: Draws the start machines.
+    """
+    valuer = Valuer.of(app, around)
+    kept = tuple(gang.at for gang in app.kept)
+    empty_value = make_bid(app, offer, around).empty_value
+    best: dict[Allocation, float] = {}
+    for gpus, gangs in _bundles(app, offer, around, rng):
+        value = valuer.value(finish_time_s(app, (*kept, *gangs), around))
+        if value > max(empty_value, best.get(gpus, 0.0)):
+            best[gpus] = value
+    rows = tuple(BidRow(value=value, pinned=gpus) for gpus, value in sorted(best.items()))
+    return Bid(app_id=app.app_id, round_id=offer.round_id, empty_value=empty_value, rows=rows)
+
+
+def _bundles(
+    app: AppView, offer: Offer, around: Surroundings, rng: Random
+) -> Iterator[tuple[Allocation, tuple[GangAt, ...]]]:
+    """GPUs by machine, and the gangs that lie on them."""
+    shape = app.median_job.shape
+    without = len(app.jobs) - len(app.held)
+    machines = sorted((machine for machine, _ in offer.free), key=lambda machine: (around.rack_of[machine], machine))
+    if not machines or not without:
+        return
+    starts = sorted(rng.sample(range(len(machines)), min(START_MACHINES, len(machines))))
+    for gpus in _geometric(shape.demand_min_gpus, min(offer.free.gpus, without * shape.demand_max_gpus)):
+        sizes = split_evenly(gpus, without, shape)
+        for start in starts:
+            found = _laid(sizes, shape.gpus_per_task, [*machines[start:], *machines[:start]], offer.free, around)
+            if found is not None:
+                yield found
+
+
+def _geometric(least: int, most: int) -> Iterator[int]:
+    gpus = least
+    while gpus < most:
+        yield gpus
+        gpus *= 2
+    if most >= least:
+        yield most
+
+
+def _laid(
+    sizes: tuple[int, ...], unit: int, machines: list[str], free: Allocation, around: Surroundings
+) -> tuple[Allocation, tuple[GangAt, ...]] | None:
+    """The gangs one after the other on the next machines with room, or None when the GPUs run out."""
+    left = free.by_machine()
+    taken: dict[str, int] = {}
+    gangs = []
+    place = 0
+    for size in sizes:
+        parts: dict[str, int] = {}
+        while sum(parts.values()) < size:
+            if place == len(machines):
+                return None
+            machine = machines[place]
+            room = min(left[machine] - left[machine] % unit, size - sum(parts.values()))
+            left[machine] -= room
+            if room:
+                parts[machine] = room
+            if sum(parts.values()) < size:
+                place += 1
+        gangs.append(GangAt(size, _level(size, list(parts), around)))
+        for machine, count in parts.items():
+            taken[machine] = taken.get(machine, 0) + count
+    return Allocation.of(taken), tuple(gangs)
+
+
+def _level(gpus: int, machines: list[str], around: Surroundings) -> Level:
+    if gpus == 1:
+        return Level.SLOT
+    if len(machines) == 1:
+        return Level.MACHINE
+    return Level.RACK if len({around.rack_of[machine] for machine in machines}) == 1 else Level.CLUSTER

@@ -1,0 +1,35 @@
+"""The markets of the newest rounds, as files that `themis auction --market` takes: to hold an auction once more."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rm_plugin.arbiter.market_document import market_document
+from themis.bids import Market
+
+
+class MarketFolder:
+    """A folder with one file a round; of more than `most` the oldest go, and with `most` 0 none is written."""
+
+    def __init__(self, folder: Path, most: int) -> None:
+        self._folder = folder
+        self._most = most
+
+    def keep(self, round_id: int, market: Market) -> str:
+        """Write a round's market; returns the name of its file, empty when none is kept.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
+        if not self._most:
+            return ""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"round-{round_id:09d}.json"
+        # Written aside first: whoever reads a file by its name finds it whole.
+        half = path.with_suffix(".part")
+        half.write_text(json.dumps(market_document(market), separators=(",", ":")), encoding="utf-8")
+        half.replace(path)
+        for old in sorted(self._folder.glob("round-*.json"))[: -self._most]:
+            old.unlink(missing_ok=True)
+        return path.name

@@ -1,0 +1,1 @@
+"""The exact winner determination: our own method, with a small compiled core."""

@@ -1,0 +1,91 @@
+"""The compiled core: arrays in, arrays out. i4 and i8 are C-contiguous int32 and int64 arrays, f8 float64.
+
+Prices are those of a whole capacity, in units of log value. `skip` names a bidder to leave out, -1 for none.
+"""
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+class Problem: ...
+
+def problem(
+    unit: float,
+    row_start: Array,  # i4 [bidders + 1]
+    gain: Array,  # i8 [rows]
+    gpus: Array,  # i4 [rows]
+    tie: Array,  # i8 [rows]
+    use: Array,  # i4 [rows, resources]
+    use_most: Array,  # i4 [rows, resources]
+    capacity: Array,  # i4 [resources]
+    pin_start: Array,  # i4 [rows + 1]
+    pin_machine: Array,  # i4 [pins]
+    pin_gpus: Array,  # i4 [pins]
+    machine_free: Array,  # i4 [machines]
+    table_start: Array,  # i4 [machines + 1]
+    table: Array,  # i4, by machine [resources, free + 1]
+    least: Array,  # i4, alike
+    label: Array,  # i4 [rows, labels]
+) -> Problem:
+    """A knapsack from its arrays (core.h); they are copied."""
+
+def prices(problem: Problem, skip: int, price: Array, warm: bool) -> None:
+    """Improve f8 [resources] prices in place; `warm` when they are good already."""
+
+def search(
+    problem: Problem,
+    skip: int,
+    price: Array,
+    first_gap: float,
+    beam: int,
+    seconds: float,
+    most_states: int,
+    choice: Array,
+) -> tuple[int, int, int, int]:
+    """The best choice: (status, value, bound, states), rows by bidder into i4 `choice`, -1 for none.
+
+    Status 0: optimal; 1: out of time, or a choice found by a beam; 2: more than `most_states` states. With `beam` > 0
+    only so many states a stage are kept: quick, a choice and no proof.
+    """
+
+def choices(
+    problem: Problem, skip: int, price: Array, gap: int, seconds: float, most_states: int, choice: Array
+) -> tuple[int, int, int]:
+    """All choices worth at most `gap` less than the bound, best first, into i4 `choice` [most, bidders].
+
+    Of choices alike in every label only the best is told. Returns (status as in `search`, how many there are, states).
+    """
+
+def fit(
+    racks: int,
+    free: Array,
+    rack: Array,
+    slot_start: Array,
+    slot_free: Array,  # as in `pack`
+    kinds: Array,  # i4 [kinds, 3]: level, gpus, unit
+    count: Array,  # i4 [kinds]
+    most_steps: int,
+    parts: Array,  # i4 [2 * free GPUs, 4]: kind, machine, -2 in its rack / -1 on it / 0 in a slot of it, gpus
+) -> tuple[int, int]:
+    """Whether the gangs fit: (0 no, 1 yes, 2 not decided in so many steps; the number of parts)."""
+
+def losses(problem: Problem, skip: int, price: Array, loss: Array) -> int:
+    """What each row loses against the bound at these prices, into i8 `loss`; the bound is returned."""
+
+def pack(
+    racks: int,
+    free: Array,  # i4 [machines], pinned GPUs left out
+    rack: Array,  # i4 [machines]
+    slot_start: Array,  # i4 [machines + 1]
+    slot_free: Array,  # i4 [slots]
+    gangs: Array,  # i4 [gangs, 3]: level, gpus, unit, in the order of placing
+    parts: Array,  # i4 [free GPUs, 4]: gang, machine, slot or -1, gpus
+) -> int:
+    """Gangs on machines by best fit: the number of parts written, or -1 - g when gang g found no place."""
+
+def prune(
+    row_start: Array, needs: int, need: Array, pin_start: Array, pin_machine: Array, pin_gpus: Array, keep: Array
+) -> None:
+    """Mark in u1 `keep` the rows that no other row of the bidder, standing before it, matches for no more needs."""

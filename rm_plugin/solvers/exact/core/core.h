@@ -1,0 +1,74 @@
+/* The compiled part of the exact winner determination: values shared by its files.
+ *
+ * A problem is a multiple-choice knapsack: every bidder takes one row or none, rows use resources, and gains add up.
+ * Gains, ties and prices are whole numbers (fixed point), so sums do not depend on their order and equals are equal.
+ *
+ * GPUs pinned on a machine that several bidders pin use resources by a table that need not be additive. What a row's
+ * `use` counts of them is a lower bound for each pin on its own; the search carries the GPUs pinned so far on every
+ * such machine in its states and charges the rest when it comes to it.
+ */
+#ifndef THEMIS_CORE_H
+#define THEMIS_CORE_H
+
+#include <stdint.h>
+
+enum { MOST_RESOURCES = 24 };
+
+typedef struct {
+    int bidders, rows, resources, machines; /* machines: only those whose pins are charged by table */
+    int32_t *row_start;                     /* [bidders + 1] */
+    int64_t *gain;                          /* [rows], each positive */
+    int32_t *gpus;                          /* [rows] */
+    int64_t *tie;                           /* [rows] */
+    int32_t *use;                           /* [rows * resources] */
+    int32_t *use_most;                      /* [rows * resources]: use with every pin at its dearest */
+    int32_t *capacity;                      /* [resources] */
+    int32_t *pin_start;                     /* [rows + 1] */
+    int32_t *pin_machine;                   /* [pins] */
+    int32_t *pin_gpus;                      /* [pins] */
+    int32_t *machine_free;                  /* [machines] */
+    int32_t *table_start;                   /* [machines + 1] into `table`, resources * (free + 1) entries each */
+    int32_t *table;                         /* what P pinned GPUs use of resource k: [k * (free + 1) + P] */
+    int32_t *least;                         /* what p more pinned GPUs use of it at least, laid out alike */
+    int labels;
+    int32_t *label;          /* [rows * labels]: numbers that add up; choices alike in all of them are alike */
+    double *use_of_capacity;                /* [rows * resources]: use / capacity */
+    double *gain_f;                         /* [rows]: gain as a float, in units of `unit` */
+    double unit;                            /* fixed-point gain of 1.0 */
+} Problem;
+
+typedef struct {
+    double deadline_s; /* on the monotonic clock */
+    int64_t most_states;
+} Limits;
+
+enum { SEARCH_OPTIMAL = 0, SEARCH_OUT_OF_TIME = 1, SEARCH_TOO_WIDE = 2, SEARCH_NO_MEMORY = 3 };
+
+typedef struct {
+    int status;
+    int64_t value; /* of the choice, SEARCH_OPTIMAL: the optimum */
+    int64_t bound; /* no choice is worth more */
+    int64_t states;
+} Outcome;
+
+double monotonic_s(void);
+
+/* Lowers sum_k price_k * capacity_k + sum_i max_r (gain - price . use) from the prices given; `skip` is left out. */
+void find_prices(const Problem *problem, int skip, double *price_of_all, int warm);
+
+/* The best choice at these prices (in units of gain for the whole capacity): row by bidder, -1 for none. */
+Outcome search(const Problem *problem, int skip, const double *price_of_all, double first_gap, int beam, Limits limits,
+               int32_t *choice);
+
+/* All choices worth at most `gap` less than the bound, best first: of those alike in every label only the best.
+ *
+ * `choice` takes the first `most` of them, a row of numbers by bidder each; `count` is how many there are. */
+Outcome list_choices(const Problem *problem, int skip, const double *price_of_all, int64_t gap, Limits limits,
+                     int most, int32_t *choice, int32_t *count);
+
+/* For each bidder the most that it can add at these prices; returns the bound. */
+int64_t bound_at(const Problem *problem, int skip, const int64_t *price, int64_t *best);
+
+void whole_prices(const Problem *problem, const double *price_of_all, int64_t *price);
+
+#endif

@@ -1,0 +1,243 @@
+/* The Python face of the compiled core; arrays come as buffers of the types that _core.pyi tells. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+#include "fit.h"
+#include "pack.h"
+#include "prune.h"
+
+static const char CAPSULE[] = "themis.exact.problem";
+
+static void free_problem(Problem *p) {
+    if (!p) return;
+    void *all[] = {p->row_start,   p->gain,         p->gpus,        p->tie,   p->use,   p->use_most,        p->capacity, p->pin_start,
+                   p->label, p->pin_machine, p->pin_gpus,     p->machine_free, p->table_start, p->table, p->least, p->use_of_capacity, p->gain_f};
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
+    free(p);
+}
+
+static void free_capsule(PyObject *capsule) { free_problem(PyCapsule_GetPointer(capsule, CAPSULE)); }
+
+static void *copy_of(const Py_buffer *buffer) {
+    void *copy = malloc(buffer->len ? buffer->len : 1);
+    if (copy) memcpy(copy, buffer->buf, buffer->len);
+    return copy;
+}
+
+/* Floats that the prices are found with; false without memory. */
+static int measure(Problem *p) {
+    size_t cells = (size_t)p->rows * p->resources;
+    p->use_of_capacity = malloc(sizeof(double) * (cells + 1));
+    p->gain_f = malloc(sizeof(double) * (p->rows + 1));
+    if (!p->use_of_capacity || !p->gain_f) return 0;
+    for (size_t cell = 0; cell < cells; cell++) {
+        int capacity = p->capacity[cell % p->resources];
+        p->use_of_capacity[cell] = capacity > 0 ? (double)p->use[cell] / capacity : 0.0;
+    }
+    for (int row = 0; row < p->rows; row++) p->gain_f[row] = (double)p->gain[row] / p->unit;
+    return 1;
+}
+
+enum { ARRAYS = 15 };
+
+static PyObject *make_problem(PyObject *self, PyObject *args) {
+    (void)self;
+    Py_buffer b[ARRAYS];
+    double unit;
+    if (!PyArg_ParseTuple(args, "dy*y*y*y*y*y*y*y*y*y*y*y*y*y*y*", &unit, &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &b[6],
+                          &b[7], &b[8], &b[9], &b[10], &b[11], &b[12], &b[13], &b[14]))
+        return NULL;
+    PyObject *capsule = NULL;
+    Problem *p = calloc(1, sizeof *p);
+    if (p) {
+        void **field[ARRAYS] = {(void **)&p->row_start,    (void **)&p->gain,        (void **)&p->gpus,
+                                (void **)&p->tie,          (void **)&p->use,         (void **)&p->use_most,
+                                (void **)&p->capacity,     (void **)&p->pin_start,   (void **)&p->pin_machine,
+                                (void **)&p->pin_gpus,     (void **)&p->machine_free, (void **)&p->table_start,
+                                (void **)&p->table,        (void **)&p->least,       (void **)&p->label};
+        int whole = 1;
+        for (int n = 0; n < ARRAYS; n++) whole &= (*field[n] = copy_of(&b[n])) != NULL;
+        p->unit = unit;
+        p->bidders = (int)(b[0].len / sizeof(int32_t)) - 1;
+        p->rows = (int)(b[1].len / sizeof(int64_t));
+        p->resources = (int)(b[6].len / sizeof(int32_t));
+        p->machines = (int)(b[10].len / sizeof(int32_t));
+        p->labels = p->rows ? (int)(b[14].len / sizeof(int32_t)) / p->rows : 0;
+        if (p->resources > MOST_RESOURCES)
+            PyErr_SetString(PyExc_ValueError, "too many resources");
+        else if (whole && measure(p))
+            capsule = PyCapsule_New(p, CAPSULE, free_capsule);
+    }
+    if (!capsule) {
+        free_problem(p);
+        if (!PyErr_Occurred()) PyErr_NoMemory();
+    }
+    for (int n = 0; n < ARRAYS; n++) PyBuffer_Release(&b[n]);
+    return capsule;
+}
+
+static PyObject *run_prices(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *capsule;
+    Py_buffer price;
+    int skip, warm;
+    if (!PyArg_ParseTuple(args, "Oiw*p", &capsule, &skip, &price, &warm)) return NULL;
+    Problem *p = PyCapsule_GetPointer(capsule, CAPSULE);
+    if (p) {
+        Py_BEGIN_ALLOW_THREADS;
+        find_prices(p, skip, price.buf, warm);
+        Py_END_ALLOW_THREADS;
+    }
+    PyBuffer_Release(&price);
+    if (!p) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *run_search(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *capsule;
+    Py_buffer price, choice;
+    int skip, beam;
+    double first_gap, seconds;
+    long long most_states;
+    if (!PyArg_ParseTuple(args, "Oiy*didLw*", &capsule, &skip, &price, &first_gap, &beam, &seconds, &most_states,
+                          &choice))
+        return NULL;
+    Problem *p = PyCapsule_GetPointer(capsule, CAPSULE);
+    Outcome outcome = {0};
+    if (p) {
+        Limits limits = {monotonic_s() + seconds, most_states};
+        Py_BEGIN_ALLOW_THREADS;
+        outcome = search(p, skip, price.buf, first_gap, beam, limits, choice.buf);
+        Py_END_ALLOW_THREADS;
+    }
+    PyBuffer_Release(&price);
+    PyBuffer_Release(&choice);
+    if (!p) return NULL;
+    if (outcome.status == SEARCH_NO_MEMORY) return PyErr_NoMemory();
+    return Py_BuildValue("iLLL", outcome.status, (long long)outcome.value, (long long)outcome.bound,
+                         (long long)outcome.states);
+}
+
+static PyObject *run_choices(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *capsule;
+    Py_buffer price, choice;
+    int skip;
+    double seconds;
+    long long gap, most_states;
+    if (!PyArg_ParseTuple(args, "Oiy*LdLw*", &capsule, &skip, &price, &gap, &seconds, &most_states, &choice))
+        return NULL;
+    Problem *p = PyCapsule_GetPointer(capsule, CAPSULE);
+    Outcome outcome = {0};
+    int32_t count = 0;
+    if (p) {
+        Limits limits = {monotonic_s() + seconds, most_states};
+        int most = p->bidders ? (int)(choice.len / sizeof(int32_t)) / p->bidders : 0;
+        Py_BEGIN_ALLOW_THREADS;
+        outcome = list_choices(p, skip, price.buf, gap, limits, most, choice.buf, &count);
+        Py_END_ALLOW_THREADS;
+    }
+    PyBuffer_Release(&price);
+    PyBuffer_Release(&choice);
+    if (!p) return NULL;
+    if (outcome.status == SEARCH_NO_MEMORY) return PyErr_NoMemory();
+    return Py_BuildValue("iiL", outcome.status, (int)count, (long long)outcome.states);
+}
+
+static PyObject *losses(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *capsule;
+    Py_buffer price, loss;
+    int skip;
+    if (!PyArg_ParseTuple(args, "Oiy*w*", &capsule, &skip, &price, &loss)) return NULL;
+    Problem *p = PyCapsule_GetPointer(capsule, CAPSULE);
+    int64_t bound = 0, whole[MOST_RESOURCES], *best = p ? malloc(sizeof(int64_t) * (p->bidders + 1)) : NULL;
+    if (best) {
+        whole_prices(p, price.buf, whole);
+        bound = bound_at(p, skip, whole, best);
+        int64_t *of_row = loss.buf;
+        for (int i = 0; i < p->bidders; i++)
+            for (int row = p->row_start[i]; row < p->row_start[i + 1]; row++) {
+                of_row[row] = best[i] - p->gain[row];
+                for (int k = 0; k < p->resources; k++)
+                    of_row[row] += whole[k] * p->use[(size_t)row * p->resources + k];
+            }
+        free(best);
+    }
+    PyBuffer_Release(&price);
+    PyBuffer_Release(&loss);
+    if (!p) return NULL;
+    return PyLong_FromLongLong(bound);
+}
+
+static PyObject *run_pack(PyObject *self, PyObject *args) {
+    (void)self;
+    Py_buffer free_gpus, rack, slot_start, slot_free, gang, part;
+    int racks;
+    if (!PyArg_ParseTuple(args, "iy*y*y*y*y*w*", &racks, &free_gpus, &rack, &slot_start, &slot_free, &gang, &part))
+        return NULL;
+    Cluster cluster = {(int)(free_gpus.len / sizeof(int32_t)), racks, free_gpus.buf, rack.buf, slot_start.buf,
+                       slot_free.buf};
+    int32_t parts = pack(&cluster, (int)(gang.len / (3 * sizeof(int32_t))), gang.buf, part.buf);
+    Py_buffer *all[] = {&free_gpus, &rack, &slot_start, &slot_free, &gang, &part};
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) PyBuffer_Release(all[n]);
+    if (parts == INT32_MIN) return PyErr_NoMemory();
+    return PyLong_FromLong(parts);
+}
+
+static PyObject *run_fit(PyObject *self, PyObject *args) {
+    (void)self;
+    Py_buffer free_gpus, rack, slot_start, slot_free, kind, count, part;
+    int racks, most_steps;
+    if (!PyArg_ParseTuple(args, "iy*y*y*y*y*y*iw*", &racks, &free_gpus, &rack, &slot_start, &slot_free, &kind, &count,
+                          &most_steps, &part))
+        return NULL;
+    Cluster cluster = {(int)(free_gpus.len / sizeof(int32_t)), racks, free_gpus.buf, rack.buf, slot_start.buf,
+                       slot_free.buf};
+    int32_t parts = 0;
+    int answer;
+    Py_BEGIN_ALLOW_THREADS;
+    answer = fit(&cluster, (int)(count.len / sizeof(int32_t)), kind.buf, count.buf, most_steps, part.buf, &parts);
+    Py_END_ALLOW_THREADS;
+    Py_buffer *all[] = {&free_gpus, &rack, &slot_start, &slot_free, &kind, &count, &part};
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) PyBuffer_Release(all[n]);
+    if (answer == FIT_NO_MEMORY) return PyErr_NoMemory();
+    return Py_BuildValue("ii", answer, (int)parts);
+}
+
+static PyObject *run_prune(PyObject *self, PyObject *args) {
+    (void)self;
+    Py_buffer row_start, need, pin_start, pin_machine, pin_gpus, keep;
+    int needs;
+    if (!PyArg_ParseTuple(args, "y*iy*y*y*y*w*", &row_start, &needs, &need, &pin_start, &pin_machine, &pin_gpus, &keep))
+        return NULL;
+    Rows rows = {(int)(row_start.len / sizeof(int32_t)) - 1, needs,           row_start.buf, need.buf, pin_start.buf,
+                 pin_machine.buf,                            pin_gpus.buf};
+    int32_t *scratch = malloc(sizeof(int32_t) * (keep.len + 1));
+    if (scratch) prune(&rows, keep.buf, scratch);
+    free(scratch);
+    Py_buffer *all[] = {&row_start, &need, &pin_start, &pin_machine, &pin_gpus, &keep};
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) PyBuffer_Release(all[n]);
+    if (!scratch) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef METHODS[] = {
+    {"problem", make_problem, METH_VARARGS, "A knapsack from its arrays."},
+    {"prices", run_prices, METH_VARARGS, "Improve prices in place."},
+    {"search", run_search, METH_VARARGS, "The best choice: (status, value, bound, states)."},
+    {"choices", run_choices, METH_VARARGS, "All choices near the bound: (status, count, states)."},
+    {"fit", run_fit, METH_VARARGS, "Whether gangs fit: (answer, parts)."},
+    {"losses", losses, METH_VARARGS, "What each row loses against the bound, which is returned."},
+    {"pack", run_pack, METH_VARARGS, "Gangs on machines by best fit."},
+    {"prune", run_prune, METH_VARARGS, "Marks rows that no other of their bidder beats."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_core", NULL, -1, METHODS, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__core(void) { return PyModule_Create(&MODULE); }

@@ -1,0 +1,194 @@
+/* Prices of the resources: the Lagrangian dual of the knapsack, by Newton's method on a smoothed bound.
+ *
+ * The bound sum_k price_k C_k + sum_i max_r (gain_r - price . use_r) is convex and piecewise linear in the prices. With
+ * mu * log sum exp(. / mu) in place of max it is smooth, and a handful of Newton steps with shrinking mu come close to
+ * its least point. Any prices give a valid bound, so nothing here needs to be exact; the search is.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+
+typedef struct {
+    const Problem *problem;
+    int skip;
+    int32_t *core; /* rows worth a look at these prices */
+    int32_t *core_start;
+    double *margin; /* of one bidder's rows */
+    double bound; /* the bound itself, not smoothed, at the point last looked at */
+} View;
+
+static double margin_of(const Problem *p, int row, const double *price) {
+    double margin = p->gain_f[row];
+    const double *use = p->use_of_capacity + (size_t)row * p->resources;
+    for (int k = 0; k < p->resources; k++) margin -= price[k] * use[k];
+    return margin;
+}
+
+/* Rows that lose at most `loss` against the best row of their bidder. */
+static void choose_core(View *view, const double *price, double loss) {
+    const Problem *p = view->problem;
+    int count = 0;
+    for (int i = 0; i < p->bidders; i++) {
+        view->core_start[i] = count;
+        if (i == view->skip) continue;
+        int first = p->row_start[i], end = p->row_start[i + 1];
+        double best = 0.0;
+        for (int row = first; row < end; row++) {
+            view->margin[row - first] = margin_of(p, row, price);
+            if (view->margin[row - first] > best) best = view->margin[row - first];
+        }
+        for (int row = first; row < end; row++)
+            if (view->margin[row - first] >= best - loss) view->core[count++] = row;
+    }
+    view->core_start[p->bidders] = count;
+}
+
+static double smooth_bound(View *view, const double *price, double mu, double *gradient, double *hessian) {
+    const Problem *p = view->problem;
+    int K = p->resources;
+    double total = 0.0, bound = 0.0;
+    for (int k = 0; k < K; k++) {
+        total += price[k];
+        gradient[k] = 1.0;
+    }
+    bound = total;
+    memset(hessian, 0, sizeof(double) * K * K);
+    double *margin = view->margin;
+    for (int i = 0; i < p->bidders; i++) {
+        int first = view->core_start[i], count = view->core_start[i + 1] - first;
+        if (!count) continue;
+        double best = 0.0;
+        for (int c = 0; c < count; c++) {
+            margin[c] = margin_of(p, view->core[first + c], price);
+            if (margin[c] > best) best = margin[c];
+        }
+        double weight = exp(-best / mu), mean[MOST_RESOURCES] = {0}, square[MOST_RESOURCES * MOST_RESOURCES] = {0};
+        for (int c = 0; c < count; c++) {
+            double exponent = (margin[c] - best) / mu;
+            if (exponent < -30.0) continue;
+            double share = exp(exponent);
+            const double *use = p->use_of_capacity + (size_t)view->core[first + c] * K;
+            weight += share;
+            for (int k = 0; k < K; k++) {
+                double part = share * use[k];
+                mean[k] += part;
+                for (int l = 0; l <= k; l++) square[k * K + l] += part * use[l];
+            }
+        }
+        total += best + mu * log(weight);
+        bound += best;
+        for (int k = 0; k < K; k++) {
+            mean[k] /= weight;
+            gradient[k] -= mean[k];
+            for (int l = 0; l <= k; l++) hessian[k * K + l] += (square[k * K + l] / weight - mean[k] * mean[l]) / mu;
+        }
+    }
+    view->bound = bound;
+    return total;
+}
+
+/* Solves (H + ridge) d = -g over the free prices by Cholesky; prices held at 0 get d = 0. */
+static void newton_direction(int K, const double *hessian, const double *gradient, const int *held, double *direction) {
+    double factor[MOST_RESOURCES * MOST_RESOURCES];
+    double trace = 0.0;
+    for (int k = 0; k < K; k++) trace += hessian[k * K + k];
+    double ridge = 1e-9 * trace + 1e-12;
+    for (int k = 0; k < K; k++) {
+        for (int l = 0; l <= k; l++) {
+            double sum = held[k] || held[l] ? 0.0 : hessian[k * K + l];
+            if (k == l) sum = held[k] ? 1.0 : sum + ridge;
+            for (int m = 0; m < l; m++) sum -= factor[k * K + m] * factor[l * K + m];
+            if (k == l)
+                factor[k * K + k] = sqrt(sum > ridge * 1e-3 ? sum : ridge * 1e-3);
+            else
+                factor[k * K + l] = sum / factor[l * K + l];
+        }
+    }
+    for (int k = 0; k < K; k++) {
+        double sum = held[k] ? 0.0 : -gradient[k];
+        for (int m = 0; m < k; m++) sum -= factor[k * K + m] * direction[m];
+        direction[k] = sum / factor[k * K + k];
+    }
+    for (int k = K - 1; k >= 0; k--) {
+        double sum = direction[k];
+        for (int m = k + 1; m < K; m++) sum -= factor[m * K + k] * direction[m];
+        direction[k] = sum / factor[k * K + k];
+    }
+}
+
+/* One Newton step with halving; false when it no longer pays. Keeps the best prices seen by the bound itself. */
+static int newton_step(View *view, double *price, double mu, double *best_price, double *best_bound) {
+    int K = view->problem->resources, held[MOST_RESOURCES];
+    double gradient[MOST_RESOURCES], hessian[MOST_RESOURCES * MOST_RESOURCES], direction[MOST_RESOURCES];
+    double now = smooth_bound(view, price, mu, gradient, hessian);
+    if (view->bound < *best_bound) {
+        *best_bound = view->bound;
+        memcpy(best_price, price, sizeof(double) * K);
+    }
+    for (int k = 0; k < K; k++) held[k] = price[k] <= 0.0 && gradient[k] >= 0.0;
+    newton_direction(K, hessian, gradient, held, direction);
+    double promised = 0.0;
+    for (int k = 0; k < K; k++) {
+        double to = price[k] + direction[k];
+        promised -= gradient[k] * ((to > 0.0 ? to : 0.0) - price[k]);
+    }
+    if (promised < 0.02 * mu) return 0;
+    double scratch_gradient[MOST_RESOURCES], scratch_hessian[MOST_RESOURCES * MOST_RESOURCES], trial[MOST_RESOURCES];
+    for (double step = 1.0; step > 0.02; step *= 0.4) {
+        for (int k = 0; k < K; k++) {
+            trial[k] = price[k] + step * direction[k];
+            if (trial[k] < 0.0) trial[k] = 0.0;
+        }
+        double then = smooth_bound(view, trial, mu, scratch_gradient, scratch_hessian);
+        if (then < now - 0.1 * step * promised * (step < 1.0) || (step == 1.0 && then < now)) {
+            memcpy(price, trial, sizeof(double) * K);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static double dearest_gain(const Problem *problem) {
+    double dearest = 0.0;
+    for (int row = 0; row < problem->rows; row++)
+        if (problem->gain_f[row] > dearest) dearest = problem->gain_f[row];
+    return dearest;
+}
+
+static int open_view(View *view) {
+    const Problem *problem = view->problem;
+    int most = 0;
+    for (int i = 0; i < problem->bidders; i++) {
+        int rows = problem->row_start[i + 1] - problem->row_start[i];
+        if (rows > most) most = rows;
+    }
+    view->core = malloc(sizeof(int32_t) * (problem->rows + 1));
+    view->core_start = malloc(sizeof(int32_t) * (problem->bidders + 1));
+    view->margin = malloc(sizeof(double) * (most + 1));
+    return view->core && view->core_start && view->margin;
+}
+
+void find_prices(const Problem *problem, int skip, double *price_of_all, int warm) {
+    enum { MOST_STEPS = 8 };
+    const double last_mu = 1e-4, shrink = 0.3, warm_mu = 3e-3;
+    View view = {.problem = problem, .skip = skip};
+    if (problem->resources && open_view(&view)) {
+        double mu = dearest_gain(problem) / 8.0;
+        if (warm && mu > warm_mu) mu = warm_mu;
+        double best_price[MOST_RESOURCES];
+        for (;; mu *= shrink) {
+            if (mu < last_mu) mu = last_mu;
+            choose_core(&view, price_of_all, 30.0 * mu > 0.05 ? 30.0 * mu : 0.05);
+            double seen = INFINITY; /* bounds over another core cannot be compared */
+            for (int step = 0; step < MOST_STEPS; step++)
+                if (!newton_step(&view, price_of_all, mu, best_price, &seen)) break;
+            if (mu <= last_mu) break;
+        }
+        memcpy(price_of_all, best_price, sizeof(double) * problem->resources);
+    }
+    free(view.core);
+    free(view.core_start);
+    free(view.margin);
+}

@@ -1,0 +1,525 @@
+/* Dynamic programme over bidders, pruned by a bound: exact, and narrow because the bound is close.
+ *
+ * A state is what the bidders so far use of every resource, with the best gain that reaches it. With prices, a state is
+ * worth at most its gain, plus what is left of the resources at their prices, plus the most that each bidder to come
+ * adds; states whose worth lies below a target are dropped. The target starts just below the bound and sinks until a
+ * whole choice reaches it: as no state worth the target is ever dropped, that choice is optimal.
+ *
+ * A resource of which the bidders to come cannot use up what is left no longer matters: its use is set to the level at
+ * which it just never binds, so that states which differ in nothing else become one.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core.h"
+
+typedef struct {
+    int32_t row; /* -1: nothing */
+    int64_t loss;
+} Candidate;
+
+typedef struct {
+    int64_t gain, tie;
+    int32_t gpus, parent, row;
+} Node;
+
+/* The states of one stage: nodes, and the vector of each, `width` numbers. */
+typedef struct {
+    int count, room;
+    Node *node;
+    int32_t *vector;
+} Stage;
+
+typedef struct {
+    const Problem *problem;
+    int skip, width, stages; /* stages: one a bidder */
+    int labelled, label_at;  /* labelled: the vector ends in labels, from label_at on, and nothing is filled up */
+    Limits limits;
+    int64_t price[MOST_RESOURCES], bound, target, best_pruned, states;
+    int64_t *best; /* by bidder: the most it can add */
+    Candidate *candidate;
+    int32_t *candidate_start; /* by bidder */
+    int32_t *order;           /* bidder by stage */
+    int64_t *best_to_come;    /* by stage: of the bidders after it */
+    int32_t *use_to_come;     /* by stage and resource: the most that the bidders after it use */
+    int32_t *seat;            /* by machine: where its pinned GPUs stand in the vector while they matter, else -1 */
+    int32_t *opens, *closes;  /* by machine: first and last stage that pins there, -1 when none does */
+    Stage *stage;             /* stages + 1 */
+    int32_t *slot;            /* hash table: node index + 1 */
+    uint32_t slots;
+    int status;
+} Run;
+
+double monotonic_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void whole_prices(const Problem *problem, const double *price_of_all, int64_t *price) {
+    for (int k = 0; k < problem->resources; k++) {
+        double each = problem->capacity[k] > 0 ? price_of_all[k] / problem->capacity[k] * problem->unit : 0.0;
+        price[k] = (int64_t)each;
+    }
+}
+
+static int64_t margin_of(const Problem *p, const int64_t *price, int row) {
+    int64_t margin = p->gain[row];
+    const int32_t *use = p->use + (size_t)row * p->resources;
+    for (int k = 0; k < p->resources; k++) margin -= price[k] * use[k];
+    return margin;
+}
+
+int64_t bound_at(const Problem *problem, int skip, const int64_t *price, int64_t *best) {
+    int64_t bound = 0;
+    for (int k = 0; k < problem->resources; k++) bound += price[k] * problem->capacity[k];
+    for (int i = 0; i < problem->bidders; i++) {
+        best[i] = 0;
+        if (i == skip) continue;
+        for (int row = problem->row_start[i]; row < problem->row_start[i + 1]; row++) {
+            int64_t margin = margin_of(problem, price, row);
+            if (margin > best[i]) best[i] = margin;
+        }
+        bound += best[i];
+    }
+    return bound;
+}
+
+static int by_loss(const void *left, const void *right) {
+    const Candidate *a = left, *b = right;
+    if (a->loss != b->loss) return a->loss < b->loss ? -1 : 1;
+    return a->row < b->row ? -1 : a->row > b->row;
+}
+
+/* Rows that lose no more than the gap, least loss first; the loss of the best row left out counts as pruned. */
+static void choose_candidates(Run *run, int64_t gap) {
+    const Problem *p = run->problem;
+    int count = 0;
+    for (int i = 0; i < p->bidders; i++) {
+        run->candidate_start[i] = count;
+        if (i == run->skip) continue;
+        for (int row = p->row_start[i] - 1; row < p->row_start[i + 1]; row++) {
+            int nothing = row < p->row_start[i];
+            int64_t loss = run->best[i] - (nothing ? 0 : margin_of(p, run->price, row));
+            if (loss <= gap)
+                run->candidate[count++] = (Candidate){nothing ? -1 : row, loss};
+            else if (run->bound - loss > run->best_pruned)
+                run->best_pruned = run->bound - loss;
+        }
+        qsort(run->candidate + run->candidate_start[i], count - run->candidate_start[i], sizeof(Candidate), by_loss);
+    }
+    run->candidate_start[p->bidders] = count;
+}
+
+static int candidates_of(const Run *run, int bidder) {
+    return run->candidate_start[bidder + 1] - run->candidate_start[bidder];
+}
+
+/* Bidders with few candidates first: states stay few for longest. Insertion sort keeps it stable. */
+static void choose_order(Run *run) {
+    run->stages = 0;
+    for (int i = 0; i < run->problem->bidders; i++) {
+        if (i == run->skip) continue;
+        int at = run->stages++;
+        for (; at > 0 && candidates_of(run, run->order[at - 1]) > candidates_of(run, i); at--)
+            run->order[at] = run->order[at - 1];
+        run->order[at] = i;
+    }
+}
+
+static void measure_what_is_to_come(Run *run) {
+    const Problem *p = run->problem;
+    int K = p->resources;
+    run->best_to_come[run->stages] = 0;
+    memset(run->use_to_come + (size_t)run->stages * K, 0, sizeof(int32_t) * K);
+    for (int m = 0; m < p->machines; m++) run->opens[m] = run->closes[m] = -1;
+    for (int s = run->stages - 1; s >= 0; s--) {
+        int i = run->order[s];
+        int32_t *to_come = run->use_to_come + (size_t)s * K;
+        memcpy(to_come, to_come + K, sizeof(int32_t) * K);
+        run->best_to_come[s] = run->best_to_come[s + 1] + run->best[i];
+        int32_t most[MOST_RESOURCES] = {0};
+        for (int c = run->candidate_start[i]; c < run->candidate_start[i + 1]; c++) {
+            int row = run->candidate[c].row;
+            if (row < 0) continue;
+            for (int k = 0; k < K; k++)
+                if (p->use_most[(size_t)row * K + k] > most[k]) most[k] = p->use_most[(size_t)row * K + k];
+            for (int pin = p->pin_start[row]; pin < p->pin_start[row + 1]; pin++) {
+                int m = p->pin_machine[pin];
+                if (run->closes[m] < 0) run->closes[m] = s;
+                run->opens[m] = s;
+            }
+        }
+        for (int k = 0; k < K; k++) to_come[k] += most[k];
+    }
+}
+
+/* Seats in the vector for machines while several bidders to come still pin there; a seat is used again. */
+static int give_seats(Run *run) {
+    const Problem *p = run->problem;
+    int width = p->resources;
+    for (int m = 0; m < p->machines; m++) run->seat[m] = -1;
+    for (int s = 0; s < run->stages; s++) {
+        for (int m = 0; m < p->machines; m++) {
+            if (run->opens[m] != s || run->closes[m] == s) continue;
+            int seat = p->resources;
+            for (int other = 0; other < p->machines; other++)
+                if (run->seat[other] == seat && run->opens[other] <= s && run->closes[other] >= s) {
+                    seat++;
+                    other = -1;
+                }
+            run->seat[m] = seat;
+            if (seat + 1 > width) width = seat + 1;
+        }
+    }
+    return width;
+}
+
+static uint64_t hash_of(const int32_t *vector, int width) {
+    uint64_t hash = 0x9E3779B97F4A7C15ull;
+    for (int d = 0; d < width; d++) {
+        hash ^= (uint32_t)vector[d];
+        hash *= 0xFF51AFD7ED558CCDull;
+        hash ^= hash >> 32;
+    }
+    return hash;
+}
+
+static int better(const Node *a, const Node *b) {
+    if (a->gain != b->gain) return a->gain > b->gain;
+    if (a->gpus != b->gpus) return a->gpus < b->gpus;
+    return a->tie < b->tie;
+}
+
+static int grow_stage(Stage *stage, int width) {
+    int room = stage->room ? stage->room * 2 : 64;
+    Node *node = realloc(stage->node, sizeof(Node) * room);
+    if (node) stage->node = node;
+    int32_t *vector = realloc(stage->vector, sizeof(int32_t) * (size_t)room * (width ? width : 1));
+    if (vector) stage->vector = vector;
+    if (!node || !vector) return 0;
+    stage->room = room;
+    return 1;
+}
+
+static int rehash(Run *run, const Stage *stage) {
+    uint32_t slots = run->slots ? run->slots * 2 : 1024;
+    int32_t *slot = realloc(run->slot, sizeof(int32_t) * slots);
+    if (!slot) return 0;
+    run->slot = slot;
+    run->slots = slots;
+    memset(slot, 0, sizeof(int32_t) * slots);
+    for (int n = 0; n < stage->count; n++) {
+        uint64_t at = hash_of(stage->vector + (size_t)n * run->width, run->width);
+        while (slot[at & (slots - 1)]) at++;
+        slot[at & (slots - 1)] = n + 1;
+    }
+    return 1;
+}
+
+/* Adds a state to the next stage, or lets the better of two with one vector stand. */
+static int put(Run *run, Stage *next, const int32_t *vector, Node node) {
+    if ((uint32_t)next->count * 2 >= run->slots && !rehash(run, next)) return 0;
+    uint64_t at = hash_of(vector, run->width);
+    uint32_t mask = run->slots - 1;
+    for (; run->slot[at & mask]; at++) {
+        int found = run->slot[at & mask] - 1;
+        if (memcmp(next->vector + (size_t)found * run->width, vector, sizeof(int32_t) * run->width)) continue;
+        if (better(&node, &next->node[found])) next->node[found] = node;
+        return 1;
+    }
+    if (next->count == next->room && !grow_stage(next, run->width)) return 0;
+    memcpy(next->vector + (size_t)next->count * run->width, vector, sizeof(int32_t) * run->width);
+    next->node[next->count] = node;
+    run->slot[at & mask] = ++next->count;
+    return 1;
+}
+
+/* Adds a row's use to a state's vector; false when a resource or a machine has too little left. */
+static int use_row(const Run *run, int row, int stage, int32_t *vector) {
+    const Problem *p = run->problem;
+    int K = p->resources;
+    for (int k = 0; k < K; k++) vector[k] += p->use[(size_t)row * K + k];
+    for (int pin = p->pin_start[row]; pin < p->pin_start[row + 1]; pin++) {
+        int m = p->pin_machine[pin], gpus = p->pin_gpus[pin], free = p->machine_free[m];
+        int before = run->seat[m] >= 0 && run->opens[m] <= stage ? vector[run->seat[m]] : 0;
+        if (before + gpus > free) return 0;
+        const int32_t *table = p->table + p->table_start[m], *least = p->least + p->table_start[m];
+        for (int k = 0; k < K; k++, table += free + 1, least += free + 1)
+            vector[k] += table[before + gpus] - table[before] - least[gpus];
+        if (run->seat[m] >= 0) vector[run->seat[m]] = before + gpus;
+    }
+    for (int k = 0; k < K; k++)
+        if (vector[k] > p->capacity[k]) return 0;
+    if (run->labelled)
+        for (int l = 0; l < p->labels; l++)
+            vector[run->label_at + l] = (int32_t)((uint32_t)vector[run->label_at + l] +
+                                                  (uint32_t)p->label[(size_t)row * p->labels + l]);
+    return 1;
+}
+
+/* The vector as all later stages see it, and the most that the state can still be worth. */
+static int64_t settle(const Run *run, int stage, int32_t *vector, int64_t gain) {
+    const Problem *p = run->problem;
+    int64_t worth = gain + run->best_to_come[stage + 1];
+    const int32_t *to_come = run->use_to_come + (size_t)(stage + 1) * p->resources;
+    for (int k = 0; k < p->resources; k++) {
+        int level = p->capacity[k] - to_come[k];
+        if (vector[k] > level) level = vector[k];
+        if (!run->labelled) vector[k] = level;
+        worth += run->price[k] * (p->capacity[k] - level);
+    }
+    return worth;
+}
+
+static int out_of_limits(Run *run, const Stage *next) {
+    if (run->limits.most_states && run->states + next->count > run->limits.most_states) run->status = SEARCH_TOO_WIDE;
+    if (monotonic_s() > run->limits.deadline_s) run->status = SEARCH_OUT_OF_TIME;
+    return run->status;
+}
+
+static void clear_closed_seats(const Run *run, int stage, int32_t *vector) {
+    for (int m = 0; m < run->problem->machines; m++)
+        if (run->closes[m] == stage && run->seat[m] >= 0) vector[run->seat[m]] = 0;
+}
+
+static int expand_state(Run *run, int s, int at, int closing, Stage *next) {
+    const Stage *now = &run->stage[s];
+    const Problem *p = run->problem;
+    const int32_t *from = now->vector + (size_t)at * run->width;
+    int bidder = run->order[s];
+    int32_t vector[run->width + 1];
+    memcpy(vector, from, sizeof(int32_t) * run->width);
+    int64_t worth = settle(run, s - 1, vector, now->node[at].gain);
+    for (int c = run->candidate_start[bidder]; c < run->candidate_start[bidder + 1]; c++) {
+        Candidate candidate = run->candidate[c];
+        if (worth - candidate.loss < run->target) {
+            if (worth - candidate.loss > run->best_pruned) run->best_pruned = worth - candidate.loss;
+            break;
+        }
+        Node node = now->node[at];
+        node.parent = at;
+        node.row = candidate.row;
+        memcpy(vector, from, sizeof(int32_t) * run->width);
+        if (candidate.row >= 0) {
+            if (!use_row(run, candidate.row, s, vector)) continue;
+            node.gain += p->gain[candidate.row];
+            node.gpus += p->gpus[candidate.row];
+            node.tie += p->tie[candidate.row];
+        }
+        if (closing) clear_closed_seats(run, s, vector);
+        int64_t most = settle(run, s, vector, node.gain);
+        if (most < run->target) {
+            if (most > run->best_pruned) run->best_pruned = most;
+            continue;
+        }
+        if (!put(run, next, vector, node)) {
+            run->status = SEARCH_NO_MEMORY;
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int compare_worth(const void *left, const void *right) {
+    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return a < b ? 1 : a > b ? -1 : 0;
+}
+
+/* Keeps the `beam` states of most worth, in order; what is lost makes the result a choice, not a proof. */
+static void narrow(Run *run, int stage, int beam) {
+    Stage *now = &run->stage[stage];
+    if (now->count <= beam) return;
+    int64_t *worth = malloc(sizeof(int64_t) * now->count * 2);
+    if (!worth) return;
+    const Problem *p = run->problem;
+    for (int n = 0; n < now->count; n++) {
+        worth[n] = now->node[n].gain;
+        for (int k = 0; k < p->resources; k++)
+            worth[n] += run->price[k] * (p->capacity[k] - now->vector[(size_t)n * run->width + k]);
+    }
+    memcpy(worth + now->count, worth, sizeof(int64_t) * now->count);
+    qsort(worth + now->count, now->count, sizeof(int64_t), compare_worth);
+    int64_t least = worth[now->count + beam - 1];
+    int kept = 0;
+    for (int n = 0; n < now->count && kept < beam; n++) {
+        if (worth[n] < least) continue;
+        now->node[kept] = now->node[n];
+        memmove(now->vector + (size_t)kept * run->width, now->vector + (size_t)n * run->width,
+                sizeof(int32_t) * run->width);
+        kept++;
+    }
+    now->count = kept;
+    free(worth);
+}
+
+/* One pass over all bidders; true when a whole choice reaches the target. */
+static int pass(Run *run, int beam) {
+    const Problem *p = run->problem;
+    Stage *first = &run->stage[0];
+    for (int s = 0; s <= run->stages; s++) run->stage[s].count = 0;
+    if (!first->room && !grow_stage(first, run->width)) {
+        run->status = SEARCH_NO_MEMORY;
+        return 0;
+    }
+    memset(first->vector, 0, sizeof(int32_t) * (run->width ? run->width : 1));
+    settle(run, -1, first->vector, 0);
+    first->node[0] = (Node){0, 0, 0, -1, -1};
+    first->count = 1;
+    for (int s = 0; s < run->stages; s++) {
+        Stage *next = &run->stage[s + 1];
+        int closing = 0;
+        for (int m = 0; m < p->machines; m++) closing |= run->closes[m] == s && run->seat[m] >= 0;
+        if (run->slots) memset(run->slot, 0, sizeof(int32_t) * run->slots);
+        for (int n = 0; n < run->stage[s].count; n++) {
+            if (!expand_state(run, s, n, closing, next)) return 0;
+            if ((n & 1023) == 1023 && out_of_limits(run, next)) return 0;
+        }
+        run->states += next->count;
+        if (out_of_limits(run, next)) return 0;
+        if (beam) narrow(run, s + 1, beam);
+    }
+    return run->stage[run->stages].count > 0;
+}
+
+static void read_choice(const Run *run, int at, int32_t *choice) {
+    for (int i = 0; i < run->problem->bidders; i++) choice[i] = -1;
+    for (int s = run->stages; s > 0; s--) {
+        choice[run->order[s - 1]] = run->stage[s].node[at].row;
+        at = run->stage[s].node[at].parent;
+    }
+}
+
+static int best_node(const Stage *stage) {
+    int at = 0;
+    for (int n = 1; n < stage->count; n++)
+        if (better(&stage->node[n], &stage->node[at])) at = n;
+    return at;
+}
+
+static int open_run(Run *run) {
+    const Problem *p = run->problem;
+    size_t bidders = p->bidders + 1, rows = p->rows + p->bidders + 1;
+    run->best = calloc(bidders, sizeof(int64_t));
+    run->candidate = malloc(sizeof(Candidate) * rows);
+    run->candidate_start = calloc(bidders + 1, sizeof(int32_t));
+    run->order = calloc(bidders, sizeof(int32_t));
+    run->best_to_come = calloc(bidders + 1, sizeof(int64_t));
+    run->use_to_come = calloc((bidders + 1) * (p->resources + 1), sizeof(int32_t));
+    run->seat = malloc(sizeof(int32_t) * (p->machines + 1));
+    run->opens = malloc(sizeof(int32_t) * (p->machines + 1));
+    run->closes = malloc(sizeof(int32_t) * (p->machines + 1));
+    run->stage = calloc(bidders + 1, sizeof(Stage));
+    return run->best && run->candidate && run->candidate_start && run->order && run->best_to_come &&
+           run->use_to_come && run->seat && run->opens && run->closes && run->stage;
+}
+
+static void close_run(Run *run) {
+    if (run->stage)
+        for (int s = 0; s <= run->problem->bidders; s++) {
+            free(run->stage[s].node);
+            free(run->stage[s].vector);
+        }
+    void *all[] = {run->best, run->candidate, run->candidate_start, run->order, run->best_to_come, run->use_to_come,
+                   run->seat, run->opens,     run->closes,          run->stage, run->slot};
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
+}
+
+static void drop_vectors_of_other_width(Run *run, int width) {
+    if (width == run->width) return;
+    for (int s = 0; s <= run->problem->bidders; s++) {
+        free(run->stage[s].node);
+        free(run->stage[s].vector);
+        run->stage[s] = (Stage){0};
+    }
+    run->width = width;
+}
+
+/* Candidates, order and vectors for a target at `gap` below the bound. */
+static void prepare(Run *run, int64_t gap) {
+    run->target = run->bound - gap;
+    run->best_pruned = INT64_MIN;
+    choose_candidates(run, gap);
+    choose_order(run);
+    measure_what_is_to_come(run);
+    run->label_at = give_seats(run);
+    drop_vectors_of_other_width(run, run->label_at + (run->labelled ? run->problem->labels : 0));
+}
+
+Outcome search(const Problem *problem, int skip, const double *price_of_all, double first_gap, int beam, Limits limits,
+               int32_t *choice) {
+    Run run = {.problem = problem, .skip = skip, .limits = limits};
+    Outcome outcome = {SEARCH_NO_MEMORY, 0, 0, 0};
+    for (int i = 0; i < problem->bidders; i++) choice[i] = -1;
+    if (open_run(&run)) {
+        whole_prices(problem, price_of_all, run.price);
+        run.bound = bound_at(problem, skip, run.price, run.best);
+        outcome.bound = run.bound;
+        int64_t gap = (int64_t)(first_gap * problem->unit);
+        for (;;) {
+            /* Nobody winning anything is a choice, so no target needs to lie below 0. */
+            if (gap > run.bound) gap = run.bound;
+            prepare(&run, gap);
+            if (pass(&run, beam)) {
+                outcome.status = beam ? SEARCH_OUT_OF_TIME : SEARCH_OPTIMAL;
+                int at = best_node(&run.stage[run.stages]);
+                outcome.value = run.stage[run.stages].node[at].gain;
+                read_choice(&run, at, choice);
+                if (!beam) outcome.bound = outcome.value;
+                break;
+            }
+            if (run.status || gap == run.bound) {
+                outcome.status = run.status ? run.status : SEARCH_OUT_OF_TIME;
+                break;
+            }
+            /* Everything worth more than what was pruned has been looked at. */
+            if (!beam && run.best_pruned < outcome.bound) outcome.bound = run.best_pruned;
+            int64_t needed = run.bound - run.best_pruned;
+            gap = gap * 2 > needed ? gap * 2 : needed + needed / 4;
+            if (gap < 1) gap = 1;
+        }
+        outcome.states = run.states;
+    }
+    close_run(&run);
+    return outcome;
+}
+
+typedef struct {
+    Node node;
+    int32_t at;
+} Ending;
+
+static int by_rank(const void *left, const void *right) {
+    const Ending *a = left, *b = right;
+    return better(&a->node, &b->node) ? -1 : better(&b->node, &a->node) ? 1 : a->at - b->at;
+}
+
+Outcome list_choices(const Problem *problem, int skip, const double *price_of_all, int64_t gap, Limits limits,
+                     int most, int32_t *choice, int32_t *count) {
+    Run run = {.problem = problem, .skip = skip, .limits = limits, .labelled = 1};
+    Outcome outcome = {SEARCH_NO_MEMORY, 0, 0, 0};
+    *count = 0;
+    if (open_run(&run)) {
+        whole_prices(problem, price_of_all, run.price);
+        outcome.bound = run.bound = bound_at(problem, skip, run.price, run.best);
+        prepare(&run, gap > run.bound ? run.bound : gap);
+        pass(&run, 0);
+        const Stage *last = &run.stage[run.stages];
+        Ending *ending = run.status ? NULL : malloc(sizeof(Ending) * (last->count + 1));
+        if (ending) {
+            for (int n = 0; n < last->count; n++) ending[n] = (Ending){last->node[n], n};
+            qsort(ending, last->count, sizeof(Ending), by_rank);
+            *count = last->count;
+            for (int n = 0; n < last->count && n < most; n++)
+                read_choice(&run, ending[n].at, choice + (size_t)n * problem->bidders);
+            outcome.status = SEARCH_OPTIMAL;
+        } else if (run.status) {
+            outcome.status = run.status;
+        }
+        free(ending);
+        outcome.states = run.states;
+    }
+    close_run(&run);
+    return outcome;
+}

@@ -1,0 +1,167 @@
+"""The knapsack of a market: rows that use resources, in the arrays of the compiled core.
+
+GPUs pinned on a machine by one bidder only are part of what its rows use, exactly. Where several bidders pin on one
+machine, what each uses may depend on the others; such machines keep a table, and the core carries their pinned GPUs
+along, so that the limits hold exactly for every choice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rm_plugin.solvers.exact import _core
+from rm_plugin.solvers.exact.resources import Resource, as_columns
+from rm_plugin.solvers.exact.rows import Ints, Rows, mixed
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uses:
+    """What rows use of each resource: `use` [rows, resources] without the pins that `by_table` marks [pins].
+
+    `machines` are those with a table, by position; `taken` is what pinned GPUs take [machines, resources, GPUs].
+    """
+
+    use: Ints
+    by_table: Bools
+    machines: NDArray[np.intp]
+    taken: NDArray[np.int32]
+
+
+def uses_of(rows: Rows, resources: Sequence[Resource], free: Ints) -> Uses:
+    """What the rows use of the resources."""
+    by_kind, taken = as_columns(resources)
+    use = rows.counts @ by_kind
+    shared = _needs_table(rows, taken, free)
+    by_table = shared[rows.pin_machine]
+    alone = ~by_table
+    np.add.at(use, rows.pin_row[alone], taken[rows.pin_machine[alone], :, rows.pin_gpus[alone]])
+    return Uses(use=use.astype(np.int32), by_table=by_table, machines=np.flatnonzero(shared), taken=taken)
+
+
+def _needs_table(rows: Rows, taken: NDArray[np.int32], free: Ints) -> Bools:
+    """Machines whose pins must be looked at together: several bidders pin there, and they do not simply add up."""
+    shared = np.zeros(len(free), dtype=np.bool_)
+    bidder = np.repeat(np.arange(len(rows.row_start) - 1), np.diff(rows.row_start))
+    bidder_of_pin = bidder[rows.pin_row]
+    pairs = np.unique(np.stack([rows.pin_machine, bidder_of_pin], axis=1), axis=0)
+    machines, pinning = np.unique(pairs[:, 0], return_counts=True)
+    for machine in machines[pinning > 1]:
+        mine = rows.pin_machine == machine
+        most = np.zeros(len(rows.row_start), dtype=np.int64)
+        np.maximum.at(most, bidder_of_pin[mine], rows.pin_gpus[mine])
+        shared[machine] = most.sum() > free[machine] or not _adds_up(
+            taken[machine, :, : free[machine] + 1], int(np.gcd.reduce(rows.pin_gpus[mine]))
+        )
+    return shared
+
+
+def pinned_together(rows: Rows, free: Ints) -> set[tuple[int, int]]:
+    """All (machine, GPUs) that may be pinned at once: by one bidder what its rows pin, by several any sum of theirs."""
+    bidder = np.repeat(np.arange(len(rows.row_start) - 1), np.diff(rows.row_start))
+    by_machine: dict[int, set[tuple[int, int]]] = {}
+    for machine, who, gpus in zip(
+        rows.pin_machine.tolist(), bidder[rows.pin_row].tolist(), rows.pin_gpus.tolist(), strict=True
+    ):
+        by_machine.setdefault(machine, set()).add((who, gpus))
+    together = set()
+    for machine, pins in by_machine.items():
+        if len({who for who, _ in pins}) == 1:
+            together |= {(machine, gpus) for _, gpus in pins}
+        else:
+            step = math.gcd(*(gpus for _, gpus in pins))
+            together |= {(machine, gpus) for gpus in range(step, int(free[machine]) + 1, step)}
+    return together
+
+
+def _adds_up(taken: NDArray[np.int32], step: int) -> bool:
+    """True when multiples of `step` pinned GPUs take as many times what `step` takes, of every resource."""
+    steps = taken[:, ::step]
+    return bool((steps == np.arange(steps.shape[1]) * steps[:, min(1, steps.shape[1] - 1), None]).all())
+
+
+def undominated(rows: Rows, needs: Ints, by_table: Bools) -> Bools:
+    """Rows that no other of their bidder beats: no less gain, no more of any need, no more pinned on any machine.
+
+    Args:
+        rows: Rows, best first.
+        needs: What must be no more [rows, needs]; it covers all pins but those marked.
+        by_table: Pins that are compared one by one [pins].
+    """
+    keep = np.empty(rows.rows, dtype=np.uint8)
+    count = np.bincount(rows.pin_row[by_table], minlength=rows.rows)
+    _core.prune(
+        rows.row_start,
+        needs.shape[1],
+        np.ascontiguousarray(needs, dtype=np.int32),
+        np.concatenate(([0], np.cumsum(count))).astype(np.int32),
+        rows.pin_machine[by_table],
+        rows.pin_gpus[by_table],
+        keep,
+    )
+    return keep.astype(np.bool_)
+
+
+def build_problem(rows: Rows, resources: Sequence[Resource], free: Ints, unit: float) -> _core.Problem:
+    """The core's problem of these rows under these limits."""
+    uses = uses_of(rows, resources, free)
+    tables, start, least, most = _tables(uses, free)
+    seat = np.zeros(len(free), dtype=np.int64)
+    seat[uses.machines] = np.arange(len(uses.machines))
+    pin_row, pin_machine = rows.pin_row[uses.by_table], rows.pin_machine[uses.by_table]
+    pin_gpus = rows.pin_gpus[uses.by_table]
+    use, use_most = uses.use.copy(), uses.use.copy()
+    np.add.at(use, pin_row, least[pin_machine, :, pin_gpus])
+    np.add.at(use_most, pin_row, most[pin_machine, :, pin_gpus])
+    count = np.bincount(pin_row, minlength=rows.rows)
+    return _core.problem(
+        unit,
+        rows.row_start,
+        rows.gain,
+        rows.gpus,
+        rows.tie,
+        use.astype(np.int32),
+        use_most.astype(np.int32),
+        np.array([resource.capacity for resource in resources], dtype=np.int32),
+        np.concatenate(([0], np.cumsum(count))).astype(np.int32),
+        seat[pin_machine].astype(np.int32),
+        pin_gpus,
+        free[uses.machines].astype(np.int32),
+        start,
+        tables,
+        _flat(least, uses.machines, free),
+        _labels(rows),
+    )
+
+
+def _labels(rows: Rows) -> Ints:
+    """Numbers that tell choices apart by what they ask for: gangs by kind, and 64 bits of what is pinned where."""
+    digest = np.zeros(rows.rows, dtype=np.uint64)
+    places = rows.pin_machine.astype(np.uint64) * np.uint64(65_537) + rows.pin_gpus.astype(np.uint64)
+    np.add.at(digest, rows.pin_row, mixed(places))
+    halves = np.stack([digest & np.uint64(0xFFFFFFFF), digest >> np.uint64(32)], axis=1).astype(np.uint32)
+    return np.ascontiguousarray(np.concatenate([rows.counts, halves.view(np.int32)], axis=1))
+
+
+def _tables(uses: Uses, free: Ints) -> tuple[Ints, Ints, NDArray[np.int32], NDArray[np.int32]]:
+    """Tables end to end with their starts, and what p more pinned GPUs take at least and at most, shaped as `taken`."""
+    least, most = np.zeros_like(uses.taken), np.zeros_like(uses.taken)
+    for machine in uses.machines:
+        table = uses.taken[machine, :, : free[machine] + 1]
+        for pinned in range(1, int(free[machine]) + 1):
+            more = table[:, pinned:] - table[:, :-pinned]
+            least[machine, :, pinned], most[machine, :, pinned] = more.min(axis=1), more.max(axis=1)
+    lengths = uses.taken.shape[1] * (free[uses.machines] + 1)
+    start = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    return _flat(uses.taken, uses.machines, free), start, least, most
+
+
+def _flat(table: NDArray[np.int32], machines: NDArray[np.intp], free: Ints) -> Ints:
+    parts = [table[machine, :, : free[machine] + 1].ravel() for machine in machines]
+    return np.concatenate([np.zeros(0, dtype=np.int32), *parts]).astype(np.int32)

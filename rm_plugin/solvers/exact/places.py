@@ -1,0 +1,175 @@
+"""Chosen rows on the machines: the certificate that they fit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from rm_plugin.solvers.candidates import Candidate
+from rm_plugin.solvers.exact import _core
+from rm_plugin.solvers.exact.rows import Ints, MarketArrays
+from rm_plugin.solvers.kinds import Kind
+from rm_plugin.solvers.realise import Layout, by_nearness, realise
+from themis.bids import PlacedGang
+from themis.cluster import Allocation, Level
+from themis.errors import InvariantError
+
+_NO, _YES = 0, 1
+_IN_RACK = -2
+_STEPS = 20_000
+"""Steps of the search for places: some ten milliseconds."""
+
+
+class Places:
+    """The machines of a market, ready to be packed with chosen rows again and again."""
+
+    def __init__(self, market: MarketArrays) -> None:
+        self._market = market
+        machines = market.machines
+        racks = {rack: number for number, rack in enumerate(sorted({machine.rack_id for machine in machines}))}
+        self._racks = len(racks)
+        self._never: set[tuple[bytes, bytes]] = set()
+        self._rack = np.array([racks[machine.rack_id] for machine in machines], dtype=np.int32)
+        self._slot_start = np.cumsum([0, *(len(machine.free_slots) for machine in machines)]).astype(np.int32)
+        self._slot_free = np.array([free for machine in machines for free in machine.free_slots], dtype=np.int32)
+        self.free: Ints = np.array([machine.free for machine in machines], dtype=np.int32)
+        kinds = market.kinds
+        self._shapes = np.array([(kind.level, kind.gpus, kind.unit) for kind in kinds], dtype=np.int32).reshape(-1, 3)
+        by_rank = sorted(range(len(kinds)), key=lambda kind: _rank(kinds[kind]))
+        self._rank_of = np.empty(len(kinds), dtype=np.int64)
+        self._rank_of[by_rank] = np.arange(len(kinds))
+
+    def left_beside(self, chosen: Ints) -> Ints:
+        """Free GPUs of every machine beside those that the chosen rows pin [machines]."""
+        rows = self._market.rows
+        left = self.free.copy()
+        for row in chosen:
+            pins = slice(rows.pin_start[row], rows.pin_start[row + 1])
+            left[rows.pin_machine[pins]] -= rows.pin_gpus[pins]
+        return left
+
+    def pack(self, chosen: Ints) -> Packed | int:
+        """The chosen rows on machines, largest gangs first, each by best fit; or a row whose gang found no place."""
+        owner, kind = np.nonzero(self._market.rows.counts[chosen])
+        times = self._market.rows.counts[chosen[owner], kind]
+        order = np.lexsort((owner, self._rank_of[kind]))
+        owner_of_gang = np.repeat(owner[order], times[order])
+        gangs = self._shapes[np.repeat(kind[order], times[order])]
+        parts = np.empty((int(self.free.sum()) + 1, 4), dtype=np.int32)
+        left = self.left_beside(chosen)
+        written = _core.pack(self._racks, left, self._rack, self._slot_start, self._slot_free, gangs, parts)
+        if written < 0:
+            return int(chosen[owner_of_gang[-1 - written]])
+        return Packed(self._market, chosen[owner_of_gang], parts[:written])
+
+    def fits(self, chosen: Ints) -> dict[int, tuple[PlacedGang, ...]] | bool | None:
+        """Whether the rows fit, by search: placed gangs by row, False when proven not to, None when not decided."""
+        counts = self._market.rows.counts[chosen].sum(axis=0, dtype=np.int32)
+        left = self.left_beside(chosen)
+        key = (counts.tobytes(), left.tobytes())
+        if key in self._never:
+            return False
+        parts = np.empty((2 * int(self.free.sum()) + 2, 4), dtype=np.int32)
+        answer, written = _core.fit(
+            self._racks, left, self._rack, self._slot_start, self._slot_free, self._shapes, counts, _STEPS, parts
+        )
+        if answer == _NO:
+            self._never.add(key)
+            return False
+        return self._realised(chosen, parts[:written]) if answer == _YES else None
+
+    def _realised(self, chosen: Ints, parts: Ints) -> dict[int, tuple[PlacedGang, ...]]:
+        """Gangs by row on the places that the search found."""
+        layout = _layout(self._market, parts)
+        rows = {str(row): _candidate(self._market, row) for row in chosen.tolist()}
+        placed = realise(self._market.machines, rows, layout)
+        if placed is None:
+            raise InvariantError("the search placed gangs that do not fit", value=len(rows))
+        return {int(row): tuple(gang for gang in gangs if not gang.pinned) for row, gangs in placed.items()}
+
+
+def _candidate(market: MarketArrays, row: int) -> Candidate:
+    rows = market.rows
+    pins = slice(rows.pin_start[row], rows.pin_start[row + 1])
+    machines = (market.machines[machine].machine_id for machine in rows.pin_machine[pins])
+    pinned = Allocation(tuple(zip(machines, rows.pin_gpus[pins].tolist(), strict=True)))
+    return Candidate(
+        row=row,
+        log_value=0.0,
+        kinds=tuple((market.kinds[kind], int(rows.counts[row, kind])) for kind in np.flatnonzero(rows.counts[row])),
+        pinned=pinned,
+        pinned_parts=(),
+    )
+
+
+def _layout(market: MarketArrays, parts: Ints) -> Layout:
+    """Places of the search as quotas: gangs by slot, machine and rack, units by machine."""
+    slots: Counter[tuple[int, str, int]] = Counter()
+    on_machines: Counter[tuple[int, str]] = Counter()
+    racks: Counter[tuple[Kind, str]] = Counter()
+    units: Counter[tuple[int, str]] = Counter()
+    in_slots: dict[int, list[int]] = {}
+    for number, machine, where, gpus in parts.tolist():
+        kind, place = market.kinds[number], market.machines[machine]
+        if where == _IN_RACK:
+            racks[kind, place.rack_id] += 1
+        elif kind.level is Level.SLOT:
+            in_slots.setdefault(machine, []).append(gpus)
+        elif kind.level is Level.MACHINE:
+            on_machines[gpus, place.machine_id] += 1
+        else:
+            units[gpus, place.machine_id] += 1
+    for machine, sizes in in_slots.items():
+        place = market.machines[machine]
+        for gpus, slot in _slots_for(sorted(sizes, reverse=True), list(place.free_slots)) or ():
+            slots[gpus, place.machine_id, slot] += 1
+    return Layout(slots=slots, machines=on_machines, racks=racks, units=units)
+
+
+def _slots_for(sizes: Sequence[int], room: Sequence[int]) -> list[tuple[int, int]] | None:
+    """A slot for each gang, largest first, found by trying: (gpus, slot)."""
+    if not sizes:
+        return []
+    for slot, free in enumerate(room):
+        if free < sizes[0] or free in room[:slot]:
+            continue
+        rest = _slots_for(sizes[1:], [*room[:slot], free - sizes[0], *room[slot + 1 :]])
+        if rest is not None:
+            return [(sizes[0], slot), *rest]
+    return None
+
+
+class Packed:
+    """Gangs on machines: the row of each gang, and parts (gang, machine, slot or -1, GPUs)."""
+
+    def __init__(self, market: MarketArrays, row_of_gang: Ints, parts: Ints) -> None:
+        self._market = market
+        self._row_of_gang = row_of_gang
+        self._parts = parts
+
+    def gangs(self) -> Mapping[int, tuple[PlacedGang, ...]]:
+        """Placed gangs by row, nearest first; pinned ones are not among them."""
+        machines = self._market.machines
+        by_gang: dict[int, list[tuple[int, int, int]]] = {}
+        for gang, machine, slot, gpus in self._parts.tolist():
+            by_gang.setdefault(gang, []).append((machine, slot, gpus))
+        placed: dict[int, list[PlacedGang]] = {}
+        for gang, parts in by_gang.items():
+            level = _level_of(parts, {machines[machine].rack_id for machine, _, _ in parts})
+            gpus = Allocation(tuple(sorted((machines[machine].machine_id, count) for machine, _, count in parts)))
+            slot = parts[0][1] if level is Level.SLOT else None
+            placed.setdefault(int(self._row_of_gang[gang]), []).append(PlacedGang(gpus=gpus, level=level, slot=slot))
+        return {row: tuple(sorted(gangs, key=by_nearness)) for row, gangs in placed.items()}
+
+
+def _level_of(parts: Sequence[tuple[int, int, int]], racks: Iterable[str]) -> Level:
+    if len(parts) == 1:
+        return Level.SLOT if parts[0][1] >= 0 else Level.MACHINE
+    return Level.RACK if len(set(racks)) == 1 else Level.CLUSTER
+
+
+def _rank(kind: Kind) -> tuple[int, ...]:
+    """The order of packing: what must stay whole on one machine first, largest first, the nearest of equals first."""
+    return (int(kind.unit == 1), -kind.unit, kind.level, -kind.gpus)

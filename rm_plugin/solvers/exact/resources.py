@@ -1,0 +1,194 @@
+"""Resources: linear limits that every feasible choice of rows keeps, whatever machine its gangs go to.
+
+A resource weighs kinds of gangs. On one machine (or in one rack) only so much weight fits, and pinned GPUs take away
+some of it, so the sum over machines is a capacity (auction.md, section 2). Every resource is valid; together they may
+still admit choices that do not fit. `Resources.sufficient` says where they cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rm_plugin.solvers.exact.rows import Ints
+from rm_plugin.solvers.kinds import Kind
+from themis.bids import FreeMachine
+from themis.cluster import Level
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Item:
+    """What goes on one machine whole: a slot gang, a machine gang, or one unit of a gang over machines."""
+
+    gpus: int
+    in_slot: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A limit on the weights of gangs.
+
+    `by_kind` is the weight of one gang of each kind [kinds]. `taken[m, p]` is how much of the capacity p pinned GPUs
+    on machine m take away [machines, most free + 1]; beyond what is free on the machine it goes on unchanged.
+    """
+
+    name: tuple[object, ...]
+    capacity: int
+    by_kind: Ints
+    taken: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """The limits of a market. `sufficient`: a choice that keeps them always fits on the machines."""
+
+    each: tuple[Resource, ...]
+    sufficient: bool
+
+
+def item_of(kind: Kind) -> Item:
+    """The item that a gang of this kind is made of."""
+    return Item(kind.unit, in_slot=kind.level is Level.SLOT)
+
+
+def first_resources(
+    machines: Sequence[FreeMachine], kinds: Sequence[Kind], pins: Iterable[tuple[int, int]]
+) -> Resources:
+    """The limits to begin with: single GPUs, and whole parts of t GPUs in slots, machines and racks for each size t.
+
+    For machine gangs whose sizes divide each other these are sufficient: put the largest first, on any machine with
+    room; every one of size t takes exactly one part of t, wherever it goes (auction.md, section 2).
+
+    Args:
+        machines: Free machines.
+        kinds: Kinds of gangs in the market.
+        pins: All numbers of GPUs that may be pinned together on one machine, as (machine, GPUs).
+    """
+    free = np.array([machine.free for machine in machines], dtype=np.int32)
+    sizes = sorted({item_of(kind).gpus for kind in kinds} - {1})
+    parts = [_parts_on_machines(size, free, kinds) for size in sizes]
+    single = _parts_on_machines(1, free, kinds)
+    pinned = tuple(set(pins))
+    kept = [single, *(part for part in parts if _can_bind(part, single, pinned))]
+    near = _parts_in_slots(machines, kinds)
+    wide = [part for part in _parts_in_racks(machines, kinds) if _can_bind(part, single, pinned)]
+    flat = not any(kind.level in (Level.SLOT, Level.RACK) for kind in kinds)
+    chain = all(larger % smaller == 0 for smaller, larger in pairwise(sizes))
+    return Resources(each=(*kept, *near, *wide), sufficient=flat and chain)
+
+
+def learnt_resource(
+    machines: Sequence[FreeMachine], kinds: Sequence[Kind], weights: dict[Item, int], number: int
+) -> Resource:
+    """The limit that these weights of items make, with the exact most of each machine."""
+    by_machine = [_most_by_pinned(machine.free_slots, tuple(sorted(weights.items()))) for machine in machines]
+    width = max(machine.free for machine in machines) + 1
+    most = np.array([[*row, *[row[-1]] * (width - len(row))] for row in by_machine], dtype=np.int32)
+    by_kind = np.array([kind.units * weights.get(item_of(kind), 0) for kind in kinds], dtype=np.int32)
+    return Resource(name=("learnt", number), capacity=int(most[:, 0].sum()), by_kind=by_kind, taken=most[:, :1] - most)
+
+
+def _parts_on_machines(size: int, free: Ints, kinds: Sequence[Kind]) -> Resource:
+    left = np.maximum(free[:, None] - np.arange(free.max(initial=0) + 1, dtype=np.int32), 0)
+    most = left // size
+    by_kind = np.array([kind.units * (kind.unit // size) for kind in kinds], dtype=np.int32)
+    return Resource(name=("machine", size), capacity=int(most[:, 0].sum()), by_kind=by_kind, taken=most[:, :1] - most)
+
+
+def _parts_in_slots(machines: Sequence[FreeMachine], kinds: Sequence[Kind]) -> list[Resource]:
+    """Parts of t GPUs inside slots; pinned GPUs take parts away only when too few GPUs are left for them."""
+    width = max((machine.free for machine in machines), default=0) + 1
+    resources = []
+    for size in sorted({kind.gpus for kind in kinds if kind.level is Level.SLOT}):
+        most = np.array(
+            [
+                [
+                    min(sum(free // size for free in machine.free_slots), max(0, machine.free - pinned) // size)
+                    for pinned in range(width)
+                ]
+                for machine in machines
+            ],
+            dtype=np.int32,
+        )
+        by_kind = np.array([kind.gpus // size if kind.level is Level.SLOT else 0 for kind in kinds], dtype=np.int32)
+        taken = most[:, :1] - most
+        resources.append(Resource(name=("slot", size), capacity=int(most[:, 0].sum()), by_kind=by_kind, taken=taken))
+    return resources
+
+
+def _parts_in_racks(machines: Sequence[FreeMachine], kinds: Sequence[Kind]) -> list[Resource]:
+    """Parts as large as a rack gang, counted in its units, inside racks.
+
+    What pinned GPUs take of a rack depends on all of them there; counted is what those of one machine take alone.
+    """
+    numbers = {rack: number for number, rack in enumerate({machine.rack_id: None for machine in machines})}
+    rack_of = np.array([numbers[machine.rack_id] for machine in machines], dtype=np.int64)
+    free = np.array([machine.free for machine in machines], dtype=np.int32)
+    pinned = np.arange(free.max(initial=0) + 1, dtype=np.int32)
+    resources = []
+    for unit, units in sorted({(kind.unit, kind.units) for kind in kinds if kind.level is Level.RACK}):
+        by_rack = np.bincount(rack_of, weights=free // unit).astype(np.int64) // units
+        by_kind = [
+            kind.units * (kind.unit // unit // units)
+            if kind.level is Level.CLUSTER
+            else kind.units * (kind.unit // unit) // units
+            for kind in kinds
+        ]
+        taken = np.repeat((pinned // unit // units)[None, :], len(machines), axis=0)
+        resources.append(
+            Resource(
+                name=("rack", unit, units),
+                capacity=int(by_rack.sum()),
+                by_kind=np.array(by_kind, dtype=np.int32),
+                taken=taken,
+            )
+        )
+    return resources
+
+
+def _can_bind(part: Resource, single: Resource, pins: Iterable[tuple[int, int]]) -> bool:
+    """False when the limit on single GPUs implies this one: s of it for one of a part, and enough parts for all.
+
+    A gang of weight w asks for at least s * w GPUs with s = min GPUs / weight, so no choice uses more than all / s.
+    """
+    weighed = part.by_kind > 0
+    if not weighed.any():
+        return False
+    least = int((single.by_kind[weighed] // part.by_kind[weighed]).min())
+    pins_too = all(part.taken[m, p] * least <= p for m, p in pins)
+    return not (pins_too and part.capacity * least >= single.capacity)
+
+
+@lru_cache(maxsize=4096)
+def _most_by_pinned(free_slots: tuple[int, ...], weights: tuple[tuple[Item, int], ...]) -> tuple[int, ...]:
+    """The most weight that a machine holds beside p pinned GPUs, for p = 0 .. free."""
+    free = sum(free_slots)
+    anywhere = _best_by_gpus([(item.gpus, weight) for item, weight in weights if not item.in_slot], free)
+    inside = [(item.gpus, weight) for item, weight in weights if item.in_slot]
+    near = [0] * (free + 1)
+    for slot in free_slots if inside else ():
+        best = _best_by_gpus(inside, slot)
+        near = [max(near[used - here] + best[here] for here in range(min(used, slot) + 1)) for used in range(free + 1)]
+    total = [max(near[used] + anywhere[left - used] for used in range(left + 1)) for left in range(free + 1)]
+    return tuple(total[free - pinned] for pinned in range(free + 1))
+
+
+def _best_by_gpus(items: Sequence[tuple[int, int]], gpus: int) -> list[int]:
+    """The most weight in at most g GPUs, any number of each item (unbounded knapsack), for g = 0 .. gpus."""
+    best = [0] * (gpus + 1)
+    for room in range(1, gpus + 1):
+        best[room] = max([best[room - 1], *(best[room - size] + weight for size, weight in items if size <= room)])
+    return best
+
+
+def as_columns(resources: Sequence[Resource]) -> tuple[Ints, NDArray[np.int32]]:
+    """Weights by kind [kinds, resources], and what pinned GPUs take [machines, resources, most free + 1]."""
+    return (
+        np.stack([resource.by_kind for resource in resources], axis=1),
+        np.stack([resource.taken for resource in resources], axis=1),
+    )

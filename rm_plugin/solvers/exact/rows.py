@@ -1,0 +1,223 @@
+"""A market as arrays: what every row that may win gains and asks for."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rm_plugin.solvers.kinds import Kind, has_one_rack, kind_of
+from themis.bids import Bid, FreeMachine, Gang, Market
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+
+_FINEST = 40
+"""Gains are whole multiples of 2**-40: ties are exact, and a sum over a thousand bidders errs by less than 1e-9."""
+_BITS = 60
+"""Bits that the sum of everybody's best gain may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Rows that may win, bidder by bidder, best first.
+
+    Attributes:
+        row_start: First row of each bidder, and the end [bidders + 1].
+        index: Index of the row in its bid [rows].
+        gain: What it adds to the log objective over winning nothing, in multiples of 1 / unit [rows].
+        gpus: GPUs that it asks for [rows].
+        tie: Tells equals apart whatever their order: a digest of the app and of what is asked for [rows].
+        counts: Gangs by kind [rows, kinds].
+        pin_start: First pin of each row, and the end [rows + 1].
+        pin_machine: Machine of each pin, ascending within a row [pins].
+        pin_gpus: GPUs of each pin [pins].
+    """
+
+    row_start: Ints
+    index: Ints
+    gain: Longs
+    gpus: Ints
+    tie: Longs
+    counts: Ints
+    pin_start: Ints
+    pin_machine: Ints
+    pin_gpus: Ints
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.gain)
+
+    @property
+    def pin_row(self) -> NDArray[np.intp]:
+        """The row of each pin [pins]."""
+        return np.repeat(np.arange(self.rows), np.diff(self.pin_start))
+
+    def only(self, keep: NDArray[np.bool_]) -> Rows:
+        """These rows alone; bidders stay, also those left without a row."""
+        return self._taken(np.flatnonzero(keep), np.concatenate(([0], np.cumsum(keep)))[self.row_start])
+
+    def best_first(self) -> Rows:
+        """The same rows, those of each bidder by gain, GPUs and digest; of equal ones the first of the bid first."""
+        bidder = np.repeat(np.arange(len(self.row_start) - 1), np.diff(self.row_start))
+        return self._taken(np.lexsort((self.index, self.tie, self.gpus, -self.gain, bidder)), self.row_start)
+
+    def _taken(self, order: NDArray[np.intp], row_start: NDArray[np.int64] | Ints) -> Rows:
+        lengths = np.diff(self.pin_start)[order]
+        pins = np.repeat(self.pin_start[:-1][order] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+        return Rows(
+            row_start=row_start.astype(np.int32),
+            index=self.index[order],
+            gain=self.gain[order],
+            gpus=self.gpus[order],
+            tie=self.tie[order],
+            counts=self.counts[order],
+            pin_start=np.concatenate(([0], np.cumsum(lengths))).astype(np.int32),
+            pin_machine=self.pin_machine[pins],
+            pin_gpus=self.pin_gpus[pins],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarketArrays:
+    """A market in arrays: machines with a free GPU by id, bids by app id, kinds of gangs, rows, and the gain of 1.0."""
+
+    machines: tuple[FreeMachine, ...]
+    bids: tuple[Bid, ...]
+    kinds: tuple[Kind, ...]
+    rows: Rows
+    unit: float
+
+
+def read_market(market: Market) -> MarketArrays:
+    """The arrays of a market, without rows that cannot win: too large alone, or worth no more than nothing."""
+    machines = tuple(sorted((m for m in market.machines if m.free), key=lambda machine: machine.machine_id))
+    bids = tuple(sorted(market.bids, key=lambda bid: bid.app_id))
+    reader = _Reader(machines, one_rack=has_one_rack(machines))
+    row_start = [0]
+    for bid in bids:
+        reader.read(bid)
+        row_start.append(len(reader.values))
+    return reader.arrays(machines, bids, row_start)
+
+
+class _Reader:
+    """Rows under construction, as flat lists: one pass of plain Python over what is most of a large auction's data."""
+
+    def __init__(self, machines: Sequence[FreeMachine], *, one_rack: bool) -> None:
+        self._position = {machine.machine_id: index for index, machine in enumerate(machines)}
+        self._free = {machine.machine_id: machine.free for machine in machines}
+        self._total = sum(self._free.values())
+        self._one_rack = one_rack
+        self._kinds: dict[Kind, int] = {}
+        # By identity: the bids keep their gangs alive, and agents use one object for many rows.
+        self._known: dict[int, tuple[int, int, int]] = {}
+        self.values: list[float] = []
+        self._index: list[int] = []
+        self._gpus: list[int] = []
+        self._cells: list[tuple[int, int, int]] = []
+        self._pins: list[tuple[int, int, int]] = []
+
+    def read(self, bid: Bid) -> None:
+        """Add the rows of a bid that may win."""
+        known, empty_value, free = self._known, bid.empty_value, self._free
+        for index, row in enumerate(bid.rows):
+            if row.value <= empty_value:
+                continue
+            pinned = row.pinned.counts
+            gpus = 0
+            for machine, count in pinned:
+                gpus = gpus + count if count <= free.get(machine, 0) else self._total + 1
+            number = len(self.values)
+            cells = []
+            for gang in row.gangs:
+                kind, count, total = known.get(id(gang)) or self._learn(gang)
+                cells.append((number, kind, count))
+                gpus += total
+            if gpus <= self._total:
+                self.values.append(row.value)
+                self._index.append(index)
+                self._gpus.append(gpus)
+                self._cells += cells
+                if pinned:
+                    self._pins += [(number, self._position[machine], count) for machine, count in pinned]
+
+    def _learn(self, gang: Gang) -> tuple[int, int, int]:
+        kind = self._kinds.setdefault(kind_of(gang, one_rack=self._one_rack), len(self._kinds))
+        return self._known.setdefault(id(gang), (kind, gang.count, gang.total_gpus))
+
+    def arrays(
+        self, machines: tuple[FreeMachine, ...], bids: tuple[Bid, ...], row_start: Sequence[int]
+    ) -> MarketArrays:
+        """What was read, in canonical order of kinds and rows."""
+        kinds = sorted(self._kinds)
+        counts = np.zeros((len(self.values), len(kinds)), dtype=np.int32)
+        if self._cells:
+            place = np.empty(len(kinds), dtype=np.intp)
+            place[[self._kinds[kind] for kind in kinds]] = np.arange(len(kinds))
+            row, kind, count = np.array(self._cells, dtype=np.int64).T
+            np.add.at(counts, (row, place[kind]), count)
+        pin_row, pin_machine, pin_gpus = np.array(self._pins, dtype=np.int64).reshape(-1, 3).T
+        starts = np.array(row_start, dtype=np.int32)
+        gain, unit = _gains(np.array(self.values), starts, bids)
+        pin_count = np.bincount(pin_row, minlength=len(self.values))
+        rows = Rows(
+            row_start=starts,
+            index=np.array(self._index, dtype=np.int32),
+            gain=gain,
+            gpus=np.array(self._gpus, dtype=np.int32),
+            tie=_digests(starts, bids, counts, pin_row, pin_machine, pin_gpus),
+            counts=counts,
+            pin_start=np.concatenate(([0], np.cumsum(pin_count))).astype(np.int32),
+            pin_machine=pin_machine.astype(np.int32),
+            pin_gpus=pin_gpus.astype(np.int32),
+        )
+        return MarketArrays(
+            machines=machines, bids=bids, kinds=tuple(kinds), rows=rows.only(gain > 0).best_first(), unit=unit
+        )
+
+
+def _gains(values: NDArray[np.float64], row_start: Ints, bids: Sequence[Bid]) -> tuple[Longs, float]:
+    """Gains in whole units, and the unit. To be rescued from a value of 0 gains more than all else together."""
+    bidder = np.repeat(np.arange(len(bids)), np.diff(row_start))
+    empty = np.array([bid.empty_value for bid in bids])
+    # math.log, not numpy's: the reference solvers use it, and equal values shall have equal logs.
+    logs = np.array([math.log(value) for value in values.tolist()])
+    log_empty = np.array([math.log(value) if value > 0 else 0.0 for value in empty.tolist()])
+    gain = logs - log_empty[bidder]
+    rescued = empty[bidder] == 0
+    if rescued.any():
+        gain[rescued] += 1.0 + 2.0 * _sum_of_largest(np.abs(gain), row_start)
+    total = _sum_of_largest(gain, row_start)
+    unit = 2.0 ** min(_FINEST, _BITS - math.ceil(math.log2(total + 1.0)))
+    return np.rint(gain * unit).astype(np.int64), unit
+
+
+def _sum_of_largest(gain: NDArray[np.float64], row_start: Ints) -> float:
+    """Sum over bidders of their largest gain."""
+    some = np.diff(row_start) > 0
+    return float(np.maximum.reduceat(gain, row_start[:-1][some]).sum()) if some.any() else 0.0
+
+
+def _digests(
+    row_start: Ints, bids: Sequence[Bid], counts: Ints, pin_row: Longs, pin_machine: Longs, pin_gpus: Longs
+) -> Longs:
+    """36 bits for each row, from its app and what it asks for: sums of them tell choices apart."""
+    app = np.array([zlib.crc32(bid.app_id.encode()) for bid in bids], dtype=np.uint64)
+    digest = np.repeat(app, np.diff(row_start))
+    for kind in range(counts.shape[1]):
+        digest = mixed(digest + counts[:, kind].astype(np.uint64))
+    pins = np.zeros(len(digest), dtype=np.uint64)
+    np.add.at(pins, pin_row, mixed(pin_machine.astype(np.uint64) * np.uint64(65_537) + pin_gpus.astype(np.uint64)))
+    return (mixed(digest + pins) >> np.uint64(28)).astype(np.int64)
+
+
+def mixed(number: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of splitmix64: neighbours end far apart."""
+    number = (number + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
+    return (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

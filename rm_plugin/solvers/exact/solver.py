@@ -1,0 +1,65 @@
+"""Winner determination `exact`: a knapsack over few resources, solved by prices and a pruned dynamic programme.
+
+How it proves what it finds (auction.md, section 2): the knapsack only knows limits that every feasible choice keeps,
+so no feasible choice is worth more than its optimum; when the optimum's gangs then find their places on the machines,
+it is the market's optimum, and the places are the certificate. When they find none, a limit that forbids the choice is
+learnt from a linear programme over what machines can hold (`separation`), and the knapsack is solved again. Where no
+such limit exists, HiGHS decides among the few rows that the proven gap leaves (`remainder`).
+
+Ties. Equal means equal to 2**-40 in the log objective. Of equal choices the one that asks for fewer GPUs wins, then the
+one whose rows have the smaller sum of digests (36 bits of app id, gangs and pinned GPUs). That order is a property of
+the market, not of the search: the order of bidders, rows and machines does not matter.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from rm_plugin.solvers.candidates import check_market
+from rm_plugin.solvers.exact.compiled import CompiledMarket
+from rm_plugin.solvers.port import Solution
+from themis.bids import Market
+
+
+class ExactSolver:
+    """Exact winner determination by our own method (themis.md, section 3; auction.md, section 2)."""
+
+    name = "exact"
+
+    def __init__(self) -> None:
+        self._market: Market | None = None
+        self._compiled: CompiledMarket | None = None
+
+    def solve(self, market: Market, time_limit_s: float) -> Solution:
+        """Solve one market.
+
+        Args:
+            market: Free machines and bids.
+            time_limit_s: Seconds for the whole solve. Past it the best choice found is returned with its gap.
+
+        Raises:
+            InputError: Two bids of one app, or a finite market with an empty bundle worth 0.
+        """
+        deadline_s = time.monotonic() + time_limit_s
+        compiled = self._of(market)
+        return compiled.solution(compiled.solve(-1, deadline_s), placed=True)
+
+    def without(self, market: Market, app_ids: Sequence[str], time_limit_s: float) -> Mapping[str, Solution]:
+        """The market without each of these bidders, from the prices and limits that the first problem found."""
+        deadline_s = time.monotonic() + time_limit_s
+        compiled = self._of(market)
+        solutions = {}
+        for number, app_id in enumerate(app_ids):
+            # Whoever needs less than its part leaves the rest to those that come later.
+            part_s = (deadline_s - time.monotonic()) / (len(app_ids) - number)
+            found = compiled.solve(compiled.position(app_id), time.monotonic() + part_s)
+            solutions[app_id] = compiled.solution(found, placed=False)
+        return solutions
+
+    def _of(self, market: Market) -> CompiledMarket:
+        """The compiled form of a market, kept while the market is the same object."""
+        if self._compiled is None or self._market is not market:
+            check_market(market)
+            self._compiled, self._market = CompiledMarket(market), market
+        return self._compiled

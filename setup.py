@@ -1,0 +1,17 @@
+"""The compiled core of the exact auction; everything else about the build stands in pyproject.toml."""
+
+from setuptools import Extension, setup
+
+CORE = "rm_plugin/solvers/exact/core"
+
+setup(
+    ext_modules=[
+        Extension(
+            "rm_plugin.solvers.exact._core",
+            sources=[f"{CORE}/{name}.c" for name in ("module", "prices", "search", "pack", "fit", "prune")],
+            depends=[f"{CORE}/{name}.h" for name in ("core", "fit", "pack", "prune")],
+            # No contraction into fused operations: prices are the same on every machine of one libm.
+            extra_compile_args=["-std=gnu11", "-O3", "-ffp-contract=off", "-Wall", "-Wextra"],
+        )
+    ]
+)

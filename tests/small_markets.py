@@ -1,0 +1,30 @@
+"""Markets in a few words, for tests of solvers and auctions."""
+
+from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.choices import EmptyBundle
+from themis.cluster import Allocation
+
+
+def machine(machine_id, *slots, rack="r0"):
+    return FreeMachine(machine_id=machine_id, rack_id=rack, free_slots=slots)
+
+
+def bid(app_id, empty, *rows):
+    return Bid(app_id=app_id, round_id=0, empty_value=empty, rows=tuple(rows))
+
+
+def row(value, *gangs, **pinned):
+    return BidRow(value=value, gangs=gangs, pinned=Allocation.of(pinned))
+
+
+def gang(gpus, within, count=1, unit=1):
+    return Gang(gpus, within, count, unit)
+
+
+def market(machines, *bids, lexicographic=False):
+    empty = EmptyBundle.LEXICOGRAPHIC if lexicographic else EmptyBundle.FINITE
+    return Market(machines=tuple(machines), bids=bids, empty_bundle=empty)
+
+
+def rows_won(solution):
+    return {app_id: win.row for app_id, win in solution.wins.items()}

@@ -1,0 +1,139 @@
+"""Mechanisms with planted defects: what each property of the auditor must catch."""
+
+import math
+from dataclasses import replace
+
+from rm_plugin.arbiter.auction import run_auction
+from rm_plugin.arbiter.round_values import Decision
+from rm_plugin.policies.themis import ThemisPolicy
+from rm_plugin.solvers.brute_force import BruteForceSolver
+from rm_plugin.solvers.port import Solution, SolveStatus, each_alone
+
+
+class Mutant:
+    """Brute force with its answer changed by `change(market, solution, calls before)`."""
+
+    name = "mutant"
+
+    def __init__(self, change):
+        self.change = change
+        self.calls = 0
+
+    def solve(self, market, time_limit_s):
+        solution = self.change(market, BruteForceSolver().solve(market, time_limit_s), self.calls)
+        self.calls += 1
+        return solution
+
+    def without(self, market, app_ids, time_limit_s):
+        return each_alone(self, market, app_ids, time_limit_s)
+
+
+class RemembersTheFirst(Mutant):
+    """Nobody wins in a market of more bidders than the first one that it solved."""
+
+    def __init__(self):
+        super().__init__(self.compare)
+        self.bidders = None
+
+    def compare(self, market, solution, calls):
+        if self.bidders is None:
+            self.bidders = len(market.bids)
+        return solution if len(market.bids) <= self.bidders else with_wins(market, {})
+
+
+def with_wins(market, wins):
+    """A solution that states its rows honestly, whether they are the best or not."""
+    values = [
+        bid.rows[wins[bid.app_id].row].value if bid.app_id in wins else bid.empty_value for bid in market.bids
+    ]
+    logs = [math.log(value) for value in values if value > 0]
+    return Solution(
+        status=SolveStatus.OPTIMAL, gap=0.0, log_objective=math.fsum(logs), positive=len(logs), wins=wins
+    )
+
+
+def first_winner_forgotten(market, solution, calls):
+    return with_wins(market, dict(list(solution.wins.items())[1:]))
+
+
+def last_in_line_forgotten(market, solution, calls):
+    last = market.bids[-1].app_id if market.bids else ""
+    return with_wins(market, {app: win for app, win in solution.wins.items() if app != last})
+
+
+def gives_up_on_many_rows(market, solution, calls):
+    return with_wins(market, {}) if sum(len(bid.rows) for bid in market.bids) > 6 else solution
+
+
+def objective_misstated(market, solution, calls):
+    return replace(solution, log_objective=solution.log_objective + 0.5)
+
+
+def all_on_one_machine(market, solution, calls):
+    """Every gang of one machine is moved onto the first one."""
+    if not market.machines:
+        return solution
+    first = market.machines[0].machine_id
+    wins = {
+        app: replace(win, gangs=tuple(moved(gang, first) for gang in win.gangs)) for app, win in solution.wins.items()
+    }
+    return replace(solution, wins=wins)
+
+
+def moved(gang, machine_id):
+    return replace(gang, gpus=type(gang.gpus).of({machine_id: gang.gpus.gpus})) if not gang.pinned else gang
+
+
+def pinned_elsewhere(market, solution, calls):
+    wins = {
+        app: replace(win, gangs=tuple(replace(gang, pinned=False) for gang in win.gangs))
+        for app, win in solution.wins.items()
+    }
+    return replace(solution, wins=wins)
+
+
+def scarce_values_first(market, solution, calls):
+    """Not scale invariant: bidders that value little are served as if they had not bid."""
+    wins = {
+        app: win
+        for app, win in solution.wins.items()
+        if next(bid for bid in market.bids if bid.app_id == app).rows[win.row].value > 0.5
+    }
+    return with_wins(market, wins)
+
+
+def auction_with_shares(change):
+    """The auction with its shares changed by `change(app, share, won)`."""
+
+    def auction(market, solver, time_limit_s):
+        outcome = run_auction(market, solver, time_limit_s)
+        shares = {app: change(app, share, app in outcome.wins) for app, share in outcome.shares.items()}
+        return replace(outcome, shares=shares)
+
+    return auction
+
+
+class PolicyMutant:
+    """The policy `themis` with its decision changed."""
+
+    name = "mutant"
+
+    def __init__(self, change):
+        self.change = change
+
+    def decide(self, snapshot):
+        decision = ThemisPolicy().decide(snapshot)
+        return self.change(decision) if isinstance(decision, Decision) else decision
+
+
+def given_twice(decision):
+    return replace(decision, leftovers={**decision.leftovers, **decision.auction})
+
+
+def nothing_left_over(decision):
+    claims = decision.unserved
+    return replace(decision, leftovers={}, unserved=claims)
+
+
+def kept_beyond_what_was_won(decision):
+    return replace(decision, auction={app: gangs * 2 for app, gangs in decision.auction.items()})

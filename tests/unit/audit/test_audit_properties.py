@@ -1,0 +1,109 @@
+"""Each property of the auditor holds for the code as it is, and catches the defects that are planted for it."""
+
+import math
+from dataclasses import replace
+
+import mutants
+import pytest
+from mutants import Mutant, PolicyMutant, RemembersTheFirst, auction_with_shares
+
+from audit.case import Case, Mechanism
+from audit.families import FAMILIES, family
+from audit.properties.registry import PROPERTIES
+from rm_plugin.solvers.brute_force import BruteForceSolver
+from rm_plugin.solvers.highs import HighsSolver
+from rm_plugin.solvers.port import SolveStatus
+
+MARKETS = [(name, number) for name in ("tiny", "mixed", "pinned", "identical") for number in range(8)]
+TRUE = Mechanism(make_solver=BruteForceSolver)
+
+
+def solving(change):
+    return Mechanism(make_solver=lambda: Mutant(change))
+
+
+def alternating():
+    """Two kinds of solvers in turn: the same call twice does not give the same."""
+    made = []
+
+    def make():
+        made.append(None)
+        return Mutant(mutants.first_winner_forgotten) if len(made) % 2 else BruteForceSolver()
+
+    return Mechanism(make_solver=make)
+
+
+PLANTED = {
+    "a worse choice": (solving(mutants.first_winner_forgotten), {"optimality", "pareto"}),
+    "a misstated objective": (solving(mutants.objective_misstated), {"optimality"}),
+    "GPUs given twice": (solving(mutants.all_on_one_machine), {"feasible"}),
+    "pinned GPUs as any others": (solving(mutants.pinned_elsewhere), {"feasible"}),
+    "the last in line goes without": (solving(mutants.last_in_line_forgotten), {"order", "optimality"}),
+    "a memory of other markets": (Mechanism(make_solver=RemembersTheFirst), {"determinism"}),
+    "another answer each time": (alternating(), {"determinism"}),
+    "fewer wins with more rows": (solving(mutants.gives_up_on_many_rows), {"monotone"}),
+    "values that are not relative": (solving(mutants.scarce_values_first), {"scale"}),
+    "shares past 1": (replace(TRUE, auction=auction_with_shares(lambda app, c, won: c * 1.5)), {"payments"}),
+    "losers pay": (replace(TRUE, auction=auction_with_shares(lambda app, c, won: c if won else 0.9)), {"payments"}),
+    "shares too small": (replace(TRUE, auction=auction_with_shares(lambda app, c, won: c * 0.5)), {"payments"}),
+    "shares that are no numbers": (
+        replace(TRUE, auction=auction_with_shares(lambda app, c, won: math.nan)),
+        {"payments"},
+    ),
+    "no payments": (replace(TRUE, share=lambda market, full, without, app: 1.0), {"truthful"}),
+    "leftovers that were won": (replace(TRUE, policy=PolicyMutant(mutants.given_twice)), {"grants"}),
+    "leftovers that stay idle": (replace(TRUE, policy=PolicyMutant(mutants.nothing_left_over)), {"grants"}),
+    "more kept than won": (replace(TRUE, policy=PolicyMutant(mutants.kept_beyond_what_was_won)), {"grants"}),
+}
+
+
+def broken(mechanism, names=tuple(PROPERTIES)):
+    """The properties that do not hold in some market under a mechanism."""
+    found = set()
+    for name, number in MARKETS:
+        for each in names:
+            case = Case(family(name).market(1, number), mechanism, seed=number)
+            if each not in found and PROPERTIES[each](case):
+                found.add(each)
+    return found
+
+
+@pytest.mark.parametrize("defect", PLANTED)
+def test_a_planted_defect_is_caught(defect):
+    mechanism, caught_by = PLANTED[defect]
+    assert broken(mechanism, caught_by) == caught_by
+
+
+def test_no_property_goes_without_a_planted_defect():
+    assert set().union(*(caught_by for _, caught_by in PLANTED.values())) == set(PROPERTIES)
+
+
+@pytest.mark.parametrize("make_solver", [BruteForceSolver, HighsSolver])
+def test_the_code_as_it_is_has_none_of_them(make_solver):
+    assert broken(Mechanism(make_solver=make_solver)) == set()
+
+
+@pytest.mark.parametrize("name", sorted(set(FAMILIES) - {"agents", "testbed", "large"}))
+def test_every_drawn_family_holds(name):
+    mechanism = Mechanism(make_solver=HighsSolver)
+    for number in range(2):
+        case = Case(family(name).market(3, number), mechanism, seed=number)
+        for each, check in PROPERTIES.items():
+            assert not check(case), (each, number)
+
+
+def test_properties_say_nothing_of_problems_that_ran_out_of_time():
+    def out_of_time(market, solution, calls):
+        return replace(mutants.with_wins(market, {}), status=SolveStatus.TIME_LIMIT, gap=100.0)
+
+    case = Case(family("tiny").market(1, 0), solving(out_of_time))
+    silent = {name for name, check in PROPERTIES.items() if check(case) is None}
+    assert silent == {"pareto", "order", "determinism", "monotone", "scale", "truthful"}
+    assert not any(check(case) for check in PROPERTIES.values())
+
+
+def test_a_gap_that_is_too_small_is_caught():
+    def too_sure(market, solution, calls):
+        return replace(mutants.with_wins(market, {}), status=SolveStatus.TIME_LIMIT, gap=1e-6)
+
+    assert broken(solving(too_sure), {"optimality"}) == {"optimality"}

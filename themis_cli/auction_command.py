@@ -1,0 +1,98 @@
+"""`themis auction`: the auction of one market, from a file or a recorded round."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import sys
+from pathlib import Path
+
+from themis.choices import Rounding
+from themis.errors import InputError
+from themis_cli.parsers import Subcommands
+
+EXIT_FAILED = 1
+_STDIN = "-"
+_DEFAULT_SOLVER = "exact"
+_DEFAULT_TIME_LIMIT_S = 300.0
+
+
+def add_to(commands: Subcommands) -> None:
+    """Add `auction`."""
+    parser = commands.add_parser("auction", help="run the auction of a market file")
+    parser.add_argument("--market", required=True, metavar="FILE", help="the market, JSON; `-` for standard input")
+    parser.add_argument(
+        "--solver",
+        default=_DEFAULT_SOLVER,
+        metavar="NAME",
+        help="exact, highs, gurobi or brute_force; default: %(default)s",
+    )
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="of the rounding; default: %(default)s")
+    parser.add_argument(
+        "--rounding",
+        choices=[rounding.value for rounding in Rounding],
+        default=Rounding.PROBABILISTIC.value,
+        help="how a share of the gangs won becomes whole; default: %(default)s",
+    )
+    parser.add_argument(
+        "--time-limit-s",
+        type=_seconds,
+        default=_DEFAULT_TIME_LIMIT_S,
+        metavar="S",
+        help="for all problems together; past it the best found is shown with its gap; default: %(default)g",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_auction)
+
+
+def _auction(options: argparse.Namespace) -> int:
+    # Imported late: solvers are slow to import.
+    from rm_plugin.arbiter.market_file import read_market
+    from rm_plugin.solvers.port import SolveStatus
+    from rm_plugin.solvers.registry import solver
+    from themis_cli.auction_result import as_document, hold_auction
+
+    chosen = solver(options.solver)
+    rounding = Rounding(options.rounding)
+    market = read_market(*_read(options.market))
+    result = hold_auction(market, chosen, seed=options.seed, rounding=rounding, time_limit_s=options.time_limit_s)
+    if options.json:
+        sys.stdout.write(json.dumps(as_document(result), allow_nan=False) + "\n")
+    else:
+        from themis_cli.auction_table import print_result
+
+        print_result(result, seed=options.seed, rounding=rounding)
+    if result.outcome.status is SolveStatus.LICENCE:
+        sys.stderr.write(f"themis: the market is past the licence of {options.solver}; choose another --solver\n")
+        return EXIT_FAILED
+    return 0
+
+
+def _read(name: str) -> tuple[bytes, str]:
+    """What the file holds, and its name for errors."""
+    if name == _STDIN:
+        return sys.stdin.buffer.read(), "standard input"
+    try:
+        return Path(name).read_bytes(), name
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError(f"cannot read {name}", value=reason, remedy="check the path") from None
+
+
+def _seed(text: str) -> int:
+    """A whole number of 64 bits, with a sign or without: seeds of apps and of rounds are such."""
+    if not re.fullmatch(r"[+-]?[0-9]{1,20}", text) or not -(2**63) <= int(text) < 2**64:
+        raise argparse.ArgumentTypeError(f"must be a whole number of 64 bits: {text!r}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0: {text!r}")
+    return seconds

@@ -1,0 +1,80 @@
+"""What an auction of a market file came to: wins, payments, what is kept and left, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from rm_plugin.arbiter.auction import AuctionOutcome, run_auction
+from rm_plugin.arbiter.rounding import keep_shares
+from rm_plugin.arbiter.seeds import child_seed
+from rm_plugin.solvers.port import WinnerDetermination
+from rm_plugin.solvers.timed import TimedSolver
+from themis.bids import Market, PlacedGang
+from themis.choices import Rounding
+from themis.cluster import Allocation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuctionResult:
+    """An auction after payment and rounding. `first_s` and `all_s` are the seconds of one and of all problems.
+
+    `kept` holds every winner, also those that keep nothing.
+    """
+
+    market: Market
+    outcome: AuctionOutcome
+    kept: Mapping[str, Allocation]
+    first_s: float
+    all_s: float
+
+    @property
+    def leftover(self) -> Allocation:
+        """Free GPUs that nobody keeps."""
+        return self.market.free - sum(self.kept.values(), Allocation())
+
+
+def hold_auction(
+    market: Market, solver: WinnerDetermination, *, seed: int, rounding: Rounding, time_limit_s: float
+) -> AuctionResult:
+    """Run the auction of a market and round as a round of this seed would.
+
+    Args:
+        market: Free machines and bids.
+        solver: Determines the winners.
+        seed: Of the draws of the rounding; rounds of the ResourceManager derive theirs from it in the same way.
+        rounding: How shares of gangs become whole.
+        time_limit_s: Seconds for all problems together.
+    """
+    timed = TimedSolver(solver)
+    outcome = run_auction(market, timed, time_limit_s)
+    gangs = {app_id: win.gangs for app_id, win in outcome.wins.items()}
+    # The crude S orders gangs as any S does: by level.
+    kept = keep_shares(gangs, outcome.shares, {}, child_seed(seed, "payments"), rounding)
+    return AuctionResult(
+        market=market,
+        outcome=outcome,
+        kept={app_id: gpus_of(kept[app_id]) for app_id in gangs},
+        first_s=timed.first_s,
+        all_s=timed.first_s + timed.rest_s,
+    )
+
+
+def gpus_of(gangs: Iterable[PlacedGang]) -> Allocation:
+    """The GPUs of gangs by machine."""
+    return sum((gang.gpus for gang in gangs), Allocation())
+
+
+def as_document(result: AuctionResult) -> dict[str, object]:
+    """The result as `themis auction --json` prints it (docs/auction.md)."""
+    outcome = result.outcome
+    return {
+        "status": outcome.status.value,
+        "gap": outcome.worst_gap,
+        "log_objective": outcome.log_objective,
+        "proportional_fair": {app: gpus_of(win.gangs).by_machine() for app, win in outcome.wins.items()},
+        "payments": dict(outcome.shares),
+        "allocation": {app: kept.by_machine() for app, kept in result.kept.items()},
+        "leftover": result.leftover.by_machine(),
+        "solve_s": {"first": result.first_s, "all": result.all_s},
+    }

@@ -1,0 +1,122 @@
+"""`themis audit`: hunt seeded markets for violations of what the auction promises."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from themis.errors import InputError, UnknownNameError
+from themis_cli.parsers import Subcommands
+
+if TYPE_CHECKING:
+    from audit.hunt import Found, Plan
+
+EXIT_VIOLATION = 1
+EXIT_INTERRUPTED = 3
+_TOLD_EVERY_S = 5.0
+_SHARING = "sharing"
+
+
+def add_to(commands: Subcommands) -> None:
+    """Add `audit`."""
+    parser = commands.add_parser(
+        "audit", help="hunt seeded markets for violations of the auction's properties; 1 when there is one"
+    )
+    parser.add_argument("--markets", type=int, default=200, metavar="N", help="how many markets (default 200)")
+    parser.add_argument(
+        "--worlds", type=int, metavar="N", help="worlds for the sharing incentive (default: markets / 50)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of every draw (default 1)")
+    parser.add_argument("--solver", default="exact", help="whose answers are audited (default exact)")
+    parser.add_argument("--family", action="append", metavar="NAME", help="only these families; may be repeated")
+    parser.add_argument("--property", action="append", metavar="NAME", help="only these properties and measures")
+    parser.add_argument("--budget-s", type=float, default=math.inf, metavar="S", help="begin no market after S seconds")
+    parser.add_argument("--show", metavar="FAMILY:NUMBER", help="print that market of the seed and do no more")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    # Imported late: solvers and agents are slow to import, and other commands do not need them.
+    from audit.hunt import Found, hunt
+    from audit.report import document, text
+
+    if options.show is not None:
+        return _show(options)
+    plan = _plan(options)
+    found = hunt(plan, Found(), go_on=_until(options.budget_s), told=_teller(plan))
+    sys.stdout.write(json.dumps(document(plan, found), indent=1) + "\n" if options.json else text(plan, found))
+    if found.ended == "interrupted":
+        return EXIT_INTERRUPTED
+    return EXIT_VIOLATION if found.broken.total() else 0
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    from audit.case import Mechanism
+    from audit.families import FAMILIES, family
+    from audit.hunt import Plan
+    from audit.measures.registry import MEASURES
+    from audit.properties.registry import PROPERTIES
+    from rm_plugin.solvers.registry import solver
+
+    for name, least in (("markets", 0), ("worlds", 0)):
+        if (getattr(options, name) or least) < least:
+            raise InputError(f"--{name} must be {least} or more", value=getattr(options, name))
+    if not options.budget_s > 0:
+        raise InputError("--budget-s must be more than 0", value=options.budget_s)
+    solver(options.solver)
+    known = (*PROPERTIES, *MEASURES, _SHARING)
+    wanted = tuple(options.property or known)
+    for name in wanted:
+        if name not in known:
+            raise UnknownNameError("property", name, known)
+    worlds = options.markets // 50 if options.worlds is None else options.worlds
+    return Plan(
+        families=[family(name) for name in options.family or FAMILIES],
+        markets=options.markets,
+        seed=options.seed,
+        mechanism=Mechanism(make_solver=lambda: solver(options.solver)),
+        properties=tuple(name for name in PROPERTIES if name in wanted),
+        measures=tuple(name for name in MEASURES if name in wanted),
+        worlds=worlds if _SHARING in wanted else 0,
+    )
+
+
+def _show(options: argparse.Namespace) -> int:
+    from audit.families import family
+    from rm_plugin.arbiter.market_document import market_document
+
+    name, _, number = options.show.partition(":")
+    if not (number.isascii() and number.isdigit()):
+        raise InputError("--show wants a family and a number", value=options.show, remedy="write FAMILY:NUMBER")
+    market = family(name).market(options.seed, int(number))
+    sys.stdout.write(json.dumps(market_document(market), indent=1) + "\n")
+    return 0
+
+
+def _until(budget_s: float) -> Callable[[], bool]:
+    begun_s = time.monotonic()
+    return lambda: time.monotonic() - begun_s < budget_s
+
+
+def _teller(plan: Plan) -> Callable[[Found], None]:
+    """Progress on standard error: a line that redraws itself, or one every few seconds without a terminal."""
+    live = sys.stderr.isatty()
+    told_s = time.monotonic()
+
+    def tell(found: Found) -> None:
+        nonlocal told_s
+        last = found.drawn.total() == plan.markets
+        if not last and time.monotonic() - told_s < (0.1 if live else _TOLD_EVERY_S):
+            return
+        told_s = time.monotonic()
+        line = f"audit: {found.drawn.total()} of {plan.markets} markets, {found.broken.total()} violations"
+        sys.stderr.write(f"\r{line}" + ("\n" if last else "") if live else f"{line}\n")
+        sys.stderr.flush()
+
+    return tell
