@@ -8,8 +8,8 @@ setup(
     ext_modules=[
         Extension(
             "rm_plugin.solvers.exact._core",
-            sources=[f"{CORE}/{name}.c" for name in ("module", "prices", "search", "pack", "fit", "prune")],
-            depends=[f"{CORE}/{name}.h" for name in ("core", "fit", "pack", "prune")],
+            sources=[f"{CORE}/{name}.c" for name in ("module", "prices", "search", "pack", "fit", "prune", "weigh")],
+            depends=[f"{CORE}/{name}.h" for name in ("core", "fit", "pack", "prune", "weigh")],
             # No contraction into fused operations: prices are the same on every machine of one libm.
             extra_compile_args=["-std=gnu11", "-O3", "-ffp-contract=off", "-Wall", "-Wextra"],
         )

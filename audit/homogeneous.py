@@ -27,12 +27,14 @@ def homogeneous_kept(seed: int) -> Market:
 
 
 def _market(rng: random.Random, *, kept: bool) -> Market:
+    bidders = rng.randint(2, 4)
+    # A machine for each bidder at least: where somebody must go without, nothing is worth comparing with nothing.
     machines = tuple(
-        FreeMachine(machine_id=f"m{index}", rack_id=f"r{index % 2}", free_slots=(rng.choice((2, 4, 4, 8)),))
-        for index in range(rng.randint(1, 4))
+        FreeMachine(machine_id=f"m{index}", rack_id=f"r{index % 2}", free_slots=(rng.choice((4, 4, 8)),))
+        for index in range(rng.randint(bidders, bidders + 1))
     )
     free = sum(machine.free for machine in machines)
-    bids = tuple(_bid(f"a{index}", rng, free, kept=kept) for index in range(rng.randint(2, 4)))
+    bids = tuple(_bid(f"a{index}", rng, free, kept=kept) for index in range(bidders))
     return Market(machines=machines, bids=bids)
 
 

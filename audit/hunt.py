@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from audit.case import Case, Mechanism
@@ -14,7 +14,7 @@ from audit.properties.registry import PROPERTIES, Property
 from audit.sharing import WorldRho, play_world
 from audit.shrink import shrink
 from audit.tally import Tally
-from audit.values import Finding
+from audit.values import Finding, Sample
 from rm_plugin.arbiter.seeds import child_seed
 from themis.bids import Market
 
@@ -72,8 +72,9 @@ def hunt(plan: Plan, found: Found, *, go_on: Callable[[], bool], told: Callable[
     Returns:
         `found`.
     """
+    hunter = _Hunter(plan, found)
     try:
-        for step in _steps(plan, found):
+        for step in hunter.steps():
             if not go_on():
                 found.ended = "time"
                 break
@@ -84,59 +85,6 @@ def hunt(plan: Plan, found: Found, *, go_on: Callable[[], bool], told: Callable[
     return found
 
 
-def _steps(plan: Plan, found: Found) -> Iterator[Callable[[], None]]:
-    """The worlds, which are few, then the markets."""
-    for number in range(plan.worlds):
-        yield partial(_play, plan, number, found)
-    for family, number in draws(plan):
-        yield partial(_examine, plan, family, number, found)
-
-
-def _play(plan: Plan, number: int, found: Found) -> None:
-    found.worlds.append(play_world(plan.seed, number, plan.mechanism.make_solver))
-
-
-def draws(plan: Plan) -> Iterator[tuple[Family, int]]:
-    """Families in turn, each with the number of its next market."""
-    for index in range(plan.markets):
-        yield plan.families[index % len(plan.families)], index // len(plan.families)
-
-
-def _examine(plan: Plan, family: Family, number: int, found: Found) -> None:
-    market = family.market(plan.seed, number)
-    seed = child_seed(plan.seed, "case", family.name, str(number))
-    case = Case(market, plan.mechanism, seed=seed)
-    found.drawn[family.name] += 1
-    solved = attempt(_is_solved, case)
-    found.unsolved[family.name] += solved is None
-    for name in plan.properties:
-        problems = attempt(PROPERTIES[name], case)
-        if problems is None:
-            continue
-        found.checked[name] += 1
-        if problems:
-            found.broken[name] += 1
-            _remember(
-                found,
-                plan.mechanism,
-                Finding(property_name=name, family=family.name, number=number, what=problems[0], market=market),
-                seed,
-            )
-    if solved == [] and family.group:
-        _measure(plan, family, case, found, number)
-
-
-def _measure(plan: Plan, family: Family, case: Case, found: Found, number: int) -> None:
-    for name in plan.measures:
-        for sample in MEASURES[name](case):
-            tally = found.tallies.setdefault((sample.measure, family.name), Tally())
-            tally.add(sample, number, case.market)
-
-
-def _is_solved(case: Case) -> list[str] | None:
-    return [] if case.solved else None
-
-
 def attempt(check: Property, case: Case) -> list[str] | None:
     """What a property says; an exception is a finding like any other, since a round would have died of it."""
     try:
@@ -145,22 +93,81 @@ def attempt(check: Property, case: Case) -> list[str] | None:
         return [f"raises {type(error).__name__}: {error}"]
 
 
-def _remember(found: Found, mechanism: Mechanism, finding: Finding, seed: int) -> None:
-    if found.broken[finding.property_name] > MOST_SHRUNK:
-        return
-    check = PROPERTIES[finding.property_name]
+@dataclass(frozen=True, slots=True)
+class _Hunter:
+    plan: Plan
+    found: Found
 
-    def persists(market: Market) -> bool:
-        return bool(attempt(check, Case(market, mechanism, seed=seed)))
+    def steps(self) -> Iterator[Callable[[], None]]:
+        """The worlds, which are few, then the markets, families in turn."""
+        for number in range(self.plan.worlds):
+            yield partial(self._play, number)
+        families = self.plan.families
+        for index in range(self.plan.markets):
+            yield partial(self._examine, families[index % len(families)], index // len(families))
 
-    market = shrink(finding.market, persists)
-    problems = attempt(check, Case(market, mechanism, seed=seed)) or [finding.what]
-    found.findings.append(
-        Finding(
-            property_name=finding.property_name,
-            family=finding.family,
-            number=finding.number,
-            what=problems[0],
-            market=market,
-        )
-    )
+    def _play(self, number: int) -> None:
+        self.found.worlds.append(play_world(self.plan.seed, number, self.plan.mechanism.make_solver))
+
+    def _examine(self, family: Family, number: int) -> None:
+        seed = child_seed(self.plan.seed, "case", family.name, str(number))
+        case = Case(family.market(self.plan.seed, number), self.plan.mechanism, seed=seed)
+        self.found.drawn[family.name] += 1
+        for name in self.plan.properties:
+            if self._breaks(name, PROPERTIES[name], family, number, case) and name == "answers":
+                return
+        solved = attempt(_is_solved, case) == []
+        self.found.unsolved[family.name] += not solved
+        for name in self.plan.measures if solved and family.group else ():
+            # A measure cannot be broken, but it can raise.
+            if not self._breaks(name, partial(_runs, name), family, number, case):
+                self._tally(_samples(name, case), family, number, case.market)
+
+    def _breaks(self, name: str, check: Property, family: Family, number: int, case: Case) -> bool:
+        """Look at one property; True when it does not hold."""
+        problems = attempt(check, case)
+        if problems is None:
+            return False
+        self.found.checked[name] += 1
+        if problems:
+            self.found.broken[name] += 1
+            finding = Finding(
+                property_name=name, family=family.name, number=number, what=problems[0], market=case.market
+            )
+            self._remember(finding, check, case.seed)
+        return bool(problems)
+
+    def _tally(self, samples: Sequence[Sample], family: Family, number: int, market: Market) -> None:
+        for sample in samples:
+            tally = self.found.tallies.setdefault((sample.measure, family.name), Tally())
+            tally.add(sample, number, market)
+
+    def _remember(self, finding: Finding, check: Property, seed: int) -> None:
+        if self.found.broken[finding.property_name] > MOST_SHRUNK:
+            return
+        kind = _kind(finding.what)
+
+        def problem(market: Market) -> str:
+            problems = attempt(check, Case(market, self.plan.mechanism, seed=seed)) or [""]
+            return problems[0] if _kind(problems[0]) == kind else ""
+
+        market = shrink(finding.market, lambda market: bool(problem(market)))
+        self.found.findings.append(replace(finding, what=problem(market) or finding.what, market=market))
+
+
+def _is_solved(case: Case) -> list[str]:
+    return [] if case.solved else ["out of time"]
+
+
+def _samples(name: str, case: Case) -> list[Sample]:
+    return case.once(f"samples of {name}", lambda: MEASURES[name](case))
+
+
+def _runs(name: str, case: Case) -> list[str]:
+    _samples(name, case)
+    return []
+
+
+def _kind(what: str) -> str:
+    """An exception must stay the same while a market shrinks; of other problems any will do."""
+    return what.partition(":")[0] if what.startswith("raises") else ""

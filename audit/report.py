@@ -28,7 +28,7 @@ def document(plan: Plan, found: Found) -> dict[str, object]:
         "families": dict(found.drawn),
         "unsolved": {name: count for name, count in found.unsolved.items() if count},
         "properties": {
-            name: {"checked": found.checked[name], "violations": found.broken[name]} for name in plan.properties
+            name: {"checked": found.checked[name], "violations": found.broken[name]} for name in _told(plan, found)
         },
         "violations": [
             {
@@ -111,7 +111,12 @@ def text(plan: Plan, found: Found) -> str:
 
 
 def _property_rows(plan: Plan, found: Found) -> Iterable[tuple[str, ...]]:
-    return [(name, str(found.checked[name]), str(found.broken[name])) for name in plan.properties]
+    return [(name, str(found.checked[name]), str(found.broken[name])) for name in _told(plan, found)]
+
+
+def _told(plan: Plan, found: Found) -> list[str]:
+    """Properties, and measures that raised."""
+    return [*plan.properties, *(name for name in plan.measures if found.broken[name])]
 
 
 def _measure_rows(measures: Mapping[str, Mapping[str, object]]) -> Iterable[tuple[str, ...]]:
@@ -135,7 +140,7 @@ def _violation(plan: Plan, found: Found) -> str:
     for finding in found.findings:
         lines.append(f"VIOLATION of {finding.property_name} in {finding.family}:{finding.number}: {finding.what}")
         lines.append(json.dumps(market_document(finding.market)))
-    hidden = sum(max(0, found.broken[name] - MOST_SHRUNK) for name in plan.properties)
+    hidden = sum(max(0, found.broken[name] - MOST_SHRUNK) for name in _told(plan, found))
     return "\n".join([*lines, *([f"and {hidden} more"] if hidden else [])])
 
 

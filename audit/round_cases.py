@@ -12,7 +12,8 @@ from themis.choices import Rounding
 from themis.cluster import Allocation, Cluster, Machine
 
 _BYSTANDERS = ("bystander-0", "bystander-1")
-_SLOWDOWNS = (CRUDE_SLOWDOWN, Slowdown(1.0, 1.2, 2.0, 4.0), Slowdown(1.0, 1.0, 1.0, 1.0))
+# Slot and machine alike: a demand tells what its job holds without the slot, so growth in one is judged by the machine.
+_SLOWDOWNS = (CRUDE_SLOWDOWN, Slowdown(1.2, 1.2, 2.0, 4.0), Slowdown(1.0, 1.0, 1.0, 1.0))
 
 
 def snapshot_of(case: Case, rounding: Rounding) -> RoundSnapshot:

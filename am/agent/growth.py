@@ -8,13 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from am.agent.demands import growth_pays, part_left, usable_gpus
 from am.agent.finish_time import job_time_s
-from am.agent.kinds import alike
+from am.agent.kinds import Judges
 from am.agent.views import AppView, GangAt, HeldGang, JobView, Surroundings
 from themis.bids import Gang
 from themis.cluster import Allocation, Level
-
-Judges = Sequence[JobView]
-"""Jobs that may run on a gang: at levels that are alike for all of them, it is as fast."""
 
 _MOST_SPREADS = 64
 """Ways to take GPUs of a rack that are all tried; where there are more, the roomiest machines are taken first."""
@@ -96,7 +93,7 @@ def growths(app: AppView, free: Mapping[str, int], around: Surroundings) -> list
         All combinations where these are few. Else the gangs grow one after the other, that of the most work first,
         each as far as it can before the next begins. The first is always that none grows.
     """
-    judges = (*app.jobs, app.median_job)
+    judges = Judges.of(app)
     ways = [_ways(base, gang, free, around, judges) for base, gang in _bases(app)]
     count = 1
     for mine in ways:
@@ -138,7 +135,10 @@ def _together(ways: Sequence[Growth]) -> Growth:
 def _ways(base: _Base, gang: HeldGang, free: Mapping[str, int], around: Surroundings, judges: Judges) -> list[Growth]:
     """Ways of one gang: first to go on as it is, then to grow, the fastest last."""
     stay = Growth((base.at,) if base.at.gpus else ())
-    ways = [way for start in (base, *_made_whole(base, free)) for way in _ways_from(start, free, around, judges)]
+    starts = list(_made_whole(base, free))
+    ways = [way for start in (base, *starts) for way in _ways_from(start, free, around, judges)]
+    whole = [Growth((start.at,), pinned=(start.pinned,)) for start in starts if start.at.gpus]
+    ways += [(job_time_s(base.job, way.gangs[0]), way) for way in whole]
     if gang.renewable:
         # It gets back just what it may lose. In which slots that lies is known then: where the gang lay before.
         ways.append((job_time_s(base.job, gang.at), Growth((gang.at,), pinned=(gang.up,))))
@@ -166,9 +166,9 @@ def _ways_from(
     own, unit = [machine for machine, _ in base.gpus], base.job.shape.gpus_per_task
     near, in_rack, anywhere = (base.spanning(level) for level in (Level.MACHINE, Level.RACK, far))
     # Where every job is as fast anywhere, GPUs beside the gang are worth no more than others, unless they make a task.
-    if len(own) == 1 and not (alike(near, anywhere, judges) and base.whole == base.gpus.gpus):
+    if len(own) == 1 and not (judges.find_alike(near, anywhere) and base.whole == base.gpus.gpus):
         yield from _ways_to(base, max(base.at.level, Level.MACHINE), _counts(own[0], free))
-    if len(racks) == 1 and None not in racks and not alike(in_rack, anywhere, judges):
+    if len(racks) == 1 and None not in racks and not judges.find_alike(in_rack, anywhere):
         inside = {machine: free[machine] // unit for machine in sorted(free) if around.rack_of[machine] in racks}
         yield from _ways_to(base, Level.RACK, _spreads(inside, own, base.room // unit, unit))
     yield from _ways_anywhere(base, far, sum(count // unit for count in free.values()))
@@ -199,7 +199,7 @@ def _counts(machine: str, free: Mapping[str, int]) -> Iterator[Allocation]:
 
 
 def _spreads(units: Mapping[str, int], own: Sequence[str], most: int, unit: int) -> Iterator[Allocation]:
-    """Ways to take up to so many units from machines, other ones than the gang's own among them."""
+    """Ways to take up to so many units from machines of the gang's rack."""
     ways = 1
     for count in units.values():
         ways *= min(count, most) + 1
@@ -209,7 +209,8 @@ def _spreads(units: Mapping[str, int], own: Sequence[str], most: int, unit: int)
         choices = _roomiest_first(units, own, most)
     for choice in choices:
         taken = {machine: count * unit for machine, count in zip(units, choice, strict=True) if count}
-        if sum(choice) <= most and set(taken) - set(own):
+        # Beside a gang on one machine that lies within the machine, which is another way.
+        if sum(choice) <= most and (len(own) > 1 or set(taken) - set(own)):
             yield Allocation.of(taken)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from am.agent.views import AppView, GangAt, JobView, Surroundings
+from themis.apps import Slowdown
 from themis.cluster import Level
 
 
@@ -61,13 +62,37 @@ class Room:
         return sum(count // wanted for count in units) if level is Level.RACK else sum(units) // wanted
 
 
+@dataclass(frozen=True, slots=True)
+class Judges:
+    """To whom levels matter: each S of a job with the GPUs of its tasks, and S of the jobs of later phases."""
+
+    running: frozenset[tuple[Slowdown, int]]
+    later: Slowdown | None
+
+    @classmethod
+    def of(cls, app: AppView) -> Judges:
+        """Those of an app."""
+        running = frozenset((job.slowdown, job.shape.gpus_per_task) for job in app.jobs)
+        return cls(running, app.median_job.slowdown if app.later_phases else None)
+
+    def find_alike(self, one: GangAt, other: GangAt) -> bool:
+        """True when every job is as fast on either of two gangs of one size, and later ones will be."""
+        if self.later is not None and self.later.at(one.level) != self.later.at(other.level):
+            return False
+        return all(_slowdown(*job, one) == _slowdown(*job, other) for job in self.running)
+
+
+def _slowdown(slowdown: Slowdown, gpus_per_task: int, at: GangAt) -> float:
+    return slowdown.at(at.level) if at.holds_tasks_of(gpus_per_task) else math.inf
+
+
 def gang_kinds(app: AppView, room: Room) -> tuple[GangKind, ...]:
     """Every kind of gang that a job of the app could run on and that fits into the room, largest and nearest first.
 
     Of levels at which every job is as fast only the farthest is asked for, since it asks for least; a gang of one task
     lies on one machine wherever it is, one of a single GPU in one slot.
     """
-    judges = {(job.slowdown, job.shape.gpus_per_task): job for job in (*app.jobs, app.median_job)}.values()
+    judges = Judges.of(app)
     kinds = []
     for gpus, unit_gpus in sorted(_sizes(app.jobs, room.gpus), reverse=True):
         told = [
@@ -77,18 +102,9 @@ def gang_kinds(app: AppView, room: Room) -> tuple[GangKind, ...]:
         kinds += [
             kind
             for place, kind in enumerate(told)
-            if kind.most and (place + 1 == len(told) or not alike(kind.at, told[place + 1].at, judges))
+            if kind.most and (place + 1 == len(told) or not judges.find_alike(kind.at, told[place + 1].at))
         ]
     return tuple(kinds)
-
-
-def _slowdown(job: JobView, at: GangAt) -> float:
-    return job.slowdown.at(at.level) if at.holds_tasks_of(job.shape.gpus_per_task) else math.inf
-
-
-def alike(one: GangAt, other: GangAt, jobs: Iterable[JobView]) -> bool:
-    """True when every job is as fast on either of two gangs of one size."""
-    return all(_slowdown(job, one) == _slowdown(job, other) for job in jobs)
 
 
 def _sizes(jobs: Sequence[JobView], most: int) -> set[tuple[int, int]]:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from am.agent.demands import parts_left
 from am.agent.divisions import asks_of
 from am.agent.growth import Growth, growths
-from am.agent.kinds import GangKind, Room, gang_kinds
+from am.agent.kinds import GangKind, Judges, Room, gang_kinds
 from am.agent.selection import Needs, needs_of
-from am.agent.views import AppView, GangAt, Surroundings
+from am.agent.views import AppView, GangAt, HeldGang, Surroundings
 from themis.bids import Gang, Offer
 from themis.cluster import Allocation, Level
 
@@ -101,7 +101,8 @@ def tables_of(app: AppView, offer: Offer, around: Surroundings) -> list[Table]:
     up = tuple(gang.up for gang in app.renewable)
     # The ResourceManager may not offer what the app thinks is up: a row that pins it would cost the whole bid.
     offered = sum(up, Allocation()).within(offer.free)
-    tables = [_all_stay(app, offer, around, up), *_some_stay(app)] if offered else []
+    tables = [_all_stay(app, offer, around, up)] if offered else []
+    tables += _some_stay(app) if offered else ()
     return [*tables, *_restarted(app, offer, around)]
 
 
@@ -114,14 +115,29 @@ def _all_stay(app: AppView, offer: Offer, around: Surroundings, up: tuple[Alloca
 
 
 def _some_stay(app: AppView) -> Iterator[Table]:
-    """The best of the gangs up for renewal stay, and nothing new is asked for."""
-    nothing_new = np.zeros((1, 0), dtype=np.int64)
-    left = {gang.job_id: parts_left(app, (gang,)) for gang in app.renewable}
+    """The best of the gangs up for renewal stay, and nothing new is asked for.
+
+    Such a row is worth what one is that asks for like gangs anywhere; equals a solver takes in the order of the bid.
+    Not where slots matter: a row pins GPUs by machine, and then cannot say that they lie in one slot.
+    """
+    judges, nothing_new = Judges.of(app), np.zeros((1, 0), dtype=np.int64)
+    slots_matter = [
+        gang.level is Level.SLOT and not judges.find_alike(*_near(gang.gpus.gpus)) for gang in app.renewable
+    ]
     for staying in range(len(app.renewable) - 1, 0, -1):
         stays, goes = app.renewable[:staying], app.renewable[staying:]
-        gangs = (*(gang.at for gang in (*app.kept, *stays)), *(part for gang in goes for part in left[gang.job_id]))
-        pinned = tuple(gang.up for gang in stays)
-        yield Table(gangs=gangs, pinned=pinned, asks=nothing_new, switch_s=app.restart_s, steady=True)
+        if not any(slots_matter[:staying]):
+            gangs = (*(gang.at for gang in (*app.kept, *stays)), *parts_left(app, goes))
+            pinned = tuple(gang.up for gang in stays)
+            yield Table(gangs=gangs, pinned=pinned, asks=nothing_new, switch_s=app.restart_s, steady=True)
+
+
+def _in_slot(gang: HeldGang) -> bool:
+    return gang.level is Level.SLOT and gang.gpus.gpus > 1
+
+
+def _near(gpus: int) -> tuple[GangAt, GangAt]:
+    return GangAt(gpus, Level.SLOT), GangAt(gpus, Level.MACHINE)
 
 
 def _restarted(app: AppView, offer: Offer, around: Surroundings) -> Iterator[Table]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from audit.case import Case
+from audit.properties.answers import answers
 from audit.properties.determinism import determinism
 from audit.properties.feasible import feasible
 from audit.properties.grants import grants
@@ -20,6 +21,7 @@ Property = Callable[[Case], list[str] | None]
 """What is wrong with a case: nothing when the list is empty; None where the property says nothing about it."""
 
 PROPERTIES: Mapping[str, Property] = {
+    "answers": answers,
     "feasible": feasible,
     "payments": payments,
     "grants": grants,

@@ -89,3 +89,19 @@ def prune(
     row_start: Array, needs: int, need: Array, pin_start: Array, pin_machine: Array, pin_gpus: Array, keep: Array
 ) -> None:
     """Mark in u1 `keep` the rows that no other row of the bidder, standing before it, matches for no more needs."""
+
+def weigh(
+    free: Array,  # i4 [machines]
+    slot_start: Array,  # i4 [machines + 1]
+    slot_free: Array,  # i4 [slots]
+    pinned: Array,  # i4 [machines]: GPUs of a pin there, 0 for none
+    pin_weight: Array,  # i8 [machines]
+    size: Array,  # i4 [items]
+    in_slot: Array,  # i4 [items]
+    weight: Array,  # i8 [items]
+    gang_size: Array,  # i4 [gangs]
+    gang_weight: Array,  # i8 [gangs]
+    single_weight: int,
+    count: Array,  # i4 [items + gangs + 1 + machines]
+) -> int:
+    """The most weight that these machines hold, and what reaches it: items, gangs, single GPUs, pins."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,18 +13,20 @@ from numpy.typing import NDArray
 from rm_plugin.solvers.candidates import chains_of
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.knapsack import build_problem, pinned_together, undominated, uses_of
+from rm_plugin.solvers.exact.learning import learn
 from rm_plugin.solvers.exact.places import Packed, Places
 from rm_plugin.solvers.exact.remainder import solve_over
-from rm_plugin.solvers.exact.resources import Item, Resource, first_resources, item_of, learnt_resource
+from rm_plugin.solvers.exact.resources import Resource, first_resources
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays, read_market
-from rm_plugin.solvers.exact.separation import weights_against
 from rm_plugin.solvers.kinds import Kind
 from rm_plugin.solvers.port import Solution, SolveStatus, Win
 from rm_plugin.solvers.realise import by_nearness, pinned_gangs
 from themis.bids import Market, PlacedGang
+from themis.errors import InvariantError
 
 _MOST_STATES = 3_000_000
-_MOST_LEARNT = 14
+_MOST_LEARNT = 30
+_MOST_RESOURCES = 48
 _FIRST_GAP = 1e-4
 _BEAM = 300
 _OPTIMAL = 0
@@ -100,12 +101,12 @@ class CompiledMarket:
             packed = self._places.pack(chosen)
             if isinstance(packed, Packed):
                 return self._certified(skip, choice, packed.gangs() if skip < 0 else {}, states)
-            placed = self._places.fits(chosen)
-            if isinstance(placed, dict):
-                return self._certified(skip, choice, placed, states)
-            if placed is None:
-                return self._remainder(skip, price, value, deadline_s, states)
             if not self._learn(chosen):
+                placed = self._places.fits(chosen)
+                if isinstance(placed, dict):
+                    return self._certified(skip, choice, placed, states)
+                if placed is None:
+                    return self._remainder(skip, price, value, deadline_s, states)
                 return self._next_best(skip, price, value, deadline_s, states)
             price = np.append(price, 0.0)
             self._price = np.append(self._price, 0.0)
@@ -147,28 +148,20 @@ class CompiledMarket:
 
     def _learn(self, chosen: Ints) -> bool:
         """Add a limit that the chosen rows break; False when none is found."""
-        learnt = len([resource for resource in self._resources if resource.name[0] == "learnt"])
-        if learnt >= _MOST_LEARNT:
+        learnt = sum(resource.name[0] == "learnt" for resource in self._resources)
+        if learnt >= _MOST_LEARNT or len(self._resources) >= _MOST_RESOURCES:
             return False
         left = self._places.left_beside(chosen)
-        weights = weights_against(self._items(chosen), left.tolist())
-        if weights is None:
+        resource = learn(self.arrays, chosen, left, learnt)
+        if resource is None:
             return False
-        resource = learnt_resource(self.arrays.machines, self.arrays.kinds, weights, learnt)
         asked = int(self.arrays.rows.counts[chosen].sum(axis=0) @ resource.by_kind)
         pinned = self._places.free - left
-        taken = int(resource.taken[np.arange(len(pinned)), pinned].sum())
-        if asked + taken <= resource.capacity:
-            return False
+        if asked + int(resource.taken[np.arange(len(pinned)), pinned].sum()) <= resource.capacity:
+            raise InvariantError("a limit learnt from a choice does not forbid it", value=resource.name)
         self._resources.append(resource)
         self._problem = self._build()
         return True
-
-    def _items(self, chosen: Ints) -> dict[Item, int]:
-        asked: Counter[Item] = Counter()
-        for kind, count in zip(self.arrays.kinds, self.arrays.rows.counts[chosen].sum(axis=0).tolist(), strict=True):
-            asked[item_of(kind)] += kind.units * count
-        return {item: count for item, count in asked.items() if count and not item.in_slot}
 
     # ---- where the knapsack does not settle it --------------------------------------------------------------------
 

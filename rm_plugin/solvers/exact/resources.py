@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -82,17 +81,6 @@ def first_resources(
     return Resources(each=(*kept, *near, *wide), sufficient=flat and chain)
 
 
-def learnt_resource(
-    machines: Sequence[FreeMachine], kinds: Sequence[Kind], weights: dict[Item, int], number: int
-) -> Resource:
-    """The limit that these weights of items make, with the exact most of each machine."""
-    by_machine = [_most_by_pinned(machine.free_slots, tuple(sorted(weights.items()))) for machine in machines]
-    width = max(machine.free for machine in machines) + 1
-    most = np.array([[*row, *[row[-1]] * (width - len(row))] for row in by_machine], dtype=np.int32)
-    by_kind = np.array([kind.units * weights.get(item_of(kind), 0) for kind in kinds], dtype=np.int32)
-    return Resource(name=("learnt", number), capacity=int(most[:, 0].sum()), by_kind=by_kind, taken=most[:, :1] - most)
-
-
 def _parts_on_machines(size: int, free: Ints, kinds: Sequence[Kind]) -> Resource:
     left = np.maximum(free[:, None] - np.arange(free.max(initial=0) + 1, dtype=np.int32), 0)
     most = left // size
@@ -162,28 +150,6 @@ def _can_bind(part: Resource, single: Resource, pins: Iterable[tuple[int, int]])
     least = int((single.by_kind[weighed] // part.by_kind[weighed]).min())
     pins_too = all(part.taken[m, p] * least <= p for m, p in pins)
     return not (pins_too and part.capacity * least >= single.capacity)
-
-
-@lru_cache(maxsize=4096)
-def _most_by_pinned(free_slots: tuple[int, ...], weights: tuple[tuple[Item, int], ...]) -> tuple[int, ...]:
-    """The most weight that a machine holds beside p pinned GPUs, for p = 0 .. free."""
-    free = sum(free_slots)
-    anywhere = _best_by_gpus([(item.gpus, weight) for item, weight in weights if not item.in_slot], free)
-    inside = [(item.gpus, weight) for item, weight in weights if item.in_slot]
-    near = [0] * (free + 1)
-    for slot in free_slots if inside else ():
-        best = _best_by_gpus(inside, slot)
-        near = [max(near[used - here] + best[here] for here in range(min(used, slot) + 1)) for used in range(free + 1)]
-    total = [max(near[used] + anywhere[left - used] for used in range(left + 1)) for left in range(free + 1)]
-    return tuple(total[free - pinned] for pinned in range(free + 1))
-
-
-def _best_by_gpus(items: Sequence[tuple[int, int]], gpus: int) -> list[int]:
-    """The most weight in at most g GPUs, any number of each item (unbounded knapsack), for g = 0 .. gpus."""
-    best = [0] * (gpus + 1)
-    for room in range(1, gpus + 1):
-        best[room] = max([best[room - 1], *(best[room - size] + weight for size, weight in items if size <= room)])
-    return best
 
 
 def as_columns(resources: Sequence[Resource]) -> tuple[Ints, NDArray[np.int32]]:

@@ -43,13 +43,9 @@ class RemembersTheFirst(Mutant):
 
 def with_wins(market, wins):
     """A solution that states its rows honestly, whether they are the best or not."""
-    values = [
-        bid.rows[wins[bid.app_id].row].value if bid.app_id in wins else bid.empty_value for bid in market.bids
-    ]
+    values = [bid.rows[wins[bid.app_id].row].value if bid.app_id in wins else bid.empty_value for bid in market.bids]
     logs = [math.log(value) for value in values if value > 0]
-    return Solution(
-        status=SolveStatus.OPTIMAL, gap=0.0, log_objective=math.fsum(logs), positive=len(logs), wins=wins
-    )
+    return Solution(status=SolveStatus.OPTIMAL, gap=0.0, log_objective=math.fsum(logs), positive=len(logs), wins=wins)
 
 
 def first_winner_forgotten(market, solution, calls):

@@ -44,7 +44,10 @@ def test_a_win_as_asked_is_fine():
         ((SLOT, replace(SPREAD, gpus=Allocation.of({"m0": 2, "m2": 1})), PIN), "is said to span rack"),
         ((SLOT, replace(SPREAD, gpus=Allocation.of({"m0": 1, "m1": 1})), PIN), "are not those that were placed"),
         ((SLOT, SPREAD, PIN, PIN), "4 GPUs of m2 are given, 3 are free"),
-        ((replace(SLOT, gpus=Allocation.of({"m1": 2}), slot=1), replace(SPREAD, gpus=Allocation.of({"m0": 4})), PIN), "slot"),
+        (
+            (replace(SLOT, gpus=Allocation.of({"m1": 2}), slot=1), replace(SPREAD, gpus=Allocation.of({"m0": 4})), PIN),
+            "slot",
+        ),
         ((replace(SLOT, gpus=Allocation.of({"m9": 2})), SPREAD, PIN), "2 GPUs of m9 are given, 0 are free"),
     ],
 )

@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-enum { MOST_RESOURCES = 24 };
+enum { MOST_RESOURCES = 48 };
 
 typedef struct {
     int bidders, rows, resources, machines; /* machines: only those whose pins are charged by table */

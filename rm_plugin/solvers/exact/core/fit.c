@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_KINDS = 48, DEAD_SLOTS = 1 << 14 };
+enum { MOST_KINDS = 48, MOST_SLOTS = 64, DEAD_SLOTS = 1 << 14 };
 
 typedef struct {
     int32_t size, in_slot, rack_kind; /* rack_kind: the kind of rack gang that it is a unit of, else -1 */
@@ -103,14 +103,14 @@ static int slots_hold(const Search *s, int32_t *room, int slots, int32_t *count,
 
 static int slots_of_machine_hold(const Search *s, int machine, const int32_t *pattern) {
     const Cluster *c = s->cluster;
-    int32_t room[64], count[MOST_KINDS];
+    int32_t room[MOST_SLOTS], count[MOST_KINDS];
     int slots = 0, any = 0;
     for (int i = 0; i < s->items; i++) {
         count[i] = s->item[i].in_slot ? pattern[i] : 0;
         any |= count[i];
     }
     if (!any) return 1;
-    for (int slot = c->slot_start[machine]; slot < c->slot_start[machine + 1] && slots < 64; slot++)
+    for (int slot = c->slot_start[machine]; slot < c->slot_start[machine + 1]; slot++)
         room[slots++] = c->slot_free[slot];
     return slots_hold(s, room, slots, count, 0);
 }
@@ -269,6 +269,8 @@ static void order_machines(Search *s) {
 int fit(const Cluster *cluster, int kinds, const int32_t *kind, const int32_t *count, int most_steps, Part *part,
         int32_t *parts) {
     if (kinds > MOST_KINDS) return FIT_UNKNOWN;
+    for (int m = 0; m < cluster->machines; m++)
+        if (cluster->slot_start[m + 1] - cluster->slot_start[m] > MOST_SLOTS) return FIT_UNKNOWN;
     Search *s = calloc(1, sizeof *s);
     if (!s) return FIT_NO_MEMORY;
     int gpus = 0, free_gpus = 0, result = FIT_NO_MEMORY;

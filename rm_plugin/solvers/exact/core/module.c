@@ -8,6 +8,7 @@
 #include "fit.h"
 #include "pack.h"
 #include "prune.h"
+#include "weigh.h"
 
 static const char CAPSULE[] = "themis.exact.problem";
 
@@ -209,6 +210,22 @@ static PyObject *run_fit(PyObject *self, PyObject *args) {
     return Py_BuildValue("ii", answer, (int)parts);
 }
 
+static PyObject *run_weigh(PyObject *self, PyObject *args) {
+    (void)self;
+    Py_buffer b[11];
+    long long single_weight;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*y*y*Lw*", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &b[6], &b[7],
+                          &b[8], &b[9], &single_weight, &b[10]))
+        return NULL;
+    Group group = {(int)(b[0].len / sizeof(int32_t)), b[0].buf, b[1].buf, b[2].buf, b[3].buf, b[4].buf};
+    Weights weights = {(int)(b[5].len / sizeof(int32_t)), (int)(b[8].len / sizeof(int32_t)), b[5].buf, b[6].buf,
+                       b[7].buf, b[8].buf, b[9].buf, single_weight};
+    int64_t most = weigh(&group, &weights, b[10].buf);
+    for (int n = 0; n < 11; n++) PyBuffer_Release(&b[n]);
+    if (most < 0) return PyErr_NoMemory();
+    return PyLong_FromLongLong(most);
+}
+
 static PyObject *run_prune(PyObject *self, PyObject *args) {
     (void)self;
     Py_buffer row_start, need, pin_start, pin_machine, pin_gpus, keep;
@@ -234,6 +251,7 @@ static PyMethodDef METHODS[] = {
     {"fit", run_fit, METH_VARARGS, "Whether gangs fit: (answer, parts)."},
     {"losses", losses, METH_VARARGS, "What each row loses against the bound, which is returned."},
     {"pack", run_pack, METH_VARARGS, "Gangs on machines by best fit."},
+    {"weigh", run_weigh, METH_VARARGS, "The most weight that a group of machines holds."},
     {"prune", run_prune, METH_VARARGS, "Marks rows that no other of their bidder beats."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,0 +1,144 @@
+"""Limits learnt from choices that do not fit, made as strong as they can be for all other rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from rm_plugin.solvers.exact.resources import Item, Resource, item_of
+from rm_plugin.solvers.exact.rows import Ints, MarketArrays
+from rm_plugin.solvers.exact.separation import Asked, Group, Weights, most_weight, weights_against
+from rm_plugin.solvers.kinds import Kind
+from themis.cluster import Level
+
+
+def learn(market: MarketArrays, chosen: Ints, left: Ints, number: int) -> Resource | None:
+    """A limit that the chosen rows break.
+
+    First one over single machines, where racks count for nothing; then one over racks.
+
+    Args:
+        market: The market.
+        chosen: Rows of a choice that does not fit.
+        left: Free GPUs of each machine beside what these rows pin [machines].
+        number: How many were learnt before.
+
+    Returns:
+        None when patterns of whole racks, mixed in fractions, make the choice up: then no such limit is broken.
+    """
+    counts = market.rows.counts[chosen].sum(axis=0)
+    asked = {kind: int(count) for kind, count in zip(market.kinds, counts, strict=True) if count}
+    return _over_machines(market, asked, left, number) or _over_racks(market, asked, left, number)
+
+
+def _over_machines(market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int) -> Resource | None:
+    items: Counter[Item] = Counter()
+    for kind, count in asked.items():
+        items[item_of(kind)] += kind.units * count
+    slots = [machine.free_slots for machine in market.machines]
+    alike = Counter(zip(left.tolist(), slots, strict=True))
+    first = {key: place for place, key in reversed(list(enumerate(zip(left.tolist(), slots, strict=True))))}
+    groups = [Group.of([first[key]], left, slots, times) for key, times in sorted(alike.items()) if key[0]]
+    nothing = np.zeros(len(left), dtype=np.int32)
+    weights = weights_against(Asked(items=items, gangs={}, singles=0, pinned=nothing), groups)
+    if weights is None:
+        return None
+    most = _by_pinned(market, weights)
+    return Resource(
+        name=("learnt", number),
+        capacity=int(most[:, 0].sum()),
+        by_kind=_by_kind(market.kinds, weights),
+        taken=most[:, :1] - most,
+    )
+
+
+def _by_pinned(market: MarketArrays, weights: Weights) -> Ints:
+    """The most weight that each machine holds beside p pinned GPUs [machines, most free + 1]."""
+    width = max(machine.free for machine in market.machines) + 1
+    nothing = np.zeros(1, dtype=np.int32)
+    alone = Weights(items=weights.items, gangs={}, single=0, pins=np.zeros(1, dtype=np.int64))
+    known: dict[tuple[int, ...], list[int]] = {}
+    for machine in market.machines:
+        if machine.free_slots not in known:
+            rooms = [np.array([max(0, machine.free - pinned)], dtype=np.int32) for pinned in range(width)]
+            groups = [Group.of([0], room, [machine.free_slots]) for room in rooms]
+            known[machine.free_slots] = [most_weight(group, alone, nothing)[0] for group in groups]
+    return np.array([known[machine.free_slots] for machine in market.machines], dtype=np.int32)
+
+
+def _over_racks(market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int) -> Resource | None:
+    gangs: Counter[int] = Counter()
+    items: Counter[Item] = Counter()
+    singles = 0
+    for kind, count in asked.items():
+        if kind.unit == 1 and kind.level is Level.RACK:
+            gangs[kind.gpus] += count
+        elif kind.unit == 1:
+            singles += kind.gpus * count
+        else:
+            items[item_of(kind)] += kind.units * count
+    if not gangs:
+        return None
+    free = np.array([machine.free for machine in market.machines], dtype=np.int32)
+    pinned = free - left
+    groups = _racks(market, free, pinned)
+    weights = weights_against(Asked(items=items, gangs=gangs, singles=singles, pinned=pinned), groups)
+    if weights is None:
+        return None
+    capacity = sum(most_weight(group, weights, pinned)[0] * group.times for group in groups)
+    reached = np.arange(free.max() + 1)[None, :] >= np.maximum(pinned, 1)[:, None]
+    taken = np.where(reached & (pinned > 0)[:, None], weights.pins[:, None], 0).astype(np.int32)
+    by_kind = _by_kind(market.kinds, weights)
+    return Resource(name=("learnt", number), capacity=capacity, by_kind=by_kind, taken=taken)
+
+
+def _racks(market: MarketArrays, free: Ints, pinned: Ints) -> list[Group]:
+    """The racks as groups; those alike and without pinned GPUs are one."""
+    members: dict[str, list[int]] = {}
+    for place, machine in enumerate(market.machines):
+        members.setdefault(machine.rack_id, []).append(place)
+    slots = [machine.free_slots for machine in market.machines]
+    keys = [
+        (rack if pinned[places].any() else "", tuple(sorted(slots[place] for place in places)))
+        for rack, places in members.items()
+    ]
+    times = Counter(keys)
+    first = dict(zip(reversed(keys), reversed(list(members.values())), strict=True))
+    return [Group.of(first[key], free, slots, times[key]) for key in times]
+
+
+def _by_kind(kinds: Sequence[Kind], weights: Weights) -> Ints:
+    """The weight of a gang of each kind: the most that can be put where it would lie.
+
+    To weigh more kinds than the choice asked for costs nothing: wherever such a gang lies, items of the same weight
+    could lie instead, so no machine or rack holds more weight than before.
+    """
+    whole = {item.gpus: weight for item, weight in weights.items.items() if not item.in_slot}
+    inside = {item.gpus: weight for item, weight in weights.items.items() if item.in_slot}
+    largest = max((kind.gpus for kind in kinds), default=0)
+    machine = _filled([*whole.items(), (1, weights.single)], largest)
+    slot = _filled([*whole.items(), *inside.items(), (1, weights.single)], largest)
+    rack = _filled([*weights.gangs.items(), (1, weights.single)], largest)
+    singles = _filled([(1, weights.single + whole.get(1, 0))], largest)
+    by_kind = []
+    for kind in kinds:
+        units = kind.units * machine[kind.unit]
+        if kind.level is Level.SLOT:
+            by_kind.append(slot[kind.gpus])
+        elif kind.level is Level.MACHINE:
+            by_kind.append(machine[kind.gpus])
+        elif kind.level is Level.RACK:
+            by_kind.append(max(units, rack[kind.gpus]))
+        else:
+            by_kind.append(units if kind.unit > 1 else singles[kind.gpus])
+    return np.array(by_kind, dtype=np.int32)
+
+
+def _filled(items: Sequence[tuple[int, int]], most: int) -> list[int]:
+    """The most weight in g GPUs, any number of each item (unbounded knapsack), for g = 0 .. most."""
+    best = [0] * (most + 1)
+    for room in range(1, most + 1):
+        best[room] = max([best[room - 1], *(best[room - size] + weight for size, weight in items if size <= room)])
+    return best
