@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -44,14 +44,19 @@ def run_plan(plan: Plan) -> Iterator[Progress | ResultRow]:
         figures: list[MarketFigures] = []
         for figure in _run_variant(plan, variant, max(0.0, part_s)):
             figures.append(figure)
-            yield Progress(
-                variant=variant,
-                done=len(figures),
-                markets=plan.markets,
-                ours_s=figure.ours.seconds.wall_s,
-                highs_s=None if figure.highs is None else figure.highs.seconds.wall_s,
-            )
+            yield _progress(plan, variant, figures)
         yield sum_up(variant, figures)
+
+
+def _progress(plan: Plan, variant: Variant, figures: Sequence[MarketFigures]) -> Progress:
+    last = figures[-1]
+    return Progress(
+        variant=variant,
+        done=len(figures),
+        markets=plan.markets,
+        ours_s=last.ours.seconds.wall_s,
+        highs_s=None if last.highs is None else last.highs.seconds.wall_s,
+    )
 
 
 def _run_variant(plan: Plan, variant: Variant, part_s: float) -> Iterator[MarketFigures]:
@@ -62,7 +67,11 @@ def _run_variant(plan: Plan, variant: Variant, part_s: float) -> Iterator[Market
             return
         market, bid_s = _draw(plan, variant, number)
         auctions_begun_s = time.perf_counter()
-        ours, highs = _compare(plan, market, number, highs_left_s / (plan.markets - number))
+        try:
+            ours, highs = _compare(plan, market, number, highs_left_s / (plan.markets - number))
+        except Exception as error:
+            error.add_note(f"in {variant}, seed {plan.seed + number}")
+            raise
         highs_left_s -= time.perf_counter() - auctions_begun_s - ours.seconds.wall_s
         if highs is None:
             # Where one market is too much for HiGHS its like are too: the next would only cost the time again.

@@ -115,7 +115,8 @@ def _teller(plan: Plan) -> Callable[[Found], None]:
         if not last and time.monotonic() - told_s < (0.1 if live else _TOLD_EVERY_S):
             return
         told_s = time.monotonic()
-        line = f"audit: {found.drawn.total()} of {plan.markets} markets, {found.broken.total()} violations"
+        worlds = f"{len(found.worlds)} of {plan.worlds} worlds, " if plan.worlds else ""
+        line = f"audit: {worlds}{found.drawn.total()} of {plan.markets} markets, {found.broken.total()} violations"
         sys.stderr.write(f"\r{line}" + ("\n" if last else "") if live else f"{line}\n")
         sys.stderr.flush()
 

@@ -121,7 +121,9 @@ def _bidder(bid: Bid, free: Mapping[str, int], *, one_rack: bool) -> Bidder:
         and all(count <= free.get(machine, 0) for machine, count in row.pinned)
     ]
     # Canonical: by value, then by what the row asks for, so that the order of the rows in the bid does not matter.
-    fitting.sort(key=lambda row: (-row.log_value, row.gpus, row.kinds, row.pinned.counts, row.row))
+    fitting.sort(
+        key=lambda row: (-row.log_value, row.gpus, row.kinds, row.pinned.counts, sorted(row.pinned_parts), row.row)
+    )
     return Bidder(
         app_id=bid.app_id,
         log_empty=math.log(bid.empty_value) if bid.empty_value > 0 else None,

@@ -1,4 +1,4 @@
-"""A choice of rows, whichever solver made it: its score, and like bidders served in a fixed order."""
+"""A choice of rows by a mixed-integer solver: its score, and like bidders served in a fixed order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 from rm_plugin.solvers.candidates import Bidder, Candidate
-from themis.bids import Bid
 
 
 def score(bidders: Sequence[Bidder], chosen: Mapping[str, Candidate]) -> tuple[float, int]:
@@ -16,15 +15,24 @@ def score(bidders: Sequence[Bidder], chosen: Mapping[str, Candidate]) -> tuple[f
     return math.fsum(positive), len(positive)
 
 
-def deal_among_alike(chosen: Mapping[str, Candidate], bids: Sequence[Bid]) -> dict[str, Candidate]:
-    """Among bidders with the same bid, give the better rows to the earlier app ids."""
-    groups: dict[tuple[object, ...], list[str]] = {}
-    for bid in sorted(bids, key=lambda bid: bid.app_id):
-        groups.setdefault((bid.empty_value, bid.rows), []).append(bid.app_id)
+def deal_among_alike(bidders: Sequence[Bidder], chosen: Mapping[str, Candidate]) -> dict[str, Candidate]:
+    """Among bidders whose bids say the same, in whatever order, give the better rows to the earlier app ids.
+
+    Args:
+        bidders: All bidders in canonical form, by app id: rows that say the same stand at the same place.
+        chosen: The row won by app id.
+    """
+    groups: dict[tuple[object, ...], list[Bidder]] = {}
+    for bidder in bidders:
+        groups.setdefault(_content(bidder), []).append(bidder)
     dealt: dict[str, Candidate] = {}
-    for app_ids in groups.values():
-        won = sorted(
-            (chosen[app_id] for app_id in app_ids if app_id in chosen), key=lambda row: (-row.log_value, row.row)
-        )
-        dealt.update(zip(app_ids, won, strict=False))
+    for alike in groups.values():
+        places = sorted(bidder.candidates.index(chosen[bidder.app_id]) for bidder in alike if bidder.app_id in chosen)
+        dealt |= {bidder.app_id: bidder.candidates[place] for bidder, place in zip(alike, places, strict=False)}
     return dict(sorted(dealt.items()))
+
+
+def _content(bidder: Bidder) -> tuple[object, ...]:
+    """What a bid says, wherever its rows stand."""
+    rows = tuple((row.log_value, row.kinds, row.pinned, tuple(sorted(row.pinned_parts))) for row in bidder.candidates)
+    return (bidder.log_empty, rows)

@@ -81,7 +81,7 @@ def solve_by(run: Run, market: Market, bidders: Sequence[Bidder], time_limit_s: 
     """
     model = build_model(market.machines, bidders)
     answer, positive_open = _solve_stages(run, model, bidders, time_limit_s)
-    chosen = deal_among_alike(chosen_rows(model, bidders, answer.solution), market.bids)
+    chosen = deal_among_alike(bidders, chosen_rows(model, bidders, answer.solution))
     log_objective, positive = score(bidders, chosen)
     return Solution(
         status=answer.status,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rm_plugin.solvers.candidates import chains_of
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.knapsack import build_problem, pinned_together, undominated, uses_of
-from rm_plugin.solvers.exact.learning import learn
+from rm_plugin.solvers.exact.learning import settle
 from rm_plugin.solvers.exact.places import Packed, Places
 from rm_plugin.solvers.exact.remainder import solve_over
 from rm_plugin.solvers.exact.resources import Resource, first_resources
@@ -22,10 +22,8 @@ from rm_plugin.solvers.kinds import Kind
 from rm_plugin.solvers.port import Solution, SolveStatus, Win
 from rm_plugin.solvers.realise import by_nearness, pinned_gangs
 from themis.bids import Market, PlacedGang
-from themis.errors import InvariantError
 
 _MOST_STATES = 3_000_000
-_MOST_LEARNT = 30
 _MOST_RESOURCES = 48
 _FIRST_GAP = 1e-4
 _BEAM = 300
@@ -101,13 +99,15 @@ class CompiledMarket:
             packed = self._places.pack(chosen)
             if isinstance(packed, Packed):
                 return self._certified(skip, choice, packed.gangs() if skip < 0 else {}, states)
-            if not self._learn(chosen):
-                placed = self._places.fits(chosen)
+            settled = self._settle(chosen)
+            if not isinstance(settled, Resource):
+                placed = settled or self._places.fits(chosen)
                 if isinstance(placed, dict):
                     return self._certified(skip, choice, placed, states)
                 if placed is None:
                     return self._remainder(skip, price, value, deadline_s, states)
                 return self._next_best(skip, price, value, deadline_s, states)
+            self._add(settled)
             price = np.append(price, 0.0)
             self._price = np.append(self._price, 0.0)
             _core.prices(self._problem, skip, price, True)
@@ -146,22 +146,21 @@ class CompiledMarket:
         gangs = {bidder: placed.get(row, ()) for bidder, row in row_of.items()}
         return Found(skip=skip, row_of=row_of, gap=0.0, gangs=gangs, states=states)
 
-    def _learn(self, chosen: Ints) -> bool:
-        """Add a limit that the chosen rows break; False when none is found."""
+    def _settle(self, chosen: Ints) -> Resource | dict[int, tuple[PlacedGang, ...]] | None:
+        """A limit that the chosen rows break, or places for them that best fit did not find; None for neither."""
         learnt = sum(resource.name[0] == "learnt" for resource in self._resources)
-        if learnt >= _MOST_LEARNT or len(self._resources) >= _MOST_RESOURCES:
-            return False
-        left = self._places.left_beside(chosen)
-        resource = learn(self.arrays, chosen, left, learnt)
-        if resource is None:
-            return False
-        asked = int(self.arrays.rows.counts[chosen].sum(axis=0) @ resource.by_kind)
-        pinned = self._places.free - left
-        if asked + int(resource.taken[np.arange(len(pinned)), pinned].sum()) <= resource.capacity:
-            raise InvariantError("a limit learnt from a choice does not forbid it", value=resource.name)
+        if len(self._resources) >= _MOST_RESOURCES:
+            return None
+        answer = settle(self.arrays, chosen, self._places.left_beside(chosen), learnt)
+        if answer is None or isinstance(answer, Resource):
+            return answer
+        made_up = (self._places.made_up(chosen, patterns) for patterns in answer)
+        return next((placed for placed in made_up if placed is not None), None)
+
+    def _add(self, resource: Resource) -> None:
+        """Hold the rows to one more limit from now on."""
         self._resources.append(resource)
         self._problem = self._build()
-        return True
 
     # ---- where the knapsack does not settle it --------------------------------------------------------------------
 

@@ -3,53 +3,62 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from rm_plugin.solvers.exact.resources import Item, Resource, item_of
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays
-from rm_plugin.solvers.exact.separation import Asked, Group, Weights, most_weight, weights_against
+from rm_plugin.solvers.exact.separation import Asked, Group, Pattern, Weights, most_weight, separate
 from rm_plugin.solvers.kinds import Kind
 from themis.cluster import Level
 
 
-def learn(market: MarketArrays, chosen: Ints, left: Ints, number: int) -> Resource | None:
-    """A limit that the chosen rows break.
+def settle(market: MarketArrays, chosen: Ints, left: Ints, number: int) -> Resource | Iterator[list[Pattern]] | None:
+    """Settle a choice that best fit found no places for: a limit that it breaks, or patterns that make it up.
 
-    First one over single machines, where racks count for nothing; then one over racks.
+    First over single machines, where racks count for nothing; then over racks.
 
     Args:
         market: The market.
-        chosen: Rows of a choice that does not fit.
+        chosen: Rows of the choice.
         left: Free GPUs of each machine beside what these rows pin [machines].
-        number: How many were learnt before.
+        number: How many limits were learnt before.
 
     Returns:
-        None when patterns of whole racks, mixed in fractions, make the choice up: then no such limit is broken.
+        None where fractions of patterns make the choice up, but whole ones were not found to.
     """
     counts = market.rows.counts[chosen].sum(axis=0)
     asked = {kind: int(count) for kind, count in zip(market.kinds, counts, strict=True) if count}
-    return _over_machines(market, asked, left, number) or _over_racks(market, asked, left, number)
+    over_machines = _over_machines(market, asked, left, number)
+    in_racks = any(kind.level is Level.RACK for kind in asked)
+    return (
+        _over_racks(market, asked, left, number)
+        if in_racks and not isinstance(over_machines, Resource)
+        else over_machines
+    )
 
 
-def _over_machines(market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int) -> Resource | None:
+def _over_machines(
+    market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int
+) -> Resource | Iterator[list[Pattern]] | None:
     items: Counter[Item] = Counter()
     for kind, count in asked.items():
         items[item_of(kind)] += kind.units * count
     slots = [machine.free_slots for machine in market.machines]
-    alike = Counter(zip(left.tolist(), slots, strict=True))
-    first = {key: place for place, key in reversed(list(enumerate(zip(left.tolist(), slots, strict=True))))}
-    groups = [Group.of([first[key]], left, slots, times) for key, times in sorted(alike.items()) if key[0]]
+    alike: dict[tuple[int, tuple[int, ...]], list[list[int]]] = {}
+    for place, key in enumerate(zip(left.tolist(), slots, strict=True)):
+        alike.setdefault(key, []).append([place])
+    groups = [Group.of(members, left, slots) for key, members in sorted(alike.items()) if key[0]]
     nothing = np.zeros(len(left), dtype=np.int32)
-    weights = weights_against(Asked(items=items, gangs={}, singles=0, pinned=nothing), groups)
-    if weights is None:
-        return None
-    most = _by_pinned(market, weights)
+    answer = separate(Asked(items=items, gangs={}, singles=0, pinned=nothing), groups)
+    if not isinstance(answer, Weights):
+        return answer
+    most = _by_pinned(market, answer)
     return Resource(
         name=("learnt", number),
         capacity=int(most[:, 0].sum()),
-        by_kind=_by_kind(market.kinds, weights),
+        by_kind=_by_kind(market.kinds, answer),
         taken=most[:, :1] - most,
     )
 
@@ -63,12 +72,14 @@ def _by_pinned(market: MarketArrays, weights: Weights) -> Ints:
     for machine in market.machines:
         if machine.free_slots not in known:
             rooms = [np.array([max(0, machine.free - pinned)], dtype=np.int32) for pinned in range(width)]
-            groups = [Group.of([0], room, [machine.free_slots]) for room in rooms]
+            groups = [Group.of([[0]], room, [machine.free_slots]) for room in rooms]
             known[machine.free_slots] = [most_weight(group, alone, nothing)[0] for group in groups]
     return np.array([known[machine.free_slots] for machine in market.machines], dtype=np.int32)
 
 
-def _over_racks(market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int) -> Resource | None:
+def _over_racks(
+    market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int
+) -> Resource | Iterator[list[Pattern]] | None:
     gangs: Counter[int] = Counter()
     items: Counter[Item] = Counter()
     singles = 0
@@ -79,14 +90,12 @@ def _over_racks(market: MarketArrays, asked: Mapping[Kind, int], left: Ints, num
             singles += kind.gpus * count
         else:
             items[item_of(kind)] += kind.units * count
-    if not gangs:
-        return None
     free = np.array([machine.free for machine in market.machines], dtype=np.int32)
     pinned = free - left
     groups = _racks(market, free, pinned)
-    weights = weights_against(Asked(items=items, gangs=gangs, singles=singles, pinned=pinned), groups)
-    if weights is None:
-        return None
+    weights = separate(Asked(items=items, gangs=gangs, singles=singles, pinned=pinned), groups)
+    if not isinstance(weights, Weights):
+        return weights
     capacity = sum(most_weight(group, weights, pinned)[0] * group.times for group in groups)
     reached = np.arange(free.max() + 1)[None, :] >= np.maximum(pinned, 1)[:, None]
     taken = np.where(reached & (pinned > 0)[:, None], weights.pins[:, None], 0).astype(np.int32)
@@ -100,13 +109,12 @@ def _racks(market: MarketArrays, free: Ints, pinned: Ints) -> list[Group]:
     for place, machine in enumerate(market.machines):
         members.setdefault(machine.rack_id, []).append(place)
     slots = [machine.free_slots for machine in market.machines]
-    keys = [
-        (rack if pinned[places].any() else "", tuple(sorted(slots[place] for place in places)))
-        for rack, places in members.items()
-    ]
-    times = Counter(keys)
-    first = dict(zip(reversed(keys), reversed(list(members.values())), strict=True))
-    return [Group.of(first[key], free, slots, times[key]) for key in times]
+    alike: dict[tuple[object, ...], list[list[int]]] = {}
+    for rack, places in members.items():
+        ordered = sorted(places, key=lambda place: (slots[place], place))
+        key = (rack if pinned[places].any() else "", tuple(slots[place] for place in ordered))
+        alike.setdefault(key, []).append(ordered)
+    return [Group.of(racks, free, slots) for racks in alike.values()]
 
 
 def _by_kind(kinds: Sequence[Kind], weights: Weights) -> Ints:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rm_plugin.solvers.candidates import Candidate
 from rm_plugin.solvers.exact import _core
+from rm_plugin.solvers.exact.resources import item_of
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays
+from rm_plugin.solvers.exact.separation import Pattern
 from rm_plugin.solvers.kinds import Kind
 from rm_plugin.solvers.realise import Layout, by_nearness, realise
 from themis.bids import PlacedGang
@@ -20,6 +24,7 @@ _NO, _YES = 0, 1
 _IN_RACK = -2
 _STEPS = 20_000
 """Steps of the search for places: some ten milliseconds."""
+_FEW_STEPS = 4_000
 
 
 class Places:
@@ -71,14 +76,59 @@ class Places:
         key = (counts.tobytes(), left.tobytes())
         if key in self._never:
             return False
-        parts = np.empty((2 * int(self.free.sum()) + 2, 4), dtype=np.int32)
-        answer, written = _core.fit(
-            self._racks, left, self._rack, self._slot_start, self._slot_free, self._shapes, counts, _STEPS, parts
-        )
-        if answer == _NO:
+        answer = self._search(range(len(left)), left, self._shapes, counts, _STEPS)
+        if answer is False:
             self._never.add(key)
-            return False
-        return self._realised(chosen, parts[:written]) if answer == _YES else None
+        return answer if answer is None or answer is False else self._realised(chosen, answer)
+
+    def made_up(self, chosen: Ints, patterns: Sequence[Pattern]) -> dict[int, tuple[PlacedGang, ...]] | None:
+        """The rows' gangs dealt out to patterns of groups of machines, and placed inside each; None without success."""
+        kinds, left = self._market.kinds, self.left_beside(chosen)
+        counts = self._market.rows.counts[chosen].sum(axis=0)
+        # Units of cluster gangs go where they like, each on one machine.
+        units = np.array([kind.units if kind.level is Level.CLUSTER and kind.unit > 1 else 1 for kind in kinds])
+        shapes = np.array(
+            [
+                (Level.MACHINE, k.unit, k.unit) if many > 1 else (k.level, k.gpus, k.unit)
+                for k, many in zip(kinds, units, strict=True)
+            ],
+            dtype=np.int32,
+        ).reshape(-1, 3)
+        to_place = (counts * units).tolist()
+        parts = []
+        for pattern in patterns:
+            here = _dealt(pattern, kinds, to_place)
+            found = self._search(pattern.machines, left, shapes, np.array(here, dtype=np.int32), _FEW_STEPS)
+            if found is None or found is False:
+                return None
+            parts.append(found)
+        if any(many for many, kind in zip(to_place, kinds, strict=True) if kind.unit > 1 or kind.level is Level.RACK):
+            return None
+        return self._realised(chosen, np.concatenate([np.empty((0, 4), dtype=np.int32), *parts]))
+
+    def _search(
+        self, machines: Sequence[int], left: Ints, shapes: Ints, counts: Ints, most_steps: int
+    ) -> NDArray[np.int32] | Literal[False] | None:
+        """Parts of gangs on these machines: where each lies, False when proven not to fit, None when not decided."""
+        members = np.array(machines, dtype=np.int64)
+        slots = [self._market.machines[machine].free_slots for machine in members.tolist()]
+        parts = np.empty((2 * int(left[members].sum()) + 2, 4), dtype=np.int32)
+        answer, written = _core.fit(
+            self._racks,
+            left[members],
+            self._rack[members],
+            np.cumsum([0, *map(len, slots)]).astype(np.int32),
+            np.array([free for each in slots for free in each], dtype=np.int32),
+            shapes,
+            counts,
+            most_steps,
+            parts,
+        )
+        if answer != _YES:
+            return False if answer == _NO else None
+        found = parts[:written]
+        found[:, 1] = members[found[:, 1]]
+        return found
 
     def _realised(self, chosen: Ints, parts: Ints) -> dict[int, tuple[PlacedGang, ...]]:
         """Gangs by row on the places that the search found."""
@@ -88,6 +138,23 @@ class Places:
         if placed is None:
             raise InvariantError("the search placed gangs that do not fit", value=len(rows))
         return {int(row): tuple(gang for gang in gangs if not gang.pinned) for row, gangs in placed.items()}
+
+
+def _dealt(pattern: Pattern, kinds: Sequence[Kind], to_place: list[int]) -> list[int]:
+    """How many of each kind the pattern's items are, taken off what is to be placed; gangs in racks come first."""
+    here = [0] * len(kinds)
+    items, gangs = dict(pattern.items), dict(pattern.gangs)
+    for number in sorted(range(len(kinds)), key=lambda number: (kinds[number].level is not Level.RACK, number)):
+        kind = kinds[number]
+        if kind.level is Level.RACK and kind.unit == 1:
+            here[number] = min(to_place[number], gangs.get(kind.gpus, 0))
+            gangs[kind.gpus] = gangs.get(kind.gpus, 0) - here[number]
+        elif kind.unit > 1:
+            each = kind.units if kind.level is Level.RACK else 1
+            here[number] = min(to_place[number], items.get(item_of(kind), 0) // each)
+            items[item_of(kind)] = items.get(item_of(kind), 0) - here[number] * each
+        to_place[number] -= here[number]
+    return here
 
 
 def _candidate(market: MarketArrays, row: int) -> Candidate:

@@ -7,7 +7,7 @@ such that the choice asks for more weight than all groups together can hold (cut
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
@@ -21,6 +21,8 @@ from rm_plugin.solvers.exact.resources import Item
 
 _MOST_FREE = 512
 _ROUNDS = 60
+_MOST_TAKEN_BACK = 8
+_THIN = 0.15
 _FINE = 1_000_000
 _DENOMINATOR, _MOST_SCALE = 12, 2_520
 _ENOUGH = 0.3
@@ -62,21 +64,28 @@ class Weights:
 class Group:
     """Machines that hold one pattern together: their positions, free GPUs and slots in the core's arrays.
 
-    `times` such groups are alike, and one stands for all; only groups without pinned GPUs are.
+    Groups alike, none of them with pinned GPUs, are one: `members` tells the machines of each, in like order, and the
+    other fields those of the first.
     """
 
-    times: int
+    members: tuple[tuple[int, ...], ...]
     machines: Ints
     free: Ints
     slot_start: Ints
     slot_free: Ints
 
+    @property
+    def times(self) -> int:
+        """How many groups are alike."""
+        return len(self.members)
+
     @classmethod
-    def of(cls, machines: Sequence[int], free: Ints, free_slots: Sequence[Sequence[int]], times: int = 1) -> Group:
-        """The group of these machines, with free GPUs by machine and by slot of all machines."""
+    def of(cls, members: Sequence[Sequence[int]], free: Ints, free_slots: Sequence[Sequence[int]]) -> Group:
+        """Groups alike, each of these machines, with free GPUs by machine and by slot of all machines."""
+        machines = members[0]
         slots = [free_slots[machine] for machine in machines]
         return cls(
-            times=times,
+            members=tuple(tuple(each) for each in members),
             machines=np.array(machines, dtype=np.int32),
             free=free[list(machines)].astype(np.int32),
             slot_start=np.cumsum([0, *map(len, slots)]).astype(np.int32),
@@ -105,28 +114,82 @@ def most_weight(group: Group, weights: Weights, pinned: Ints) -> tuple[int, Ints
     return most, count
 
 
-def weights_against(asked: Asked, groups: Sequence[Group]) -> Weights | None:
-    """Whole weights of which the choice asks for more than all groups hold; None when patterns make it up."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """What one group holds: machines by position, and how many of each item and of each gang."""
+
+    machines: tuple[int, ...]
+    items: Mapping[Item, int]
+    gangs: Mapping[int, int]
+
+
+def separate(asked: Asked, groups: Sequence[Group]) -> Weights | Iterator[list[Pattern]] | None:
+    """Tell why a choice does not fit, or how it may.
+
+    Returns:
+        Whole weights of which the choice asks for more than all groups hold; or lists of patterns to try, which make up
+        what it asks for, the last pattern of each being all that is left for all groups that are left; or None where
+        weights exist in fractions only.
+    """
     if any(int(group.free.max(initial=0)) > _MOST_FREE for group in groups):
         return None
     master = _Master(asked, groups)
+    duals = _price(master, asked, groups)
+    return _dive(master, asked, groups) if duals is None else _whole(master, duals, asked, groups)
+
+
+def _price(master: _Master, asked: Asked, groups: Sequence[Group]) -> Sequence[float] | None:
+    """Column generation: duals by which too much is asked for, or None when patterns make up all that is left."""
+    duals: Sequence[float] = []
     for _ in range(_ROUNDS):
         missing, duals, group_duals = master.solve()
         if missing < 1e-6:
             return None
         weights = master.weights(duals, _FINE)
-        excess, added = weights.asked_by(asked), False
+        excess, added = master.weight_left(weights), False
         for number, group in enumerate(groups):
             most, count = most_weight(group, weights, asked.pinned)
-            excess -= most * group.times
-            if most > group_duals[number] * _FINE + 1:
-                master.add(number, count)
-                added = True
+            excess -= most * master.times[number]
+            if master.times[number] and most > group_duals[number] * _FINE + 1:
+                added = master.add(number, count) or added
         if excess > _ENOUGH * missing * _FINE or not added:
-            whole = _whole(master, duals, asked, groups)
-            if whole is not None or not added:
-                return whole
-    return None
+            break
+    return duals
+
+
+def _dive(master: _Master, asked: Asked, groups: Sequence[Group]) -> Iterator[list[Pattern]]:
+    """Whole patterns from fractions of them: fix the fullest, ask again, until nothing is left to place.
+
+    A pattern that leaves too little is taken back and not used again; only so many are.
+    """
+    fixed: list[tuple[int, Ints]] = []
+    taken_back = 0
+    while not master.nothing_left() and taken_back <= _MOST_TAKEN_BACK:
+        column, times = master.fullest()
+        if not times:
+            return
+        master.fix(column, times)
+        if _price(master, asked, groups) is None:
+            fixed += [master.columns[column]] * times
+            yield _patterns(master, groups, fixed)
+            continue
+        master.fix(column, -times)
+        master.forbid(column)
+        taken_back += 1
+        if _price(master, asked, groups) is not None:
+            return
+
+
+def _patterns(master: _Master, groups: Sequence[Group], fixed: Sequence[tuple[int, Ints]]) -> list[Pattern]:
+    """Fixed patterns on the machines of their groups, and what is left on those of all other groups."""
+    used = [0] * len(groups)
+    patterns = []
+    for number, count in fixed:
+        patterns.append(master.pattern(groups[number].members[used[number]], count.tolist()))
+        used[number] += 1
+    others = [each for group, number in zip(groups, used, strict=True) for each in group.members[number:]]
+    rest = master.pattern(tuple(machine for each in others for machine in each), master.left)
+    return [*patterns, rest]
 
 
 def _whole(master: _Master, duals: Sequence[float], asked: Asked, groups: Sequence[Group]) -> Weights | None:
@@ -150,6 +213,9 @@ class _Master:
     """
 
     def __init__(self, asked: Asked, groups: Sequence[Group]) -> None:
+        self.times = [group.times for group in groups]
+        self.columns: list[tuple[int, Ints]] = []
+        self._forbidden: set[tuple[int, bytes]] = set()
         self._items, self._gangs = sorted(asked.items), sorted(asked.gangs)
         self._pins = np.flatnonzero(asked.pinned > 0)
         self._pin_row = {int(machine): number for number, machine in enumerate(self._pins)}
@@ -161,7 +227,8 @@ class _Master:
             asked.singles,
             *([1] * len(self._pins)),
         ]
-        self._demands = len(demands)
+        self.left = demands
+        self.demands = len(demands)
         self._highs = highspy.Highs()  # type: ignore[no-untyped-call]
         self._highs.setOptionValue("output_flag", False)
         self._highs.setOptionValue("threads", 1)
@@ -179,7 +246,7 @@ class _Master:
         self._highs.run()
         duals = list(self._highs.getSolution().row_dual)
         missing = float(self._highs.getInfo().objective_function_value)
-        return missing, [max(0.0, d) for d in duals[: self._demands]], [max(0.0, -d) for d in duals[self._demands :]]
+        return missing, [max(0.0, d) for d in duals[: self.demands]], [max(0.0, -d) for d in duals[self.demands :]]
 
     def weights(self, duals: Sequence[float], scale: int) -> Weights:
         """Duals of the demands as whole weights, rounded down."""
@@ -195,13 +262,81 @@ class _Master:
             pins=pins,
         )
 
-    def add(self, number: int, count: Ints) -> None:
-        """Add a pattern of a group: how many of each item, gang, single GPU and pin."""
+    def add(self, number: int, count: Ints) -> bool:
+        """Add a pattern of a group: how many of each item, gang, single GPU and pin; False for a forbidden one."""
+        if (number, count.tobytes()) in self._forbidden:
+            return False
         first = len(self._items) + len(self._gangs) + 1
         entries = {row: float(many) for row, many in enumerate(count[:first].tolist()) if many}
         for machine, many in zip(self._groups[number].machines.tolist(), count[first:].tolist(), strict=True):
             if many:
                 entries[first + self._pin_row[machine]] = 1.0
-        entries[self._demands + number] = 1.0
+        entries[self.demands + number] = 1.0
         index = np.array(list(entries), dtype=np.int32)
         self._highs.addCol(0.0, 0.0, highspy.kHighsInf, len(entries), index, np.array(list(entries.values())))
+        self.columns.append((number, count.copy()))
+        return True
+
+    def weight_left(self, weights: Weights) -> int:
+        """The weight of what is still asked for."""
+        whole = [
+            *(weights.items[item] for item in self._items),
+            *(weights.gangs[size] for size in self._gangs),
+            weights.single,
+            *weights.pins[self._pins].tolist(),
+        ]
+        return sum(weight * max(0, left) for weight, left in zip(whole, self.left, strict=True))
+
+    def nothing_left(self) -> bool:
+        """True when all that is asked for, single GPUs aside, is made up by fixed patterns."""
+        single = len(self._items) + len(self._gangs)
+        return all(left <= 0 for row, left in enumerate(self.left) if row != single)
+
+    def fullest(self) -> tuple[int, int]:
+        """The pattern that the last solution takes most of, and how often to fix it: 0 for none."""
+        values = np.array(self._highs.getSolution().col_value)[self.demands :]
+        if not len(values) or values.max() < 1e-6:
+            return 0, 0
+        # One that holds more than is left wastes GPUs that others may need.
+        tight = [column for column, (_, count) in enumerate(self.columns) if self._within_left(count)]
+        best = max(tight, key=values.__getitem__, default=0)
+        if values[best] < _THIN:
+            best = int(values.argmax())
+        return best, max(1, int(values[best] + 1e-6))
+
+    def _within_left(self, count: Ints) -> bool:
+        first = len(self._items) + len(self._gangs)
+        return all(many <= left for many, left in zip(count[:first].tolist(), self.left, strict=False))
+
+    def forbid(self, column: int) -> None:
+        """Use a pattern no more."""
+        number, count = self.columns[column]
+        self._forbidden.add((number, count.tobytes()))
+        self._highs.changeColBounds(self.demands + column, 0.0, 0.0)
+
+    def fix(self, column: int, times: int) -> None:
+        """Take a pattern so many times (or back): less is asked for, and less groups are left."""
+        number, count = self.columns[column]
+        first = len(self._items) + len(self._gangs) + 1
+        self.times[number] -= times
+        self._highs.changeRowBounds(self.demands + number, -highspy.kHighsInf, float(self.times[number]))
+        rows = {row: many for row, many in enumerate(count[:first].tolist()) if many}
+        for machine, many in zip(self._groups[number].machines.tolist(), count[first:].tolist(), strict=True):
+            if many:
+                rows[first + self._pin_row[machine]] = 1
+        for row, many in rows.items():
+            self.left[row] -= many * times
+            self._highs.changeRowBounds(row, float(max(0, self.left[row])), highspy.kHighsInf)
+
+    def pattern(self, machines: tuple[int, ...], numbers: Sequence[int]) -> Pattern:
+        """The pattern of so many items and gangs (a demand's order) on these machines."""
+        gangs = len(self._items)
+        return Pattern(
+            machines=machines,
+            items={item: many for item, many in zip(self._items, numbers[:gangs], strict=True) if many > 0},
+            gangs={
+                size: many
+                for size, many in zip(self._gangs, numbers[gangs : gangs + len(self._gangs)], strict=True)
+                if many > 0
+            },
+        )

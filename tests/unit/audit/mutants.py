@@ -109,6 +109,11 @@ def auction_with_shares(change):
     return auction
 
 
+def auction_without_a_problem(market, solver, time_limit_s):
+    outcome = run_auction(market, solver, time_limit_s)
+    return replace(outcome, problems=outcome.problems[:1])
+
+
 class PolicyMutant:
     """The policy `themis` with its decision changed."""
 

@@ -17,7 +17,7 @@ from rm_plugin.arbiter.market_file import parse_market
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from themis_cli.main import main
 
-QUICK = ("audit", "--markets", "4", "--solver", "highs", "--family", "tiny", "--family", "lone")
+QUICK = ("audit", "--markets", "4", "--family", "tiny", "--family", "lone")
 
 
 def printed(capsys, *arguments):

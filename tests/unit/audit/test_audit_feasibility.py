@@ -46,7 +46,7 @@ def test_a_win_as_asked_is_fine():
         ((SLOT, SPREAD, PIN, PIN), "4 GPUs of m2 are given, 3 are free"),
         (
             (replace(SLOT, gpus=Allocation.of({"m1": 2}), slot=1), replace(SPREAD, gpus=Allocation.of({"m0": 4})), PIN),
-            "slot",
+            "slot 1 of m1",
         ),
         ((replace(SLOT, gpus=Allocation.of({"m9": 2})), SPREAD, PIN), "2 GPUs of m9 are given, 0 are free"),
     ],

@@ -172,3 +172,12 @@ def test_a_row_may_have_several_gangs_of_one_unit(any_solver):
     assert rows_won(solve(any_solver, machines, bid("a", 0.1, both))) == {"a": 0}
     three = row(0.9, gang(6, Level.RACK, unit=2), gang(8, Level.CLUSTER, unit=2))
     assert rows_won(solve(any_solver, machines, bid("a", 0.1, three))) == {}
+
+
+@pytest.mark.parametrize("name", MIXED_INTEGER)
+def test_the_order_of_rows_does_not_make_bidders_unlike(name):
+    small, large = row(0.5, gang(1, Level.CLUSTER)), row(0.9, gang(2, Level.CLUSTER))
+    bids = bid("a", 0.1, small, large), bid("b", 0.1, large, small), bid("c", 0.1, small, large)
+    solution = solve(solver(name), [machine("m0", 4)], *bids)
+    assert rows_won(solution) == {"a": 1, "b": 1, "c": 0}
+    assert solution.log_objective == pytest.approx(math.log(0.9 * 0.5 * 0.5))
