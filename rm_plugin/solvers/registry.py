@@ -5,14 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from rm_plugin.solvers.brute_force import BruteForceSolver
-from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.gurobi import GurobiSolver
 from rm_plugin.solvers.highs import HighsSolver
 from rm_plugin.solvers.port import WinnerDetermination
-from themis.errors import UnknownNameError
+from themis.errors import InputError, UnknownNameError
+
+DEFAULT = "exact"
+
+
+def _exact() -> WinnerDetermination:
+    """Our own solver; its core is compiled when the package is installed, and not all machines have a compiler."""
+    try:
+        from rm_plugin.solvers.exact.solver import ExactSolver
+    except ImportError as error:
+        raise InputError(
+            "the compiled core of the solver is missing",
+            value=DEFAULT,
+            remedy="install the package again where a C compiler is found, or take the solver highs",
+        ) from error
+    return ExactSolver()
+
 
 SOLVERS: Mapping[str, Callable[[], WinnerDetermination]] = {
-    ExactSolver.name: ExactSolver,
+    DEFAULT: _exact,
     HighsSolver.name: HighsSolver,
     GurobiSolver.name: GurobiSolver,
     BruteForceSolver.name: BruteForceSolver,

@@ -20,7 +20,7 @@ class AuctionSettings(Section):
     bundle_rule: BundleRule = BundleRule.CONTINUATION
     rounding: Rounding = Rounding.PROBABILISTIC
     payments: bool = True
-    solver: str = "highs"
+    solver: str = "exact"
     time_limit_s: float = Field(default=10.0, gt=0)
     keep_markets: int = Field(default=20, ge=0, description="so many of the newest rounds' markets are kept as files")
 

@@ -104,7 +104,7 @@ def run_block(part: Block, place: Workplace) -> None:
         assert line is None, f"shown, but not printed: {line}\n{told}"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/apps.md", "docs/auction.md", "docs/bench.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/apps.md", "docs/auction.md", "docs/audit.md", "docs/bench.md"])
 def test_the_commands_of_a_document_do_what_it_shows(page, workplace):
     ran = 0
     for part in blocks(page):
