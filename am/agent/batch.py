@@ -105,11 +105,10 @@ def _deal(times_s: Seconds, counts: Counts, most: int) -> Seconds:
 def _later_times_s(app: AppView, gpus: Counts, at_least: Counts, around: Surroundings) -> Seconds:
     """`later_phases_time_s` for each pair of GPUs and level."""
     total_s = np.zeros(len(gpus))
+    shape = app.median_job.shape
+    pairs = [(count, Level(level)) for count, level in zip(gpus.tolist(), at_least.tolist(), strict=True)]
     for phase in app.later_phases:
-        splits = [
-            _even_counts(int(count), phase.jobs, app.median_job.shape, around, Level(level))
-            for count, level in zip(gpus, at_least, strict=True)
-        ]
+        splits = [_even_counts(count, phase.jobs, shape, around, level) for count, level in pairs]
         place = {gang: number for number, gang in enumerate({gang: None for split in splits for gang in split})}
         counts = np.zeros((len(splits), len(place)), dtype=np.int64)
         for row, split in enumerate(splits):

@@ -40,7 +40,7 @@ from am.agent.batch import finish_times_s
 from am.agent.demands import empty_bundle_s, growth_pays, make_report, unmet_demands
 from am.agent.fairness import Valuer
 from am.agent.rows import RowMaker
-from am.agent.selection import select
+from am.agent.selection import Yardstick, select
 from am.agent.tables import Table, asked_kinds, tables_of
 from am.agent.views import AppView, GangAt, Surroundings
 from themis.bids import Bid, Offer
@@ -106,19 +106,19 @@ def _chosen(tables: list[Table], values: list[Values], empty_value: float) -> tu
     """The rows to send as (table, ask), cheapest first, and how many would have been useful."""
     steady = [(table, 0) for table, each in enumerate(tables) if each.steady and values[table][0] > empty_value]
     steady = steady[: ROW_CAP // 4]
-    kinds = asked_kinds(tables)
-    machines = sorted({machine for table in tables for gang in table.pinned for machine, _ in gang})
-    needs, worth, names = [], [], []
-    for place, table in enumerate(tables):
-        if table.steady:
-            continue
-        useful = np.flatnonzero((values[place] > empty_value) & table.asks_for_something())
-        needs.append(table.needs(kinds, machines)[useful])
-        worth.append(values[place][useful])
-        names += [(place, int(ask)) for ask in useful]
+    loose = [(place, table) for place, table in enumerate(tables) if not table.steady]
+    useful = {
+        place: np.flatnonzero((values[place] > empty_value) & table.asks_for_something()) for place, table in loose
+    }
+    names = [(place, ask) for place, asks in useful.items() for ask in asks.tolist()]
     if not names:
         return steady, len(steady)
-    needed, valued = np.concatenate(needs), np.concatenate(worth)
+    kinds = asked_kinds(tables)
+    machines = sorted({machine for _, table in loose for gang in table.pinned for machine, _ in gang})
+    needed = Yardstick(kinds).needs(np.concatenate([table.asked_of(kinds)[useful[place]] for place, table in loose]))
+    pinned = np.concatenate([table.pinned_on(machines)[useful[place]] for place, table in loose])
+    needed = np.column_stack((needed, pinned.astype(needed.dtype)))
+    valued = np.concatenate([values[place][useful[place]] for place, _ in loose])
     gains = np.log(valued / empty_value) if empty_value > 0 else valued
     order = np.lexsort((-gains, needed.sum(axis=1)))
     chosen, useful_rows, _ = select(needed[order], gains[order], ROW_CAP - len(steady))

@@ -59,8 +59,9 @@ def growth_pays(job: JobView, gang: GangAt, gpus: int, level: Level, restart_s: 
 
 def parts_left(app: AppView, gangs: Iterable[HeldGang]) -> tuple[GangAt, ...]:
     """What the app keeps of gangs that are up for renewal in part only, where their jobs can run on that."""
-    shapes = {job.job_id: job.shape for job in app.jobs}
-    parts = (part_left(gang, shapes[gang.job_id]) for gang in gangs if gang.job_id in shapes)
+    torn = [gang for gang in gangs if gang.up != gang.gpus]
+    shapes = {job.job_id: job.shape for job in app.jobs} if torn else {}
+    parts = (part_left(gang, shapes[gang.job_id]) for gang in torn if gang.job_id in shapes)
     return tuple(part for part in parts if part.gpus)
 
 

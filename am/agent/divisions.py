@@ -24,21 +24,24 @@ Counts = NDArray[np.int64]
 RATIOS = (1.0, 1.1, 1.2, 1.35, 1.6, 2.0)
 """Steps of the grids that are tried, finest first: a count goes up by one, then by such a factor. 1 is complete."""
 
-_FAR_PARTS = (0.01, 0.25, 0.5, 0.75)
+_COMPLETE, _ON_GRID = 1000, 500
+"""Asks of a complete table at most, and of one on a grid."""
+
+_FAR_PARTS = (0.01, 0.3, 0.6)
 """Parts of the gangs of one ask that lie at the farther of two levels, where not every number is tried; 0.01: one."""
 
-_AT_ONCE = (1.0, 0.75, 0.5, 0.25)
+_AT_ONCE = (1.0, 0.5)
 """Parts of the jobs that could run at once and do, where not every number is tried: fewer have larger gangs."""
 
 
 def asks_of(
-    kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView], budget: int
+    kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView], tables: int = 1
 ) -> tuple[Counts, int]:
-    """Asks for at most so many gangs and GPUs, the empty one included.
+    """Asks for at most so many gangs and GPUs, the empty one included; so many tables share the limits.
 
-    Complete where that makes no more than `budget` rows. Else counts of each kind lie on the finest grid that does.
-    Where kinds are too many for that, GPUs are divided about evenly over a number of gangs, and these lie at one level
-    or two (`_balanced`).
+    Complete where that makes no more than `_COMPLETE` rows. Else counts of each kind lie on the finest grid that makes
+    no more than `_ON_GRID`. Where kinds are too many for that, GPUs are divided about evenly over a number of gangs,
+    and these lie at one level or two (`_balanced`).
 
     Returns:
         The asks, and how many of the complete ones are missing (an upper bound: those beyond `most_gpus` count too).
@@ -46,10 +49,11 @@ def asks_of(
     limits = [min(kind.most, most_gangs) for kind in kinds]
     sizes = [kind.at.gpus for kind in kinds]
     for ratio in RATIOS:
+        budget = max(1, (_COMPLETE if ratio == 1.0 else _ON_GRID) // tables)
         asks = _product([_grid(limit, ratio) for limit in limits], sizes, most_gangs, most_gpus, budget)
         if asks is not None:
             return asks, 0 if ratio == 1.0 else _complete(limits, most_gangs) - len(asks)
-    asks = _balanced(kinds, most_gangs, most_gpus, jobs, budget)
+    asks = _balanced(kinds, most_gangs, most_gpus, jobs, max(1, _ON_GRID // tables))
     return asks, _complete(limits, most_gangs) - len(asks)
 
 
@@ -101,34 +105,40 @@ Sizes = tuple[tuple[int, int, int], ...]
 def _balanced(
     kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView], budget: int
 ) -> Counts:
-    """Asks that share GPUs evenly, at one level or two: the finest grid of totals within the budget."""
+    """Asks that share a total of GPUs evenly, at one level or two: totals on ever finer grids up to the budget."""
     by_size: dict[tuple[int, int], list[int]] = {}
     for place, kind in enumerate(kinds):
         by_size.setdefault((kind.at.gpus, kind.unit_gpus), []).append(place)
-    rows: dict[tuple[int, ...], None] = {}
-    for ratio in (*RATIOS[1:], 3.0, 5.0, 9.0):
-        rows = {(0,) * len(kinds): None}
-        for gpus, at_once in itertools.product(_grid(most_gpus, ratio)[1:], _AT_ONCE):
-            sizes = _split_by_work(jobs, gpus, at_once)
-            if sum(count for _, _, count in sizes) <= most_gangs and sum(gpus * n for gpus, _, n in sizes) <= most_gpus:
+    shares = _shares(jobs)
+    rows: dict[tuple[int, ...], None] = {(0,) * len(kinds): None}
+    done: set[int] = set()
+    for gpus in itertools.chain.from_iterable(_grid(most_gpus, ratio) for ratio in (8.0, 4.0, *RATIOS[::-1])):
+        if gpus in done or len(rows) >= budget:
+            continue
+        done.add(gpus)
+        for at_once in _AT_ONCE:
+            sizes = _split_by_work(shares, gpus, at_once)
+            if sum(count for _, _, count in sizes) <= most_gangs and sum(size * n for size, _, n in sizes) <= most_gpus:
                 rows |= dict.fromkeys(_laid_out(sizes, by_size, kinds))
-        if len(rows) <= budget:
-            break
     return np.array(list(rows)[:budget], dtype=np.int64)
 
 
-def _split_by_work(jobs: Sequence[JobView], gpus: int, at_once: float) -> Sizes:
-    """GPUs shared among the shapes of jobs by their work; of each, such a part of those that could runs at once."""
-    work_s: dict[JobShape, float] = {}
+def _shares(jobs: Sequence[JobView]) -> list[tuple[JobShape, int, float]]:
+    """Shapes of jobs, with the number of jobs and the part of all work that is theirs."""
+    members: dict[JobShape, list[float]] = {}
     for job in jobs:
-        work_s[job.shape] = work_s.get(job.shape, 0.0) + job.serial_work_s
-    members = Counter(job.shape for job in jobs)
-    total_s = sum(work_s.values()) or 1.0
+        members.setdefault(job.shape, []).append(job.serial_work_s)
+    total_s = sum(sum(works_s) for works_s in members.values()) or 1.0
+    return [(shape, len(works_s), sum(works_s) / total_s) for shape, works_s in members.items()]
+
+
+def _split_by_work(shares: Sequence[tuple[JobShape, int, float]], gpus: int, at_once: float) -> Sizes:
+    """GPUs shared among the shapes of jobs by their work; of each, such a part of those that could runs at once."""
     sizes: Counter[tuple[int, int]] = Counter()
-    for shape, own_s in work_s.items():
+    for shape, members, share in shares:
         unit = shape.gpus_per_task
-        units = max(shape.min_tasks, int(gpus * own_s / total_s) // unit)
-        gangs = max(1, math.ceil(at_once * min(members[shape], units // shape.min_tasks)))
+        units = max(shape.min_tasks, int(gpus * share) // unit)
+        gangs = max(1, math.ceil(at_once * min(members, units // shape.min_tasks)))
         sizes.update((size, unit) for size in split_evenly(units * unit, gangs, shape))
     return tuple((size, unit, count) for (size, unit), count in sorted(sizes.items()))
 
@@ -140,12 +150,13 @@ def _laid_out(
     if any((gpus, unit) not in by_size for gpus, unit, _ in sizes):
         return
     gangs = sum(count for _, _, count in sizes)
-    for near, far in itertools.combinations_with_replacement(sorted({kind.within for kind in kinds}), 2):
-        for part in _FAR_PARTS if near is not far else (0.0,):
-            counts, away = [0] * len(kinds), math.ceil(part * gangs)
+    levels = sorted({kinds[place].within for gpus, unit, _ in sizes for place in by_size[gpus, unit]})
+    for near, far in itertools.combinations_with_replacement(levels, 2):
+        for away in sorted({math.ceil(part * gangs) for part in _FAR_PARTS} if near is not far else {0}):
+            counts, left = [0] * len(kinds), away
             for gpus, unit, count in sizes:
-                farther = min(away, count)
-                away -= farther
+                farther = min(left, count)
+                left -= farther
                 counts[_kind_within(by_size[gpus, unit], kinds, far)] += farther
                 counts[_kind_within(by_size[gpus, unit], kinds, near)] += count - farther
             if all(count <= kind.most for count, kind in zip(counts, kinds, strict=True)):

@@ -23,27 +23,24 @@ SHORTFALLS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2,
 _MOST_STAIRS = 200
 
 
-def needs_of(kinds: Sequence[GangKind], asks: Counts) -> Needs:
-    """What asks need, one column a need: no more in all columns means that an ask fits wherever the other does.
+class Yardstick:
+    """What asks of some kinds of gangs need, such that needing no more means: fits wherever the other does.
 
     By Hall's theorem the gangs of one ask can take the places of another's exactly when, for every set of kinds that
     holds with a kind all harder ones, it has no more gangs in the set. Such sets are stairs over sizes and levels.
     Gangs of different units are never compared, and where stairs are too many neither are those of different sizes:
     then an ask may be sent that another makes useless.
-
-    Args:
-        kinds: K kinds.
-        asks: R x K counts.
-
-    Returns:
-        R x needs.
     """
-    columns: list[NDArray[np.bool_]] = []
-    for unit in sorted({kind.unit_gpus for kind in kinds}):
-        mine = [place for place, kind in enumerate(kinds) if kind.unit_gpus == unit]
-        columns += _stairs(kinds, mine)
-    harder = np.array(columns, dtype=np.int64).reshape(len(columns), len(kinds))
-    return (asks @ harder.T).astype(np.int16)
+
+    def __init__(self, kinds: Sequence[GangKind]) -> None:
+        columns: list[NDArray[np.bool_]] = []
+        for unit in sorted({kind.unit_gpus for kind in kinds}):
+            columns += _stairs(kinds, [place for place, kind in enumerate(kinds) if kind.unit_gpus == unit])
+        self._harder = np.array(columns, dtype=np.int64).reshape(len(columns), len(kinds))
+
+    def needs(self, asks: Counts) -> Needs:
+        """R x needs of R x K counts: an ask that has no more in any column fits wherever the other fits."""
+        return (asks @ self._harder.T).astype(np.int16)
 
 
 def _stairs(kinds: Sequence[GangKind], mine: Sequence[int]) -> list[NDArray[np.bool_]]:
@@ -75,7 +72,7 @@ def select(needs: Needs, gains: NDArray[np.float64], cap: int) -> tuple[list[int
     it gains over the empty bundle. The shortfall is the least of `SHORTFALLS` that the cap allows, 0 where it can be.
 
     Args:
-        needs: R x needs, an ask that makes another useless first; see `needs_of`.
+        needs: R x needs, an ask that makes another useless first; see `Yardstick`.
         gains: R gains above 0.
         cap: How many may be sent, 1 or more.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,15 +13,12 @@ from am.agent.demands import parts_left
 from am.agent.divisions import asks_of
 from am.agent.growth import Growth, growths
 from am.agent.kinds import GangKind, Judges, Room, gang_kinds
-from am.agent.selection import Needs, needs_of
 from am.agent.views import AppView, GangAt, HeldGang, Surroundings
 from themis.bids import Gang, Offer
 from themis.cluster import Allocation, Level
 
 Counts = NDArray[np.int64]
 
-_ASKS = 2000
-"""Asks for new gangs that are valued at most in one table, or in those of growing gangs together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,17 +59,23 @@ class Table:
         fixed = sum(gang.gpus for gang in self.pinned) + sum(gang.total_gpus for gang in self.anywhere)
         return fixed + sum(kind.at.gpus * int(count) for kind, count in zip(self.kinds, self.asks[ask], strict=True))
 
-    def needs(self, kinds: Sequence[GangKind], machines: Sequence[str]) -> Needs:
-        """`needs_of` the rows' gangs, of these kinds, and the GPUs pinned on each of these machines."""
+    def asked_of(self, kinds: Sequence[GangKind]) -> Counts:
+        """What each row asks for, R rows by these kinds: `asks` and `anywhere`."""
         place = {_asked(kind): number for number, kind in enumerate(kinds)}
         counts = np.zeros((len(self.asks), len(kinds)), dtype=np.int64)
         for number, kind in enumerate(self.kinds):
             counts[:, place[_asked(kind)]] += self.asks[:, number]
         for gang in self.anywhere:
             counts[:, place[gang.gpus, gang.unit_gpus, gang.within]] += gang.count
-        pinned = sum(self.pinned, Allocation()).by_machine()
-        pins = np.array([pinned.get(machine, 0) for machine in machines], dtype=np.int16)
-        return np.column_stack((needs_of(kinds, counts), np.broadcast_to(pins, (len(counts), len(machines)))))
+        return counts
+
+    def pinned_on(self, machines: Sequence[str]) -> Counts:
+        """GPUs that each row pins on each of these machines."""
+        pinned: Counter[str] = Counter()
+        for gang in self.pinned:
+            pinned.update(dict(gang))
+        counts = np.array([pinned[machine] for machine in machines], dtype=np.int64)
+        return np.broadcast_to(counts, (len(self.asks), len(machines)))
 
 
 def asked_kinds(tables: Sequence[Table]) -> list[GangKind]:
@@ -109,7 +113,7 @@ def tables_of(app: AppView, offer: Offer, around: Surroundings) -> list[Table]:
 def _all_stay(app: AppView, offer: Offer, around: Surroundings, up: tuple[Allocation, ...]) -> Table:
     free = offer.free - sum(up, Allocation())
     kinds = gang_kinds(app, Room(free.by_machine(), offer.slots, around))
-    asks, missing = asks_of(kinds, len(app.jobs) - len(app.held), free.gpus, app.jobs, _ASKS)
+    asks, missing = asks_of(kinds, len(app.jobs) - len(app.held), free.gpus, app.jobs)
     gangs = tuple(gang.at for gang in app.held)
     return Table(gangs=gangs, pinned=up, kinds=kinds, asks=asks, missing=missing)
 
@@ -149,18 +153,19 @@ def _restarted(app: AppView, offer: Offer, around: Surroundings) -> Iterator[Tab
     if not ways:
         return
     kinds = gang_kinds(app, Room(free, offer.slots, around))
-    budget = max(1, _ASKS // len(ways))
+    known: dict[tuple[int, int], tuple[Counts, int]] = {}
     for way in ways:
-        yield _table_of_growth(app, offer, kinds, way, budget)
+        left = offer.free.gpus - sum(gang.gpus for gang in way.pinned) - sum(gang.gpus for gang in way.anywhere)
+        new = len(app.jobs) - len(way.gangs)
+        if (new, left) not in known:
+            known[new, left] = asks_of(kinds, new, left, app.jobs, len(ways))
+        yield _table_of_growth(app, kinds, way, *known[new, left])
 
 
-def _table_of_growth(app: AppView, offer: Offer, kinds: tuple[GangKind, ...], way: Growth, budget: int) -> Table:
-    asked = sum(gang.gpus for gang in way.pinned) + sum(gang.total_gpus for gang in way.anywhere)
-    new = len(app.jobs) - len(way.gangs)
-    asks, missing = asks_of(kinds, new, offer.free.gpus - asked, app.jobs, budget)
+def _table_of_growth(app: AppView, kinds: tuple[GangKind, ...], way: Growth, asks: Counts, missing: int) -> Table:
     if way.grown:
         # A gang grows only once every job has one.
-        asks = asks[asks.sum(axis=1) == new]
+        asks = asks[asks.sum(axis=1) == len(app.jobs) - len(way.gangs)]
     return Table(
         gangs=way.gangs,
         pinned=way.pinned,

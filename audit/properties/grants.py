@@ -9,16 +9,19 @@ from collections.abc import Iterator
 from audit.case import Case
 from audit.feasibility import overused
 from audit.round_cases import snapshot_of
+from audit.valuation import expected_value
 from rm_plugin.arbiter.round_values import Decision, RoundSnapshot
 from rm_plugin.policies.demands import usable_left
 from themis.bids import PlacedGang
 from themis.choices import Rounding
 from themis.cluster import Allocation
 
+_NOISE = 1e-6
+
 
 def grants(case: Case) -> list[str]:
     """The policy's whole decision after the auction, under every rounding."""
-    findings = []
+    findings = list(_unexpected(case))
     for rounding in Rounding:
         snapshot = snapshot_of(case, rounding)
         decision = case.mechanism.policy.decide(snapshot)
@@ -27,6 +30,15 @@ def grants(case: Case) -> list[str]:
             continue
         findings += [f"{rounding}: {problem}" for problem in _problems(case, snapshot, decision)]
     return findings
+
+
+def _unexpected(case: Case) -> Iterator[str]:
+    """Rounding must neither favour nor starve: over its draw a winner keeps c k of k gangs."""
+    for app_id, win in case.outcome.wins.items():
+        wanted = case.outcome.shares[app_id] * len(win.gangs)
+        kept = expected_value(win.gangs, case.outcome.shares[app_id], lambda gangs: float(len(gangs)))
+        if not abs(kept - wanted) <= _NOISE:
+            yield f"{app_id} keeps {kept!r} gangs in expectation where c k is {wanted!r}"
 
 
 def _problems(case: Case, snapshot: RoundSnapshot, decision: Decision) -> Iterator[str]:
