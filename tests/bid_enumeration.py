@@ -76,7 +76,9 @@ class Enumeration:
         self.values = np.zeros(tuple(count + 1 for count in self.full))
         self.jobs = {job.job_id: job for job in app.jobs}
         self._times = {}
-        self._farthest = Level.RACK if len({self.slots.racks[machine] for machine, _ in self.slots.names}) == 1 else Level.CLUSTER
+        self._farthest = (
+            Level.RACK if len({self.slots.racks[machine] for machine, _ in self.slots.names}) == 1 else Level.CLUSTER
+        )
         self._gangs = [
             (vector, self._counts_as(sum(vector), unit, self.slots.level(vector)))
             for vector in parts_of(self.full)

@@ -94,10 +94,17 @@ def run_auction(market: Market, solver: WinnerDetermination, time_limit_s: float
 
 def _first_alike(bids: Mapping[str, Bid], wins: Mapping[str, Win]) -> dict[str, str]:
     """By winner: the first winner with the same bid, whose problem stands for all of them."""
-    first: dict[tuple[object, ...], str] = {}
-    return {
-        app_id: first.setdefault((bid.empty_value, bid.rows), app_id) for app_id, bid in bids.items() if app_id in wins
-    }
+    # Values first: to hash all gangs of all rows would take longer than many an auction.
+    first: dict[tuple[float, ...], list[Bid]] = {}
+    alike = {}
+    for app_id, bid in bids.items():
+        if app_id in wins:
+            rivals = first.setdefault((bid.empty_value, *(row.value for row in bid.rows)), [])
+            same = next((rival.app_id for rival in rivals if rival.rows == bid.rows), app_id)
+            if same == app_id:
+                rivals.append(bid)
+            alike[app_id] = same
+    return alike
 
 
 def _renamed(solution: Solution, app_id: str, representative: str) -> Solution:

@@ -1,8 +1,5 @@
-"""Bids of random apps: sound, feasible, without a row that another makes useless, and as good as enumeration."""
+"""Bids of random apps: sound, feasible, and without a row that another makes useless."""
 
-import random
-
-import pytest
 from agent_cases import (
     CRUDE_SLOWDOWN,
     FLAT,
@@ -13,9 +10,7 @@ from agent_cases import (
     held,
     jobs_of,
     offer_of,
-    whole_offer,
 )
-from bid_enumeration import best_row, best_value, even_only, sub_allocations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -163,51 +158,3 @@ def test_bids_and_reports_depend_on_nothing_but_the_arguments(app):
     assert report.rho == report.t_shared_s / report.t_ideal_s
     assert len({demand.job_id for demand in report.demands}) == len(report.demands)
     assert report.demand_gpus + sum(gang.gpus.gpus for gang in app.kept) <= app.demand_max_gpus
-
-
-# ---- against enumeration --------------------------------------------------------------------------------------------
-
-TINY = cluster_of((4,), (2,), (2,), racks=("r0", "r1"))
-
-
-def random_app(rng, slowdown):
-    least = rng.choice([1, 1, 2])
-    shape = JobShape(tasks=least + rng.randint(0, 3), min_tasks=least, gpus_per_task=rng.choice([1, 1, 2]))
-    works = [float(rng.randint(20, 200)) for _ in range(rng.randint(1, 3))]
-    return app_of(jobs_of(works, shape, slowdown))
-
-
-def compare(slowdown, seeds, only):
-    """Over every part of the tiny cluster: (parts where the best row falls short of enumeration, parts in all)."""
-    around = around_of(TINY, active_apps=4, lease_s=20.0)
-    short = total = 0
-    for seed in range(seeds):
-        app = random_app(random.Random(seed), slowdown)
-        bid = make_bid(app, whole_offer(TINY), around)
-        for free in sub_allocations(whole_offer(TINY).free):
-            row, most = best_row(bid, TINY, free), best_value(app, around, TINY, free, only)
-            assert row <= most * (1 + 1e-9), "a row promises more than any layout gives"
-            total += 1
-            short += row < most * (1 - 1e-9)
-    return short, total
-
-
-def test_with_flat_s_the_rows_are_as_good_as_every_layout_of_the_even_splits():
-    short, total = compare(FLAT, 25, even_only)
-    assert (short, total) == (0, 25 * 45)
-
-
-@pytest.mark.parametrize(("slowdown", "most"), [(CRUDE_SLOWDOWN, 0.1), (STRICT, 0.1)], ids=["crude", "strict"])
-def test_known_limit_with_levels_a_few_mixed_layouts_are_not_offered(slowdown, most):
-    """The larger gang farther than the smaller, or three levels at once: no row asks for that (`_layouts`)."""
-    short, total = compare(slowdown, 25, even_only)
-    assert 0 < short < most * total
-
-
-def test_known_limit_uneven_splits_are_not_offered():
-    """Three like jobs on five GPUs: 3 + 2 in turns ends at 66.7 s, the even split 2 + 2 + 1 at 100 s."""
-    app = app_of(jobs_of([100.0] * 3, JobShape(tasks=4)))
-    around = around_of(TINY, active_apps=4, lease_s=20.0)
-    free = Allocation.of({"m0": 3, "m1": 2})
-    row = best_row(make_bid(app, whole_offer(TINY), around), TINY, free)
-    assert row < 0.7 * best_value(app, around, TINY, free)

@@ -9,7 +9,7 @@ import numpy as np
 
 from rm_plugin.solvers.exact.resources import Item, Resource, item_of
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays
-from rm_plugin.solvers.exact.separation import Asked, Group, Pattern, Weights, most_weight, separate
+from rm_plugin.solvers.exact.separation import Asked, Group, Pattern, Scale, Weights, separate
 from rm_plugin.solvers.kinds import Kind
 from themis.cluster import Level
 
@@ -67,13 +67,13 @@ def _by_pinned(market: MarketArrays, weights: Weights) -> Ints:
     """The most weight that each machine holds beside p pinned GPUs [machines, most free + 1]."""
     width = max(machine.free for machine in market.machines) + 1
     nothing = np.zeros(1, dtype=np.int32)
-    alone = Weights(items=weights.items, gangs={}, single=0, pins=np.zeros(1, dtype=np.int64))
+    scale = Scale(Weights(items=weights.items, gangs={}, single=0, pins=np.zeros(1, dtype=np.int64)), nothing)
     known: dict[tuple[int, ...], list[int]] = {}
     for machine in market.machines:
         if machine.free_slots not in known:
             rooms = [np.array([max(0, machine.free - pinned)], dtype=np.int32) for pinned in range(width)]
             groups = [Group.of([[0]], room, [machine.free_slots]) for room in rooms]
-            known[machine.free_slots] = [most_weight(group, alone, nothing)[0] for group in groups]
+            known[machine.free_slots] = [scale.most(group)[0] for group in groups]
     return np.array([known[machine.free_slots] for machine in market.machines], dtype=np.int32)
 
 
@@ -96,7 +96,8 @@ def _over_racks(
     weights = separate(Asked(items=items, gangs=gangs, singles=singles, pinned=pinned), groups)
     if not isinstance(weights, Weights):
         return weights
-    capacity = sum(most_weight(group, weights, pinned)[0] * group.times for group in groups)
+    scale = Scale(weights, pinned)
+    capacity = sum(scale.most(group)[0] * group.times for group in groups)
     reached = np.arange(free.max() + 1)[None, :] >= np.maximum(pinned, 1)[:, None]
     taken = np.where(reached & (pinned > 0)[:, None], weights.pins[:, None], 0).astype(np.int32)
     by_kind = _by_kind(market.kinds, weights)

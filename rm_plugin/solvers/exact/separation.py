@@ -93,25 +93,28 @@ class Group:
         )
 
 
-def most_weight(group: Group, weights: Weights, pinned: Ints) -> tuple[int, Ints]:
-    """The most weight that a group holds, and how many it then holds of each item, gang, single GPU and pin."""
-    items, gangs = sorted(weights.items), sorted(weights.gangs)
-    count = np.empty(len(items) + len(gangs) + 1 + len(group.machines), dtype=np.int32)
-    most = _core.weigh(
-        group.free,
-        group.slot_start,
-        group.slot_free,
-        pinned[group.machines],
-        weights.pins[group.machines],
-        np.array([item.gpus for item in items], dtype=np.int32),
-        np.array([item.in_slot for item in items], dtype=np.int32),
-        np.array([weights.items[item] for item in items], dtype=np.int64),
-        np.array(gangs, dtype=np.int32),
-        np.array([weights.gangs[size] for size in gangs], dtype=np.int64),
-        weights.single,
-        count,
-    )
-    return most, count
+class Scale:
+    """Weights in the core's arrays, to weigh many groups with."""
+
+    def __init__(self, weights: Weights, pinned: Ints) -> None:
+        items, gangs = sorted(weights.items), sorted(weights.gangs)
+        self._numbers = len(items) + len(gangs) + 1
+        self._pinned, self._pins = pinned, weights.pins
+        self._weights = (
+            np.array([item.gpus for item in items], dtype=np.int32),
+            np.array([item.in_slot for item in items], dtype=np.int32),
+            np.array([weights.items[item] for item in items], dtype=np.int64),
+            np.array(gangs, dtype=np.int32),
+            np.array([weights.gangs[size] for size in gangs], dtype=np.int64),
+            weights.single,
+        )
+
+    def most(self, group: Group) -> tuple[int, Ints]:
+        """The most weight that a group holds, and how many it then holds of each item, gang, single GPU and pin."""
+        count = np.empty(self._numbers + len(group.machines), dtype=np.int32)
+        pinned, pins = self._pinned[group.machines], self._pins[group.machines]
+        most = _core.weigh(group.free, group.slot_start, group.slot_free, pinned, pins, *self._weights, count)
+        return most, count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +150,9 @@ def _price(master: _Master, asked: Asked, groups: Sequence[Group]) -> Sequence[f
             return None
         weights = master.weights(duals, _FINE)
         excess, added = master.weight_left(weights), False
+        scale = Scale(weights, asked.pinned)
         for number, group in enumerate(groups):
-            most, count = most_weight(group, weights, asked.pinned)
+            most, count = scale.most(group)
             excess -= most * master.times[number]
             if master.times[number] and most > group_duals[number] * _FINE + 1:
                 added = master.add(number, count) or added
@@ -199,7 +203,8 @@ def _whole(master: _Master, duals: Sequence[float], asked: Asked, groups: Sequen
     candidates = [master.weights([float(f) for f in fractions], scale)] if scale <= _MOST_SCALE else []
     candidates.append(master.weights(duals, _MOST_SCALE))
     for weights in candidates:
-        held = sum(most_weight(group, weights, asked.pinned)[0] * group.times for group in groups)
+        weigher = Scale(weights, asked.pinned)
+        held = sum(weigher.most(group)[0] * group.times for group in groups)
         if weights.asked_by(asked) > held:
             return weights
     return None
