@@ -37,7 +37,7 @@ _AT_ONCE = (1.0, 0.5)
 def asks_of(
     kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView], tables: int = 1
 ) -> tuple[Counts, int]:
-    """Asks for at most so many gangs and GPUs, the empty one included; so many tables share the limits.
+    """Asks for at most so many gangs and GPUs, the empty one included; so many tables share a grid.
 
     Complete where that makes no more than `_COMPLETE` rows. Else counts of each kind lie on the finest grid that makes
     no more than `_ON_GRID`. Where kinds are too many for that, GPUs are divided about evenly over a number of gangs,
@@ -46,10 +46,11 @@ def asks_of(
     Returns:
         The asks, and how many of the complete ones are missing (an upper bound: those beyond `most_gpus` count too).
     """
+    most_gpus = min(most_gpus, sum(job.shape.demand_max_gpus for job in jobs))
     limits = [min(kind.most, most_gangs) for kind in kinds]
     sizes = [kind.at.gpus for kind in kinds]
     for ratio in RATIOS:
-        budget = max(1, (_COMPLETE if ratio == 1.0 else _ON_GRID) // tables)
+        budget = max(1, _COMPLETE if ratio == 1.0 and tables <= 2 else _ON_GRID // tables)
         asks = _product([_grid(limit, ratio) for limit in limits], sizes, most_gangs, most_gpus, budget)
         if asks is not None:
             return asks, 0 if ratio == 1.0 else _complete(limits, most_gangs) - len(asks)

@@ -100,15 +100,20 @@ def finish_time_s(app: AppView, gangs: Sequence[GangAt], around: Surroundings) -
 
 
 def time_on_count_s(app: AppView, gpus: float, around: Surroundings) -> float:
-    """T on a number of GPUs placed as near as they fit; less than the smallest gang stands for a share of its time."""
-    shape = app.median_job.shape
-    smallest = shape.demand_min_gpus
+    """T on a number of GPUs placed as near as they fit; less than the smallest gang stands for a share of its time.
+
+    The GPUs are split evenly into gangs for one of the jobs' shapes, that which ends the app first. The smallest gang
+    is one on which every job can run.
+    """
+    shapes = {job.shape: None for job in (*app.jobs, app.median_job)}
+    smallest = max(shape.demand_min_gpus for shape in shapes)
     if gpus < smallest:
         return time_on_count_s(app, smallest, around) * smallest / gpus if gpus > 0 else math.inf
     whole = int(gpus)
     if not app.jobs:
         return later_phases_time_s(app, whole, around, Level.SLOT)
-    return finish_time_s(app, even_gangs(whole, len(app.jobs), shape, around), around)
+    splits = (even_gangs(whole, len(app.jobs), shape, around) for shape in shapes)
+    return min(finish_time_s(app, split, around) for split in splits)
 
 
 def later_job(app: AppView, phase: Phase) -> JobView:

@@ -113,7 +113,7 @@ def tables_of(app: AppView, offer: Offer, around: Surroundings) -> list[Table]:
 def _all_stay(app: AppView, offer: Offer, around: Surroundings, up: tuple[Allocation, ...]) -> Table:
     free = offer.free - sum(up, Allocation())
     kinds = gang_kinds(app, Room(free.by_machine(), offer.slots, around))
-    asks, missing = asks_of(kinds, len(app.jobs) - len(app.held), free.gpus, app.jobs)
+    asks, missing = asks_of(kinds, len(app.jobs) - len(app.held), free.gpus, app.jobs, 2 if up else 1)
     gangs = tuple(gang.at for gang in app.held)
     return Table(gangs=gangs, pinned=up, kinds=kinds, asks=asks, missing=missing)
 
@@ -158,7 +158,7 @@ def _restarted(app: AppView, offer: Offer, around: Surroundings) -> Iterator[Tab
         left = offer.free.gpus - sum(gang.gpus for gang in way.pinned) - sum(gang.gpus for gang in way.anywhere)
         new = len(app.jobs) - len(way.gangs)
         if (new, left) not in known:
-            known[new, left] = asks_of(kinds, new, left, app.jobs, len(ways))
+            known[new, left] = asks_of(kinds, new, left, app.jobs, len(ways) + len(app.renewable[:1]))
         yield _table_of_growth(app, kinds, way, *known[new, left])
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from audit.case import SAME, Case
 from audit.variants import shuffled
 from rm_plugin.arbiter.auction import AuctionOutcome
+from rm_plugin.solvers.kinds import count_kinds, has_one_rack
 from themis.bids import BidRow, Market
 
 _SHUFFLES = 3
@@ -46,13 +47,15 @@ def differences(market: Market, outcome: AuctionOutcome, other_market: Market, o
 
 
 def rows_won(market: Market, outcome: AuctionOutcome) -> Mapping[str, tuple[object, ...]]:
-    """What the rows won say, whatever their places in the bids."""
+    """What the rows won say, whatever their places in the bids; rows that ask the same for the same value are one."""
+    one_rack = has_one_rack(market.machines)
     return {
-        bid.app_id: _content(bid.rows[outcome.wins[bid.app_id].row])
+        bid.app_id: _content(bid.rows[outcome.wins[bid.app_id].row], one_rack=one_rack)
         for bid in market.bids
         if bid.app_id in outcome.wins
     }
 
 
-def _content(row: BidRow) -> tuple[object, ...]:
-    return (row.value, tuple(sorted(row.gangs)), row.pinned, tuple(sorted(row.pinned_parts)))
+def _content(row: BidRow, *, one_rack: bool) -> tuple[object, ...]:
+    gangs = sorted(count_kinds(row.gangs, one_rack=one_rack).items())
+    return (row.value, tuple(gangs), row.pinned, tuple(sorted(row.pinned_parts)))

@@ -12,24 +12,28 @@ from numpy.typing import NDArray
 
 from rm_plugin.solvers.candidates import chains_of
 from rm_plugin.solvers.exact import _core
-from rm_plugin.solvers.exact.knapsack import build_problem, pinned_together, undominated, uses_of
+from rm_plugin.solvers.exact.knapsack import build_problem, most_pinned, pinned_together, undominated, uses_of
 from rm_plugin.solvers.exact.learning import settle
 from rm_plugin.solvers.exact.places import Packed, Places
 from rm_plugin.solvers.exact.remainder import solve_over
-from rm_plugin.solvers.exact.resources import Resource, first_resources
+from rm_plugin.solvers.exact.resources import Resource, first_resources, pinned_resources
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays, read_market
 from rm_plugin.solvers.kinds import Kind
 from rm_plugin.solvers.port import Solution, SolveStatus, Win
 from rm_plugin.solvers.realise import by_nearness, pinned_gangs
 from themis.bids import Market, PlacedGang
 
-_MOST_STATES = 3_000_000
-_MOST_RESOURCES = 48
+_MOST_STATES = 500_000
+"""States of all passes of one search: past them HiGHS is quicker."""
+_MOST_LEARNT = 30
 _FIRST_GAP = 1e-4
 _BEAM = 300
-_OPTIMAL = 0
+_OPTIMAL, _TOO_WIDE = 0, 2
 _MOST_LABELLED_STATES = 300_000
 _MOST_CHOICES = 4_000
+_FIRST_REMAINDER = 1e-3
+_SMALLEST_GAP = 1e-12
+"""What an unproven optimum's gap is at least: 0 means proven."""
 
 Prices = NDArray[np.float64]
 
@@ -65,7 +69,8 @@ class CompiledMarket:
         if not rows.rows:
             return
         first = first_resources(self.arrays.machines, kinds, pinned_together(rows, self._places.free))
-        self._resources: list[Resource] = list(first.each)
+        asked = most_pinned(rows, len(self.arrays.machines))
+        self._resources: list[Resource] = [*first.each, *pinned_resources(self._places.free, len(kinds), asked)]
         self._sufficient = first.sufficient
         self._prune()
         self._problem = self._build()
@@ -89,6 +94,8 @@ class CompiledMarket:
                 self._problem, skip, price, _FIRST_GAP, 0, deadline_s - time.monotonic(), _MOST_STATES, choice
             )
             states += more
+            if status == _TOO_WIDE:
+                return self._remainder(skip, price, bound, deadline_s, states)
             if status != _OPTIMAL:
                 return self._best_effort(skip, price, bound, states)
             if not self._priced:
@@ -149,7 +156,7 @@ class CompiledMarket:
     def _settle(self, chosen: Ints) -> Resource | dict[int, tuple[PlacedGang, ...]] | None:
         """A limit that the chosen rows break, or places for them that best fit did not find; None for neither."""
         learnt = sum(resource.name[0] == "learnt" for resource in self._resources)
-        if len(self._resources) >= _MOST_RESOURCES:
+        if learnt >= _MOST_LEARNT:
             return None
         answer = settle(self.arrays, chosen, self._places.left_beside(chosen), learnt)
         if answer is None or isinstance(answer, Resource):
@@ -164,34 +171,36 @@ class CompiledMarket:
 
     # ---- where the knapsack does not settle it --------------------------------------------------------------------
 
-    def _remainder(self, skip: int, price: Prices, value: int, deadline_s: float, states: int) -> Found:
-        """Let HiGHS choose among the rows that can still be part of something better than what it finds."""
+    def _remainder(self, skip: int, price: Prices, most: int, deadline_s: float, states: int) -> Found:
+        """Let HiGHS choose among the rows that can still be part of something better than what it finds.
+
+        `most` is a proven bound on the value. Out of time, the better of what HiGHS and a narrow search found.
+        """
         loss = np.empty(self.arrays.rows.rows, dtype=np.int64)
         bound = _core.losses(self._problem, skip, price, loss)
-        gap = max(4 * (bound - value), int(self.arrays.unit * 1e-3))
+        gap = max(4 * (bound - most), int(self.arrays.unit * _FIRST_REMAINDER))
         while True:
-            found = self._over(np.flatnonzero(loss <= gap).tolist(), skip, deadline_s)
-            needed = bound - self._value(found.row_of)
-            if found.gap > 0.0 or needed <= gap:
-                proven = 0.0 if found.gap == 0.0 else (value - self._value(found.row_of)) / self.arrays.unit
-                return Found(
-                    skip=skip,
-                    row_of=found.row_of,
-                    gap=max(0.0, proven),
-                    gangs=found.gangs,
-                    states=states,
-                    remainder=True,
-                )
-            gap = needed
+            found = self._over(np.flatnonzero(loss <= gap).tolist(), skip, deadline_s, states)
+            value = self._value(found.row_of)
+            if found.gap > 0.0:
+                other = self._best_effort(skip, price, most, states)
+                best = found if value > self._value(other.row_of) else other
+                open_gap = (most - self._value(best.row_of)) / self.arrays.unit
+                return replace(best, gap=max(open_gap, _SMALLEST_GAP), remainder=True)
+            if bound - value <= gap:
+                return found
+            gap = bound - value
 
-    def _over(self, rows: list[int], skip: int, deadline_s: float) -> Found:
+    def _over(self, rows: list[int], skip: int, deadline_s: float, states: int) -> Found:
         limit_s = max(0.0, deadline_s - time.monotonic())
         solution, row_of = solve_over(self.arrays, rows, skip, self._market.empty_bundle, limit_s)
         proven = solution.status is SolveStatus.OPTIMAL
         return Found(
             skip=skip,
             row_of={self._position[app_id]: row for app_id, row in row_of.items()},
-            gap=0.0 if proven else max(solution.gap, 1e-300),
+            gap=0.0 if proven else max(solution.gap, _SMALLEST_GAP),
+            states=states,
+            remainder=True,
             gangs={
                 self._position[app_id]: tuple(gang for gang in win.gangs if not gang.pinned)
                 for app_id, win in solution.wins.items()
@@ -208,9 +217,7 @@ class CompiledMarket:
             packed = self._places.pack(choice[choice >= 0])
         found = self._certified(skip, choice, packed.gangs(), states)
         gap = (bound - self._value(found.row_of)) / self.arrays.unit
-        return Found(
-            skip=skip, row_of=found.row_of, gap=max(gap, 1e-300), gangs=found.gangs, states=states, remainder=False
-        )
+        return replace(found, gap=max(gap, _SMALLEST_GAP))
 
     # ---- parts ----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ along, so that the limits hold exactly for every choice.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,27 +38,38 @@ def uses_of(rows: Rows, resources: Sequence[Resource], free: Ints) -> Uses:
     """What the rows use of the resources."""
     by_kind, taken = as_columns(resources)
     use = rows.counts @ by_kind
-    shared = _needs_table(rows, taken, free)
+    limited = {int(str(resource.name[1])) for resource in resources if resource.name[0] == "pinned"}
+    shared = _needs_table(rows, taken, free, limited)
     by_table = shared[rows.pin_machine]
     alone = ~by_table
     np.add.at(use, rows.pin_row[alone], taken[rows.pin_machine[alone], :, rows.pin_gpus[alone]])
     return Uses(use=use.astype(np.int32), by_table=by_table, machines=np.flatnonzero(shared), taken=taken)
 
 
-def _needs_table(rows: Rows, taken: NDArray[np.int32], free: Ints) -> Bools:
-    """Machines whose pins must be looked at together: several bidders pin there, and they do not simply add up."""
+def most_pinned(rows: Rows, machines: int) -> Ints:
+    """The most that all bidders together pin on each machine [machines]."""
+    bidder = np.repeat(np.arange(len(rows.row_start) - 1), np.diff(rows.row_start))
+    most = np.zeros((len(rows.row_start), machines), dtype=np.int32)
+    np.maximum.at(most, (bidder[rows.pin_row], rows.pin_machine), rows.pin_gpus)
+    total: Ints = most.sum(axis=0, dtype=np.int32)
+    return total
+
+
+def _needs_table(rows: Rows, taken: NDArray[np.int32], free: Ints, limited: Container[int]) -> Bools:
+    """Machines whose pins must be looked at together: several bidders pin there, and they do not simply add up.
+
+    Where they might ask for more than is free, that too must be seen, unless a limit of the machine's own does it.
+    """
     shared = np.zeros(len(free), dtype=np.bool_)
     bidder = np.repeat(np.arange(len(rows.row_start) - 1), np.diff(rows.row_start))
     bidder_of_pin = bidder[rows.pin_row]
     pairs = np.unique(np.stack([rows.pin_machine, bidder_of_pin], axis=1), axis=0)
     machines, pinning = np.unique(pairs[:, 0], return_counts=True)
-    for machine in machines[pinning > 1]:
-        mine = rows.pin_machine == machine
-        most = np.zeros(len(rows.row_start), dtype=np.int64)
-        np.maximum.at(most, bidder_of_pin[mine], rows.pin_gpus[mine])
-        shared[machine] = most.sum() > free[machine] or not _adds_up(
-            taken[machine, :, : free[machine] + 1], int(np.gcd.reduce(rows.pin_gpus[mine]))
-        )
+    asked = most_pinned(rows, len(free))
+    for machine in machines[pinning > 1].tolist():
+        step = int(np.gcd.reduce(rows.pin_gpus[rows.pin_machine == machine]))
+        unlimited = asked[machine] > free[machine] and machine not in limited
+        shared[machine] = unlimited or not _adds_up(taken[machine, :, : free[machine] + 1], step)
     return shared
 
 

@@ -19,6 +19,8 @@ from rm_plugin.solvers.kinds import Kind
 from themis.bids import FreeMachine
 from themis.cluster import Level
 
+_MOST_PINNED = 130
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Item:
@@ -133,6 +135,30 @@ def _parts_in_racks(machines: Sequence[FreeMachine], kinds: Sequence[Kind]) -> l
                 name=("rack", unit, units),
                 capacity=int(by_rack.sum()),
                 by_kind=np.array(by_kind, dtype=np.int32),
+                taken=taken,
+            )
+        )
+    return resources
+
+
+def pinned_resources(free: Ints, kinds: int, asked: Ints) -> list[Resource]:
+    """GPUs of single machines, where rows pin more than are free: those fought over most, as far as there is room.
+
+    Args:
+        free: Free GPUs by machine.
+        kinds: Number of kinds, which all weigh nothing here.
+        asked: The most that all bidders together pin on each machine [machines].
+    """
+    fought_over = [machine for machine in np.argsort(free - asked, kind="stable") if asked[machine] > free[machine]]
+    resources = []
+    for machine in fought_over[:_MOST_PINNED]:
+        taken = np.zeros((len(free), int(free.max()) + 1), dtype=np.int32)
+        taken[machine] = np.arange(taken.shape[1])
+        resources.append(
+            Resource(
+                name=("pinned", int(machine)),
+                capacity=int(free[machine]),
+                by_kind=np.zeros(kinds, dtype=np.int32),
                 taken=taken,
             )
         )

@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-enum { MOST_RESOURCES = 48 };
+enum { MOST_RESOURCES = 160 };
 
 typedef struct {
     int bidders, rows, resources, machines; /* machines: only those whose pins are charged by table */
@@ -32,7 +32,9 @@ typedef struct {
     int32_t *least;                         /* what p more pinned GPUs use of it at least, laid out alike */
     int labels;
     int32_t *label;          /* [rows * labels]: numbers that add up; choices alike in all of them are alike */
-    double *use_of_capacity;                /* [rows * resources]: use / capacity */
+    int32_t *part_start;                    /* [rows + 1] into the next two: what a row uses, resources ascending */
+    int32_t *part_resource;
+    double *part_use;                       /* use / capacity */
     double *gain_f;                         /* [rows]: gain as a float, in units of `unit` */
     double unit;                            /* fixed-point gain of 1.0 */
 } Problem;

@@ -15,7 +15,7 @@ static const char CAPSULE[] = "themis.exact.problem";
 static void free_problem(Problem *p) {
     if (!p) return;
     void *all[] = {p->row_start,   p->gain,         p->gpus,        p->tie,   p->use,   p->use_most,        p->capacity, p->pin_start,
-                   p->label, p->pin_machine, p->pin_gpus,     p->machine_free, p->table_start, p->table, p->least, p->use_of_capacity, p->gain_f};
+                   p->label, p->pin_machine, p->pin_gpus,     p->machine_free, p->table_start, p->table, p->least, p->part_start, p->part_resource, p->part_use, p->gain_f};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
     free(p);
 }
@@ -30,13 +30,22 @@ static void *copy_of(const Py_buffer *buffer) {
 
 /* Floats that the prices are found with; false without memory. */
 static int measure(Problem *p) {
-    size_t cells = (size_t)p->rows * p->resources;
-    p->use_of_capacity = malloc(sizeof(double) * (cells + 1));
+    size_t cells = (size_t)p->rows * p->resources, parts = 0;
+    for (size_t cell = 0; cell < cells; cell++) parts += p->use[cell] != 0;
+    p->part_start = calloc(p->rows + 1, sizeof(int32_t));
+    p->part_resource = malloc(sizeof(int32_t) * (parts + 1));
+    p->part_use = malloc(sizeof(double) * (parts + 1));
     p->gain_f = malloc(sizeof(double) * (p->rows + 1));
-    if (!p->use_of_capacity || !p->gain_f) return 0;
-    for (size_t cell = 0; cell < cells; cell++) {
-        int capacity = p->capacity[cell % p->resources];
-        p->use_of_capacity[cell] = capacity > 0 ? (double)p->use[cell] / capacity : 0.0;
+    if (!p->part_start || !p->part_resource || !p->part_use || !p->gain_f) return 0;
+    int at = 0;
+    for (int row = 0; row < p->rows; row++) {
+        for (int k = 0; k < p->resources; k++) {
+            int use = p->use[(size_t)row * p->resources + k];
+            if (!use) continue;
+            p->part_resource[at] = k;
+            p->part_use[at++] = p->capacity[k] > 0 ? (double)use / p->capacity[k] : 0.0;
+        }
+        p->part_start[row + 1] = at;
     }
     for (int row = 0; row < p->rows; row++) p->gain_f[row] = (double)p->gain[row] / p->unit;
     return 1;

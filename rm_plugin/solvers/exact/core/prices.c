@@ -21,8 +21,8 @@ typedef struct {
 
 static double margin_of(const Problem *p, int row, const double *price) {
     double margin = p->gain_f[row];
-    const double *use = p->use_of_capacity + (size_t)row * p->resources;
-    for (int k = 0; k < p->resources; k++) margin -= price[k] * use[k];
+    for (int n = p->part_start[row]; n < p->part_start[row + 1]; n++)
+        margin -= price[p->part_resource[n]] * p->part_use[n];
     return margin;
 }
 
@@ -55,7 +55,7 @@ static double smooth_bound(View *view, const double *price, double mu, double *g
     }
     bound = total;
     memset(hessian, 0, sizeof(double) * K * K);
-    double *margin = view->margin;
+    double *margin = view->margin, mean[MOST_RESOURCES], square[MOST_RESOURCES * MOST_RESOURCES];
     for (int i = 0; i < p->bidders; i++) {
         int first = view->core_start[i], count = view->core_start[i + 1] - first;
         if (!count) continue;
@@ -64,17 +64,20 @@ static double smooth_bound(View *view, const double *price, double mu, double *g
             margin[c] = margin_of(p, view->core[first + c], price);
             if (margin[c] > best) best = margin[c];
         }
-        double weight = exp(-best / mu), mean[MOST_RESOURCES] = {0}, square[MOST_RESOURCES * MOST_RESOURCES] = {0};
+        double weight = exp(-best / mu);
+        memset(mean, 0, sizeof(double) * K);
+        memset(square, 0, sizeof(double) * K * K);
         for (int c = 0; c < count; c++) {
             double exponent = (margin[c] - best) / mu;
             if (exponent < -30.0) continue;
             double share = exp(exponent);
-            const double *use = p->use_of_capacity + (size_t)view->core[first + c] * K;
+            int row = view->core[first + c], end = p->part_start[row + 1];
             weight += share;
-            for (int k = 0; k < K; k++) {
-                double part = share * use[k];
+            for (int n = p->part_start[row]; n < end; n++) {
+                double part = share * p->part_use[n];
+                int k = p->part_resource[n];
                 mean[k] += part;
-                for (int l = 0; l <= k; l++) square[k * K + l] += part * use[l];
+                for (int o = p->part_start[row]; o <= n; o++) square[k * K + p->part_resource[o]] += part * p->part_use[o];
             }
         }
         total += best + mu * log(weight);

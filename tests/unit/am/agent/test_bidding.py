@@ -174,31 +174,47 @@ class TestGrowth:
 
     APP = app_of(jobs_of([1000], JobShape(tasks=4)), held=(held("j0", {"m0": 2}, Level.SLOT),), restart_s=40.0)
 
-    def test_a_kept_gang_grows_on_its_own_machine_at_the_price_of_a_restart(self):
+    def test_where_s_is_flat_a_kept_gang_grows_by_gpus_anywhere_at_the_price_of_a_restart(self):
         bid = make_bid(self.APP, whole_offer(CLUSTER), AROUND)
-        assert asked(bid) == [((), {"m0": 2})]
-        assert bid.rows[0].value == Valuer.of(self.APP, AROUND).value(250.0, 40.0)
+        assert asked(bid) == [(((1, "cluster", 1),), {}), (((2, "cluster", 1),), {})]
+        assert bid.rows[1].value == Valuer.of(self.APP, AROUND).value(250.0, 40.0)
 
-    def test_it_grows_farther_off_where_its_machine_is_full_and_that_pays_too(self):
-        assert asked(make_bid(self.APP, offer_of({"m1": (2, 2)}), AROUND)) == [((), {"m1": 2})]
+    def test_where_it_is_not_its_own_machine_is_pinned(self):
         strict = app_of(jobs_of([1000], JobShape(tasks=4), STRICT), held=self.APP.held, restart_s=40.0)
+        bid = make_bid(strict, whole_offer(CLUSTER), AROUND)
+        assert asked(bid) == [((), {"m0": 2})]
+        assert bid.rows[0].pinned_gangs == (Allocation.of({"m0": 2}),)
+        # S(machine) = 1.2: 300 s on four GPUs. Farther off, S = 2 undoes it.
+        assert bid.rows[0].value == Valuer.of(strict, AROUND).value(300.0, 40.0)
         assert make_bid(strict, offer_of({"m1": (2, 2)}), AROUND).rows == ()
 
-    def test_gangs_grow_one_after_the_other_most_work_first(self):
+    def test_gangs_grow_alone_and_together(self):
         gangs = (held("j0", {"m0": 2}, Level.SLOT), held("j1", {"m1": 2}, Level.SLOT))
         app = app_of(jobs_of([1000, 2000], JobShape(tasks=4)), held=gangs, restart_s=40.0)
         bid = make_bid(app, offer_of({"m0": (0, 2), "m1": (0, 2)}), AROUND)
-        assert asked(bid) == [((), {"m1": 2}), ((), {"m0": 2, "m1": 2})]
+        valuer = Valuer.of(app, AROUND)
+        assert [(row.gpus, row.value) for row in bid.rows] == [
+            (1, valuer.value(2000 / 3, 40.0)),
+            (2, valuer.value(500.0, 40.0)),
+        ]
 
-    def test_of_two_ways_to_grow_the_nearer_is_worth_more(self):
+    def test_ways_to_grow_are_pinned_on_its_machine_and_in_its_rack_only(self):
         crude = app_of(jobs_of([1000], JobShape(tasks=6), CRUDE_SLOWDOWN), held=self.APP.held, restart_s=1.0)
-        bid = make_bid(crude, offer_of({"m0": (0, 2), "m1": (2,), "m2": (2,)}), AROUND)
-        # m2 shares the rack of m0, m1 does not: two on its own machine, then two more in the rack.
-        assert asked(bid) == [((), {"m0": 2}), ((), {"m0": 2, "m2": 2})]
+        rows = asked(make_bid(crude, offer_of({"m0": (0, 2), "m1": (2,), "m2": (2,)}), AROUND))
+        # m2 shares the rack of m0, m1 does not.
+        assert ((), {"m0": 2}) in rows
+        assert ((), {"m0": 2, "m2": 2}) in rows
+        assert (((4, "cluster", 1),), {}) in rows
+        assert all("m1" not in pins for _, pins in rows)
 
     def test_not_while_another_job_has_no_gang(self):
         app = app_of(jobs_of([1000, 10], JobShape(tasks=4)), held=self.APP.held, restart_s=40.0)
-        assert all(not row.pinned for row in make_bid(app, whole_offer(CLUSTER), AROUND).rows)
+        rows = make_bid(app, whole_offer(CLUSTER), AROUND).rows
+        shapes = {(gang.gpus, gang.count) for row in rows for gang in row.gangs}
+        assert all(not row.pinned for row in rows)
+        # The gang of the other job comes first; only beside it may this one grow.
+        assert max(row.gpus for row in rows) == 6
+        assert (2, 1) in shapes
 
     @pytest.mark.parametrize(("restart_s", "pays"), [(40.0, True), (124.0, True), (125.0, False), (126.0, False)])
     def test_it_pays_from_twice_a_restart(self, restart_s, pays):
