@@ -40,7 +40,7 @@ from am.agent.batch import finish_times_s
 from am.agent.demands import empty_bundle_s, growth_pays, make_report, unmet_demands
 from am.agent.fairness import Valuer
 from am.agent.rows import RowMaker
-from am.agent.selection import Yardstick, select
+from am.agent.selection import Yardstick, not_beaten_by_neighbours, select
 from am.agent.tables import Table, asked_kinds, tables_of
 from am.agent.views import AppView, GangAt, Surroundings
 from themis.bids import Bid, Offer
@@ -107,9 +107,7 @@ def _chosen(tables: list[Table], values: list[Values], empty_value: float) -> tu
     steady = [(table, 0) for table, each in enumerate(tables) if each.steady and values[table][0] > empty_value]
     steady = steady[: ROW_CAP // 4]
     loose = [(place, table) for place, table in enumerate(tables) if not table.steady]
-    useful = {
-        place: np.flatnonzero((values[place] > empty_value) & table.asks_for_something()) for place, table in loose
-    }
+    useful = {place: _worth_a_look(table, values[place], empty_value) for place, table in loose}
     names = [(place, ask) for place, asks in useful.items() for ask in asks.tolist()]
     if not names:
         return steady, len(steady)
@@ -126,3 +124,9 @@ def _chosen(tables: list[Table], values: list[Values], empty_value: float) -> tu
     # Of equals a solver takes the first: rows that keep jobs where they are come before others that are worth the same.
     sent.sort(key=lambda name: tables[name[0]].gpus(name[1]))
     return sent, useful_rows + len(steady)
+
+
+def _worth_a_look(table: Table, values: Values, empty_value: float) -> NDArray[np.intp]:
+    """The asks of a table that are worth more than nothing and not made useless by one next to them."""
+    wanted = (values > empty_value) & table.asks_for_something()
+    return np.flatnonzero(wanted & not_beaten_by_neighbours(table.kinds, table.asks, values))

@@ -24,13 +24,13 @@ Counts = NDArray[np.int64]
 RATIOS = (1.0, 1.1, 1.2, 1.35, 1.6, 2.0)
 """Steps of the grids that are tried, finest first: a count goes up by one, then by such a factor. 1 is complete."""
 
-_COMPLETE, _ON_GRID = 1000, 500
-"""Asks of a complete table at most, and of one on a grid."""
+_COMPLETE, _ON_GRID, _FEW = 10000, 600, 40
+"""Asks of a complete table at most, and of one on a grid; so few are always all tried."""
 
 _FAR_PARTS = (0.01, 0.3, 0.6)
 """Parts of the gangs of one ask that lie at the farther of two levels, where not every number is tried; 0.01: one."""
 
-_AT_ONCE = (1.0, 0.5)
+_AT_ONCE = (1.0, 0.75, 0.5)
 """Parts of the jobs that could run at once and do, where not every number is tried: fewer have larger gangs."""
 
 
@@ -46,11 +46,11 @@ def asks_of(
     Returns:
         The asks, and how many of the complete ones are missing (an upper bound: those beyond `most_gpus` count too).
     """
-    most_gpus = min(most_gpus, sum(job.shape.demand_max_gpus for job in jobs))
+    most_gpus = min(most_gpus, most_gangs * max((kind.at.gpus for kind in kinds), default=0))
     limits = [min(kind.most, most_gangs) for kind in kinds]
     sizes = [kind.at.gpus for kind in kinds]
     for ratio in RATIOS:
-        budget = max(1, _COMPLETE if ratio == 1.0 and tables <= 2 else _ON_GRID // tables)
+        budget = max(_FEW, _COMPLETE // max(1, tables - 1)) if ratio == 1.0 else max(1, _ON_GRID // tables)
         asks = _product([_grid(limit, ratio) for limit in limits], sizes, most_gangs, most_gpus, budget)
         if asks is not None:
             return asks, 0 if ratio == 1.0 else _complete(limits, most_gangs) - len(asks)

@@ -20,7 +20,6 @@ from themis.cluster import Allocation, Level
 Counts = NDArray[np.int64]
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """Rows alike: gangs that the app holds in all of them, what all of them ask for, and for each what it asks beside.

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from am.agent.demands import growth_pays
-from am.agent.finish_time import split_evenly
 from am.agent.views import GangAt, JobView
+from am.jobs.division import best_sizes
 from themis.cluster import Cluster, GpuId, Level
 
 
@@ -68,7 +68,7 @@ def make_plan(
     stop |= dict.fromkeys(others, "the tuner stopped it")
     busy = {gpu for job in jobs for gpu in job.gpus} | {gpu for gpus in others.values() for gpu in gpus}
     idle = _Pool(usable - busy, cluster)
-    start, wait = _serve_waiting(jobs, idle, holdings)
+    start, wait = _serve_waiting(jobs, idle, holdings, restart_s)
     # A job that is being stopped will want a gang in a moment: nothing is grown or given back before that is settled.
     settled = not any(job.stopping for job in jobs) and not stop
     if settled and not wait:
@@ -94,18 +94,21 @@ def tasks_of(gpus: Iterable[GpuId], gpus_per_task: int) -> tuple[tuple[GpuId, ..
 
 
 def _serve_waiting(
-    jobs: Sequence[PlannedJob], idle: _Pool, holdings: Holdings
+    jobs: Sequence[PlannedJob], idle: _Pool, holdings: Holdings, restart_s: float
 ) -> tuple[dict[str, tuple[GpuId, ...]], dict[str, tuple[GpuId, ...]]]:
-    """Gangs for the waiting jobs, longest job first and largest gang first."""
+    """Gangs for the waiting jobs, longest job first and largest gang first, in sizes of `best_sizes`."""
     start: dict[str, tuple[GpuId, ...]] = {}
     wait: dict[str, tuple[GpuId, ...]] = {}
     waiting = sorted((job for job in jobs if not job.gpus), key=lambda job: (-job.view.serial_work_s, job.view.job_id))
     if not waiting:
         return start, wait
-    shape = waiting[0].view.shape
-    whole = len(tasks_of(idle.gpus, shape.gpus_per_task)) * shape.gpus_per_task
-    for size, job in zip(split_evenly(whole, len(waiting), shape), waiting, strict=False):
-        gpus = idle.take(size, shape.gpus_per_task, shape.demand_min_gpus)
+    running = [(job.view, GangAt(len(job.gpus), idle.level_of(job.gpus))) for job in jobs if job.gpus]
+    unit = min(job.view.shape.gpus_per_task for job in waiting)
+    whole = len(tasks_of(idle.gpus, unit)) * unit
+    views = [job.view for job in waiting]
+    sizes = best_sizes(views, running, whole, lambda sizes: idle.plus(()).lay(views, sizes), restart_s)
+    for job, size in zip(waiting, sizes, strict=False):
+        gpus = idle.take(size, job.view.shape.gpus_per_task, job.view.shape.demand_min_gpus)
         if gpus:
             (start if set(gpus) <= holdings.granted else wait)[job.view.job_id] = gpus
     return start, wait
@@ -150,6 +153,14 @@ class _Pool:
                 return self._remove(self._fullest_first(group, size, unit))
         gpus = self._fullest_first(self.gpus, size, unit)
         return self._remove(gpus) if len(gpus) >= smallest else ()
+
+    def lay(self, jobs: Sequence[JobView], sizes: Sequence[int]) -> list[GangAt]:
+        """Take a gang of each size for each of the first jobs, as they count; gangs that do not fit have no GPU."""
+        gangs = []
+        for job, size in zip(jobs, sizes, strict=False):
+            gpus = self.take(size, job.shape.gpus_per_task, job.shape.demand_min_gpus)
+            gangs.append(GangAt(len(gpus), self.level_of(gpus)))
+        return gangs
 
     def level_of(self, gpus: Iterable[GpuId]) -> Level:
         """The level that these GPUs span."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from rm_plugin.arbiter.seeds import child_seed
 from themis.apps import CRUDE_SLOWDOWN, Slowdown
-from themis.bids import PlacedGang
+from themis.bids import GangDemand, PlacedGang
 from themis.choices import Rounding
 from themis.cluster import Allocation
 from themis.errors import InputError
@@ -20,6 +22,7 @@ def keep_shares(
     slowdowns: Mapping[str, Slowdown],
     seed: int,
     rounding: Rounding = Rounding.PROBABILISTIC,
+    demands: Mapping[str, Sequence[GangDemand]] = MappingProxyType({}),
 ) -> dict[str, tuple[PlacedGang, ...]]:
     """What every winner keeps of its gangs.
 
@@ -31,12 +34,14 @@ def keep_shares(
         slowdowns: S by app id; the crude one where an app is absent.
         seed: The round's seed.
         rounding: How to round.
+        demands: What the jobs of each app asked for, by app id; they tell `by_gpu` on what a job can run.
     """
     kept = {}
     for app_id in sorted(gangs):
         rng = random.Random(child_seed(seed, "rounding", app_id))
         slowdown = slowdowns.get(app_id, CRUDE_SLOWDOWN)
-        kept[app_id] = keep_share(gangs[app_id], shares[app_id], slowdown, rng, rounding)
+        mine = demands.get(app_id, ())
+        kept[app_id] = keep_share(gangs[app_id], shares[app_id], slowdown, rng, rounding, mine)
     return kept
 
 
@@ -46,11 +51,12 @@ def keep_share(
     slowdown: Slowdown,
     rng: random.Random,
     rounding: Rounding = Rounding.PROBABILISTIC,
+    demands: Sequence[GangDemand] = (),
 ) -> tuple[PlacedGang, ...]:
     """The gangs kept of those won, those of least S first.
 
     Ties in S go to the nearer level, then to pinned GPUs (they need no restart), then to the larger gang, then to the
-    smaller machine ids and slot. Pinned GPUs count as a gang a machine.
+    smaller machine ids and slot. Pinned GPUs that belong together are one gang, on however many machines they lie.
 
     Args:
         gangs: Gangs won.
@@ -59,11 +65,14 @@ def keep_share(
         rng: Drawn from once under `probabilistic` and `by_gpu`, also when the draw decides nothing.
         rounding: `probabilistic` keeps floor(c k) gangs and one more with the fractional probability; `nearest` rounds
             c k half up; `by_gpu` does as `probabilistic` but in GPUs, which may leave a part of one gang.
+        demands: What the app's jobs asked for. `by_gpu` cuts a gang only to what one of them can run on. Where there
+            is no such part, the gang is kept or lost whole, at odds that keep its GPUs the same in expectation (a
+            second draw).
     """
     if not 0.0 <= share <= 1.0:
         raise InputError("a kept share must lie between 0 and 1", value=share)
     ranked = sorted(gangs, key=lambda gang: _preference(gang, slowdown))
-    return _KEEP[rounding](ranked, share, rng)
+    return _KEEP[rounding](ranked, share, rng, demands)
 
 
 def _preference(gang: PlacedGang, slowdown: Slowdown) -> tuple[object, ...]:
@@ -77,7 +86,12 @@ def _drawn(expected: float, rng: random.Random) -> int:
     return whole + (rng.random() < expected - whole)
 
 
-def _probabilistic(ranked: Sequence[PlacedGang], share: float, rng: random.Random) -> tuple[PlacedGang, ...]:
+def _probabilistic(
+    ranked: Sequence[PlacedGang],
+    share: float,
+    rng: random.Random,
+    demands: Sequence[GangDemand],  # noqa: ARG001 - one signature for all roundings
+) -> tuple[PlacedGang, ...]:
     return tuple(ranked[: _drawn(share * len(ranked), rng)])
 
 
@@ -85,32 +99,49 @@ def _nearest(
     ranked: Sequence[PlacedGang],
     share: float,
     rng: random.Random,  # noqa: ARG001 - one signature for all roundings
+    demands: Sequence[GangDemand],  # noqa: ARG001
 ) -> tuple[PlacedGang, ...]:
     return tuple(ranked[: math.floor(share * len(ranked) + 0.5)])
 
 
-def _by_gpu(ranked: Sequence[PlacedGang], share: float, rng: random.Random) -> tuple[PlacedGang, ...]:
+def _by_gpu(
+    ranked: Sequence[PlacedGang], share: float, rng: random.Random, demands: Sequence[GangDemand]
+) -> tuple[PlacedGang, ...]:
     left = _drawn(share * sum(gang.gpus.gpus for gang in ranked), rng)
     kept = []
     for gang in ranked:
-        if left <= 0:
-            break
-        kept.append(_cut(gang, left))
-        left -= kept[-1].gpus.gpus
+        if gang.gpus.gpus <= left:
+            kept.append(gang)
+            left -= gang.gpus.gpus
+            continue
+        part = _largest_part(gang, left, demands)
+        if part is None and rng.random() < left / gang.gpus.gpus:
+            part = gang
+        return (*kept, part) if part is not None else tuple(kept)
     return tuple(kept)
 
 
-def _cut(gang: PlacedGang, gpus: int) -> PlacedGang:
-    """At most `gpus` GPUs of a gang, from the machines where it has most; its level stays the gang's."""
-    if gang.gpus.gpus <= gpus:
-        return gang
-    counts: dict[str, int] = {}
+def _largest_part(gang: PlacedGang, gpus: int, demands: Sequence[GangDemand]) -> PlacedGang | None:
+    """The most of a gang, up to so many GPUs, that one of the jobs can run on; None where there is no such part."""
+    parts = [part for demand in demands if (part := _cut(gang, gpus, demand)) is not None]
+    return max(parts, key=lambda part: part.gpus.gpus, default=None)
+
+
+def _cut(gang: PlacedGang, gpus: int, demand: GangDemand) -> PlacedGang | None:
+    """Whole units of a gang, from the machines where it has most; None where they are too few. Its level stays."""
+    left, counts = min(gpus, demand.max_gpus), {}
     for machine, count in sorted(gang.gpus, key=lambda part: (-part[1], part[0])):
-        counts[machine] = min(count, gpus - sum(counts.values()))
-    return PlacedGang(gpus=Allocation.of(counts), level=gang.level, slot=gang.slot, pinned=gang.pinned)
+        taken = min(count, left) // demand.unit_gpus * demand.unit_gpus
+        counts[machine] = taken
+        left -= taken
+    if sum(counts.values()) < demand.min_gpus:
+        return None
+    return replace(gang, gpus=Allocation.of(counts))
 
 
-_KEEP: Mapping[Rounding, Callable[[Sequence[PlacedGang], float, random.Random], tuple[PlacedGang, ...]]] = {
+Rule = Callable[[Sequence[PlacedGang], float, random.Random, Sequence[GangDemand]], tuple[PlacedGang, ...]]
+
+_KEEP: Mapping[Rounding, Rule] = {
     Rounding.PROBABILISTIC: _probabilistic,
     Rounding.NEAREST: _nearest,
     Rounding.BY_GPU: _by_gpu,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from rm_plugin.arbiter.leftovers import Claim
@@ -19,9 +19,9 @@ def unmet(
 ) -> tuple[GangDemand, ...]:
     """The demands that are left when gangs have been won: the largest gang serves the job with most work left.
 
-    A job that won less than its largest gang is left with the room to grow beside it. Pinned GPUs tell machines, not
-    gangs: those that renew what the app held serve its jobs without a gang, most work first, as far as they go; what
-    is left of them and the others serve jobs that grow.
+    A job that won less than its largest gang is left with the room to grow beside it. A pinned gang serves one job: it
+    renews what a job of the app ran on, or tops up the gang that a job holds there. Pinned gangs that fit no job by
+    themselves (a part of a gang, or GPUs of several told as one) serve jobs by their count, as far as they go.
 
     Args:
         demands: The app's report.
@@ -29,17 +29,45 @@ def unmet(
         renewable: What the app held until now.
     """
     left = sorted(demands, key=lambda demand: (-demand.work_left_gpu_s, demand.job_id))
-    pinned = sum((gang.gpus for gang in won if gang.pinned), Allocation())
-    renewed = sum(min(count, renewable.count(machine)) for machine, count in pinned)
+    ordered = sorted(won, key=lambda gang: (-gang.gpus.gpus, gang))
+    renewed = growing = 0
+    for gang in ordered:
+        if gang.pinned and not _renews(gang, left, renewable) and not _tops_up(gang, left):
+            in_place = sum(min(count, renewable.count(machine)) for machine, count in gang.gpus)
+            renewed, growing = renewed + in_place, growing + gang.gpus.gpus - in_place
     left, over = _served_by_count(left, renewed, growing=False)
-    left, _ = _served_by_count(left, pinned.gpus - renewed + over, growing=True)
-    fresh = [gang for gang in won if not gang.pinned]
-    for gang in sorted(fresh, key=lambda gang: (-gang.gpus.gpus, gang)):
-        place = next((place for place, demand in enumerate(left) if _serves(gang, demand)), None)
-        if place is not None:
-            rest = _rest(left[place], gang)
-            left[place : place + 1] = [] if rest is None else [rest]
+    left, _ = _served_by_count(left, growing + over, growing=True)
+    strays = [gang for gang in ordered if not gang.pinned and not _serve(gang, left, _serves)]
+    for gang in strays:
+        # GPUs that a gang grew by may lie anywhere, where S is the same for its job.
+        _serve(gang, left, lambda gang, demand: bool(demand.held) and gang.gpus.gpus <= demand.max_gpus)
     return tuple(left)
+
+
+def _renews(gang: PlacedGang, left: list[GangDemand], renewable: Allocation) -> bool:
+    """True when a pinned gang is what a job without a gang ran on until now; that job is served then."""
+    if not gang.gpus.within(renewable):
+        return False
+    for place, demand in enumerate(left):
+        if not demand.held and demand.min_gpus <= gang.gpus.gpus <= demand.max_gpus:
+            del left[place]
+            return True
+    return False
+
+
+def _tops_up(gang: PlacedGang, left: list[GangDemand]) -> bool:
+    """True when a pinned gang lies beside what a job holds and would grow; that job is served then."""
+    return _serve(gang, left, lambda gang, demand: bool(demand.held) and _serves(gang, demand))
+
+
+def _serve(gang: PlacedGang, left: list[GangDemand], suits: Callable[[PlacedGang, GangDemand], bool]) -> bool:
+    """Serve the first demand that a gang suits; what that job could still use stays. False when there is none."""
+    place = next((place for place, demand in enumerate(left) if suits(gang, demand)), None)
+    if place is None:
+        return False
+    rest = _rest(left[place], gang)
+    left[place : place + 1] = [] if rest is None else [rest]
+    return True
 
 
 def _served_by_count(demands: Sequence[GangDemand], gpus: int, *, growing: bool) -> tuple[list[GangDemand], int]:

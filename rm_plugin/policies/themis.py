@@ -63,7 +63,8 @@ def kept_gangs(snapshot: RoundSnapshot) -> dict[str, tuple[PlacedGang, ...]]:
     shares = snapshot.outcome.shares if snapshot.settings.payments else dict.fromkeys(gangs, 1.0)
     slowdowns = {app_id: _slowdown(snapshot, app_id) for app_id in gangs}
     seed = child_seed(snapshot.seed, "payments")
-    kept = keep_shares(gangs, shares, slowdowns, seed, snapshot.settings.rounding)
+    demands = {app_id: snapshot.reports[app_id].demands for app_id in gangs}
+    kept = keep_shares(gangs, shares, slowdowns, seed, snapshot.settings.rounding, demands)
     return {app_id: mine for app_id, mine in kept.items() if mine}
 
 

@@ -89,9 +89,7 @@ class Story:
     """A whole search of several apps: the world at its end, rho and GPU time of every app, every result checked."""
 
     def __init__(self, name, ends, seed, apps=8, **settings):
-        self.world = World(
-            CLUSTER, name, seed=seed, leases=LeasePolicy(ends=ends), rounds=RoundSettings(**settings)
-        )
+        self.world = World(CLUSTER, name, seed=seed, leases=LeasePolicy(ends=ends), rounds=RoundSettings(**settings))
         self.rho, self.taken_gpu_s = {}, {}
         self._end_app = self.world.arbiter.end_app
         self.world.arbiter.end_app = self._remember

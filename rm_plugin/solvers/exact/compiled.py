@@ -25,8 +25,10 @@ from themis.bids import Market, PlacedGang
 
 _MOST_STATES = 500_000
 """States of all passes of one search: past them HiGHS is quicker."""
+_FEW_STATES = 50_000
+"""The same once a problem of the market was too wide: the others are much like it."""
 _MOST_LEARNT = 30
-_FIRST_GAP = 1e-4
+_FIRST_GAP = 1e-6
 _BEAM = 300
 _OPTIMAL, _TOO_WIDE = 0, 2
 _MOST_LABELLED_STATES = 300_000
@@ -66,6 +68,7 @@ class CompiledMarket:
         self._rack_of = {machine.machine_id: machine.rack_id for machine in self.arrays.machines}
         self._position = {bid.app_id: place for place, bid in enumerate(self.arrays.bids)}
         self._priced = False
+        self._most_states = _MOST_STATES
         if not rows.rows:
             return
         first = first_resources(self.arrays.machines, kinds, pinned_together(rows, self._places.free))
@@ -91,10 +94,11 @@ class CompiledMarket:
         choice = np.empty(len(self.arrays.bids), dtype=np.int32)
         while True:
             status, value, bound, more = _core.search(
-                self._problem, skip, price, _FIRST_GAP, 0, deadline_s - time.monotonic(), _MOST_STATES, choice
+                self._problem, skip, price, _FIRST_GAP, 0, deadline_s - time.monotonic(), self._most_states, choice
             )
             states += more
             if status == _TOO_WIDE:
+                self._most_states = _FEW_STATES
                 return self._remainder(skip, price, bound, deadline_s, states)
             if status != _OPTIMAL:
                 return self._best_effort(skip, price, bound, states)

@@ -8,7 +8,7 @@ along, so that the limits hold exactly for every choice.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,12 +37,14 @@ class Uses:
 def uses_of(rows: Rows, resources: Sequence[Resource], free: Ints) -> Uses:
     """What the rows use of the resources."""
     by_kind, taken = as_columns(resources)
-    use = rows.counts @ by_kind
+    use = rows.counts @ by_kind.astype(np.int64)
     limited = {int(str(resource.name[1])) for resource in resources if resource.name[0] == "pinned"}
     shared = _needs_table(rows, taken, free, limited)
     by_table = shared[rows.pin_machine]
     alone = ~by_table
     np.add.at(use, rows.pin_row[alone], taken[rows.pin_machine[alone], :, rows.pin_gpus[alone]])
+    # A row that asks for more than all there is cannot win; how much more would only make the core's sums overflow.
+    use = np.minimum(use, [resource.capacity + 1 for resource in resources])
     return Uses(use=use.astype(np.int32), by_table=by_table, machines=np.flatnonzero(shared), taken=taken)
 
 
@@ -122,11 +124,11 @@ def undominated(rows: Rows, needs: Ints, by_table: Bools) -> Bools:
 def build_problem(rows: Rows, resources: Sequence[Resource], free: Ints, unit: float) -> _core.Problem:
     """The core's problem of these rows under these limits."""
     uses = uses_of(rows, resources, free)
-    tables, start, least, most = _tables(uses, free)
-    seat = np.zeros(len(free), dtype=np.int64)
-    seat[uses.machines] = np.arange(len(uses.machines))
     pin_row, pin_machine = rows.pin_row[uses.by_table], rows.pin_machine[uses.by_table]
     pin_gpus = rows.pin_gpus[uses.by_table]
+    tables, start, least, most = _tables(uses, free, set(zip(pin_machine.tolist(), pin_gpus.tolist(), strict=True)))
+    seat = np.zeros(len(free), dtype=np.int64)
+    seat[uses.machines] = np.arange(len(uses.machines))
     use, use_most = uses.use.copy(), uses.use.copy()
     np.add.at(use, pin_row, least[pin_machine, :, pin_gpus])
     np.add.at(use_most, pin_row, most[pin_machine, :, pin_gpus])
@@ -160,14 +162,18 @@ def _labels(rows: Rows) -> Ints:
     return np.ascontiguousarray(np.concatenate([rows.counts, halves.view(np.int32)], axis=1))
 
 
-def _tables(uses: Uses, free: Ints) -> tuple[Ints, Ints, NDArray[np.int32], NDArray[np.int32]]:
-    """Tables end to end with their starts, and what p more pinned GPUs take at least and at most, shaped as `taken`."""
+def _tables(
+    uses: Uses, free: Ints, pins: Iterable[tuple[int, int]]
+) -> tuple[Ints, Ints, NDArray[np.int32], NDArray[np.int32]]:
+    """Tables end to end with their starts, and what p more pinned GPUs take at least and at most, shaped as `taken`.
+
+    The last two hold something only at `pins`, pairs of a machine and the GPUs that a row pins there.
+    """
     least, most = np.zeros_like(uses.taken), np.zeros_like(uses.taken)
-    for machine in uses.machines:
+    for machine, pinned in pins:
         table = uses.taken[machine, :, : free[machine] + 1]
-        for pinned in range(1, int(free[machine]) + 1):
-            more = table[:, pinned:] - table[:, :-pinned]
-            least[machine, :, pinned], most[machine, :, pinned] = more.min(axis=1), more.max(axis=1)
+        more = table[:, pinned:] - table[:, :-pinned]
+        least[machine, :, pinned], most[machine, :, pinned] = more.min(axis=1), more.max(axis=1)
     lengths = uses.taken.shape[1] * (free[uses.machines] + 1)
     start = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
     return _flat(uses.taken, uses.machines, free), start, least, most

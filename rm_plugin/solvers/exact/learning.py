@@ -9,7 +9,7 @@ import numpy as np
 
 from rm_plugin.solvers.exact.resources import Item, Resource, item_of
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays
-from rm_plugin.solvers.exact.separation import Asked, Group, Pattern, Scale, Weights, separate
+from rm_plugin.solvers.exact.separation import MOST_FREE, Asked, Group, Pattern, Scale, Weights, separate
 from rm_plugin.solvers.kinds import Kind
 from themis.cluster import Level
 
@@ -54,6 +54,9 @@ def _over_machines(
     answer = separate(Asked(items=items, gangs={}, singles=0, pinned=nothing), groups)
     if not isinstance(answer, Weights):
         return answer
+    if max(machine.free for machine in market.machines) > MOST_FREE:
+        # Only what is pinned left little enough of such a machine to be weighed.
+        return None
     most = _by_pinned(market, answer)
     return Resource(
         name=("learnt", number),

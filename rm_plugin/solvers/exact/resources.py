@@ -19,7 +19,10 @@ from rm_plugin.solvers.kinds import Kind
 from themis.bids import FreeMachine
 from themis.cluster import Level
 
+_MOST_FIRST = 64
+"""Limits to begin with: of more only those are kept that leave the least."""
 _MOST_PINNED = 130
+"""Limits to begin with and on single machines together; the core takes 160, and some thirty are learnt."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -80,7 +83,17 @@ def first_resources(
     wide = [part for part in _parts_in_racks(machines, kinds) if _can_bind(part, single, pinned)]
     flat = not any(kind.level in (Level.SLOT, Level.RACK) for kind in kinds)
     chain = all(larger % smaller == 0 for smaller, larger in pairwise(sizes))
-    return Resources(each=(*kept, *near, *wide), sufficient=flat and chain)
+    each = (*kept, *near, *wide)
+    some = (single, *sorted(each[1:], key=lambda part: _gpus_used(part, single))[: _MOST_FIRST - 1])
+    if len(each) > _MOST_FIRST:
+        return Resources(each=some, sufficient=False)
+    return Resources(each=each, sufficient=flat and chain)
+
+
+def _gpus_used(part: Resource, single: Resource) -> int:
+    """At least so many GPUs are used when a limit is reached: the fewer, the more often it binds."""
+    weighed = part.by_kind > 0
+    return part.capacity * int((single.by_kind[weighed] // part.by_kind[weighed]).min()) if weighed.any() else 0
 
 
 def _parts_on_machines(size: int, free: Ints, kinds: Sequence[Kind]) -> Resource:
@@ -92,19 +105,12 @@ def _parts_on_machines(size: int, free: Ints, kinds: Sequence[Kind]) -> Resource
 
 def _parts_in_slots(machines: Sequence[FreeMachine], kinds: Sequence[Kind]) -> list[Resource]:
     """Parts of t GPUs inside slots; pinned GPUs take parts away only when too few GPUs are left for them."""
-    width = max((machine.free for machine in machines), default=0) + 1
+    free = np.array([machine.free for machine in machines], dtype=np.int32)
+    left = np.maximum(free[:, None] - np.arange(free.max(initial=0) + 1, dtype=np.int32), 0)
     resources = []
     for size in sorted({kind.gpus for kind in kinds if kind.level is Level.SLOT}):
-        most = np.array(
-            [
-                [
-                    min(sum(free // size for free in machine.free_slots), max(0, machine.free - pinned) // size)
-                    for pinned in range(width)
-                ]
-                for machine in machines
-            ],
-            dtype=np.int32,
-        )
+        in_slots = [sum(gpus // size for gpus in machine.free_slots) for machine in machines]
+        most = np.minimum(np.array(in_slots, dtype=np.int32)[:, None], left // size)
         by_kind = np.array([kind.gpus // size if kind.level is Level.SLOT else 0 for kind in kinds], dtype=np.int32)
         taken = most[:, :1] - most
         resources.append(Resource(name=("slot", size), capacity=int(most[:, 0].sum()), by_kind=by_kind, taken=taken))
@@ -150,8 +156,10 @@ def pinned_resources(free: Ints, kinds: int, asked: Ints) -> list[Resource]:
         asked: The most that all bidders together pin on each machine [machines].
     """
     fought_over = [machine for machine in np.argsort(free - asked, kind="stable") if asked[machine] > free[machine]]
+    # Every kind brings at most a limit of its size, and one inside slots or racks.
+    first = min(_MOST_FIRST, 1 + 2 * kinds)
     resources = []
-    for machine in fought_over[:_MOST_PINNED]:
+    for machine in fought_over[: _MOST_PINNED - first]:
         taken = np.zeros((len(free), int(free.max()) + 1), dtype=np.int32)
         taken[machine] = np.arange(taken.shape[1])
         resources.append(

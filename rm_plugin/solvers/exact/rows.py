@@ -155,10 +155,12 @@ class _Reader:
         self, machines: tuple[FreeMachine, ...], bids: tuple[Bid, ...], row_start: Sequence[int]
     ) -> MarketArrays:
         """What was read, in canonical order of kinds and rows."""
-        kinds = sorted(self._kinds)
+        # Not those of left-out rows only: one that nobody can win may make the others harder to place.
+        asked_for = {kind for _, kind, _ in self._cells}
+        kinds = sorted(kind for kind, number in self._kinds.items() if number in asked_for)
         counts = np.zeros((len(self.values), len(kinds)), dtype=np.int32)
         if self._cells:
-            place = np.empty(len(kinds), dtype=np.intp)
+            place = np.empty(len(self._kinds), dtype=np.intp)
             place[[self._kinds[kind] for kind in kinds]] = np.arange(len(kinds))
             row, kind, count = np.array(self._cells, dtype=np.int64).T
             np.add.at(counts, (row, place[kind]), count)

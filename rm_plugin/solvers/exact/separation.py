@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.resources import Item
 
-_MOST_FREE = 512
+MOST_FREE = 512
 _ROUNDS = 60
 _MOST_TAKEN_BACK = 8
 _THIN = 0.15
@@ -134,7 +134,7 @@ def separate(asked: Asked, groups: Sequence[Group]) -> Weights | Iterator[list[P
         what it asks for, the last pattern of each being all that is left for all groups that are left; or None where
         weights exist in fractions only.
     """
-    if any(int(group.free.max(initial=0)) > _MOST_FREE for group in groups):
+    if any(int(group.free.max(initial=0)) > MOST_FREE for group in groups):
         return None
     master = _Master(asked, groups)
     duals = _price(master, asked, groups)

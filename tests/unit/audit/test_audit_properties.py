@@ -13,6 +13,8 @@ from audit.properties.registry import PROPERTIES
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.port import SolveStatus
+from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.cluster import Level
 
 MARKETS = [(name, number) for name in ("tiny", "mixed", "pinned", "identical") for number in range(5)]
 TRUE = Mechanism(make_solver=BruteForceSolver)
@@ -108,3 +110,14 @@ def test_a_gap_that_is_too_small_is_caught():
         return replace(mutants.with_wins(market, {}), status=SolveStatus.TIME_LIMIT, gap=1e-6)
 
     assert broken(solving(too_sure), {"optimality"}) == {"optimality"}
+
+
+def test_which_of_two_rows_that_ask_the_same_wins_is_no_matter_of_order():
+    gpu, pair = Gang(1, Level.CLUSTER, 2), Gang(2, Level.CLUSTER, 1, 2)
+    rows = (BidRow(value=0.5, gangs=(gpu, pair)), BidRow(value=0.5, gangs=(pair, Gang(1, Level.SLOT, 2))))
+    market = Market(
+        machines=(FreeMachine(machine_id="m0", rack_id="r0", free_slots=(4,)),),
+        bids=(Bid(app_id="a", round_id=0, empty_value=0.1, rows=rows),),
+    )
+    for seed in range(5):
+        assert PROPERTIES["order"](Case(market, Mechanism(make_solver=ExactSolver), seed=seed)) == []

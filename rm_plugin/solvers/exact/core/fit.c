@@ -11,6 +11,7 @@
 #include <string.h>
 
 enum { MOST_KINDS = 48, MOST_SLOTS = 64, DEAD_SLOTS = 1 << 14 };
+enum { MOST_DEPTH = 16384, SLOT_TRIES_A_STEP = 64 };
 
 typedef struct {
     int32_t size, in_slot, rack_kind; /* rack_kind: the kind of rack gang that it is a unit of, else -1 */
@@ -19,7 +20,7 @@ typedef struct {
 
 typedef struct {
     const Cluster *cluster;
-    int kinds, items, most_steps, steps, width, failed;
+    int kinds, items, most_steps, steps, slot_tries, width;
     const int32_t *kind;
     ItemClass item[MOST_KINDS];   /* largest first, slot items before others of their size */
     int32_t left[MOST_KINDS];     /* items still to place, by item class */
@@ -65,6 +66,25 @@ static uint32_t dead_slot(const Search *s, const int32_t *state, int *found) {
     return at;
 }
 
+static __attribute__((noinline)) int is_dead(const Search *s, int place, int reserve) {
+    int32_t state[2 + 2 * MOST_KINDS];
+    int known;
+    read_state(s, place, reserve, state);
+    dead_slot(s, state, &known);
+    return known;
+}
+
+static __attribute__((noinline)) void remember_dead(Search *s, int place, int reserve) {
+    if (s->dead_count >= DEAD_SLOTS / 2) return;
+    int32_t state[2 + 2 * MOST_KINDS];
+    int known;
+    read_state(s, place, reserve, state);
+    uint32_t at = dead_slot(s, state, &known);
+    memcpy(s->dead + (size_t)at * s->width, state, sizeof(int32_t) * s->width);
+    s->dead_used[at] = 1;
+    s->dead_count++;
+}
+
 /* Free GPUs and parts of each size that the machines from `place` on still have must do for what is left. */
 static int hopeless(const Search *s, int place, int reserve) {
     int gpus = reserve;
@@ -80,10 +100,14 @@ static int hopeless(const Search *s, int place, int reserve) {
     return 0;
 }
 
-/* Whether slot items (counts by class) pack into these slots, largest first, each slot tried once per room. */
-static int slots_hold(const Search *s, int32_t *room, int slots, int32_t *count, int from) {
+/* Whether slot items (counts by class) pack into these slots, largest first, each slot tried once per room.
+ *
+ * Tries count as steps too, a few at a time; past the limit the answer means nothing, and neither does the search's. */
+static int slots_hold(Search *s, int32_t *room, int slots, int32_t *count, int from) {
     while (from < s->items && (!s->item[from].in_slot || !count[from])) from++;
     if (from == s->items) return 1;
+    if (++s->slot_tries % SLOT_TRIES_A_STEP == 0) s->steps++;
+    if (s->steps > s->most_steps) return 0;
     count[from]--;
     for (int slot = 0; slot < slots; slot++) {
         int tried = room[slot] < s->item[from].size;
@@ -101,12 +125,13 @@ static int slots_hold(const Search *s, int32_t *room, int slots, int32_t *count,
     return 0;
 }
 
-static int slots_of_machine_hold(const Search *s, int machine, const int32_t *pattern) {
+/* Whether the slots of a machine hold the pattern's slot items up to a class. Kept out of the frames that recurse. */
+static __attribute__((noinline)) int slots_of_machine_hold(Search *s, int machine, const int32_t *pattern, int upto) {
     const Cluster *c = s->cluster;
     int32_t room[MOST_SLOTS], count[MOST_KINDS];
     int slots = 0, any = 0;
     for (int i = 0; i < s->items; i++) {
-        count[i] = s->item[i].in_slot ? pattern[i] : 0;
+        count[i] = i <= upto && s->item[i].in_slot ? pattern[i] : 0;
         any |= count[i];
     }
     if (!any) return 1;
@@ -142,11 +167,7 @@ static int fill_machine(Search *s, int place, int item, int32_t *pattern, int ro
     if (most > s->left[item]) most = s->left[item];
     for (int count = most; count >= 0; count--) {
         pattern[item] = count;
-        if (s->item[item].in_slot && count) {
-            int32_t so_far[MOST_KINDS] = {0};
-            memcpy(so_far, pattern, sizeof(int32_t) * (item + 1));
-            if (!slots_of_machine_hold(s, machine, so_far)) continue;
-        }
+        if (s->item[item].in_slot && count && !slots_of_machine_hold(s, machine, pattern, item)) continue;
         s->left[item] -= count;
         int found = fill_machine(s, place, item + 1, pattern, room - count * s->item[item].size, reserve);
         s->left[item] += count;
@@ -200,20 +221,11 @@ static int visit_place(Search *s, int place, int reserve) {
     if (!reserve && all_placed(s)) return 1;
     if (place == machines || hopeless(s, place, reserve)) return 0;
     if (reserve > s->free_after[place] - s->free_after[s->rack_end[place]]) return 0;
-    int32_t state[2 + 2 * MOST_KINDS];
-    int known;
-    read_state(s, place, reserve, state);
-    dead_slot(s, state, &known);
-    if (known) return 0;
+    if (is_dead(s, place, reserve)) return 0;
     int32_t pattern[MOST_KINDS];
     int found = starts ? host_gangs(s, place, 0, s->free_after[place] - s->free_after[s->rack_end[place]], 0)
                        : fill_machine(s, place, 0, pattern, s->cluster->free[s->order[place]], reserve);
-    if (!found && s->steps <= s->most_steps && s->dead_count < DEAD_SLOTS / 2) {
-        uint32_t at = dead_slot(s, state, &known);
-        memcpy(s->dead + (size_t)at * s->width, state, sizeof(int32_t) * s->width);
-        s->dead_used[at] = 1;
-        s->dead_count++;
-    }
+    if (!found && s->steps <= s->most_steps) remember_dead(s, place, reserve);
     return found;
 }
 
@@ -268,7 +280,10 @@ static void order_machines(Search *s) {
 
 int fit(const Cluster *cluster, int kinds, const int32_t *kind, const int32_t *count, int most_steps, Part *part,
         int32_t *parts) {
-    if (kinds > MOST_KINDS) return FIT_UNKNOWN;
+    /* The search recurses over machines, and on each over the sizes asked for. */
+    int sizes = 2;
+    for (int k = 0; k < kinds; k++) sizes += count[k] > 0;
+    if (kinds > MOST_KINDS || cluster->machines > MOST_DEPTH / sizes) return FIT_UNKNOWN;
     for (int m = 0; m < cluster->machines; m++)
         if (cluster->slot_start[m + 1] - cluster->slot_start[m] > MOST_SLOTS) return FIT_UNKNOWN;
     Search *s = calloc(1, sizeof *s);

@@ -8,6 +8,7 @@ typedef struct {
     int most_free;
     int32_t *free, *slot_free, *rack_free;
     int32_t *head, *next, *previous;        /* machines by free GPUs, as linked lists */
+    uint64_t *some;                         /* a bit for each number of free GPUs that some machine has */
     int32_t *member_start, *member;         /* machines by rack */
     int32_t *room;                          /* scratch: units by rack */
     Part *part;
@@ -20,6 +21,7 @@ static void unlink_machine(Packer *p, int m) {
     else
         p->head[p->free[m]] = p->next[m];
     if (p->next[m] >= 0) p->previous[p->next[m]] = p->previous[m];
+    if (p->head[p->free[m]] < 0) p->some[p->free[m] / 64] &= ~(1ull << p->free[m] % 64);
 }
 
 static void link_machine(Packer *p, int m) {
@@ -28,6 +30,17 @@ static void link_machine(Packer *p, int m) {
     p->next[m] = *head;
     if (*head >= 0) p->previous[*head] = m;
     *head = m;
+    p->some[p->free[m] / 64] |= 1ull << p->free[m] % 64;
+}
+
+/* The least number of free GPUs, from `gpus` on, that a machine has; -1 for none. */
+static int tightest_free(const Packer *p, int gpus) {
+    uint64_t from = ~0ull << gpus % 64;
+    for (int word = gpus / 64; word <= p->most_free / 64; word++, from = ~0ull) {
+        uint64_t bits = p->some[word] & from;
+        if (bits) return word * 64 + __builtin_ctzll(bits);
+    }
+    return -1;
 }
 
 static int slot_room(const Packer *p, int m, int slot) {
@@ -93,13 +106,11 @@ static int in_slot(Packer *p, int gang, int gpus) {
 }
 
 static int on_machine(Packer *p, int gang, int gpus) {
-    for (int free = gpus; free <= p->most_free; free++)
-        if (p->head[free] >= 0) {
-            int m = p->head[free];
-            take(p, gang, m, gpus, tightest_slot(p, m, gpus));
-            return 1;
-        }
-    return 0;
+    int free = tightest_free(p, gpus);
+    if (free < 0) return 0;
+    int m = p->head[free];
+    take(p, gang, m, gpus, tightest_slot(p, m, gpus));
+    return 1;
 }
 
 /* Takes units in one rack: whole roomiest machines, the last piece where it fits most tightly. */
@@ -175,12 +186,13 @@ static int open_packer(Packer *p) {
     p->slot_free = malloc(sizeof(int32_t) * (slots + 1));
     p->rack_free = calloc(c->racks + 1, sizeof(int32_t));
     p->room = calloc(c->racks + 1, sizeof(int32_t));
-    p->head = malloc(sizeof(int32_t) * (p->most_free + 1));
+    p->head = malloc(sizeof(int32_t) * ((size_t)p->most_free + 1));
+    p->some = calloc((size_t)p->most_free / 64 + 1, sizeof(uint64_t));
     p->next = malloc(sizeof(int32_t) * (c->machines + 1));
     p->previous = malloc(sizeof(int32_t) * (c->machines + 1));
     p->member_start = calloc(c->racks + 2, sizeof(int32_t));
     p->member = malloc(sizeof(int32_t) * (c->machines + 1));
-    if (!p->free || !p->slot_free || !p->rack_free || !p->room || !p->head || !p->next || !p->previous ||
+    if (!p->free || !p->slot_free || !p->rack_free || !p->room || !p->head || !p->some || !p->next || !p->previous ||
         !p->member_start || !p->member)
         return 0;
     memcpy(p->free, c->free, sizeof(int32_t) * c->machines);
@@ -198,7 +210,7 @@ static int open_packer(Packer *p) {
 
 static void close_packer(Packer *p) {
     void *all[] = {p->free, p->slot_free, p->rack_free, p->room,         p->head,
-                   p->next, p->previous,  p->member,    p->member_start};
+                   p->next, p->previous,  p->member,    p->member_start, p->some};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
 }
 

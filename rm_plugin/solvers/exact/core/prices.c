@@ -15,7 +15,8 @@ typedef struct {
     int skip;
     int32_t *core; /* rows worth a look at these prices */
     int32_t *core_start;
-    double *margin; /* of one bidder's rows */
+    double *margin;            /* of one bidder's rows */
+    double *hessian, *scratch; /* [resources * resources] */
     double bound; /* the bound itself, not smoothed, at the point last looked at */
 } View;
 
@@ -26,10 +27,12 @@ static double margin_of(const Problem *p, int row, const double *price) {
     return margin;
 }
 
-/* Rows that lose at most `loss` against the best row of their bidder. */
-static void choose_core(View *view, const double *price, double loss) {
+/* Takes rows that lose at most `loss` against the best row of their bidder; returns the bound over all rows. */
+static double choose_core(View *view, const double *price, double loss) {
     const Problem *p = view->problem;
     int count = 0;
+    double bound = 0.0;
+    for (int k = 0; k < p->resources; k++) bound += price[k];
     for (int i = 0; i < p->bidders; i++) {
         view->core_start[i] = count;
         if (i == view->skip) continue;
@@ -41,8 +44,10 @@ static void choose_core(View *view, const double *price, double loss) {
         }
         for (int row = first; row < end; row++)
             if (view->margin[row - first] >= best - loss) view->core[count++] = row;
+        bound += best;
     }
     view->core_start[p->bidders] = count;
+    return bound;
 }
 
 static double smooth_bound(View *view, const double *price, double mu, double *gradient, double *hessian) {
@@ -92,12 +97,13 @@ static double smooth_bound(View *view, const double *price, double mu, double *g
     return total;
 }
 
-/* Solves (H + ridge) d = -g over the free prices by Cholesky; prices held at 0 get d = 0. */
-static void newton_direction(int K, const double *hessian, const double *gradient, const int *held, double *direction) {
+/* Solves (H + damping * scale) d = -g over the free prices by Cholesky; prices held at 0 get d = 0. */
+static void newton_direction(int K, const double *hessian, const double *gradient, const int *held, double damping,
+                             double *direction) {
     double factor[MOST_RESOURCES * MOST_RESOURCES];
-    double trace = 0.0;
-    for (int k = 0; k < K; k++) trace += hessian[k * K + k];
-    double ridge = 1e-9 * trace + 1e-12;
+    double scale = 1e-9;
+    for (int k = 0; k < K; k++) scale += hessian[k * K + k] / K + fabs(gradient[k]);
+    double ridge = damping * scale;
     for (int k = 0; k < K; k++) {
         for (int l = 0; l <= k; l++) {
             double sum = held[k] || held[l] ? 0.0 : hessian[k * K + l];
@@ -121,34 +127,58 @@ static void newton_direction(int K, const double *hessian, const double *gradien
     }
 }
 
-/* One Newton step with halving; false when it no longer pays. Keeps the best prices seen by the bound itself. */
-static int newton_step(View *view, double *price, double mu, double *best_price, double *best_bound) {
-    int K = view->problem->resources, held[MOST_RESOURCES];
-    double gradient[MOST_RESOURCES], hessian[MOST_RESOURCES * MOST_RESOURCES], direction[MOST_RESOURCES];
-    double now = smooth_bound(view, price, mu, gradient, hessian);
-    if (view->bound < *best_bound) {
-        *best_bound = view->bound;
-        memcpy(best_price, price, sizeof(double) * K);
-    }
-    for (int k = 0; k < K; k++) held[k] = price[k] <= 0.0 && gradient[k] >= 0.0;
-    newton_direction(K, hessian, gradient, held, direction);
+static double promise(int K, const double *price, const double *gradient, const double *direction) {
     double promised = 0.0;
     for (int k = 0; k < K; k++) {
         double to = price[k] + direction[k];
         promised -= gradient[k] * ((to > 0.0 ? to : 0.0) - price[k]);
     }
-    if (promised < 0.02 * mu) return 0;
-    double scratch_gradient[MOST_RESOURCES], scratch_hessian[MOST_RESOURCES * MOST_RESOURCES], trial[MOST_RESOURCES];
-    for (double step = 1.0; step > 0.02; step *= 0.4) {
-        for (int k = 0; k < K; k++) {
-            trial[k] = price[k] + step * direction[k];
-            if (trial[k] < 0.0) trial[k] = 0.0;
-        }
-        double then = smooth_bound(view, trial, mu, scratch_gradient, scratch_hessian);
-        if (then < now - 0.1 * step * promised * (step < 1.0) || (step == 1.0 && then < now)) {
+    return promised;
+}
+
+/* How far the smoothed bound can lie above its least, were no best price more than `reach` above the one now. */
+static double left_to_gain(int K, const double *price, const double *gradient) {
+    const double reach = 0.1;
+    double left = 0.0;
+    for (int k = 0; k < K; k++) left += gradient[k] > 0.0 ? gradient[k] * price[k] : -gradient[k] * reach;
+    return left;
+}
+
+static void move(int K, const double *price, const double *direction, double step, double *to) {
+    for (int k = 0; k < K; k++) {
+        to[k] = price[k] + step * direction[k];
+        if (to[k] < 0.0) to[k] = 0.0;
+    }
+}
+
+/* One damped Newton step; false when none pays any more. Keeps the best prices seen by the bound itself.
+ *
+ * Where the smoothed bound is nearly straight the Hessian says little and the step is far too long: then damping grows,
+ * which turns it towards the gradient and shortens it; it shrinks again with every step that is taken whole. */
+static int newton_step(View *view, double *price, double mu, double *damping, double *best_price, double *best_bound) {
+    enum { TRIALS = 8 };
+    int K = view->problem->resources, held[MOST_RESOURCES];
+    double gradient[MOST_RESOURCES], *hessian = view->hessian, direction[MOST_RESOURCES];
+    double now = smooth_bound(view, price, mu, gradient, hessian);
+    if (view->bound < *best_bound) {
+        *best_bound = view->bound;
+        memcpy(best_price, price, sizeof(double) * K);
+    }
+    if (left_to_gain(K, price, gradient) < 0.02 * mu) return 0;
+    for (int k = 0; k < K; k++) held[k] = price[k] <= 0.0 && gradient[k] >= 0.0;
+    double scratch[MOST_RESOURCES], trial[MOST_RESOURCES];
+    for (int tries = 0; tries < TRIALS; tries++) {
+        newton_direction(K, hessian, gradient, held, *damping, direction);
+        double promised = promise(K, price, gradient, direction);
+        for (double step = 1.0; promised > 0.0 && step > 0.3; step *= 0.5) {
+            move(K, price, direction, step, trial);
+            double then = smooth_bound(view, trial, mu, scratch, view->scratch);
+            if (then >= now - 1e-4 * step * promised) continue;
+            if (step == 1.0 && *damping > 1e-9) *damping *= 0.2;
             memcpy(price, trial, sizeof(double) * K);
             return 1;
         }
+        *damping *= 10.0;
     }
     return 0;
 }
@@ -170,28 +200,42 @@ static int open_view(View *view) {
     view->core = malloc(sizeof(int32_t) * (problem->rows + 1));
     view->core_start = malloc(sizeof(int32_t) * (problem->bidders + 1));
     view->margin = malloc(sizeof(double) * (most + 1));
-    return view->core && view->core_start && view->margin;
+    view->hessian = malloc(sizeof(double) * problem->resources * problem->resources);
+    view->scratch = malloc(sizeof(double) * problem->resources * problem->resources);
+    return view->core && view->core_start && view->margin && view->hessian && view->scratch;
 }
 
 void find_prices(const Problem *problem, int skip, double *price_of_all, int warm) {
-    enum { MOST_STEPS = 8 };
-    const double last_mu = 1e-4, shrink = 0.3, warm_mu = 3e-3;
+    enum { MOST_STEPS = 12 };
+    const double last_mu = 3e-4 / problem->bidders, shrink = 0.3, warm_mu = 3e-3;
     View view = {.problem = problem, .skip = skip};
     if (problem->resources && open_view(&view)) {
         double mu = dearest_gain(problem) / 8.0;
         if (warm && mu > warm_mu) mu = warm_mu;
-        double best_price[MOST_RESOURCES];
-        for (;; mu *= shrink) {
-            if (mu < last_mu) mu = last_mu;
-            choose_core(&view, price_of_all, 30.0 * mu > 0.05 ? 30.0 * mu : 0.05);
-            double seen = INFINITY; /* bounds over another core cannot be compared */
+        size_t size = sizeof(double) * problem->resources;
+        double best_price[MOST_RESOURCES], stage_price[MOST_RESOURCES], damping = 1e-6, best_bound = INFINITY;
+        for (int last = 0; !last; mu *= shrink) {
+            last = mu <= last_mu;
+            double core_loss = 30.0 * mu > 0.05 ? 30.0 * mu : 0.05, bound = choose_core(&view, price_of_all, core_loss);
+            if (bound > best_bound + mu) {
+                /* The core of the last stage left out rows that counted. */
+                memcpy(price_of_all, best_price, size);
+                choose_core(&view, price_of_all, INFINITY);
+            } else {
+                if (bound < best_bound) best_bound = bound;
+                memcpy(best_price, price_of_all, size);
+            }
+            double seen = INFINITY;
+            memcpy(stage_price, price_of_all, size);
             for (int step = 0; step < MOST_STEPS; step++)
-                if (!newton_step(&view, price_of_all, mu, best_price, &seen)) break;
-            if (mu <= last_mu) break;
+                if (!newton_step(&view, price_of_all, mu, &damping, stage_price, &seen)) break;
+            memcpy(price_of_all, stage_price, size);
         }
-        memcpy(price_of_all, best_price, sizeof(double) * problem->resources);
+        if (choose_core(&view, price_of_all, 0.0) > best_bound) memcpy(price_of_all, best_price, size);
     }
     free(view.core);
     free(view.core_start);
     free(view.margin);
+    free(view.hessian);
+    free(view.scratch);
 }

@@ -476,7 +476,7 @@ Outcome search(const Problem *problem, int skip, const double *price_of_all, dou
             /* Everything worth more than what was pruned has been looked at. */
             if (!beam && run.best_pruned < outcome.bound) outcome.bound = run.best_pruned;
             int64_t needed = run.bound - run.best_pruned;
-            gap = gap * 2 > needed ? gap * 2 : needed + needed / 4;
+            gap = gap + gap / 2 > needed ? gap + gap / 2 : needed + needed / 8;
             if (gap < 1) gap = 1;
         }
         outcome.states = run.states;

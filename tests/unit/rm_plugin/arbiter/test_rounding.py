@@ -7,7 +7,7 @@ import pytest
 
 from rm_plugin.arbiter.rounding import keep_share, keep_shares
 from themis.apps import CRUDE_SLOWDOWN, Slowdown
-from themis.bids import PlacedGang
+from themis.bids import GangDemand, PlacedGang
 from themis.choices import Rounding
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
@@ -32,12 +32,44 @@ def test_probabilistic_rounding_keeps_the_share_in_expectation(share, gangs):
     assert {int(share * gangs), -int(-share * gangs // 1)} >= set(kept)
 
 
+def of_size(least, most, unit=1):
+    return (GangDemand(job_id="j", min_gpus=least, max_gpus=most, unit_gpus=unit),)
+
+
+def by_gpu(gangs, share, seed, demands):
+    return keep_share(gangs, share, CRUDE_SLOWDOWN, random.Random(seed), Rounding.BY_GPU, demands)
+
+
 def test_by_gpu_keeps_the_share_of_gpus_in_expectation_and_may_cut_a_gang():
-    kept = [keep_share(FIVE, 0.45, CRUDE_SLOWDOWN, random.Random(seed), Rounding.BY_GPU) for seed in range(4000)]
+    kept = [by_gpu(FIVE, 0.45, seed, of_size(1, 2)) for seed in range(4000)]
     gpus = [sum(each.gpus.gpus for each in gangs) for gangs in kept]
     assert set(gpus) == {4, 5}
     assert statistics.fmean(gpus) == pytest.approx(4.5, abs=0.04)
     assert {each.gpus.gpus for gangs in kept for each in gangs} == {1, 2}
+
+
+@pytest.mark.parametrize("demands", [of_size(2, 2), ()], ids=["too small to run on", "nobody knows"])
+def test_by_gpu_keeps_a_gang_whole_where_a_part_of_it_would_be_useless(demands):
+    kept = [by_gpu(FIVE, 0.45, seed, demands) for seed in range(4000)]
+    assert {each.gpus.gpus for gangs in kept for each in gangs} == {2}
+    gpus = [sum(each.gpus.gpus for each in gangs) for gangs in kept]
+    assert set(gpus) == {4, 6}
+    assert statistics.fmean(gpus) == pytest.approx(4.5, abs=0.06)
+
+
+def test_by_gpu_cuts_to_whole_tasks_on_each_machine():
+    wide = [gang(Level.RACK, m0=4, m1=2)]
+    (part,) = by_gpu(wide, 0.84, 0, of_size(2, 6, unit=2))
+    assert part.gpus == Allocation.of({"m0": 4})
+    assert by_gpu([gang(Level.RACK, m0=3, m1=3)], 0.8, 0, of_size(2, 6, unit=3))[0].gpus == Allocation.of({"m0": 3})
+
+
+@pytest.mark.parametrize("rounding", Rounding)
+def test_a_pinned_gang_over_machines_is_kept_or_lost_as_one(rounding):
+    gangs = [gang(Level.RACK, pinned=True, m0=1, m1=1), gang(Level.MACHINE, pinned=True, m0=2)]
+    for seed in range(200):
+        for kept in keep_share(gangs, 0.6, CRUDE_SLOWDOWN, random.Random(seed), rounding, of_size(2, 2)):
+            assert kept in gangs
 
 
 @pytest.mark.parametrize(("share", "kept"), [(0.09, 0), (0.1, 1), (0.29, 1), (0.3, 2), (1.0, 5)])

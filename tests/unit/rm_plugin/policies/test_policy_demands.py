@@ -63,6 +63,27 @@ class TestUnmet:
         assert unmet([growing], [gang(pinned=True, m0=2)]) == ()
         assert ids(unmet([growing, demand("b")], [gang(pinned=True, m0=2)])) == ["b"]
 
+    def test_each_pinned_gang_serves_one_job_that_it_fits(self):
+        demands = [demand("a", 4, 4, work=9.0), demand("b", work=5.0), demand("c")]
+        won = [gang(pinned=True, m0=2), gang(pinned=True, m0=1, m1=1)]
+        assert ids(unmet(demands, won, Allocation.of({"m0": 3, "m1": 1}))) == ["a"]
+
+    def test_a_pinned_gang_beside_what_a_job_holds_tops_it_up(self):
+        demands = [demand("far", 1, 4, work=9.0, held={"m1": 2}), demand("near", 1, 4, held={"m0": 2})]
+        left = unmet(demands, [gang(pinned=True, m0=3)])
+        assert [(each.job_id, each.max_gpus) for each in left] == [("far", 4), ("near", 1)]
+
+    def test_parts_of_a_gang_and_gangs_together_serve_by_their_count(self):
+        demands = [demand("a", work=9.0), demand("b", work=5.0), demand("c")]
+        won = [gang(pinned=True, m0=1), gang(pinned=True, m1=2)]
+        assert ids(unmet(demands, won, Allocation.of({"m0": 1, "m1": 2}))) == ["b", "c"]
+
+    def test_gpus_that_a_job_grows_by_may_lie_anywhere(self):
+        growing = demand("a", 1, 2, held={"m0": 2})
+        assert unmet([growing], [gang(m1=2)]) == ()
+        # A job without a gang comes first.
+        assert ids(unmet([growing, demand("b")], [gang(m1=2)])) == ["a"]
+
 
 class TestMachinesAfter:
     def test_grants_are_taken_off(self):

@@ -1,0 +1,195 @@
+"""The compiled dynamic programme and the knapsack that it is given, against all choices of rows."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+from core_cases import draw_knapsack, feasible_choices, pinned_by, rank
+
+from rm_plugin.solvers.exact import _core
+from rm_plugin.solvers.exact.knapsack import build_problem
+
+UNIT = 2.0**40
+OPTIMAL, OUT_OF_TIME, TOO_WIDE = 0, 1, 2
+SHAPES = {
+    "pins that add up or not": {"machines": 2},
+    "more machines": {"machines": 4, "kinds": 1},
+    "no pins": {"machines": 1, "kinds": 3, "bidders": 4},
+    "many ties": {"gains": 2, "bidders": 4},
+    "one kind": {"kinds": 1, "machines": 3, "most_rows": 6},
+}
+
+
+def search(problem, bidders, price, *, skip=-1, beam=0, seconds=60.0, most_states=0, first_gap=1e-4):
+    choice = np.full(bidders, 77, dtype=np.int32)
+    status, value, bound, states = _core.search(problem, skip, price, first_gap, beam, seconds, most_states, choice)
+    return status, value, bound, states, tuple(choice.tolist())
+
+
+def prices_of(problem, limits, rng, skip=-1):
+    """Prices found, or drawn: any are valid."""
+    price = np.zeros(len(limits))
+    if rng.random() < 0.5:
+        _core.prices(problem, skip, price, False)
+    elif rng.random() < 0.7:
+        price[:] = [rng.uniform(0, 0.3) for _ in limits]
+    return price
+
+
+def draws(name, number):
+    rng = random.Random(name)
+    for _ in range(number):
+        rows, limits, free = draw_knapsack(rng, **SHAPES[name])
+        problem = build_problem(rows, limits, free, UNIT)
+        yield rng, rows, limits, free, problem, len(rows.row_start) - 1
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_it_finds_the_optimum_and_of_equals_the_one_of_fewest_gpus_and_smallest_digest(name):
+    winners = 0
+    for rng, rows, limits, free, problem, bidders in draws(name, 150):
+        skip = rng.choice((-1, -1, *range(bidders)))
+        best = min(feasible_choices(rows, limits, free, skip), key=lambda choice: rank(rows, choice))
+        price = prices_of(problem, limits, rng, skip)
+        status, value, bound, _, choice = search(problem, bidders, price, skip=skip)
+        assert (status, value, bound) == (OPTIMAL, -rank(rows, best)[0], -rank(rows, best)[0])
+        assert rank(rows, choice) == rank(rows, best)
+        winners += sum(row >= 0 for row in choice)
+    assert winners > 100
+
+
+def alike(rows, choice, machines):
+    """What labels tell apart: gangs by kind, and which pins there are (machine and GPUs of each)."""
+    chosen = [row for row in choice if row >= 0]
+    pins = [
+        (int(rows.pin_machine[pin]), int(rows.pin_gpus[pin]))
+        for row in chosen
+        for pin in range(rows.pin_start[row], rows.pin_start[row + 1])
+    ]
+    return tuple(sum((rows.counts[row] for row in chosen), np.zeros(rows.counts.shape[1], int))), tuple(sorted(pins))
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_choices_are_all_near_the_bound_best_first_and_one_of_those_alike(name):
+    told = 0
+    for rng, rows, limits, free, problem, bidders in draws(name, 80):
+        price = prices_of(problem, limits, rng)
+        bound = _core.losses(problem, -1, price, np.empty(rows.rows, dtype=np.int64))
+        gap = rng.choice((0, 1 << 36, 3 << 36, bound, 2 * bound))
+        best_of = {}
+        for choice in feasible_choices(rows, limits, free):
+            if -rank(rows, choice)[0] >= bound - gap:
+                key = alike(rows, choice, len(free))
+                best_of[key] = min(best_of.get(key, rank(rows, choice)), rank(rows, choice))
+        found = np.empty((2_000, bidders), dtype=np.int32)
+        status, count, _ = _core.choices(problem, -1, price, gap, 60.0, 0, found)
+        assert status == OPTIMAL
+        assert [rank(rows, choice) for choice in found[:count].tolist()] == sorted(best_of.values())
+        told += count
+    assert told > 100
+
+
+def test_no_more_choices_are_written_than_there_is_room_for():
+    for _, _, limits, _, problem, bidders in draws("no pins", 30):
+        every, few = np.empty((500, bidders), dtype=np.int32), np.full((3, bidders), 77, dtype=np.int32)
+        bound = 1 << 50
+        _, count, _ = _core.choices(problem, -1, np.zeros(len(limits)), bound, 60.0, 0, every)
+        assert _core.choices(problem, -1, np.zeros(len(limits)), bound, 60.0, 0, few[:2])[:2] == (OPTIMAL, count)
+        assert few[: min(2, count)].tolist() == every[: min(2, count)].tolist()
+        assert (few[2] == 77).all()
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_beam_finds_a_feasible_choice_and_claims_no_proof(name):
+    worse = 0
+    for rng, rows, limits, free, problem, bidders in draws(name, 80):
+        price = prices_of(problem, limits, rng)
+        status, value, bound, _, choice = search(problem, bidders, price, beam=rng.randint(1, 2))
+        feasible = set(feasible_choices(rows, limits, free))
+        best = max(-rank(rows, other)[0] for other in feasible)
+        assert status == OUT_OF_TIME
+        assert choice in feasible
+        assert value == -rank(rows, choice)[0] <= best <= bound
+        worse += value < best
+    assert name == "no pins" or worse > 0
+
+
+def wide():
+    """A knapsack with many states: rows of all kinds for many bidders, hardly any limit at all."""
+    rows, limits, free = draw_knapsack(random.Random(3), bidders=14, most_rows=6, machines=1, kinds=3, gains=1 << 20)
+    limits = [
+        limit.__class__(name=limit.name, capacity=9, by_kind=limit.by_kind, taken=limit.taken) for limit in limits
+    ]
+    return rows, limits, free, build_problem(rows, limits, free, UNIT)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [({"most_states": 3}, TOO_WIDE), ({"seconds": 0.0}, OUT_OF_TIME), ({"seconds": -1.0}, 1)]
+)
+def test_out_of_states_or_time_it_tells_a_bound_that_holds(given, expected):
+    rows, limits, _, problem = wide()
+    bidders, price = len(rows.row_start) - 1, np.zeros(len(limits))
+    optimum = search(problem, bidders, price)[1]
+    status, _, bound, _, choice = search(problem, bidders, price, **given)
+    assert status == expected
+    assert bound >= optimum
+    assert choice == (-1,) * bidders
+    found = np.empty((5, bidders), dtype=np.int32)
+    limits_given = (given.get("seconds", 60.0), given.get("most_states", 0))
+    assert _core.choices(problem, -1, price, bound, *limits_given, found)[:2] == (expected, 0)
+
+
+def test_the_target_sinks_from_any_first_gap_to_the_same_answer():
+    rows, limits, _, problem = wide()
+    bidders = len(rows.row_start) - 1
+    answers = {search(problem, bidders, np.zeros(len(limits)), first_gap=gap)[4] for gap in (0.0, 1e-9, 1e-3, 1e3)}
+    assert len(answers) == 1
+
+
+def test_pins_on_a_shared_machine_count_together_up_to_what_is_free():
+    """Three bidders pin 2 of 4 free GPUs: two may, whatever the limits say."""
+    rows, limits, free = draw_knapsack(random.Random(0), machines=1)
+    limit = limits[0].__class__(
+        name=("none", 0), capacity=9, by_kind=np.zeros(1, np.int32), taken=np.zeros((1, 5), int)
+    )
+    three = rows.__class__(
+        row_start=np.arange(4, dtype=np.int32),
+        index=np.zeros(3, dtype=np.int32),
+        gain=np.array([3, 2, 1], dtype=np.int64) << 40,
+        gpus=np.full(3, 2, dtype=np.int32),
+        tie=np.arange(3, dtype=np.int64),
+        counts=np.zeros((3, 1), dtype=np.int32),
+        pin_start=np.arange(4, dtype=np.int32),
+        pin_machine=np.zeros(3, dtype=np.int32),
+        pin_gpus=np.full(3, 2, dtype=np.int32),
+    )
+    free = np.array([4], dtype=np.int32)
+    assert search(build_problem(three, [limit], free, UNIT), 3, np.zeros(1))[4] == (0, 1, -1)
+    assert pinned_by(three, [0, 1], 1).tolist() == [4]
+
+
+def test_the_losses_of_chosen_rows_lie_between_the_bound_and_their_value():
+    for rng, rows, limits, free, problem, _ in draws("pins that add up or not", 100):
+        price = prices_of(problem, limits, rng)
+        loss = np.empty(rows.rows, dtype=np.int64)
+        bound = _core.losses(problem, -1, price, loss)
+        assert (loss >= 0).all()
+        for choice in itertools.islice(feasible_choices(rows, limits, free), 40):
+            assert -rank(rows, choice)[0] <= bound - sum(int(loss[row]) for row in choice if row >= 0)
+
+
+def test_any_prices_bound_the_optimum_and_found_ones_do_no_worse_than_none():
+    lower = 0
+    for name in SHAPES:
+        for _, rows, limits, free, problem, _ in draws(name, 60):
+            best = max(-rank(rows, choice)[0] for choice in feasible_choices(rows, limits, free))
+            price, loss = np.zeros(len(limits)), np.empty(rows.rows, dtype=np.int64)
+            at_none = _core.losses(problem, -1, price, loss)
+            for warm in (False, True):
+                _core.prices(problem, -1, price, warm)
+                assert np.isfinite(price).all()
+                assert (price >= 0).all()
+                assert best <= _core.losses(problem, -1, price, loss) <= at_none + UNIT * 1e-3
+            lower += _core.losses(problem, -1, price, loss) < at_none
+    assert lower > 100

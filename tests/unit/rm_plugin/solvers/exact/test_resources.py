@@ -1,0 +1,173 @@
+"""Limits, drawn up first or learnt: none forbids what fits, and where they are said to suffice they do."""
+
+import random
+
+import numpy as np
+import pytest
+from core_cases import all_choices, keeps, pinned_by
+from small_markets import bid, gang, machine, market, row
+
+from audit.recipes import Recipe, random_market
+from rm_plugin.solvers.brute_force import place_all
+from rm_plugin.solvers.exact.knapsack import most_pinned, pinned_together
+from rm_plugin.solvers.exact.learning import settle
+from rm_plugin.solvers.exact.places import Places
+from rm_plugin.solvers.exact.resources import Resource, first_resources, pinned_resources
+from rm_plugin.solvers.exact.rows import read_market
+from themis.cluster import Level
+
+MACHINE, RACK, SLOT, CLUSTER = Level.MACHINE, Level.RACK, Level.SLOT, Level.CLUSTER
+MOST_IN_CORE, MOST_LEARNT = 160, 30
+
+RECIPES = {
+    "anything": Recipe(sizes=(1, 2, 3, 4, 5), rows=4, slot_gpus=4),
+    "racks": Recipe(machines=5, racks=2, sizes=(2, 4, 6), levels=(RACK, RACK, MACHINE), rows=4),
+    "slots": Recipe(levels=(SLOT, SLOT, MACHINE), slot_gpus=4, rows=4),
+    "pinned": Recipe(pinned_gangs=True, units=False, rows=5, machines=3),
+    "divisible": Recipe(sizes=(1, 2, 4), levels=(MACHINE, CLUSTER), slot_gpus=4, rows=4, racks=1),
+    "divisible units": Recipe(sizes=(2, 4), levels=(CLUSTER,), units=True, slot_gpus=4, rows=4, pinned=False),
+}
+
+
+class Case:
+    """A small market in arrays, its first limits, and which choices fit."""
+
+    def __init__(self, given):
+        self.market, self.arrays = given, read_market(given)
+        self.rows, self.places = self.arrays.rows, Places(self.arrays)
+        self.free = self.places.free
+        together = pinned_together(self.rows, self.free)
+        self.first = first_resources(self.arrays.machines, self.arrays.kinds, together)
+        asked = most_pinned(self.rows, len(self.free))
+        self.pinned = pinned_resources(self.free, len(self.arrays.kinds), asked)
+
+    def choices(self, rng, most):
+        """Choices that win something and pin no more than is free: all, or so many of them."""
+        every = [[row for row in choice if row >= 0] for choice in all_choices(self.rows)]
+        every = [choice for choice in every if choice]
+        for chosen in rng.sample(every, min(most, len(every))):
+            pinned = pinned_by(self.rows, chosen, len(self.free))
+            if (pinned <= self.free).all():
+                yield chosen, pinned
+
+    def fit(self, chosen):
+        bidder = np.searchsorted(self.rows.row_start, chosen, side="right") - 1
+        rows = {
+            self.arrays.bids[b].app_id: self.arrays.bids[b].rows[self.rows.index[r]]
+            for b, r in zip(bidder, chosen, strict=True)
+        }
+        return place_all(self.arrays.machines, rows) is not None
+
+
+def cases(name, number):
+    for seed in range(number):
+        case = Case(random_market(seed, RECIPES[name]))
+        if case.rows.rows:
+            yield random.Random(seed), case
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_fits_keeps_every_limit_and_where_they_suffice_what_keeps_them_fits(name):
+    fitting, sufficient, broken = 0, 0, 0
+    for rng, case in cases(name, 60):
+        for chosen, pinned in case.choices(rng, 25):
+            within = all(keeps(limit, case.rows, chosen, pinned) for limit in (*case.first.each, *case.pinned))
+            fits = case.fit(chosen)
+            assert within or not fits, (case.market, chosen)
+            assert fits or not within or not case.first.sufficient, (case.market, chosen)
+            fitting, broken = fitting + fits, broken + (not within)
+            sufficient += case.first.sufficient
+    assert fitting > 100
+    assert broken > 100
+    assert (sufficient > 200) == name.startswith("divisible")
+
+
+@pytest.mark.parametrize("name", ["anything", "racks", "slots", "pinned"])
+def test_a_learnt_limit_forbids_its_choice_and_nothing_that_fits(name):
+    learnt, told_more, forbidden = 0, 0, 0
+    for rng, case in cases(name, 60):
+        every = list(case.choices(rng, 25))
+        fitting = [(chosen, pinned) for chosen, pinned in every if case.fit(chosen)]
+        for chosen, pinned in every:
+            rows = np.array(chosen, dtype=np.int32)
+            answer = settle(case.arrays, rows, case.places.left_beside(rows), 0)
+            if not isinstance(answer, Resource):
+                continue
+            learnt += 1
+            told_more += all(keeps(limit, case.rows, chosen, pinned) for limit in case.first.each)
+            assert not keeps(answer, case.rows, chosen, pinned)
+            assert all(keeps(answer, case.rows, *other) for other in fitting), (case.market, chosen)
+            forbidden += sum(not keeps(answer, case.rows, *other) for other in every)
+    assert learnt > 100
+    # Some were broken by choices that the first limits let pass, and by others than the one that taught them.
+    assert told_more > 0
+    assert forbidden > 2 * learnt
+
+
+@pytest.mark.parametrize("name", ["anything", "racks", "slots", "pinned"])
+def test_patterns_make_up_only_what_fits(name):
+    """Gangs by the patterns of a dive are feasible; a dive is not asked to find what a search would."""
+    made = 0
+    for rng, case in cases(name, 60):
+        for chosen, _ in case.choices(rng, 12):
+            rows = np.array(chosen, dtype=np.int32)
+            answer = settle(case.arrays, rows, case.places.left_beside(rows), 0)
+            if answer is None or isinstance(answer, Resource):
+                continue
+            placed = [case.places.made_up(rows, patterns) for patterns in answer]
+            # Placed gangs pass through `realise`, which raises where they do not fit.
+            assert case.fit(chosen) or not any(placed)
+            made += any(placed)
+    assert made > 20
+
+
+def test_the_search_for_places_says_no_exactly_where_brute_force_does():
+    said = []
+    for name in RECIPES:
+        for rng, case in cases(name, 25):
+            for chosen, _ in case.choices(rng, 10):
+                answer = case.places.fits(np.array(chosen, dtype=np.int32))
+                assert answer is not None
+                assert (answer is not False) == case.fit(chosen)
+                said.append(answer is not False)
+    assert 100 < sum(said) < len(said) - 100
+
+
+def test_more_limits_than_the_core_takes_are_thinned_and_no_longer_said_to_suffice():
+    sizes = [2**n for n in range(1, 5)]
+    few = market([machine("m0", 16)], bid("a", 0.1, *(row(0.2, gang(size, MACHINE)) for size in sizes)))
+    assert Case(few).first.sufficient
+    machines = [machine(f"m{n}", n + 1, 2, rack=f"r{n % 4}") for n in range(90)]
+    asked = [row(0.2 + 0.001 * g, gang(g, level), gang(2, MACHINE)) for g in range(2, 90) for level in (SLOT, RACK)]
+    case = Case(market(machines, bid("a", 0.1, *asked)))
+    assert len(case.first.each) + len(case.pinned) + MOST_LEARNT <= MOST_IN_CORE
+    assert case.first.each[0].name == ("machine", 1)
+    assert not case.first.sufficient
+
+
+def test_machines_fought_over_leave_room_for_what_will_be_learnt():
+    machines = [machine(f"m{n:03}", 3, rack=f"r{n % 4}") for n in range(140)]
+    pins = [row(0.2 + 0.001 * n, gang(2, MACHINE), **{f"m{n:03}": 2}) for n in range(140)]
+    case = Case(market(machines, bid("a", 0.1, *pins), bid("b", 0.1, *pins)))
+    assert len(case.pinned) > 100
+    assert len(case.first.each) + len(case.pinned) + MOST_LEARNT <= MOST_IN_CORE
+
+
+def test_a_chain_of_many_sizes_that_was_thinned_is_not_said_to_suffice(monkeypatch):
+    monkeypatch.setattr("rm_plugin.solvers.exact.resources._MOST_FIRST", 3)
+    machines = [machine(f"m{n}", 3) for n in range(5)] + [machine("z", 40)]
+    sizes = (1, 2, 4, 8, 16, 32)
+    given = market(machines, bid("a", 0.1, *(row(0.2, gang(size, MACHINE)) for size in sizes)))
+    first = Case(given).first
+    assert len(first.each) == 3
+    assert not first.sufficient
+
+
+def test_only_part_of_a_machine_too_large_to_weigh_teaches_nothing():
+    """All of it but one GPU is pinned, so the others are weighed; the limit would need its whole size."""
+    machines = [machine("m0", 600), machine("m1", 4), machine("m2", 4)]
+    given = market(machines, bid("a", 0.1, row(0.9, gang(3, MACHINE, 2), gang(2, MACHINE), m0=599)))
+    case = Case(given)
+    rows = np.array([0], dtype=np.int32)
+    assert settle(case.arrays, rows, case.places.left_beside(rows), 0) is None
+    assert case.places.fits(rows) is False
