@@ -147,7 +147,8 @@ def usable_left(machines: Sequence[FreeMachine], decision: Decision) -> int:
 def _rest(demand: GangDemand, gang: PlacedGang | None) -> GangDemand | None:
     if gang is None:
         return demand
-    room = demand.max_gpus - gang.gpus.gpus
+    # Whole units: what is left of a unit serves nobody, and a demand for it would be none.
+    room = (demand.max_gpus - gang.gpus.gpus) // demand.unit_gpus * demand.unit_gpus
     if room < demand.unit_gpus:
         return None
     return replace(demand, min_gpus=demand.unit_gpus, max_gpus=room, held=demand.held + gang.gpus)

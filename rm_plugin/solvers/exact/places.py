@@ -24,7 +24,7 @@ _NO, _YES = 0, 1
 _IN_RACK = -2
 _STEPS = 20_000
 """Steps of the search for places: some ten milliseconds."""
-_FEW_STEPS = 4_000
+_FEW_STEPS = 30_000
 
 
 class Places:

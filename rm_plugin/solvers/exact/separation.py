@@ -21,7 +21,7 @@ from rm_plugin.solvers.exact.resources import Item
 
 MOST_FREE = 512
 _ROUNDS = 60
-_MOST_TAKEN_BACK = 8
+_MOST_TAKEN_BACK = 24
 _THIN = 0.15
 _FINE = 1_000_000
 _DENOMINATOR, _MOST_SCALE = 12, 2_520

@@ -73,6 +73,10 @@ class TestUnmet:
         left = unmet(demands, [gang(pinned=True, m0=3)])
         assert [(each.job_id, each.max_gpus) for each in left] == [("far", 4), ("near", 1)]
 
+    def test_room_that_makes_no_whole_unit_is_no_demand(self):
+        pairs = GangDemand(job_id="a", min_gpus=2, max_gpus=8, unit_gpus=2)
+        assert [each.max_gpus for each in unmet([pairs], [gang(m0=5)])] == [2]
+
     def test_parts_of_a_gang_and_gangs_together_serve_by_their_count(self):
         demands = [demand("a", work=9.0), demand("b", work=5.0), demand("c")]
         won = [gang(pinned=True, m0=1), gang(pinned=True, m1=2)]
