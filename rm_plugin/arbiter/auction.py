@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rm_plugin.arbiter.payments import kept_share
 from rm_plugin.solvers.port import Solution, SolveStatus, Win, WinnerDetermination
@@ -25,6 +25,8 @@ class Problem:
     gap: float
     log_objective: float
     positive: int
+    states: int | None = None
+    fallback: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,20 @@ class AuctionOutcome:
     def log_objective(self) -> float:
         """Log of the product of values in the full market."""
         return self.problems[0].log_objective
+
+    @property
+    def states(self) -> int | None:
+        """What all searches looked at, each problem solved counted once; None where the solver does not tell."""
+        told = [problem.states for problem in self._solved()]
+        return None if None in told else sum(states for states in told if states is not None)
+
+    @property
+    def fallbacks(self) -> int:
+        """How many of the problems solved another solver had to decide."""
+        return sum(problem.fallback for problem in self._solved())
+
+    def _solved(self) -> list[Problem]:
+        return [problem for problem in self.problems if problem.without == problem.solved_for]
 
     @property
     def worst_gap(self) -> float:
@@ -112,13 +128,7 @@ def _renamed(solution: Solution, app_id: str, representative: str) -> Solution:
     if app_id == representative:
         return solution
     wins = {representative if winner == app_id else winner: win for winner, win in solution.wins.items()}
-    return Solution(
-        status=solution.status,
-        gap=solution.gap,
-        log_objective=solution.log_objective,
-        positive=solution.positive,
-        wins=wins,
-    )
+    return replace(solution, wins=wins)
 
 
 def _problem(solution: Solution, *, without: str | None, solved_for: str | None) -> Problem:
@@ -129,4 +139,6 @@ def _problem(solution: Solution, *, without: str | None, solved_for: str | None)
         gap=solution.gap,
         log_objective=solution.log_objective,
         positive=solution.positive,
+        states=solution.states,
+        fallback=solution.fallback,
     )

@@ -36,7 +36,8 @@ class Solution:
 
     `log_objective` is the sum of log values over all bidders (the empty bundle's for those that win nothing),
     recomputed from the chosen rows. Under `lexicographic` it sums over the `positive` bidders of positive value.
-    `gap` is the absolute gap of the log objective that the solver could not close, 0 when optimal.
+    `gap` is the absolute gap of the log objective that the solver could not close, 0 when optimal. `states` counts what
+    a search looked at, where the solver tells; `fallback` that another solver had to decide.
     """
 
     status: SolveStatus
@@ -44,6 +45,8 @@ class Solution:
     log_objective: float
     positive: int
     wins: Mapping[str, Win] = field(default_factory=dict)
+    states: int | None = None
+    fallback: bool = False
 
 
 class WinnerDetermination(Protocol):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +84,7 @@ class Rows:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MarketArrays:
     """A market in arrays: machines with a free GPU by id, bids by app id, kinds of gangs, rows, and the gain of 1.0."""
 
@@ -92,6 +93,11 @@ class MarketArrays:
     kinds: tuple[Kind, ...]
     rows: Rows
     unit: float
+
+    @cached_property
+    def rack_of(self) -> Mapping[str, str]:
+        """Rack by machine."""
+        return {machine.machine_id: machine.rack_id for machine in self.machines}
 
 
 def read_market(market: Market) -> MarketArrays:

@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 
 from rm_plugin.solvers.candidates import check_market
 from rm_plugin.solvers.exact.compiled import CompiledMarket
+from rm_plugin.solvers.exact.found import as_solution
+from rm_plugin.solvers.exact.problem import solve_problem
 from rm_plugin.solvers.port import Solution
 from themis.bids import Market
 
@@ -43,7 +45,7 @@ class ExactSolver:
         """
         deadline_s = time.monotonic() + time_limit_s
         compiled = self._of(market)
-        return compiled.solution(compiled.solve(-1, deadline_s), placed=True)
+        return as_solution(compiled.arrays, solve_problem(compiled, -1, deadline_s), placed=True)
 
     def without(self, market: Market, app_ids: Sequence[str], time_limit_s: float) -> Mapping[str, Solution]:
         """The market without each of these bidders, from the prices and limits that the first problem found."""
@@ -53,8 +55,8 @@ class ExactSolver:
         for number, app_id in enumerate(app_ids):
             # Whoever needs less than its part leaves the rest to those that come later.
             part_s = (deadline_s - time.monotonic()) / (len(app_ids) - number)
-            found = compiled.solve(compiled.position(app_id), time.monotonic() + part_s)
-            solutions[app_id] = compiled.solution(found, placed=False)
+            found = solve_problem(compiled, compiled.position(app_id), time.monotonic() + part_s)
+            solutions[app_id] = as_solution(compiled.arrays, found, placed=False)
         return solutions
 
     def _of(self, market: Market) -> CompiledMarket:

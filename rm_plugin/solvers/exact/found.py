@@ -1,0 +1,72 @@
+"""What one problem's search found, and the same in the terms of the port."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rm_plugin.solvers.exact.rows import Ints, MarketArrays
+from rm_plugin.solvers.port import Solution, SolveStatus, Win
+from rm_plugin.solvers.realise import by_nearness, pinned_gangs
+from themis.bids import PlacedGang
+
+SMALLEST_GAP = 1e-12
+"""What the gap of an optimum that is not proven is at least: 0 means proven."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The choice found in one problem.
+
+    Attributes:
+        skip: Position of the bidder left out, -1 for none.
+        row_of: The winning row by bidder position.
+        gap: How much higher the log objective may be; 0 when the choice is proven optimal.
+        gangs: Gangs in their places by bidder position, pinned ones aside; empty where nobody needs them.
+        states: States that the searches kept.
+        fallback: Whether HiGHS had to decide.
+    """
+
+    skip: int
+    row_of: Mapping[int, int]
+    gap: float = 0.0
+    gangs: Mapping[int, tuple[PlacedGang, ...]] = field(default_factory=dict)
+    states: int = 0
+    fallback: bool = False
+
+
+def rows_by_bidder(choice: Ints) -> dict[int, int]:
+    """A choice (row by bidder, -1 for none) as rows by bidder position."""
+    return {bidder: row for bidder, row in enumerate(choice.tolist()) if row >= 0}
+
+
+def as_solution(market: MarketArrays, found: Found, *, placed: bool) -> Solution:
+    """What was found, in the terms of the port."""
+    logs = [_log_value(market, bidder, found) for bidder in range(len(market.bids)) if bidder != found.skip]
+    positive = [log for log in logs if log is not None]
+    wins = {market.bids[bidder].app_id: _win(market, bidder, found, placed=placed) for bidder in sorted(found.row_of)}
+    return Solution(
+        status=SolveStatus.OPTIMAL if found.gap == 0.0 else SolveStatus.TIME_LIMIT,
+        gap=found.gap,
+        log_objective=math.fsum(positive),
+        positive=len(positive),
+        wins=wins,
+        states=found.states,
+        fallback=found.fallback,
+    )
+
+
+def _log_value(market: MarketArrays, bidder: int, found: Found) -> float | None:
+    bid = market.bids[bidder]
+    row = found.row_of.get(bidder)
+    value = bid.empty_value if row is None else bid.rows[market.rows.index[row]].value
+    return math.log(value) if value > 0 else None
+
+
+def _win(market: MarketArrays, bidder: int, found: Found, *, placed: bool) -> Win:
+    index = int(market.rows.index[found.row_of[bidder]])
+    if not placed:
+        return Win(row=index, gangs=())
+    pinned = pinned_gangs(market.bids[bidder].rows[index].pinned_parts, market.rack_of)
+    return Win(row=index, gangs=(*sorted(found.gangs[bidder], key=by_nearness), *pinned))

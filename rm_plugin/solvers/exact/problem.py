@@ -1,0 +1,164 @@
+"""One of the N + 1 problems of a market: search, place, learn what does not fit, and search again."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from rm_plugin.solvers.exact import _core
+from rm_plugin.solvers.exact.compiled import CompiledMarket
+from rm_plugin.solvers.exact.found import SMALLEST_GAP, Found, rows_by_bidder
+from rm_plugin.solvers.exact.places import Packed
+from rm_plugin.solvers.exact.remainder import solve_over
+from rm_plugin.solvers.exact.resources import Resource
+from rm_plugin.solvers.exact.rows import Ints
+from rm_plugin.solvers.port import SolveStatus
+from themis.bids import PlacedGang
+
+_FIRST_GAP = 1e-6
+_BEAM = 300
+_OPTIMAL, _TOO_WIDE = 0, 2
+_MOST_LABELLED_STATES = 300_000
+_MOST_CHOICES = 4_000
+_FIRST_REMAINDER = 1e-3
+
+
+def solve_problem(market: CompiledMarket, skip: int, deadline_s: float) -> Found:
+    """The best choice without the bidder at `skip` (-1: with all), within a time on the monotonic clock."""
+    if not market.arrays.rows.rows:
+        return Found(skip=skip, row_of={})
+    return _Problem(market, skip, deadline_s).solve()
+
+
+class _Problem:
+    """The state of one problem: prices of its own, and states kept so far."""
+
+    def __init__(self, market: CompiledMarket, skip: int, deadline_s: float) -> None:
+        self._market = market
+        self._skip = skip
+        self._deadline_s = deadline_s
+        self._price = market.prices(skip)
+        self._states = 0
+
+    def solve(self) -> Found:
+        """Search until a choice fits, learning a limit from each that does not."""
+        market = self._market
+        choice = np.empty(len(market.arrays.bids), dtype=np.int32)
+        while True:
+            status, value, bound, states = _core.search(
+                market.problem, self._skip, self._price, _FIRST_GAP, 0, self._left_s(), market.most_states, choice
+            )
+            self._states += states
+            if status == _TOO_WIDE:
+                market.be_quicker_to_give_up()
+                return self._remainder(bound)
+            if status != _OPTIMAL:
+                return self._best_effort(bound)
+            if self._skip >= 0 and market.sufficient:
+                return self._certified(choice, {})
+            answer = self._fitted(choice[choice >= 0])
+            if isinstance(answer, Resource):
+                self._price = market.hold_to(answer, self._skip, self._price)
+            elif isinstance(answer, dict):
+                return self._certified(choice, answer)
+            else:
+                return self._remainder(value) if answer is None else self._next_best(value)
+
+    def _fitted(self, chosen: Ints) -> Resource | dict[int, tuple[PlacedGang, ...]] | bool | None:
+        """Places of the chosen rows by row, or a limit that they break; False: they do not fit; None: not decided."""
+        packed = self._market.places.pack(chosen)
+        if isinstance(packed, Packed):
+            return dict(packed.gangs()) if self._skip < 0 else {}
+        return self._market.settle(chosen) or self._market.places.fits(chosen)
+
+    def _next_best(self, value: int) -> Found:
+        """The best choice that fits, where the knapsack's optimum does not: all choices near the bound, best first."""
+        market = self._market
+        choices = np.empty((_MOST_CHOICES, len(market.arrays.bids)), dtype=np.int32)
+        loss = np.empty(market.arrays.rows.rows, dtype=np.int64)
+        bound = _core.losses(market.problem, self._skip, self._price, loss)
+        gap, looked_at = bound - value + int(market.arrays.unit * _FIRST_GAP), 0
+        while True:
+            status, count, states = _core.choices(
+                market.problem, self._skip, self._price, gap, self._left_s(), _MOST_LABELLED_STATES, choices
+            )
+            self._states += states
+            if status != _OPTIMAL:
+                return self._remainder(value)
+            # What stood before the last gap's end stands first again, and did not fit.
+            for choice in choices[looked_at : min(count, _MOST_CHOICES)]:
+                packed = market.places.pack(choice[choice >= 0])
+                placed = packed.gangs() if isinstance(packed, Packed) else market.places.fits(choice[choice >= 0])
+                if placed is None:
+                    return self._remainder(value)
+                if isinstance(placed, dict):
+                    return self._certified(choice, placed)
+            looked_at = count
+            if count > _MOST_CHOICES or gap >= bound:
+                return self._remainder(value)
+            gap *= 2
+
+    def _certified(self, choice: Ints, placed: Mapping[int, tuple[PlacedGang, ...]]) -> Found:
+        row_of = rows_by_bidder(choice)
+        gangs = {bidder: placed.get(row, ()) for bidder, row in row_of.items()}
+        return Found(skip=self._skip, row_of=row_of, gangs=gangs, states=self._states)
+
+    def _remainder(self, most: int) -> Found:
+        """Let HiGHS choose among the rows that can still be part of something better than what it finds.
+
+        `most` is a proven bound on the value. Out of time, the better of what HiGHS and a narrow search found.
+        """
+        market = self._market
+        loss = np.empty(market.arrays.rows.rows, dtype=np.int64)
+        bound = _core.losses(market.problem, self._skip, self._price, loss)
+        gap = max(4 * (bound - most), int(market.arrays.unit * _FIRST_REMAINDER))
+        while True:
+            found = self._over(np.flatnonzero(loss <= gap).tolist())
+            value = market.value(found.row_of)
+            if found.gap > 0.0:
+                other = self._best_effort(most)
+                best = found if value > market.value(other.row_of) else other
+                open_gap = (most - market.value(best.row_of)) / market.arrays.unit
+                return replace(best, gap=max(open_gap, SMALLEST_GAP), fallback=True)
+            if bound - value <= gap:
+                return found
+            gap = bound - value
+
+    def _over(self, rows: list[int]) -> Found:
+        """HiGHS's choice among these rows."""
+        market = self._market
+        solution, row_of = solve_over(
+            market.arrays, rows, self._skip, market.market.empty_bundle, max(0.0, self._left_s())
+        )
+        proven = solution.status is SolveStatus.OPTIMAL
+        return Found(
+            skip=self._skip,
+            row_of={market.position(app_id): row for app_id, row in row_of.items()},
+            gap=0.0 if proven else max(solution.gap, SMALLEST_GAP),
+            gangs={
+                market.position(app_id): tuple(gang for gang in win.gangs if not gang.pinned)
+                for app_id, win in solution.wins.items()
+            },
+            states=self._states,
+            fallback=True,
+        )
+
+    def _best_effort(self, bound: int) -> Found:
+        """Out of time: a good choice by a narrow search, less rows whose gangs find no place."""
+        market = self._market
+        choice = np.empty(len(market.arrays.bids), dtype=np.int32)
+        _core.search(market.problem, self._skip, self._price, _FIRST_GAP, _BEAM, math.inf, 0, choice)
+        packed = market.places.pack(choice[choice >= 0])
+        while not isinstance(packed, Packed):
+            choice[choice == packed] = -1
+            packed = market.places.pack(choice[choice >= 0])
+        found = self._certified(choice, packed.gangs())
+        gap = (bound - market.value(found.row_of)) / market.arrays.unit
+        return replace(found, gap=max(gap, SMALLEST_GAP))
+
+    def _left_s(self) -> float:
+        return self._deadline_s - time.monotonic()
