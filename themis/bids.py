@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from themis.apps import CRUDE_SLOWDOWN, Slowdown
@@ -56,7 +56,7 @@ class BidRow:
             raise InputError("the value of a bid row must be a positive number", value=self.value)
         if not self.gangs and not self.pinned:
             raise InputError("a bid row needs gangs or pinned GPUs", value=self.value)
-        if self.pinned_gangs and sum(self.pinned_gangs, Allocation()) != self.pinned:
+        if self.pinned_gangs and _added_up(self.pinned_gangs) != dict(self.pinned.counts):
             stated = [gang.by_machine() for gang in self.pinned_gangs]
             raise InputError("the pinned gangs must add up to the pinned GPUs", value=stated)
 
@@ -69,6 +69,15 @@ class BidRow:
     def gpus(self) -> int:
         """GPUs that the row asks for."""
         return self.pinned.gpus + sum(gang.total_gpus for gang in self.gangs)
+
+
+def _added_up(gangs: Iterable[Allocation]) -> dict[str, int]:
+    """GPUs by machine of all gangs; bids hold many such rows, so without an allocation for every sum."""
+    total: dict[str, int] = {}
+    for gang in gangs:
+        for machine, count in gang.counts:
+            total[machine] = total.get(machine, 0) + count
+    return total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,9 +21,9 @@ from themis.bids import Market, PlacedGang
 Prices = NDArray[np.float64]
 
 _MOST_LEARNT = 30
-_MOST_STATES = 500_000
-"""States of all passes of one search: past them HiGHS is quicker."""
-_FEW_STATES = 50_000
+_MOST_STATES = 30_000
+"""States a bidder, of all passes of one search: past them HiGHS is quicker."""
+_FEW_STATES = 3_000
 """The same once a problem of the market was too wide: the others are much like it."""
 
 
@@ -34,7 +34,7 @@ class CompiledMarket:
         self.market = market
         self.arrays: MarketArrays = read_market(market)
         self.places = Places(self.arrays)
-        self.most_states = _MOST_STATES
+        self.most_states = _MOST_STATES * len(market.bids)
         self._position = {bid.app_id: place for place, bid in enumerate(self.arrays.bids)}
         self._priced = False
         rows, kinds = self.arrays.rows, self.arrays.kinds
@@ -66,7 +66,7 @@ class CompiledMarket:
 
     def be_quicker_to_give_up(self) -> None:
         """Search less from now on: a problem of this market was too wide, and the others are much like it."""
-        self.most_states = _FEW_STATES
+        self.most_states = _FEW_STATES * len(self.market.bids)
 
     def settle(self, chosen: Ints) -> Resource | dict[int, tuple[PlacedGang, ...]] | None:
         """A limit that the chosen rows break, or places for them that best fit did not find; None for neither."""

@@ -207,7 +207,9 @@ static int open_view(View *view) {
 
 void find_prices(const Problem *problem, int skip, double *price_of_all, int warm) {
     enum { MOST_STEPS = 12 };
-    const double last_mu = 3e-4 / problem->bidders, shrink = 0.3, warm_mu = 3e-3;
+    /* One bidder more or less moves the prices the less, the more there are; and so does what is left to gain. */
+    const double last_mu = 3e-4 / problem->bidders, warm_mu = 0.05 / problem->bidders, shrink = 0.25;
+    const double least_core = 0.8 / problem->bidders;
     View view = {.problem = problem, .skip = skip};
     if (problem->resources && open_view(&view)) {
         double mu = dearest_gain(problem) / 8.0;
@@ -216,7 +218,7 @@ void find_prices(const Problem *problem, int skip, double *price_of_all, int war
         double best_price[MOST_RESOURCES], stage_price[MOST_RESOURCES], damping = 1e-6, best_bound = INFINITY;
         for (int last = 0; !last; mu *= shrink) {
             last = mu <= last_mu;
-            double core_loss = 30.0 * mu > 0.05 ? 30.0 * mu : 0.05, bound = choose_core(&view, price_of_all, core_loss);
+            double core_loss = 30.0 * mu > least_core ? 30.0 * mu : least_core, bound = choose_core(&view, price_of_all, core_loss);
             if (bound > best_bound + mu) {
                 /* The core of the last stage left out rows that counted. */
                 memcpy(price_of_all, best_price, size);

@@ -14,6 +14,8 @@
 
 #include "core.h"
 
+enum { FEW_VECTORS = 4096 }; /* so many may stay for the next pass */
+
 typedef struct {
     int32_t row; /* -1: nothing */
     int64_t loss;
@@ -24,9 +26,9 @@ typedef struct {
     int32_t gpus, parent, row;
 } Node;
 
-/* The states of one stage: nodes, and the vector of each, `width` numbers. */
+/* The states of one stage: nodes, and the vector of each, `width` numbers; vectors are given up once they are used. */
 typedef struct {
-    int count, room;
+    int count, room, vector_room;
     Node *node;
     int32_t *vector;
 } Stage;
@@ -192,15 +194,29 @@ static int better(const Node *a, const Node *b) {
     return a->tie < b->tie;
 }
 
+/* Room for one more node and vector. */
 static int grow_stage(Stage *stage, int width) {
-    int room = stage->room ? stage->room * 2 : 64;
-    Node *node = realloc(stage->node, sizeof(Node) * room);
-    if (node) stage->node = node;
-    int32_t *vector = realloc(stage->vector, sizeof(int32_t) * (size_t)room * (width ? width : 1));
-    if (vector) stage->vector = vector;
-    if (!node || !vector) return 0;
-    stage->room = room;
+    if (stage->count == stage->room) {
+        int room = stage->room ? stage->room * 2 : 64;
+        Node *node = realloc(stage->node, sizeof(Node) * room);
+        if (!node) return 0;
+        stage->node = node;
+        stage->room = room;
+    }
+    if (stage->count == stage->vector_room) {
+        int room = stage->vector_room ? stage->vector_room * 2 : 64;
+        int32_t *vector = realloc(stage->vector, sizeof(int32_t) * (size_t)room * (width ? width : 1));
+        if (!vector) return 0;
+        stage->vector = vector;
+        stage->vector_room = room;
+    }
     return 1;
+}
+
+static void give_up_vectors(Stage *stage) {
+    free(stage->vector);
+    stage->vector = NULL;
+    stage->vector_room = 0;
 }
 
 static int rehash(Run *run, const Stage *stage) {
@@ -229,7 +245,7 @@ static int put(Run *run, Stage *next, const int32_t *vector, Node node) {
         if (better(&node, &next->node[found])) next->node[found] = node;
         return 1;
     }
-    if (next->count == next->room && !grow_stage(next, run->width)) return 0;
+    if (!grow_stage(next, run->width)) return 0;
     memcpy(next->vector + (size_t)next->count * run->width, vector, sizeof(int32_t) * run->width);
     next->node[next->count] = node;
     run->slot[at & mask] = ++next->count;
@@ -359,7 +375,7 @@ static int pass(Run *run, int beam) {
     const Problem *p = run->problem;
     Stage *first = &run->stage[0];
     for (int s = 0; s <= run->stages; s++) run->stage[s].count = 0;
-    if (!first->room && !grow_stage(first, run->width)) {
+    if (!grow_stage(first, run->width)) {
         run->status = SEARCH_NO_MEMORY;
         return 0;
     }
@@ -377,6 +393,7 @@ static int pass(Run *run, int beam) {
             if ((n & 1023) == 1023 && out_of_limits(run, next)) return 0;
         }
         run->states += next->count;
+        if (run->stage[s].vector_room > FEW_VECTORS) give_up_vectors(&run->stage[s]);
         if (out_of_limits(run, next)) return 0;
         if (beam) narrow(run, s + 1, beam);
     }

@@ -9,6 +9,8 @@ from core_cases import draw_knapsack, feasible_choices, pinned_by, rank
 
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.knapsack import build_problem
+from rm_plugin.solvers.exact.resources import Resource
+from rm_plugin.solvers.exact.rows import Rows
 
 UNIT = 2.0**40
 OPTIMAL, OUT_OF_TIME, TOO_WIDE = 0, 1, 2
@@ -193,3 +195,25 @@ def test_any_prices_bound_the_optimum_and_found_ones_do_no_worse_than_none():
                 assert best <= _core.losses(problem, -1, price, loss) <= at_none + UNIT * 1e-3
             lower += _core.losses(problem, -1, price, loss) < at_none
     assert lower > 100
+
+
+@pytest.mark.xfail(strict=True, reason="the core adds up what bidders to come use in 32 bits (search.c, to_come)")
+def test_what_many_bidders_might_use_of_a_large_capacity_does_not_overflow():
+    """Two hundred bidders who might each use all of 25 million (a learnt limit's weights on ten thousand GPUs)."""
+    bidders, capacity = 200, 25_000_000
+    limit = Resource(
+        name=("large", 0), capacity=capacity, by_kind=np.ones(1, np.int32), taken=np.zeros((1, 2), np.int32)
+    )
+    rows = Rows(
+        row_start=np.arange(bidders + 1, dtype=np.int32) * 2,
+        index=np.tile(np.arange(2, dtype=np.int32), bidders),
+        gain=np.arange(2 * bidders, dtype=np.int64) + (1 << 36),
+        gpus=np.ones(2 * bidders, dtype=np.int32),
+        tie=np.zeros(2 * bidders, dtype=np.int64),
+        counts=np.tile(np.array([[capacity], [capacity // 4]], dtype=np.int32), (bidders, 1)),
+        pin_start=np.zeros(2 * bidders + 1, dtype=np.int32),
+        pin_machine=np.zeros(0, dtype=np.int32),
+        pin_gpus=np.zeros(0, dtype=np.int32),
+    )
+    problem = build_problem(rows, [limit], np.ones(1, dtype=np.int32), UNIT)
+    assert search(problem, bidders, np.array([1.0]))[1] == sum(sorted(rows.gain.tolist()[1::2])[-4:])
