@@ -126,3 +126,11 @@ def test_gpus_pinned_leave_slots_whole_but_fewer_gpus():
     kinds = {Kind(Level.SLOT, 3, 3): 1}
     for pinned, answer in ((3, YES), (4, NO)):
         assert Cluster(machines, Allocation.of({"m0": pinned})).fit(kinds)[0] == answer
+
+
+def test_a_rack_that_owes_gpus_to_its_gang_leaves_them_to_it():
+    """Five GPUs of the rack of six are owed, so the pair must go elsewhere though it would fit there."""
+    machines = [machine("m0", 4), machine("m1", 2), machine("m2", 2, rack="r1")]
+    gangs = (Gang(5, Level.RACK), Gang(2, Level.MACHINE))
+    assert Cluster(machines).fit(kinds_of(gangs, machines))[0] == YES
+    assert Cluster(machines[:2]).fit(kinds_of(gangs, machines))[0] == NO

@@ -24,6 +24,9 @@ RECIPES = {
     "racks": Recipe(machines=5, racks=2, sizes=(2, 4, 6), levels=(RACK, RACK, MACHINE), rows=4),
     "slots": Recipe(levels=(SLOT, SLOT, MACHINE), slot_gpus=4, rows=4),
     "pinned": Recipe(pinned_gangs=True, units=False, rows=5, machines=3),
+    "odd sizes": Recipe(sizes=(2, 3, 5), levels=(MACHINE,), slot_gpus=4, rows=4, pinned=False, machines=3),
+    "racks in units": Recipe(machines=5, sizes=(2, 3, 4, 6), levels=(RACK,), rows=4, pinned=False),
+    "racks and pins": Recipe(machines=4, sizes=(2, 3, 4), levels=(RACK, CLUSTER), units=False, rows=6, slot_gpus=2),
     "divisible": Recipe(sizes=(1, 2, 4), levels=(MACHINE, CLUSTER), slot_gpus=4, rows=4, racks=1),
     "divisible units": Recipe(sizes=(2, 4), levels=(CLUSTER,), units=True, slot_gpus=4, rows=4, pinned=False),
 }
@@ -82,7 +85,9 @@ def test_what_fits_keeps_every_limit_and_where_they_suffice_what_keeps_them_fits
     assert (sufficient > 200) == name.startswith("divisible")
 
 
-@pytest.mark.parametrize("name", ["anything", "racks", "slots", "pinned"])
+@pytest.mark.parametrize(
+    "name", ["anything", "racks", "slots", "pinned", "odd sizes", "racks in units", "racks and pins"]
+)
 def test_a_learnt_limit_forbids_its_choice_and_nothing_that_fits(name):
     learnt, told_more, forbidden = 0, 0, 0
     for rng, case in cases(name, 60):
@@ -131,6 +136,17 @@ def test_the_search_for_places_says_no_exactly_where_brute_force_does():
                 assert (answer is not False) == case.fit(chosen)
                 said.append(answer is not False)
     assert 100 < sum(said) < len(said) - 100
+
+
+def test_pins_that_break_pairs_keep_the_limit_on_pairs():
+    """Two machines of 4 hold four pairs, as single GPUs say already; with one GPU of each pinned they hold two."""
+    machines = [machine("m0", 4), machine("m1", 4)]
+    pairs = bid("a", 0.1, row(0.9, gang(2, MACHINE, 3)), row(0.5, gang(2, MACHINE, 2)))
+    for pins, names in (({}, {1}), ({"m0": 2}, {1}), ({"m0": 1, "m1": 1}, {1, 2})):
+        other = bid("b", 0.1, row(0.5, gang(1, CLUSTER), **pins))
+        first = Case(market(machines, pairs, other)).first
+        assert {limit.name for limit in first.each} == {("machine", size) for size in names}
+        assert first.sufficient
 
 
 def test_more_limits_than_the_core_takes_are_thinned_and_no_longer_said_to_suffice():
