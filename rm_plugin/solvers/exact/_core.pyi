@@ -31,8 +31,8 @@ def problem(
 ) -> Problem:
     """A knapsack from its arrays (core.h); they are copied."""
 
-def prices(problem: Problem, skip: int, price: Array, warm: bool) -> None:
-    """Improve f8 [resources] prices in place; `warm` when they are good already."""
+def prices(problem: Problem, skip: int, price: Array, first_mu: float) -> None:
+    """Improve f8 [resources] prices in place; `first_mu` tells how far off they may be, 0 for prices from nowhere."""
 
 def search(
     problem: Problem,

@@ -21,9 +21,11 @@ from themis.bids import Market, PlacedGang
 Prices = NDArray[np.float64]
 
 _MOST_LEARNT = 30
+_ONE_BIDDER_LESS, _ONE_LIMIT_MORE = 0.05, 0.01
+"""How far off prices may be, in log value: shared among all bidders, or of each."""
 _MOST_STATES = 30_000
 """States a bidder, of all passes of one search: past them HiGHS is quicker."""
-_FEW_STATES = 3_000
+_FEW_STATES = 1_000
 """The same once a problem of the market was too wide: the others are much like it."""
 
 
@@ -55,7 +57,7 @@ class CompiledMarket:
     def prices(self, skip: int) -> Prices:
         """Prices for the problem without a bidder (-1: for the full one), from the best known so far."""
         price = self._price.copy()
-        _core.prices(self.problem, skip, price, self._priced)
+        _core.prices(self.problem, skip, price, _ONE_BIDDER_LESS / len(self.market.bids) if self._priced else 0.0)
         if not self._priced:
             self._price, self._priced = price.copy(), True
         return price
@@ -85,7 +87,7 @@ class CompiledMarket:
         self.problem = self._build()
         self._price = np.append(self._price, 0.0)
         price = np.append(price, 0.0)
-        _core.prices(self.problem, skip, price, True)
+        _core.prices(self.problem, skip, price, _ONE_LIMIT_MORE)
         return price
 
     def _build(self) -> _core.Problem:

@@ -20,11 +20,13 @@ from rm_plugin.solvers.port import SolveStatus
 from themis.bids import PlacedGang
 
 _FIRST_GAP = 1e-6
-_BEAM = 300
+_BEAM = 1_000
 _OPTIMAL, _TOO_WIDE = 0, 2
 _MOST_LABELLED_STATES = 300_000
 _MOST_CHOICES = 4_000
 _FIRST_REMAINDER = 1e-3
+_TOO_LARGE = 4_000_000
+"""Rows times machines past which HiGHS takes minutes for one problem."""
 
 
 def solve_problem(market: CompiledMarket, skip: int, deadline_s: float) -> Found:
@@ -110,9 +112,12 @@ class _Problem:
     def _remainder(self, most: int) -> Found:
         """Let HiGHS choose among the rows that can still be part of something better than what it finds.
 
-        `most` is a proven bound on the value. Out of time, the better of what HiGHS and a narrow search found.
+        `most` is a proven bound on the value. Out of time, the better of what HiGHS and a narrow search found; where a
+        market is so large that HiGHS would not even begin in time, the latter at once.
         """
         market = self._market
+        if market.arrays.rows.rows * len(market.arrays.machines) > _TOO_LARGE:
+            return self._best_effort(most)
         loss = np.empty(market.arrays.rows.rows, dtype=np.int64)
         bound = _core.losses(market.problem, self._skip, self._price, loss)
         gap = max(4 * (bound - most), int(market.arrays.unit * _FIRST_REMAINDER))
@@ -153,10 +158,17 @@ class _Problem:
         choice = np.empty(len(market.arrays.bids), dtype=np.int32)
         _core.search(market.problem, self._skip, self._price, _FIRST_GAP, _BEAM, math.inf, 0, choice)
         packed = market.places.pack(choice[choice >= 0])
+        if not isinstance(packed, Packed):
+            settled = market.settle(choice[choice >= 0])
+            if isinstance(settled, dict):
+                return self._unproven(self._certified(choice, settled), bound)
         while not isinstance(packed, Packed):
             choice[choice == packed] = -1
             packed = market.places.pack(choice[choice >= 0])
-        found = self._certified(choice, packed.gangs())
+        return self._unproven(self._certified(choice, packed.gangs()), bound)
+
+    def _unproven(self, found: Found, bound: int) -> Found:
+        market = self._market
         gap = (bound - market.value(found.row_of)) / market.arrays.unit
         return replace(found, gap=max(gap, SMALLEST_GAP))
 

@@ -55,8 +55,10 @@ typedef struct {
 
 double monotonic_s(void);
 
-/* Lowers sum_k price_k * capacity_k + sum_i max_r (gain - price . use) from the prices given; `skip` is left out. */
-void find_prices(const Problem *problem, int skip, double *price_of_all, int warm);
+/* Lowers sum_k price_k * capacity_k + sum_i max_r (gain - price . use) from the prices given; `skip` is left out.
+ *
+ * `first_mu` tells how far off they may be, in log value a bidder: 0 for prices from nowhere. */
+void find_prices(const Problem *problem, int skip, double *price_of_all, double first_mu);
 
 /* The best choice at these prices (in units of gain for the whole capacity): row by bidder, -1 for none. */
 Outcome search(const Problem *problem, int skip, const double *price_of_all, double first_gap, int beam, Limits limits,

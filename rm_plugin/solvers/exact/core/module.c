@@ -93,12 +93,13 @@ static PyObject *run_prices(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *capsule;
     Py_buffer price;
-    int skip, warm;
-    if (!PyArg_ParseTuple(args, "Oiw*p", &capsule, &skip, &price, &warm)) return NULL;
+    int skip;
+    double first_mu;
+    if (!PyArg_ParseTuple(args, "Oiw*d", &capsule, &skip, &price, &first_mu)) return NULL;
     Problem *p = PyCapsule_GetPointer(capsule, CAPSULE);
     if (p) {
         Py_BEGIN_ALLOW_THREADS;
-        find_prices(p, skip, price.buf, warm);
+        find_prices(p, skip, price.buf, first_mu);
         Py_END_ALLOW_THREADS;
     }
     PyBuffer_Release(&price);

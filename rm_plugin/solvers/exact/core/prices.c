@@ -205,15 +205,15 @@ static int open_view(View *view) {
     return view->core && view->core_start && view->margin && view->hessian && view->scratch;
 }
 
-void find_prices(const Problem *problem, int skip, double *price_of_all, int warm) {
+void find_prices(const Problem *problem, int skip, double *price_of_all, double first_mu) {
     enum { MOST_STEPS = 12 };
-    /* One bidder more or less moves the prices the less, the more there are; and so does what is left to gain. */
-    const double last_mu = 3e-4 / problem->bidders, warm_mu = 0.05 / problem->bidders, shrink = 0.25;
+    /* The more bidders, the less one of them matters, and the closer the bound must come. */
+    const double last_mu = 3e-4 / problem->bidders, shrink = 0.25;
     const double least_core = 0.8 / problem->bidders;
     View view = {.problem = problem, .skip = skip};
     if (problem->resources && open_view(&view)) {
         double mu = dearest_gain(problem) / 8.0;
-        if (warm && mu > warm_mu) mu = warm_mu;
+        if (first_mu > 0.0 && mu > first_mu) mu = first_mu;
         size_t size = sizeof(double) * problem->resources;
         double best_price[MOST_RESOURCES], stage_price[MOST_RESOURCES], damping = 1e-6, best_bound = INFINITY;
         for (int last = 0; !last; mu *= shrink) {

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -170,6 +171,26 @@ def test_pins_on_a_shared_machine_count_together_up_to_what_is_free():
     free = np.array([4], dtype=np.int32)
     assert search(build_problem(three, [limit], free, UNIT), 3, np.zeros(1))[4] == (0, 1, -1)
     assert pinned_by(three, [0, 1], 1).tolist() == [4]
+
+
+def test_machines_shared_one_after_the_other_do_not_see_each_other():
+    """Two bidders pin 2 of 3 GPUs of one machine, two others of a second: one of each pair wins."""
+    drawn, limits, _ = draw_knapsack(random.Random(0), machines=2)
+    free = np.array([3, 3], dtype=np.int32)
+    limit = replace(limits[0], capacity=9, by_kind=np.zeros(1, np.int32), taken=np.zeros((2, 4), np.int32))
+    rows = replace(
+        drawn,
+        row_start=np.arange(5, dtype=np.int32),
+        index=np.zeros(4, dtype=np.int32),
+        gain=np.array([4, 3, 2, 5], dtype=np.int64) << 38,
+        gpus=np.full(4, 2, dtype=np.int32),
+        tie=np.arange(4, dtype=np.int64),
+        counts=np.zeros((4, 1), dtype=np.int32),
+        pin_start=np.arange(5, dtype=np.int32),
+        pin_machine=np.array([0, 0, 1, 1], dtype=np.int32),
+        pin_gpus=np.full(4, 2, dtype=np.int32),
+    )
+    assert search(build_problem(rows, [limit], free, UNIT), 4, np.zeros(1))[4] == (0, -1, -1, 3)
 
 
 def test_the_bound_leaves_out_who_is_skipped():

@@ -138,6 +138,16 @@ def test_the_search_for_places_says_no_exactly_where_brute_force_does():
     assert 100 < sum(said) < len(said) - 100
 
 
+def test_racks_alike_each_count_for_a_learnt_limit():
+    """Three racks of 3 and 2 GPUs hold a gang of three each: four are too many, three are not."""
+    machines = [machine(f"m{n}", 3 - n % 2, rack=f"r{n // 2}") for n in range(6)]
+    case = Case(market(machines, bid("a", 0.1, row(0.9, gang(3, RACK, 4)), row(0.5, gang(3, RACK, 3)))))
+    rows = np.array([0], dtype=np.int32)
+    limit = settle(case.arrays, rows, case.places.left_beside(rows), 0)
+    nothing = np.zeros(6, dtype=np.int64)
+    assert [keeps(limit, case.rows, [row_], nothing) for row_ in (0, 1)] == [False, True]
+
+
 def test_pins_that_break_pairs_keep_the_limit_on_pairs():
     """Two machines of 4 hold four pairs, as single GPUs say already; with one GPU of each pinned they hold two."""
     machines = [machine("m0", 4), machine("m1", 4)]
