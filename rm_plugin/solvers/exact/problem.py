@@ -168,9 +168,9 @@ class _Problem:
         return self._unproven(self._certified(choice, packed.gangs()), bound)
 
     def _unproven(self, found: Found, bound: int) -> Found:
-        market = self._market
-        gap = (bound - market.value(found.row_of)) / market.arrays.unit
-        return replace(found, gap=max(gap, SMALLEST_GAP))
+        """A choice with its distance from the bound; one that reaches it is proven after all."""
+        open_gap = bound - self._market.value(found.row_of)
+        return replace(found, gap=max(open_gap / self._market.arrays.unit, SMALLEST_GAP)) if open_gap > 0 else found
 
     def _left_s(self) -> float:
         return self._deadline_s - time.monotonic()

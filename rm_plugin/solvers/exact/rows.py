@@ -18,7 +18,8 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
 _FINEST = 40
-"""Gains are whole multiples of 2**-40: ties are exact, and a sum over a thousand bidders errs by less than 1e-9."""
+"""Gains are whole multiples of 2**-40, if they are not too large: sums do not depend on their order, and one over a
+thousand bidders errs by less than 1e-9. Equal products of other values may still differ by the last unit."""
 _BITS = 60
 """Bits that the sum of everybody's best gain may take."""
 

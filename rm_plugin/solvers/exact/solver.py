@@ -6,9 +6,10 @@ it is the market's optimum, and the places are the certificate. When they find n
 learnt from a linear programme over what machines can hold (`separation`), and the knapsack is solved again. Where no
 such limit exists, HiGHS decides among the few rows that the proven gap leaves (`remainder`).
 
-Ties. Equal means equal to 2**-40 in the log objective. Of equal choices the one that asks for fewer GPUs wins, then the
-one whose rows have the smaller sum of digests (36 bits of app id, gangs and pinned GPUs). That order is a property of
-the market, not of the search: the order of bidders, rows and machines does not matter.
+Ties. Equal means equal in whole units of 2**-40 of the log objective, a sum of rounded logs: equal products of other
+values (0.25 * 1 and 0.5 * 0.5) may miss each other by a unit. Of equal choices the one that asks for fewer GPUs wins,
+then the one whose rows have the smaller sum of digests (36 bits of app id, gangs and pinned GPUs). That order is a
+property of the market, not of the search: the order of bidders, rows and machines does not matter.
 """
 
 from __future__ import annotations

@@ -153,7 +153,9 @@ static void measure_what_is_to_come(Run *run) {
                 run->opens[m] = s;
             }
         }
-        for (int k = 0; k < K; k++) to_come[k] += most[k];
+        /* More than the capacity is as good as all of it, and sums of many bidders' uses may not fit a number. */
+        for (int k = 0; k < K; k++)
+            to_come[k] = most[k] > p->capacity[k] - to_come[k] ? p->capacity[k] : to_come[k] + most[k];
     }
 }
 

@@ -228,7 +228,6 @@ def test_any_prices_bound_the_optimum_and_found_ones_do_no_worse_than_none():
     assert lower > 100
 
 
-@pytest.mark.xfail(strict=True, reason="the core adds up what bidders to come use in 32 bits (search.c, to_come)")
 def test_what_many_bidders_might_use_of_a_large_capacity_does_not_overflow():
     """Two hundred bidders who might each use all of 25 million (a learnt limit's weights on ten thousand GPUs)."""
     bidders, capacity = 200, 25_000_000
