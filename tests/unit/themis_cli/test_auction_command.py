@@ -68,7 +68,8 @@ def test_seeds_and_roundings_change_what_is_kept_and_nothing_else(capsys):
     nearest = as_json(capsys, "--rounding", "nearest")["allocation"]
     assert nearest == {"search": {"m0": 2}, "speech": {"m0": 1}, "vision": {"m1": 4}}
     by_gpu = as_json(capsys, "--rounding", "by_gpu")["allocation"]
-    assert sum(by_gpu["vision"].values()) in (2, 3)
+    # A market file does not say how small a gang may be, so one that is kept in part is kept whole or not at all.
+    assert by_gpu["vision"] in ({}, {"m1": 4})
 
 
 def test_the_table_has_a_line_an_app(capsys):
