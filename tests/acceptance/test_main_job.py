@@ -116,15 +116,31 @@ def kill_a_master(client: Client) -> str:
 
 
 def kill_a_task(client: Client, not_of: str) -> tuple[str, str]:
-    """Kill a task that made its first step, of another app than the victim; returns app and job."""
+    """Kill a task that made its first step, of another app than the victim; returns app and job.
+
+    A task may be ending or be told to stop just then, and nobody mends what was over anyway: then another one is shot.
+    """
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for app_id, job_id, pid in running_tasks(client):
             if app_id != not_of and psutil.pid_exists(pid):
                 os.kill(pid, signal.SIGKILL)
-                return app_id, job_id
+                if is_restarted(client, app_id, job_id):
+                    return app_id, job_id
+                break
         time.sleep(0.05)
     raise AssertionError("no task to kill")
+
+
+def is_restarted(client: Client, app_id: str, job_id: str) -> bool:
+    """Whether a job whose task was shot is said to be restarted soon."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        for event in client.watch(follow=False):
+            if (event.kind, event.app_id) == ("job_restarted", app_id) and json.loads(event.detail)["job_id"] == job_id:
+                return True
+        time.sleep(0.05)
+    return False
 
 
 def running_tasks(client: Client) -> list[tuple[str, str, int]]:
