@@ -12,11 +12,11 @@ from rm_plugin.solvers.candidates import chains_of
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.knapsack import build_problem, most_pinned, pinned_together, undominated, uses_of
 from rm_plugin.solvers.exact.learning import settle
-from rm_plugin.solvers.exact.places import Places
+from rm_plugin.solvers.exact.places import Places, Searched
 from rm_plugin.solvers.exact.resources import Resource, first_resources, pinned_resources
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays, read_market
 from rm_plugin.solvers.kinds import Kind
-from themis.bids import Market, PlacedGang
+from themis.bids import Market
 
 Prices = NDArray[np.float64]
 
@@ -70,7 +70,7 @@ class CompiledMarket:
         """Search less from now on: a problem of this market was too wide, and the others are much like it."""
         self.most_states = _FEW_STATES * len(self.market.bids)
 
-    def settle(self, chosen: Ints) -> Resource | dict[int, tuple[PlacedGang, ...]] | None:
+    def settle(self, chosen: Ints) -> Resource | Searched | None:
         """A limit that the chosen rows break, or places for them that best fit did not find; None for neither."""
         learnt = sum(resource.name[0] == "learnt" for resource in self._resources)
         if learnt >= _MOST_LEARNT:

@@ -17,7 +17,7 @@ from themis.cluster import Level
 def settle(market: MarketArrays, chosen: Ints, left: Ints, number: int) -> Resource | Iterator[list[Pattern]] | None:
     """Settle a choice that best fit found no places for: a limit that it breaks, or patterns that make it up.
 
-    First over single machines, where racks count for nothing; then over racks.
+    Over racks where gangs must lie inside one, else over single machines.
 
     Args:
         market: The market.
@@ -30,13 +30,14 @@ def settle(market: MarketArrays, chosen: Ints, left: Ints, number: int) -> Resou
     """
     counts = market.rows.counts[chosen].sum(axis=0)
     asked = {kind: int(count) for kind, count in zip(market.kinds, counts, strict=True) if count}
-    over_machines = _over_machines(market, asked, left, number)
     in_racks = any(kind.level is Level.RACK for kind in asked)
-    return (
-        _over_racks(market, asked, left, number)
-        if in_racks and not isinstance(over_machines, Resource)
-        else over_machines
-    )
+    pinned = any(machine.free > here for machine, here in zip(market.machines, left.tolist(), strict=True))
+    # Patterns of racks are made of patterns of machines, so a limit over racks is broken whenever one over machines is;
+    # but the latter says more about what pinned GPUs take.
+    if in_racks and not pinned:
+        return _over_racks(market, asked, left, number)
+    answer = _over_machines(market, asked, left, number)
+    return _over_racks(market, asked, left, number) if in_racks and not isinstance(answer, Resource) else answer
 
 
 def _over_machines(

@@ -69,8 +69,8 @@ class Places:
             return int(chosen[owner_of_gang[-1 - written]])
         return Packed(self._market, chosen[owner_of_gang], parts[:written])
 
-    def fits(self, chosen: Ints) -> dict[int, tuple[PlacedGang, ...]] | bool | None:
-        """Whether the rows fit, by search: placed gangs by row, False when proven not to, None when not decided."""
+    def fits(self, chosen: Ints) -> Searched | Literal[False] | None:
+        """Whether the rows fit, by search: their places, False when proven not to, None when not decided."""
         counts = self._market.rows.counts[chosen].sum(axis=0, dtype=np.int32)
         left = self.left_beside(chosen)
         key = (counts.tobytes(), left.tobytes())
@@ -79,9 +79,9 @@ class Places:
         answer = self._search(range(len(left)), left, self._shapes, counts, _STEPS)
         if answer is False:
             self._never.add(key)
-        return answer if answer is None or answer is False else self._realised(chosen, answer)
+        return answer if answer is None or answer is False else Searched(self._market, chosen, answer)
 
-    def made_up(self, chosen: Ints, patterns: Sequence[Pattern]) -> dict[int, tuple[PlacedGang, ...]] | None:
+    def made_up(self, chosen: Ints, patterns: Sequence[Pattern]) -> Searched | None:
         """The rows' gangs dealt out to patterns of groups of machines, and placed inside each; None without success."""
         kinds, left = self._market.kinds, self.left_beside(chosen)
         counts = self._market.rows.counts[chosen].sum(axis=0)
@@ -104,7 +104,7 @@ class Places:
             parts.append(found)
         if any(many for many, kind in zip(to_place, kinds, strict=True) if kind.unit > 1 or kind.level is Level.RACK):
             return None
-        return self._realised(chosen, np.concatenate([np.empty((0, 4), dtype=np.int32), *parts]))
+        return Searched(self._market, chosen, np.concatenate([np.empty((0, 4), dtype=np.int32), *parts]))
 
     def _search(
         self, machines: Sequence[int], left: Ints, shapes: Ints, counts: Ints, most_steps: int
@@ -129,15 +129,6 @@ class Places:
         found = parts[:written]
         found[:, 1] = members[found[:, 1]]
         return found
-
-    def _realised(self, chosen: Ints, parts: Ints) -> dict[int, tuple[PlacedGang, ...]]:
-        """Gangs by row on the places that the search found."""
-        layout = _layout(self._market, parts)
-        rows = {str(row): _candidate(self._market, row) for row in chosen.tolist()}
-        placed = realise(self._market.machines, rows, layout)
-        if placed is None:
-            raise InvariantError("the search placed gangs that do not fit", value=len(rows))
-        return {int(row): tuple(gang for gang in gangs if not gang.pinned) for row, gangs in placed.items()}
 
 
 def _dealt(pattern: Pattern, kinds: Sequence[Kind], to_place: list[int]) -> list[int]:
@@ -206,6 +197,24 @@ def _slots_for(sizes: Sequence[int], room: Sequence[int]) -> list[tuple[int, int
         if rest is not None:
             return [(sizes[0], slot), *rest]
     return None
+
+
+class Searched:
+    """Places that the search found for chosen rows, as parts (kind, machine, where, GPUs)."""
+
+    def __init__(self, market: MarketArrays, chosen: Ints, parts: Ints) -> None:
+        self._market = market
+        self._chosen = chosen
+        self._parts = parts
+
+    def gangs(self) -> Mapping[int, tuple[PlacedGang, ...]]:
+        """Placed gangs by row, nearest first; pinned ones are not among them."""
+        layout = _layout(self._market, self._parts)
+        rows = {str(row): _candidate(self._market, row) for row in self._chosen.tolist()}
+        placed = realise(self._market.machines, rows, layout)
+        if placed is None:
+            raise InvariantError("the search placed gangs that do not fit", value=len(rows))
+        return {int(row): tuple(gang for gang in gangs if not gang.pinned) for row, gangs in placed.items()}
 
 
 class Packed:

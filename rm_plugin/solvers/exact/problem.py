@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.compiled import CompiledMarket
 from rm_plugin.solvers.exact.found import SMALLEST_GAP, Found, rows_by_bidder
-from rm_plugin.solvers.exact.places import Packed
+from rm_plugin.solvers.exact.places import Packed, Searched
 from rm_plugin.solvers.exact.remainder import solve_over
 from rm_plugin.solvers.exact.resources import Resource
 from rm_plugin.solvers.exact.rows import Ints
 from rm_plugin.solvers.port import SolveStatus
-from themis.bids import PlacedGang
 
 _FIRST_GAP = 1e-6
 _BEAM = 1_000
@@ -61,20 +60,20 @@ class _Problem:
             if status != _OPTIMAL:
                 return self._best_effort(bound)
             if self._skip >= 0 and market.sufficient:
-                return self._certified(choice, {})
+                return self._certified(choice, None)
             answer = self._fitted(choice[choice >= 0])
             if isinstance(answer, Resource):
                 self._price = market.hold_to(answer, self._skip, self._price)
-            elif isinstance(answer, dict):
+            elif answer:
                 return self._certified(choice, answer)
             else:
                 return self._remainder(value) if answer is None else self._next_best(value)
 
-    def _fitted(self, chosen: Ints) -> Resource | dict[int, tuple[PlacedGang, ...]] | bool | None:
-        """Places of the chosen rows by row, or a limit that they break; False: they do not fit; None: not decided."""
+    def _fitted(self, chosen: Ints) -> Resource | Packed | Searched | Literal[False] | None:
+        """Places of the chosen rows, or a limit that they break; False: they do not fit; None: not decided."""
         packed = self._market.places.pack(chosen)
         if isinstance(packed, Packed):
-            return dict(packed.gangs()) if self._skip < 0 else {}
+            return packed
         return self._market.settle(chosen) or self._market.places.fits(chosen)
 
     def _next_best(self, value: int) -> Found:
@@ -94,19 +93,21 @@ class _Problem:
             # What stood before the last gap's end stands first again, and did not fit.
             for choice in choices[looked_at : min(count, _MOST_CHOICES)]:
                 packed = market.places.pack(choice[choice >= 0])
-                placed = packed.gangs() if isinstance(packed, Packed) else market.places.fits(choice[choice >= 0])
+                placed = packed if isinstance(packed, Packed) else market.places.fits(choice[choice >= 0])
                 if placed is None:
                     return self._remainder(value)
-                if isinstance(placed, dict):
+                if placed:
                     return self._certified(choice, placed)
             looked_at = count
             if count > _MOST_CHOICES or gap >= bound:
                 return self._remainder(value)
             gap *= 2
 
-    def _certified(self, choice: Ints, placed: Mapping[int, tuple[PlacedGang, ...]]) -> Found:
+    def _certified(self, choice: Ints, placed: Packed | Searched | None) -> Found:
         row_of = rows_by_bidder(choice)
-        gangs = {bidder: placed.get(row, ()) for bidder, row in row_of.items()}
+        # Only the full market's gangs will ever be held by anyone.
+        by_row = placed.gangs() if placed is not None and self._skip < 0 else {}
+        gangs = {bidder: by_row.get(row, ()) for bidder, row in row_of.items()}
         return Found(skip=self._skip, row_of=row_of, gangs=gangs, states=self._states)
 
     def _remainder(self, most: int) -> Found:
@@ -160,12 +161,12 @@ class _Problem:
         packed = market.places.pack(choice[choice >= 0])
         if not isinstance(packed, Packed):
             settled = market.settle(choice[choice >= 0])
-            if isinstance(settled, dict):
+            if isinstance(settled, Searched):
                 return self._unproven(self._certified(choice, settled), bound)
         while not isinstance(packed, Packed):
             choice[choice == packed] = -1
             packed = market.places.pack(choice[choice >= 0])
-        return self._unproven(self._certified(choice, packed.gangs()), bound)
+        return self._unproven(self._certified(choice, packed), bound)
 
     def _unproven(self, found: Found, bound: int) -> Found:
         """A choice with its distance from the bound; one that reaches it is proven after all."""

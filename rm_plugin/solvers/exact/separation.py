@@ -25,7 +25,7 @@ _MOST_TAKEN_BACK = 24
 _THIN = 0.15
 _FINE = 1_000_000
 _DENOMINATOR, _MOST_SCALE = 12, 2_520
-_ENOUGH = 0.3
+_ENOUGH = 0.6
 """A limit is taken as soon as it is broken by so much of what the best one can be broken by."""
 
 Ints = NDArray[np.int32]

@@ -50,47 +50,57 @@ static double choose_core(View *view, const double *price, double loss) {
     return bound;
 }
 
+/* Adds what rows of one bidder use on average and, by pair of resources, together; weighed by their shares. */
+static void average_use(const View *view, const int32_t *row, const double *share, int count, double *mean,
+                        double *square) {
+    const Problem *p = view->problem;
+    int K = p->resources;
+    memset(mean, 0, sizeof(double) * K);
+    memset(square, 0, sizeof(double) * K * K);
+    for (int c = 0; c < count; c++) {
+        if (share[c] == 0.0) continue;
+        int first = p->part_start[row[c]], end = p->part_start[row[c] + 1];
+        for (int n = first; n < end; n++) {
+            double part = share[c] * p->part_use[n];
+            int k = p->part_resource[n];
+            mean[k] += part;
+            for (int o = first; o <= n; o++) square[k * K + p->part_resource[o]] += part * p->part_use[o];
+        }
+    }
+}
+
+/* The smoothed bound, its gradient and the lower half of its Hessian; without `gradient` only the bound. */
 static double smooth_bound(View *view, const double *price, double mu, double *gradient, double *hessian) {
     const Problem *p = view->problem;
     int K = p->resources;
-    double total = 0.0, bound = 0.0;
-    for (int k = 0; k < K; k++) {
-        total += price[k];
-        gradient[k] = 1.0;
-    }
+    double total = 0.0, bound = 0.0, *margin = view->margin, mean[MOST_RESOURCES];
+    for (int k = 0; k < K; k++) total += price[k];
+    for (int k = 0; k < K && gradient; k++) gradient[k] = 1.0;
+    if (gradient) memset(hessian, 0, sizeof(double) * K * K);
     bound = total;
-    memset(hessian, 0, sizeof(double) * K * K);
-    double *margin = view->margin, mean[MOST_RESOURCES], square[MOST_RESOURCES * MOST_RESOURCES];
     for (int i = 0; i < p->bidders; i++) {
         int first = view->core_start[i], count = view->core_start[i + 1] - first;
         if (!count) continue;
-        double best = 0.0;
+        double best = 0.0, weight;
         for (int c = 0; c < count; c++) {
             margin[c] = margin_of(p, view->core[first + c], price);
             if (margin[c] > best) best = margin[c];
         }
-        double weight = exp(-best / mu);
-        memset(mean, 0, sizeof(double) * K);
-        memset(square, 0, sizeof(double) * K * K);
+        weight = exp(-best / mu);
         for (int c = 0; c < count; c++) {
             double exponent = (margin[c] - best) / mu;
-            if (exponent < -30.0) continue;
-            double share = exp(exponent);
-            int row = view->core[first + c], end = p->part_start[row + 1];
-            weight += share;
-            for (int n = p->part_start[row]; n < end; n++) {
-                double part = share * p->part_use[n];
-                int k = p->part_resource[n];
-                mean[k] += part;
-                for (int o = p->part_start[row]; o <= n; o++) square[k * K + p->part_resource[o]] += part * p->part_use[o];
-            }
+            margin[c] = exponent < -30.0 ? 0.0 : exp(exponent);
+            weight += margin[c];
         }
         total += best + mu * log(weight);
         bound += best;
+        if (!gradient) continue;
+        average_use(view, view->core + first, margin, count, mean, view->scratch);
         for (int k = 0; k < K; k++) {
             mean[k] /= weight;
             gradient[k] -= mean[k];
-            for (int l = 0; l <= k; l++) hessian[k * K + l] += (square[k * K + l] / weight - mean[k] * mean[l]) / mu;
+            for (int l = 0; l <= k; l++)
+                hessian[k * K + l] += (view->scratch[k * K + l] / weight - mean[k] * mean[l]) / mu;
         }
     }
     view->bound = bound;
@@ -166,13 +176,13 @@ static int newton_step(View *view, double *price, double mu, double *damping, do
     }
     if (left_to_gain(K, price, gradient) < 0.02 * mu) return 0;
     for (int k = 0; k < K; k++) held[k] = price[k] <= 0.0 && gradient[k] >= 0.0;
-    double scratch[MOST_RESOURCES], trial[MOST_RESOURCES];
+    double trial[MOST_RESOURCES];
     for (int tries = 0; tries < TRIALS; tries++) {
         newton_direction(K, hessian, gradient, held, *damping, direction);
         double promised = promise(K, price, gradient, direction);
         for (double step = 1.0; promised > 0.0 && step > 0.3; step *= 0.5) {
             move(K, price, direction, step, trial);
-            double then = smooth_bound(view, trial, mu, scratch, view->scratch);
+            double then = smooth_bound(view, trial, mu, NULL, NULL);
             if (then >= now - 1e-4 * step * promised) continue;
             if (step == 1.0 && *damping > 1e-9) *damping *= 0.2;
             memcpy(price, trial, sizeof(double) * K);

@@ -119,10 +119,11 @@ def test_patterns_make_up_only_what_fits(name):
             answer = settle(case.arrays, rows, case.places.left_beside(rows), 0)
             if answer is None or isinstance(answer, Resource):
                 continue
-            placed = [case.places.made_up(rows, patterns) for patterns in answer]
+            found = [case.places.made_up(rows, patterns) for patterns in answer]
             # Placed gangs pass through `realise`, which raises where they do not fit.
-            assert case.fit(chosen) or not any(placed)
-            made += any(placed)
+            placed = [each.gangs() for each in found if each is not None]
+            assert case.fit(chosen) or not placed
+            made += bool(placed)
     assert made > 20
 
 
@@ -134,6 +135,7 @@ def test_the_search_for_places_says_no_exactly_where_brute_force_does():
                 answer = case.places.fits(np.array(chosen, dtype=np.int32))
                 assert answer is not None
                 assert (answer is not False) == case.fit(chosen)
+                assert answer is False or sorted(answer.gangs()) == sorted(chosen)
                 said.append(answer is not False)
     assert 100 < sum(said) < len(said) - 100
 
