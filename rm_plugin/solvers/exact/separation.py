@@ -126,8 +126,42 @@ class Pattern:
     gangs: Mapping[int, int]
 
 
-def separate(asked: Asked, groups: Sequence[Group]) -> Weights | Iterator[list[Pattern]] | None:
+class PatternMemory:
+    """Patterns found before, by group: what machines could hold for one choice they can hold for the next.
+
+    To begin with them saves most rounds of column generation. Groups with pinned GPUs are not remembered.
+    """
+
+    _MOST = 24
+
+    def __init__(self) -> None:
+        self._patterns: dict[tuple[object, ...], dict[tuple[object, ...], Pattern]] = {}
+
+    def of(self, group: Group) -> list[Pattern]:
+        """The newest patterns of a group."""
+        return list(self._patterns.get(self._key(group), {}).values())[-self._MOST :]
+
+    def note(self, group: Group, pattern: Pattern) -> None:
+        """Remember a pattern; one that comes again counts as new."""
+        known = self._patterns.setdefault(self._key(group), {})
+        content = (tuple(sorted(pattern.items.items())), tuple(sorted(pattern.gangs.items())))
+        known.pop(content, None)
+        known[content] = pattern
+
+    @staticmethod
+    def _key(group: Group) -> tuple[object, ...]:
+        return (group.members, group.free.tobytes())
+
+
+def separate(
+    asked: Asked, groups: Sequence[Group], memory: PatternMemory | None = None
+) -> Weights | Iterator[list[Pattern]] | None:
     """Tell why a choice does not fit, or how it may.
+
+    Args:
+        asked: What the choice asks for.
+        groups: The machines.
+        memory: Patterns to begin with; those found are added.
 
     Returns:
         Whole weights of which the choice asks for more than all groups hold; or lists of patterns to try, which make up
@@ -136,7 +170,7 @@ def separate(asked: Asked, groups: Sequence[Group]) -> Weights | Iterator[list[P
     """
     if any(int(group.free.max(initial=0)) > MOST_FREE for group in groups):
         return None
-    master = _Master(asked, groups)
+    master = _Master(asked, groups, memory or PatternMemory())
     duals = _price(master, asked, groups)
     return _dive(master, asked, groups) if duals is None else _whole(master, duals, asked, groups)
 
@@ -217,7 +251,7 @@ class _Master:
     class of machines alike).
     """
 
-    def __init__(self, asked: Asked, groups: Sequence[Group]) -> None:
+    def __init__(self, asked: Asked, groups: Sequence[Group], memory: PatternMemory) -> None:
         self.times = [group.times for group in groups]
         self.columns: list[tuple[int, Ints]] = []
         self._forbidden: set[tuple[int, bytes]] = set()
@@ -245,6 +279,21 @@ class _Master:
             self._highs.addRow(-infinity, float(times), *none)
         for row in range(len(demands)):
             self._highs.addCol(1.0, 0.0, infinity, 1, np.array([row], np.int32), np.ones(1))
+        self._memory = memory
+        self._alone = [not asked.pinned[group.machines].any() for group in groups]
+        self._recall()
+
+    def _recall(self) -> None:
+        """Begin with what is remembered of the groups, as far as it is asked for."""
+        for number, group in enumerate(self._groups):
+            known: dict[bytes, Ints] = {}
+            for pattern in self._memory.of(group) if self._alone[number] else ():
+                count = np.zeros(len(self._items) + len(self._gangs) + 1 + len(group.machines), dtype=np.int32)
+                count[: len(self._items)] = [pattern.items.get(item, 0) for item in self._items]
+                count[len(self._items) :][: len(self._gangs)] = [pattern.gangs.get(size, 0) for size in self._gangs]
+                known[count.tobytes()] = count
+            for count in known.values():
+                self._add_column(number, count)
 
     def solve(self) -> tuple[float, list[float], list[float]]:
         """What is missing, and the duals of demands and of groups, both 0 or more."""
@@ -271,6 +320,12 @@ class _Master:
         """Add a pattern of a group: how many of each item, gang, single GPU and pin; False for a forbidden one."""
         if (number, count.tobytes()) in self._forbidden:
             return False
+        self._add_column(number, count)
+        if self._alone[number]:
+            self._memory.note(self._groups[number], self.pattern((), count.tolist()))
+        return True
+
+    def _add_column(self, number: int, count: Ints) -> None:
         first = len(self._items) + len(self._gangs) + 1
         entries = {row: float(many) for row, many in enumerate(count[:first].tolist()) if many}
         for machine, many in zip(self._groups[number].machines.tolist(), count[first:].tolist(), strict=True):
@@ -280,7 +335,6 @@ class _Master:
         index = np.array(list(entries), dtype=np.int32)
         self._highs.addCol(0.0, 0.0, highspy.kHighsInf, len(entries), index, np.array(list(entries.values())))
         self.columns.append((number, count.copy()))
-        return True
 
     def weight_left(self, weights: Weights) -> int:
         """The weight of what is still asked for."""
