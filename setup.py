@@ -9,7 +9,7 @@ setup(
         Extension(
             "rm_plugin.solvers.exact._core",
             sources=[f"{CORE}/{name}.c" for name in ("module", "prices", "search", "pack", "fit", "prune", "weigh")],
-            depends=[f"{CORE}/{name}.h" for name in ("core", "fit", "pack", "prune", "weigh")],
+            depends=[f"{CORE}/{name}.h" for name in ("core", "fit", "hash", "pack", "prune", "weigh")],
             # Without a compiler the package installs all the same, and the solver `exact` tells what is missing.
             optional=True,
             # No contraction into fused operations: prices are the same on every machine of one libm.

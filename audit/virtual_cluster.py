@@ -22,7 +22,7 @@ from rm_plugin.policies.port import Policy
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.solvers.highs import HighsSolver
 from rm_plugin.solvers.port import WinnerDetermination
-from themis.bids import AppReport, Bid, Market, Offer
+from themis.bids import AppReport, Bid, Market
 from themis.choices import BundleRule
 from themis.cluster import Cluster, GpuId
 from themis.errors import InvariantError
@@ -146,19 +146,7 @@ class World:
 
     def bid(self, snapshot: RoundSnapshot, app_id: str) -> Bid:
         """An app's answer to the offer of a round."""
-        standing = snapshot.standing(app_id)
-        offer = Offer(
-            round_id=snapshot.round_id,
-            now_s=snapshot.now_s,
-            deadline_s=snapshot.now_s,
-            lease_s=snapshot.lease_s,
-            free=snapshot.free,
-            slots={machine.machine_id: machine.free_slots for machine in snapshot.machines if machine.free},
-            renewable=standing.renewable,
-            kept=standing.kept,
-            contention=standing.contention,
-            active_apps=len(snapshot.apps),
-        )
+        offer = snapshot.offer_to(app_id, deadline_s=snapshot.now_s)
         return make_bid(self.view(self.apps[app_id]), offer, self.around(snapshot, app_id))
 
     # ---- rounds ----

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.leftovers import Claim
-from themis.bids import AppReport, Bid, FreeMachine, Market, PlacedGang
+from themis.bids import AppReport, Bid, FreeMachine, Market, Offer, PlacedGang
 from themis.choices import EmptyBundle, Rounding
 from themis.cluster import Allocation, Cluster
 
@@ -67,6 +67,22 @@ class RoundSnapshot:
     def standing(self, app_id: str) -> AppStanding:
         """The standing of an app of this round."""
         return next(app for app in self.apps if app.app_id == app_id)
+
+    def offer_to(self, app_id: str, deadline_s: float) -> Offer:
+        """What the round offers an app, to be answered by `deadline_s`: all free GPUs, and what the app holds."""
+        standing = self.standing(app_id)
+        return Offer(
+            round_id=self.round_id,
+            now_s=self.now_s,
+            deadline_s=deadline_s,
+            lease_s=self.lease_s,
+            free=self.free,
+            slots={machine.machine_id: machine.free_slots for machine in self.machines if machine.free},
+            renewable=standing.renewable,
+            kept=standing.kept,
+            contention=standing.contention,
+            active_apps=len(self.apps),
+        )
 
 
 # ---- what a round asks of the world outside -------------------------------------------------------------------------

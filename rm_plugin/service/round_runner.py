@@ -19,7 +19,7 @@ from rm_plugin.service.market_folder import MarketFolder
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.session import Session
 from rm_plugin.solvers.port import SolveStatus
-from themis.bids import AppReport, Bid, Market, Offer, PlacedGang
+from themis.bids import AppReport, Bid, Market, PlacedGang
 from themis.clock import Clock
 from themis.cluster import Allocation
 from themis.config.rm_settings import RmSettings
@@ -177,7 +177,7 @@ class RoundRunner:
         deadline_s = self._clock.now_s() + self._settings.bid_deadline_s
 
         def ask(session: Session) -> asyncio.Future[Bid]:
-            offer = _offer_to(session.app_id, snapshot, deadline_s)
+            offer = snapshot.offer_to(session.app_id, deadline_s)
             session.send(pb.RmMessage(offer=offer_to_message(offer)))
             return session.expect_bid(snapshot.round_id)
 
@@ -282,22 +282,6 @@ class RoundRunner:
         duration_ms = 1e3 * (self._clock.now_s() - snapshot.now_s)
         detail = {"round_id": snapshot.round_id, "duration_ms": duration_ms, "outcome": outcome}
         self._recorder.record("round_ended", detail=detail)
-
-
-def _offer_to(app_id: str, snapshot: RoundSnapshot, deadline_s: float) -> Offer:
-    standing = snapshot.standing(app_id)
-    return Offer(
-        round_id=snapshot.round_id,
-        now_s=snapshot.now_s,
-        deadline_s=deadline_s,
-        lease_s=snapshot.lease_s,
-        free=snapshot.free,
-        slots={machine.machine_id: machine.free_slots for machine in snapshot.machines if machine.free},
-        renewable=standing.renewable,
-        kept=standing.kept,
-        contention=standing.contention,
-        active_apps=len(snapshot.apps),
-    )
 
 
 def _bids_detail(

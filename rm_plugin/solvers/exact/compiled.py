@@ -25,7 +25,7 @@ _MOST_LEARNT = 30
 _ONE_BIDDER_LESS, _ONE_LIMIT_MORE = 0.05, 0.01
 """How far off prices may be, in log value: shared among all bidders, or of each."""
 _MOST_STATES = 30_000
-"""States a bidder, of all passes of one search: past them HiGHS is quicker."""
+"""States a bidder, of all passes of one search: past them HiGHS decides. Chosen: most problems keep a few hundred."""
 _FEW_STATES = 1_000
 """The same once a problem of the market was too wide: the others are much like it."""
 

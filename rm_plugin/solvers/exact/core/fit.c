@@ -6,6 +6,7 @@
  * wherever room is, so their number is only checked in total.
  */
 #include "fit.h"
+#include "hash.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,13 +49,7 @@ static void read_state(const Search *s, int place, int reserve, int32_t *state) 
 }
 
 static uint32_t dead_slot(const Search *s, const int32_t *state, int *found) {
-    uint64_t hash = 0x9E3779B97F4A7C15ull;
-    for (int d = 0; d < s->width; d++) {
-        hash ^= (uint32_t)state[d];
-        hash *= 0xFF51AFD7ED558CCDull;
-        hash ^= hash >> 32;
-    }
-    uint32_t at = (uint32_t)hash & (DEAD_SLOTS - 1);
+    uint32_t at = (uint32_t)hash_of(state, s->width) & (DEAD_SLOTS - 1);
     while (s->dead_used[at]) {
         if (!memcmp(s->dead + (size_t)at * s->width, state, sizeof(int32_t) * s->width)) {
             *found = 1;

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "core.h"
+#include "hash.h"
 
 enum { FEW_VECTORS = 4096 }; /* so many may stay for the next pass */
 
@@ -178,16 +179,6 @@ static int give_seats(Run *run) {
         }
     }
     return width;
-}
-
-static uint64_t hash_of(const int32_t *vector, int width) {
-    uint64_t hash = 0x9E3779B97F4A7C15ull;
-    for (int d = 0; d < width; d++) {
-        hash ^= (uint32_t)vector[d];
-        hash *= 0xFF51AFD7ED558CCDull;
-        hash ^= hash >> 32;
-    }
-    return hash;
 }
 
 static int better(const Node *a, const Node *b) {
