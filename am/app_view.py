@@ -35,12 +35,14 @@ class JobProgress:
 
 def job_view(progress: JobProgress, iterations_left: int) -> JobView:
     """A job of the current phase."""
+    serial_s = progress.serial_iteration_s
     return JobView(
         job_id=progress.spec.job_id,
         iterations_left=iterations_left,
-        serial_iteration_s=progress.serial_iteration_s,
+        serial_iteration_s=serial_s,
         slowdown=progress.profile.slowdown(),
         shape=progress.spec.shape,
+        forecast=progress.profile.forecast(serial_s),
     )
 
 
@@ -55,9 +57,14 @@ def phase_views(jobs: Mapping[str, JobProgress], plan: TunerPlan) -> tuple[JobVi
 def work_gpu_s(jobs: Mapping[str, JobProgress], phases: Sequence[Phase]) -> float:
     """The whole search's work in GPU seconds at S = 1: the first phase by its own jobs, later ones by the median."""
     first, *later = phases
-    own = sum(job.serial_iteration_s for job in jobs.values()) * first.iterations
+    own = sum(job.serial_iteration_s * first_iterations(job.spec, first) for job in jobs.values())
     median_s = reference_job(jobs).serial_iteration_s
     return own + sum(phase.jobs * phase.iterations for phase in later) * median_s
+
+
+def first_iterations(spec: JobSpec, first: Phase) -> int:
+    """Iterations that a job has to do in the first phase: no more than it has."""
+    return min(first.iterations, spec.iterations_total)
 
 
 def work_seen_gpu_s(jobs: Mapping[str, JobProgress], plan: TunerPlan) -> float:
@@ -112,7 +119,7 @@ def whole_view(
     return AppView(
         app_id=app_id,
         elapsed_s=0.0,
-        jobs=tuple(job_view(job, phases[0].iterations) for _, job in sorted(jobs.items())),
+        jobs=tuple(job_view(job, first_iterations(job.spec, phases[0])) for _, job in sorted(jobs.items())),
         later_phases=tuple(phases[1:]),
         work_total_gpu_s=work_total_gpu_s,
         demand_max_gpus=spec.demand_max_gpus,

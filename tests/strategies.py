@@ -14,7 +14,7 @@ from themis.apps import (
     TaskResources,
     TunerSpec,
 )
-from themis.bids import AppReport, Bid, BidRow, Gang, GangDemand, Offer
+from themis.bids import AppReport, Bid, BidRow, Gang, GangDemand, LossForecast, Offer, PhaseLeft
 from themis.cluster import Allocation, Cluster, DeviceKind, DeviceType, GpuId, Level, Machine
 from themis.leases import Lease
 from themis.lifecycle import LeaseState
@@ -103,7 +103,25 @@ BIDS = st.builds(
 )
 
 
-def _demand(job_id, least, more, unit, slowdown, work, held) -> GangDemand:
+FORECASTS = st.builds(
+    LossForecast,
+    floor=st.floats(-1e9, 1e9),
+    drop=st.floats(0, 1e9),
+    scale=POSITIVE,
+    power=POSITIVE,
+    iteration=st.integers(0, 2**40),
+    serial_iteration_s=POSITIVE,
+)
+PHASES_LEFT = st.builds(
+    PhaseLeft,
+    jobs=st.integers(1, 2**20),
+    work_gpu_s=st.floats(0, 1e12),
+    longest_gpu_s=st.floats(0, 1e12),
+    gang_gpus=st.integers(1, 2**10),
+)
+
+
+def _demand(job_id, least, more, unit, slowdown, work, held, forecast) -> GangDemand:
     return GangDemand(
         job_id=job_id,
         min_gpus=least * unit,
@@ -112,11 +130,20 @@ def _demand(job_id, least, more, unit, slowdown, work, held) -> GangDemand:
         slowdown=slowdown,
         work_left_gpu_s=work,
         held=held,
+        forecast=forecast,
     )
 
 
 DEMANDS = st.builds(
-    _demand, NAMES, st.integers(1, 4), st.integers(0, 4), st.integers(1, 4), SLOWDOWNS, st.floats(0, 1e12), ALLOCATIONS
+    _demand,
+    NAMES,
+    st.integers(1, 4),
+    st.integers(0, 4),
+    st.integers(1, 4),
+    SLOWDOWNS,
+    st.floats(0, 1e12),
+    ALLOCATIONS,
+    st.none() | FORECASTS,
 )
 REPORTS = st.builds(
     AppReport,
@@ -126,6 +153,8 @@ REPORTS = st.builds(
     t_shared_s=st.floats(0, math.inf),
     t_ideal_s=POSITIVE,
     demands=st.lists(DEMANDS, max_size=3, unique_by=lambda demand: demand.job_id).map(tuple),
+    phases_left=st.lists(PHASES_LEFT, max_size=3).map(tuple),
+    restart_s=st.floats(0, 1e6),
 )
 
 

@@ -18,19 +18,9 @@ from tf_jobs.exit_codes import EXIT_CHECKPOINTED, EXIT_DONE
 from tf_jobs.flags import HelpRequested, Values, parse
 from tf_jobs.pace import Pace
 from tf_jobs.recorder import Recorder, restore, stderr_log
-from tf_jobs.tables_reader import Curve, Speed, model_speed, nearest_curve, parse_slowdown
+from tf_jobs.tables_reader import Curve, Speed, family_of, model_speed, nearest_curve, parse_slowdown
 from tf_jobs.waiting import StopAsked, Waiting
 from themis.errors import ThemisError
-
-FAMILIES = {
-    "resnet18_cifar10": "digits_cnn",
-    "resnet50": "digits_cnn",
-    "yolov3": "digits_cnn",
-    "neumf": "digits_dense",
-    "transformer": "digits_dense",
-}
-"""Which recorded curves stand in for a model's; models that read sequences take the LSTM's."""
-OTHER_FAMILY = "digits_lstm"
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -60,7 +50,7 @@ def speed_of(values: Values) -> Speed:
 
 def curve_of(values: Values) -> Curve:
     """The recorded loss curve that stands in for the run."""
-    family = values.text("curve") or FAMILIES.get(values.text("model"), OTHER_FAMILY)
+    family = values.text("curve") or family_of(values.text("model"))
     return nearest_curve(family, values.number("learning_rate"))
 
 

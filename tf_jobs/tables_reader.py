@@ -14,6 +14,16 @@ from themis.errors import InputError, UnknownNameError
 
 TABLES = Path(__file__).parent / "tables"
 
+FAMILIES = {
+    "resnet18_cifar10": "digits_cnn",
+    "resnet50": "digits_cnn",
+    "yolov3": "digits_cnn",
+    "neumf": "digits_dense",
+    "transformer": "digits_dense",
+}
+"""Which recorded curves stand in for a model's; models that read sequences take the LSTM's."""
+OTHER_FAMILY = "digits_lstm"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
@@ -89,6 +99,11 @@ def parse_slowdown(text: str) -> dict[str, float]:
     if len(numbers) != len(LEVELS) or not numbers[0] >= 1.0 or numbers != sorted(numbers) or numbers[-1] == inf:
         raise InputError("--slowdown does not parse", value=text, remedy="write slot,machine,rack,cluster: 1,1.1,1.5,2")
     return dict(zip(LEVELS, numbers, strict=True))
+
+
+def family_of(model: str) -> str:
+    """The family of recorded curves that stands in for a model's."""
+    return FAMILIES.get(model, OTHER_FAMILY)
 
 
 def nearest_curve(family: str, learning_rate: float) -> Curve:

@@ -162,10 +162,52 @@ class PlacedGang:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LossForecast:
+    """A job's loss by iteration: loss(k) = floor + drop * (1 + k / scale) ** -power, and where on it the job is.
+
+    The form is that of SLAQ's curves of sublinear convergence. It falls ever more slowly, so its steepest part is its
+    beginning.
+
+    Attributes:
+        floor: The loss that it approaches.
+        drop: How far it falls in all, 0 or more; 0 for a job whose loss falls no more.
+        scale: Iterations until the fall slows down, more than 0.
+        power: How fast it slows down, more than 0.
+        iteration: The iteration that the job is at.
+        serial_iteration_s: Seconds an iteration on one GPU at S = 1.
+    """
+
+    floor: float
+    drop: float
+    scale: float
+    power: float
+    iteration: int
+    serial_iteration_s: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.floor) and math.isfinite(self.drop) and self.drop >= 0.0):
+            raise InputError("a forecast needs a finite floor and a drop of 0 or more", value=(self.floor, self.drop))
+        shape = (self.scale, self.power, self.serial_iteration_s)
+        if not all(math.isfinite(number) and number > 0.0 for number in shape):
+            raise InputError("a forecast's scale, power and seconds must be positive numbers", value=shape)
+        if self.iteration < 0:
+            raise InputError("a forecast's iteration must be 0 or more", value=self.iteration)
+
+    def decrease(self, first: float, iterations: float) -> float:
+        """How much the loss falls from iteration `first` on in so many iterations, which may be a fraction."""
+        return self.drop * (self._fall_left(first) - self._fall_left(first + iterations))
+
+    def _fall_left(self, iteration: float) -> float:
+        return math.pow(1.0 + iteration / self.scale, -self.power)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GangDemand:
     """What one job could use more: its smallest and largest gang, the unit, and S by level.
 
-    Policies without bids and leftovers go by it. `held` is the gang that the job runs on and would grow, if any.
+    Policies without bids and leftovers go by it. `held` is the gang that the job runs on and would grow, if any;
+    `faster_than` the throughput g / S that it must exceed to make good the restart that growing costs, 0 where there is
+    none. `forecast` is the job's loss to come, None while too little is known of it.
     """
 
     job_id: str
@@ -175,6 +217,8 @@ class GangDemand:
     slowdown: Slowdown = CRUDE_SLOWDOWN
     work_left_gpu_s: float = 0.0
     held: Allocation = field(default_factory=Allocation)
+    faster_than: float = 0.0
+    forecast: LossForecast | None = None
 
     def __post_init__(self) -> None:
         # Reports come from app masters, and policies divide by the unit: one bad report must not break a round.
@@ -183,11 +227,46 @@ class GangDemand:
             raise InputError("a demand needs a unit and a smallest gang of at least one GPU", value=bounds)
         if not self.work_left_gpu_s >= 0.0:
             raise InputError("the work left must be a number of 0 or more", value=self.work_left_gpu_s)
+        if not self.faster_than >= 0.0:
+            raise InputError("the throughput to exceed must be a number of 0 or more", value=self.faster_than)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseLeft:
+    """What is left of one phase of a search, at S = 1.
+
+    Attributes:
+        jobs: Jobs that are still to run in it.
+        work_gpu_s: Work of them all, in GPU seconds.
+        longest_gpu_s: Work of the longest of them, in GPU seconds.
+        gang_gpus: The most GPUs that one of them can use.
+    """
+
+    jobs: int
+    work_gpu_s: float
+    longest_gpu_s: float
+    gang_gpus: int = 1
+
+    def __post_init__(self) -> None:
+        if self.jobs < 1 or self.gang_gpus < 1:
+            raise InputError("a phase needs at least one job of one GPU", value=(self.jobs, self.gang_gpus))
+        if not (self.work_gpu_s >= 0.0 and self.longest_gpu_s >= 0.0):
+            work = (self.work_gpu_s, self.longest_gpu_s)
+            raise InputError("the work of a phase must be a number of 0 or more", value=work)
+
+    def time_s(self, gpus: int) -> float:
+        """Seconds that it takes on so many GPUs at S = 1, at least one: the longest job's, or the work's share."""
+        together = self.work_gpu_s / min(gpus, self.jobs * self.gang_gpus)
+        return max(together, self.longest_gpu_s / min(gpus, self.gang_gpus))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppReport:
-    """What an app answers when a round begins: rho with what it keeps, and the demand of its unfinished jobs."""
+    """What an app answers when a round begins: rho with what it keeps, and the demand of its unfinished jobs.
+
+    `phases_left` is all that the search has still to do, the current phase first; `restart_s` what moving a running
+    job costs, in seconds. Rules of the baselines go by them.
+    """
 
     app_id: str
     round_id: int
@@ -195,10 +274,19 @@ class AppReport:
     t_shared_s: float
     t_ideal_s: float
     demands: tuple[GangDemand, ...] = ()
+    phases_left: tuple[PhaseLeft, ...] = ()
+    restart_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.rho >= 0.0:
             raise InputError("rho must be a number of 0 or more, or infinite", value=self.rho)
+        if not self.restart_s >= 0.0:
+            raise InputError("what a restart costs must be a number of 0 or more", value=self.restart_s)
+
+    @property
+    def work_left_gpu_s(self) -> float:
+        """Work of the whole search that is still to do, later phases included, in GPU seconds at S = 1."""
+        return math.fsum(phase.work_gpu_s for phase in self.phases_left)
 
     @property
     def demand_gpus(self) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 
 from themis.errors import InputError, UnknownNameError
 
@@ -88,12 +88,16 @@ class Machine:
 
     def slot_of(self, index: int) -> int:
         """The slot that holds the GPU of this index; an index the machine lacks raises InputError."""
-        end = 0
-        for slot, size in enumerate(self.slots):
-            end += size
-            if 0 <= index < end:
-                return slot
+        slots = _slot_by_index(self.slots)
+        if 0 <= index < len(slots):
+            return slots[index]
         raise InputError(f"machine {self.machine_id} has no GPU of this index", value=index)
+
+
+@cache
+def _slot_by_index(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """The slot of each GPU of a machine; machines alike share one table."""
+    return tuple(slot for slot, size in enumerate(sizes) for _ in range(size))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -116,10 +120,12 @@ class Allocation:
             pairs = dict(listed)
             if len(pairs) < len(listed):
                 raise InputError("an allocation cannot count a machine twice", value=listed)
-        bad = {machine: count for machine, count in pairs.items() if count < 0}
-        if bad:
+        if not pairs:
+            return cls()
+        if min(pairs.values()) < 0:
+            bad = {machine: count for machine, count in pairs.items() if count < 0}
             raise InputError("an allocation cannot hold a negative count", value=bad)
-        return cls(tuple(sorted((machine, count) for machine, count in pairs.items() if count)))
+        return cls(tuple(sorted([pair for pair in pairs.items() if pair[1]])))
 
     @classmethod
     def of_gpus(cls, gpus: Iterable[GpuId]) -> Allocation:
@@ -132,7 +138,7 @@ class Allocation:
     @property
     def gpus(self) -> int:
         """Total number of GPUs."""
-        return sum(count for _, count in self.counts)
+        return sum([count for _, count in self.counts])
 
     def by_machine(self) -> dict[str, int]:
         """The counts as a new dictionary."""
@@ -140,7 +146,10 @@ class Allocation:
 
     def count(self, machine_id: str) -> int:
         """GPUs on one machine."""
-        return next((count for machine, count in self.counts if machine == machine_id), 0)
+        for machine, count in self.counts:
+            if machine == machine_id:
+                return count
+        return 0
 
     def __bool__(self) -> bool:
         return bool(self.counts)
@@ -149,12 +158,18 @@ class Allocation:
         return iter(self.counts)
 
     def __add__(self, other: Allocation) -> Allocation:
+        if not other.counts:
+            return self
+        if not self.counts:
+            return other
         total = dict(self.counts)
         for machine, count in other.counts:
             total[machine] = total.get(machine, 0) + count
         return Allocation.of(total)
 
     def __sub__(self, other: Allocation) -> Allocation:
+        if not other.counts:
+            return self
         rest = dict(self.counts)
         for machine, count in other.counts:
             rest[machine] = rest.get(machine, 0) - count
@@ -162,6 +177,8 @@ class Allocation:
 
     def within(self, other: Allocation) -> bool:
         """True when every count is at most the other's."""
+        if not self.counts:
+            return True
         limit = dict(other.counts)
         return all(count <= limit.get(machine, 0) for machine, count in self.counts)
 
@@ -185,7 +202,7 @@ class Cluster:
     def _by_id(self) -> dict[str, Machine]:
         return {machine.machine_id: machine for machine in self.machines}
 
-    @property
+    @cached_property
     def gpus(self) -> int:
         """Number of GPUs of the cluster (R_C in the paper)."""
         return sum(machine.gpus for machine in self.machines)
@@ -212,31 +229,69 @@ class Cluster:
 
     def gpu_ids(self) -> tuple[GpuId, ...]:
         """Every GPU, machine by machine."""
-        return tuple(GpuId(machine.machine_id, index) for machine in self.machines for index in range(machine.gpus))
+        return self._gpu_ids
+
+    @cached_property
+    def gpu_set(self) -> frozenset[GpuId]:
+        """Every GPU, to ask whether it is there."""
+        return frozenset(self._gpu_ids)
+
+    def gpus_of(self, machine_id: str) -> tuple[GpuId, ...]:
+        """The GPUs of one machine, by index; an unknown machine raises UnknownNameError."""
+        try:
+            return self._gpus_of[machine_id]
+        except KeyError:
+            raise UnknownNameError("machine", machine_id, self._by_id) from None
+
+    @cached_property
+    def _gpus_of(self) -> dict[str, tuple[GpuId, ...]]:
+        return {
+            machine.machine_id: tuple(GpuId(machine.machine_id, index) for index in range(machine.gpus))
+            for machine in self.machines
+        }
+
+    @cached_property
+    def _gpu_ids(self) -> tuple[GpuId, ...]:
+        return tuple(gpu for gpus in self._gpus_of.values() for gpu in gpus)
+
+    @cached_property
+    def rack_of(self) -> Mapping[str, str]:
+        """The rack of every machine."""
+        return {machine.machine_id: machine.rack_id for machine in self.machines}
 
     def level_of(self, allocation: Allocation) -> Level:
         """The nearest level that all GPUs of an allocation share, slots left aside: MACHINE, RACK or CLUSTER."""
-        machine_ids = [machine_id for machine_id, _ in allocation]
+        return self._span([machine_id for machine_id, _ in allocation])
+
+    def level_of_gpus(self, gpus: Iterable[GpuId]) -> Level:
+        """The nearest level that these single GPUs share, slots included."""
+        members = tuple(gpus)
+        machine_ids = {gpu.machine_id for gpu in members}
+        if len(machine_ids) > 1:
+            return self._span(machine_ids)
+        slots = {self.machine(gpu.machine_id).slot_of(gpu.index) for gpu in members}
+        return Level.SLOT if len(slots) <= 1 else Level.MACHINE
+
+    def _span(self, machine_ids: Collection[str]) -> Level:
+        """The level that spans some machines, each named once."""
         if len(machine_ids) <= 1:
             return Level.MACHINE
         racks = {self.machine(machine_id).rack_id for machine_id in machine_ids}
         return Level.RACK if len(racks) == 1 else Level.CLUSTER
 
-    def level_of_gpus(self, gpus: Iterable[GpuId]) -> Level:
-        """The nearest level that these single GPUs share, slots included."""
-        members = tuple(gpus)
-        level = self.level_of(Allocation.of_gpus(members))
-        if level is not Level.MACHINE:
-            return level
-        slots = {self.machine(gpu.machine_id).slot_of(gpu.index) for gpu in members}
-        return Level.SLOT if len(slots) <= 1 else Level.MACHINE
+    @cached_property
+    def fitting_levels(self) -> tuple[Level, ...]:
+        """`nearest_level_for` of 1, 2, .. GPUs, up to all there are."""
+        slot = max((size for machine in self.machines for size in machine.slots), default=0)
+        rack = max((sum(machine.gpus for machine in members) for members in self.racks.values()), default=0)
+        # Each of the three holds the one before, so the bounds do not fall.
+        bounds = ((slot, Level.SLOT), (self.largest_machine_gpus, Level.MACHINE), (rack, Level.RACK))
+        return tuple(
+            next((level for bound, level in bounds if gpus <= bound), Level.CLUSTER) for gpus in range(1, self.gpus + 1)
+        )
 
     def nearest_level_for(self, gpus: int) -> Level:
         """The nearest level at which a gang of this many GPUs fits in the empty cluster."""
-        if any(gpus <= size for machine in self.machines for size in machine.slots):
+        if gpus < 1:
             return Level.SLOT
-        if gpus <= self.largest_machine_gpus:
-            return Level.MACHINE
-        if any(gpus <= sum(machine.gpus for machine in rack) for rack in self.racks.values()):
-            return Level.RACK
-        return Level.CLUSTER
+        return self.fitting_levels[gpus - 1] if gpus <= self.gpus else Level.CLUSTER

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 
 from themis.errors import ThemisError
 
@@ -36,17 +35,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """The command line, a group of subcommands a module."""
     # Imported here, so that Ctrl-C while they load ends like Ctrl-C at any other time.
-    from themis_cli import auction_command, audit_command, bench_command, rho_command, rm_command, testbed_command
+    from themis_cli import (
+        auction_command,
+        audit_command,
+        bench_command,
+        replay_command,
+        reproduce_command,
+        rho_command,
+        rm_command,
+        simulate_command,
+        testbed_command,
+    )
 
     parser = argparse.ArgumentParser(
         prog="themis", description="Themis: a GPU cluster scheduler, fair in finish time.", allow_abbrev=False
     )
-    parser.add_argument("--version", action="version", version=f"themis {version('themis-scheduler')}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (rm_command, rho_command, testbed_command, auction_command, bench_command, audit_command):
+    modules = (
+        rm_command, rho_command, testbed_command, auction_command, bench_command, audit_command, simulate_command,
+        reproduce_command,
+        replay_command,
+    )  # fmt: skip
+    for module in modules:
         module.add_to(commands)
     return parser
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for: that is slow."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"themis {version('themis-scheduler')}")
+        parser.exit()
 
 
 if __name__ == "__main__":

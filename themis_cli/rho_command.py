@@ -6,22 +6,24 @@ import argparse
 import json
 import sys
 
-from am.agent.examples import nsdi_table
 from themis_cli.parsers import Subcommands
 
-_EXAMPLES = {"nsdi": nsdi_table}
+_EXAMPLES = ("nsdi",)
 
 
 def add_to(commands: Subcommands) -> None:
     """Add `rho`."""
     parser = commands.add_parser("rho", help="compute finish-time fairness of a worked example")
-    parser.add_argument("--example", choices=sorted(_EXAMPLES), required=True, help="nsdi: the paper's section 4.3.3")
+    parser.add_argument("--example", choices=_EXAMPLES, required=True, help="nsdi: the paper's section 4.3.3")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_rho)
 
 
 def _rho(options: argparse.Namespace) -> int:
-    table = _EXAMPLES[options.example]()
+    # Imported late: the agent is slow to import, and other commands do not need it.
+    from am.agent.examples import nsdi_table
+
+    table = nsdi_table()
     if options.json:
         sys.stdout.write(json.dumps(table) + "\n")
         return 0

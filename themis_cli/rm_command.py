@@ -7,7 +7,6 @@ import logging
 import sys
 from pathlib import Path
 
-from themis.config.rm_settings import load_rm_settings
 from themis_cli.parsers import Subcommands
 
 
@@ -24,8 +23,11 @@ def _start(options: argparse.Namespace) -> int:
     logging.basicConfig(
         level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
+    # Imported late, as all that is slow to import: other commands start without it.
+    from themis.config.rm_settings import load_rm_settings
+
     settings = load_rm_settings(options.config)
-    # Imported late: gRPC and the solvers are slow to import, and bad settings should be told at once.
+    # Imported later still: gRPC and the solvers are slow to import, and bad settings should be told at once.
     from rm_plugin.service.server import run
 
     return run(settings)

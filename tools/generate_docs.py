@@ -1,6 +1,6 @@
 """Write the parts of the documentation that are made from code: `python tools/generate_docs.py`, or `--into FOLDER`.
 
-These are docs/lifecycles.md, whole, and the tables of programs in docs/apps.md, between their two comments.
+These are docs/lifecycles.md, whole, and tables in docs/apps.md and docs/workloads.md, each between its two comments.
 """
 
 from __future__ import annotations
@@ -10,8 +10,13 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 
+from simulator.clusters import CLUSTERS, cluster_named
+from simulator.workloads.models import read_models
+from simulator.workloads.registry import WORKLOADS, workload_named
+from simulator.workloads.report import report
 from tf_jobs.catalog import PROGRAMS, Flag, Program
 from tf_jobs.context import LEVELS
 from tf_jobs.tables_reader import read_speeds
@@ -21,6 +26,10 @@ from themis.lifecycle import LIFECYCLES, AppState, JobState, LeaseState
 ROOT = Path(__file__).resolve().parent.parent
 LIFECYCLES_PAGE = Path("docs/lifecycles.md")
 APPS_PAGE = Path("docs/apps.md")
+WORKLOADS_PAGE = Path("docs/workloads.md")
+ACHIEVED = ("w1", "w2", "w1-small", "w2-small", "philly")
+ACHIEVED_SEED = 0
+ACHIEVED_GPUS = (64, 168, 256)
 _BLOCK = "<!-- generated: {} -->\n"
 _END = "<!-- end -->"
 
@@ -101,15 +110,98 @@ def programs_tables() -> str:
 
 def with_programs(page: str) -> str:
     """The page docs/apps.md with its tables of programs made anew."""
-    begin = _BLOCK.format("programs")
+    return with_block(page, "programs", programs_tables())
+
+
+def with_workloads(page: str) -> str:
+    """The page docs/workloads.md with its tables made anew."""
+    tables = {
+        "clusters": clusters_table,
+        "workloads": workloads_table,
+        "workload models": workload_models_table,
+        "achieved": achieved_table,
+    }
+    for name, table in tables.items():
+        page = with_block(page, name, table())
+    return page
+
+
+def with_block(page: str, name: str, content: str) -> str:
+    """The page with the block of that name made anew; what stands outside its two comments is left alone."""
+    begin = _BLOCK.format(name)
     pattern = re.compile(rf"({re.escape(begin)}).*?(\n{re.escape(_END)})", flags=re.S)
-    return pattern.sub(lambda match: f"{match[1]}\n{programs_tables()}{match[2]}", page)
+    return pattern.sub(lambda match: f"{match[1]}\n{content}{match[2]}", page)
+
+
+def clusters_table() -> str:
+    """The clusters that are known by name."""
+    rows = []
+    for name, text in CLUSTERS.items():
+        cluster = cluster_named(name)
+        counts = (cluster.gpus, len(cluster.machines), len(cluster.racks))
+        rows.append((f"`{name}`", f"`{text}`", *(str(count) for count in counts)))
+    return _table(("cluster", "as text", "GPUs", "machines", "racks"), rows)
+
+
+def workloads_table() -> str:
+    """The workloads that are known by name, and their options with their defaults."""
+    rows = []
+    for name, entry in WORKLOADS.items():
+        defaults = {field.name: field.default for field in fields(entry.options)} | dict(entry.defaults)
+        options = ", ".join(f"`{option}={_option(value)}`" for option, value in defaults.items())
+        rows.append((f"`{name}`", entry.summary, options))
+    return _table(("workload", "what it is", "options and their defaults"), rows)
+
+
+def workload_models_table() -> str:
+    """The models of the paper's mix, and where their speeds come from."""
+    rows = [
+        (
+            model.name,
+            model.category,
+            f"`{model.measured_as}`",
+            model.basis,
+            f"{model.slowdown.rack:g}",
+            "yes" if model.strict else "no",
+            model.reason,
+        )
+        for model in read_models().values()
+    ]
+    return _table(("model", "kind", "measured as", "basis", "S: rack", "strict", "why"), rows)
+
+
+def achieved_table() -> str:
+    """What the named workloads achieve of the paper's distributions."""
+    cluster = cluster_named("paper-256")
+    told: dict[str, str] = {}
+    ours: dict[str, dict[str, str]] = {}
+    for name in ACHIEVED:
+        for row in report(workload_named(name, ACHIEVED_SEED, cluster), ACHIEVED_GPUS):
+            told[row.quantity] = "" if row.paper is None else _figure(row.paper)
+            ours.setdefault(row.quantity, {})[name] = _figure(row.ours)
+    rows = [(quantity, told[quantity], *(cells.get(name, "") for name in ACHIEVED)) for quantity, cells in ours.items()]
+    return _table(("quantity", "paper", *(f"`{name}`" for name in ACHIEVED)), rows)
+
+
+def _figure(value: float) -> str:
+    return f"{value:.0f}" if value >= 100.0 else f"{value:.3g}"
+
+
+def _option(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def pages(root: Path = ROOT) -> dict[Path, str]:
     """Every page that is generated, whole or in part, by its path below the root."""
     apps = (root / APPS_PAGE).read_text(encoding="utf-8")
-    return {LIFECYCLES_PAGE: lifecycles_page(), APPS_PAGE: with_programs(apps)}
+    workloads = (root / WORKLOADS_PAGE).read_text(encoding="utf-8")
+    return {
+        LIFECYCLES_PAGE: lifecycles_page(),
+        APPS_PAGE: with_programs(apps),
+        WORKLOADS_PAGE: with_workloads(workloads),
+    }
 
 
 def _models() -> str:

@@ -97,8 +97,7 @@ def _values(app: AppView, tables: list[Table], valuer: Valuer, around: Surroundi
     times_s = finish_times_s(app, tuple(gangs), np.concatenate(counts), around)
     ends = np.cumsum([len(some) for some in counts])
     return [
-        np.array([valuer.value(time_s, table.switch_s) for time_s in some.tolist()])
-        for table, some in zip(tables, np.split(times_s, ends[:-1]), strict=True)
+        valuer.values(some, table.switch_s) for table, some in zip(tables, np.split(times_s, ends[:-1]), strict=True)
     ]
 
 
@@ -122,7 +121,8 @@ def _chosen(tables: list[Table], values: list[Values], empty_value: float) -> tu
     chosen, useful_rows, _ = select(needed[order], gains[order], ROW_CAP - len(steady))
     sent = [*steady, *(names[order[place]] for place in chosen)]
     # Of equals a solver takes the first: rows that keep jobs where they are come before others that are worth the same.
-    sent.sort(key=lambda name: tables[name[0]].gpus(name[1]))
+    gpus = {table: tables[table].gpus() for table in {table for table, _ in sent}}
+    sent.sort(key=lambda name: gpus[name[0]][name[1]])
     return sent, useful_rows + len(steady)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from am.agent.fairness import Valuer
 from am.agent.finish_time import finish_time_s
 from am.agent.views import AppView, GangAt, HeldGang, JobView, Surroundings
 from themis.apps import JobShape
-from themis.bids import AppReport, GangDemand
+from themis.bids import AppReport, GangDemand, PhaseLeft
 from themis.cluster import Allocation, Level
 
 
@@ -23,7 +24,29 @@ def make_report(app: AppView, around: Surroundings, round_id: int) -> AppReport:
         t_shared_s=valuer.shared_s(time_s, switch_s),
         t_ideal_s=valuer.ideal_s,
         demands=unmet_demands(app),
+        phases_left=phases_left(app),
+        restart_s=app.restart_s,
     )
+
+
+def phases_left(app: AppView) -> tuple[PhaseLeft, ...]:
+    """What the search has still to do: the current phase by its jobs, later ones by the median job (equation 2)."""
+    left = []
+    if app.jobs:
+        works = [job.iterations_left * job.serial_iteration_s for job in app.jobs]
+        gang = max([job.shape.tasks * job.shape.gpus_per_task for job in app.jobs])
+        left.append(
+            PhaseLeft(jobs=len(works), work_gpu_s=math.fsum(works), longest_gpu_s=max(works), gang_gpus=gang),
+        )
+    if app.later_phases:
+        median = app.median_job
+        for phase in app.later_phases:
+            each = phase.iterations * median.serial_iteration_s
+            gang = median.shape.demand_max_gpus
+            left.append(
+                PhaseLeft(jobs=phase.jobs, work_gpu_s=phase.jobs * each, longest_gpu_s=each, gang_gpus=gang),
+            )
+    return tuple(left)
 
 
 def empty_bundle_s(app: AppView, around: Surroundings) -> tuple[float, float]:
@@ -45,16 +68,23 @@ def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
 
 
 def growth_pays(job: JobView, gang: GangAt, gpus: int, level: Level, restart_s: float) -> bool:
-    """True when moving a running job onto `gpus` GPUs at `level` ends it earlier by more than a restart costs twice.
+    """True when moving a running job onto `gpus` GPUs at `level` ends it earlier by more than a restart costs twice."""
+    usable = job.shape.usable_gpus(gpus)
+    return usable > job.shape.usable_gpus(gang.gpus) and usable / job.slowdown.at(level) > pays_above(
+        job, gang, restart_s
+    )
 
-    Twice, since the estimate of what is left is uncertain and the restart is not.
+
+def pays_above(job: JobView, gang: GangAt, restart_s: float) -> float:
+    """The throughput g / S that a running job must exceed to make good a restart; infinite when nothing does.
+
+    It ends the job earlier by twice a restart: the estimate of what is left is uncertain and the restart is not.
     """
-    usable, used = job.shape.usable_gpus(gpus), job.shape.usable_gpus(gang.gpus)
-    if usable <= used:
-        return False
-    now_s = job.serial_work_s * job.slowdown.at(gang.level) / used if used else float("inf")
-    then_s = job.serial_work_s * job.slowdown.at(level) / usable
-    return now_s - then_s > 2.0 * restart_s
+    used = job.shape.usable_gpus(gang.gpus)
+    if not used:
+        return 0.0
+    spare_s = job.serial_work_s * job.slowdown.at(gang.level) / used - 2.0 * restart_s
+    return job.serial_work_s / spare_s if spare_s > 0.0 else math.inf
 
 
 def parts_left(app: AppView, gangs: Iterable[HeldGang]) -> tuple[GangAt, ...]:
@@ -88,12 +118,11 @@ def _demand_of(job: JobView, held: HeldGang | None, restart_s: float) -> GangDem
     room = shape.demand_max_gpus - near.gpus
     if room < shape.gpus_per_task:
         return None
-    if (
-        held is not None
-        and not held.renewable
-        and not growth_pays(job, held.at, shape.demand_max_gpus, held.level, restart_s)
-    ):
-        return None
+    faster_than = 0.0
+    if held is not None and not held.renewable:
+        if not growth_pays(job, held.at, shape.demand_max_gpus, held.level, restart_s):
+            return None
+        faster_than = pays_above(job, held.at, restart_s)
     return GangDemand(
         job_id=job.job_id,
         min_gpus=max(shape.gpus_per_task, shape.demand_min_gpus - near.gpus),
@@ -102,4 +131,6 @@ def _demand_of(job: JobView, held: HeldGang | None, restart_s: float) -> GangDem
         slowdown=job.slowdown,
         work_left_gpu_s=job.serial_work_s,
         held=near,
+        faster_than=faster_than,
+        forecast=job.forecast,
     )

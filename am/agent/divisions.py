@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,14 +75,17 @@ def _product(
     gangs = gpus = np.zeros(1, dtype=np.int64)
     for grid, size in zip(grids, sizes, strict=True):
         counts = np.array(grid, dtype=np.int64)
-        more_gangs = gangs[:, None] + counts
-        more_gpus = gpus[:, None] + counts * size
-        ask, count = np.nonzero((more_gangs <= most_gangs) & (more_gpus <= most_gpus))
+        room = np.minimum(most_gangs - gangs, (most_gpus - gpus) // size)
+        choices = counts.searchsorted(room, side="right")
+        ends = choices.cumsum()
+        total = int(choices.sum())
         # Every ask goes on with a count of 0, so their number never falls: too many now are too many at the end.
-        if len(ask) > budget:
+        if total > budget:
             return None
-        asks = np.column_stack((asks[ask], counts[count]))
-        gangs, gpus = more_gangs[ask, count], more_gpus[ask, count]
+        ask = np.arange(len(asks)).repeat(choices)
+        more = counts[np.arange(total) - (ends - choices)[ask]]
+        asks = np.column_stack((asks[ask], more))
+        gangs, gpus = gangs[ask] + more, gpus[ask] + more * size
     return asks
 
 
@@ -107,21 +111,27 @@ def _balanced(
     kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView], budget: int
 ) -> Counts:
     """Asks that share a total of GPUs evenly, at one level or two: totals on ever finer grids up to the budget."""
-    by_size: dict[tuple[int, int], list[int]] = {}
-    for place, kind in enumerate(kinds):
-        by_size.setdefault((kind.at.gpus, kind.unit_gpus), []).append(place)
+    layout = _Layout(kinds)
     shares = _shares(jobs)
     rows: dict[tuple[int, ...], None] = {(0,) * len(kinds): None}
     done: set[int] = set()
+    known: set[Sizes] = set()
     for gpus in itertools.chain.from_iterable(_grid(most_gpus, ratio) for ratio in (8.0, 4.0, *RATIOS[::-1])):
-        if gpus in done or len(rows) >= budget:
+        if len(rows) >= budget:
+            break
+        if gpus in done:
             continue
         done.add(gpus)
-        for at_once in _AT_ONCE:
-            sizes = _split_by_work(shares, gpus, at_once)
-            if sum(count for _, _, count in sizes) <= most_gangs and sum(size * n for size, _, n in sizes) <= most_gpus:
-                rows |= dict.fromkeys(_laid_out(sizes, by_size, kinds))
+        for sizes in (_split_by_work(shares, gpus, at_once) for at_once in _AT_ONCE):
+            if sizes not in known and _fits(sizes, most_gangs, most_gpus):
+                rows |= dict.fromkeys(layout.laid_out(sizes))
+            known.add(sizes)
     return np.array(list(rows)[:budget], dtype=np.int64)
+
+
+def _fits(sizes: Sizes, most_gangs: int, most_gpus: int) -> bool:
+    gangs = sum([count for _, _, count in sizes])
+    return gangs <= most_gangs and sum([size * count for size, _, count in sizes]) <= most_gpus
 
 
 def _shares(jobs: Sequence[JobView]) -> list[tuple[JobShape, int, float]]:
@@ -140,28 +150,47 @@ def _split_by_work(shares: Sequence[tuple[JobShape, int, float]], gpus: int, at_
         unit = shape.gpus_per_task
         units = max(shape.min_tasks, int(gpus * share) // unit)
         gangs = max(1, math.ceil(at_once * min(members, units // shape.min_tasks)))
-        sizes.update((size, unit) for size in split_evenly(units * unit, gangs, shape))
+        for size, count in Counter(split_evenly(units * unit, gangs, shape)).items():
+            sizes[size, unit] += count
     return tuple((size, unit, count) for (size, unit), count in sorted(sizes.items()))
 
 
-def _laid_out(
-    sizes: Sizes, by_size: Mapping[tuple[int, int], Sequence[int]], kinds: Sequence[GangKind]
-) -> Iterator[tuple[int, ...]]:
-    """The gangs at one level, or the smallest of them at a farther one, as counts by kind."""
-    if any((gpus, unit) not in by_size for gpus, unit, _ in sizes):
-        return
-    gangs = sum(count for _, _, count in sizes)
-    levels = sorted({kinds[place].within for gpus, unit, _ in sizes for place in by_size[gpus, unit]})
-    for near, far in itertools.combinations_with_replacement(levels, 2):
-        for away in sorted({math.ceil(part * gangs) for part in _FAR_PARTS} if near is not far else {0}):
-            counts, left = [0] * len(kinds), away
-            for gpus, unit, count in sizes:
-                farther = min(left, count)
-                left -= farther
-                counts[_kind_within(by_size[gpus, unit], kinds, far)] += farther
-                counts[_kind_within(by_size[gpus, unit], kinds, near)] += count - farther
-            if all(count <= kind.most for count, kind in zip(counts, kinds, strict=True)):
-                yield tuple(counts)
+class _Layout:
+    """Lays gangs out at one level, or the smallest of them at a farther one, as counts by kind."""
+
+    def __init__(self, kinds: Sequence[GangKind]) -> None:
+        by_size: dict[tuple[int, int], list[int]] = {}
+        for place, kind in enumerate(kinds):
+            by_size.setdefault((kind.at.gpus, kind.unit_gpus), []).append(place)
+        self._most = [kind.most for kind in kinds]
+        self._levels = {size: {kinds[place].within for place in places} for size, places in by_size.items()}
+        self._place = {
+            (size, level): _kind_within(places, kinds, level) for size, places in by_size.items() for level in Level
+        }
+
+    def laid_out(self, sizes: Sizes) -> Iterator[tuple[int, ...]]:
+        """Every layout of these gangs for which there is room."""
+        if any((gpus, unit) not in self._levels for gpus, unit, _ in sizes):
+            return
+        gangs = sum(count for _, _, count in sizes)
+        parts = sorted({math.ceil(part * gangs) for part in _FAR_PARTS})
+        levels = sorted(set().union(*(self._levels[gpus, unit] for gpus, unit, _ in sizes)))
+        places = {level: [self._place[(gpus, unit), level] for gpus, unit, _ in sizes] for level in levels}
+        for near, far in itertools.combinations_with_replacement(levels, 2):
+            for away in parts if near is not far else (0,):
+                counts = self._counts(sizes, places[near], places[far], away)
+                if all(map(operator.le, counts, self._most)):
+                    yield tuple(counts)
+
+    def _counts(self, sizes: Sizes, near: Sequence[int], far: Sequence[int], away: int) -> list[int]:
+        """So many of the gangs lie away, at the places of the far ones."""
+        counts, left = [0] * len(self._most), away
+        for (_, _, count), here, there in zip(sizes, near, far, strict=True):
+            farther = min(left, count)
+            left -= farther
+            counts[there] += farther
+            counts[here] += count - farther
+        return counts
 
 
 def _kind_within(places: Sequence[int], kinds: Sequence[GangKind], level: Level) -> int:

@@ -8,9 +8,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+import numpy as np
+from numpy.typing import NDArray
+
 from am.agent.finish_time import time_on_count_s
 from am.agent.views import AppView, Surroundings
 from themis.choices import BundleRule
+
+Seconds = NDArray[np.float64]
 
 
 class RhoDefinition(StrEnum):
@@ -89,6 +94,22 @@ class Valuer:
         """V = 1/rho of a bundle; 0 when the app would never end."""
         shared_s = self.shared_s(time_s, switch_s)
         return 0.0 if math.isinf(shared_s) else self.ideal_s / max(shared_s, 1e-9)
+
+    def values(self, times_s: Seconds, switch_s: float = 0.0) -> Seconds:
+        """`value` of many bundles, the same numbers to the last bit."""
+        return self.ideal_s / np.maximum(self._all_shared_s(times_s, switch_s), 1e-9)
+
+    def _all_shared_s(self, times_s: Seconds, switch_s: float) -> Seconds:
+        """`shared_s` of many bundles."""
+        spent_s = self.elapsed_s + switch_s
+        if self.rule is BundleRule.LEXICOGRAPHIC:
+            return spent_s + times_s
+        if self.rule is BundleRule.IDLE_THEN_SHARE:
+            return spent_s + np.where(np.isfinite(times_s), times_s, self.lease_s + self.share_s)
+        longer = times_s > self.lease_s
+        left = 1.0 - self.lease_s / np.where(longer, times_s, 1.0)
+        after_s = self.lease_s + np.minimum(times_s, self.share_s) * left
+        return spent_s + np.where(longer, np.minimum(times_s, after_s), times_s)
 
 
 def _exclusive_s(whole: AppView, around: Surroundings) -> float:

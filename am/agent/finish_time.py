@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from am.agent.views import AppView, GangAt, JobView, Surroundings
 from am.tuners.port import Phase
@@ -18,10 +18,17 @@ def job_time_s(job: JobView, gang: GangAt) -> float:
 
     Equation 1: iterations_left * serial_iteration_s * S(G) / min(|G|, job_demand_max).
     """
-    usable = job.shape.usable_gpus(gang.gpus)
-    if not usable or not gang.holds_tasks_of(job.shape.gpus_per_task):
-        return math.inf
-    return job.serial_work_s * job.slowdown.at(gang.level) / usable
+    slowdown, usable = pace_on(job, gang)
+    return job.serial_work_s * slowdown / usable if usable else math.inf
+
+
+def pace_on(job: JobView, gang: GangAt) -> tuple[float, int]:
+    """S of a job on a gang and how many of the GPUs it can use, 0 when the gang is too small for it.
+
+    All jobs of one shape and S have it in common.
+    """
+    usable = job.shape.usable_gpus(gang.gpus) if gang.holds_tasks_of(job.shape.gpus_per_task) else 0
+    return job.slowdown.at(gang.level), usable
 
 
 def gang_order(gang: GangAt) -> tuple[int, int, int]:
@@ -38,20 +45,80 @@ def phase_time_s(jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> float:
     Longest job first, each onto the gang where it ends earliest (LPT; on like gangs, the least loaded one). Ties go to
     the earlier job and by `gang_order`, so the result does not depend on the order of the arguments.
     """
+    return _phase_time_s(jobs, Counter(gangs))
+
+
+def _phase_time_s(jobs: Sequence[JobView], gangs: Mapping[GangAt, int]) -> float:
+    """`phase_time_s` with like gangs counted."""
     if not jobs:
         return 0.0
     if not gangs:
         return math.inf
+    kinds = sorted(gangs, key=gang_order)
+    counts = [gangs[kind] for kind in kinds]
+    if all(_alike(job, jobs[0]) for job in jobs):
+        return _like_jobs_time_s(len(jobs), [job_time_s(jobs[0], kind) for kind in kinds], counts)
+    if len(kinds) == 1:
+        return _like_gangs_time_s([time_s for (time_s,) in _job_times_s(jobs, kinds)], counts[0])
     # Only the least loaded of like gangs can be where a job ends earliest: they share a heap of loads.
-    kinds = sorted(Counter(gangs).items(), key=lambda kind: gang_order(kind[0]))
-    loads_s = [(gang, [0.0] * count) for gang, count in kinds]
+    loads_s = [[0.0] * count for count in counts]
     latest_s = 0.0
-    for job in sorted(jobs, key=lambda job: (-job.serial_work_s, job.job_id)):
-        ends_s = [heap[0] + job_time_s(job, gang) for gang, heap in loads_s]
-        best = min(range(len(ends_s)), key=ends_s.__getitem__)
-        heapq.heapreplace(loads_s[best][1], ends_s[best])
-        latest_s = max(latest_s, ends_s[best])
+    for times_s in _job_times_s(jobs, kinds):
+        ends_s = [heap[0] + time_s for heap, time_s in zip(loads_s, times_s, strict=True)]
+        end_s = min(ends_s)
+        heapq.heapreplace(loads_s[ends_s.index(end_s)], end_s)
+        latest_s = max(latest_s, end_s)
     return latest_s
+
+
+def _alike(one: JobView, two: JobView) -> bool:
+    """True when two jobs take equally long on every gang."""
+    return one is two or (one.serial_work_s == two.serial_work_s and _same_pace(one, two))
+
+
+def _same_pace(one: JobView, two: JobView) -> bool:
+    # Jobs of one search mostly share these values, and to compare them takes longer than all the rest.
+    return (one.shape is two.shape or one.shape == two.shape) and (
+        one.slowdown is two.slowdown or one.slowdown == two.slowdown
+    )
+
+
+def _like_jobs_time_s(jobs: int, times_s: Sequence[float], counts: Sequence[int]) -> float:
+    """`phase_time_s` of so many like jobs, which take `times_s` on the kinds of gangs, given in their order.
+
+    Where one gang of a kind is the best place for a job, so are its likes for the next ones: kinds fill row by row.
+    Ends are added up row by row, since a product would differ from such a sum in the last bit.
+    """
+    ends_s = list(times_s)
+    latest_s = 0.0
+    while jobs > 0:
+        latest_s = min(ends_s)
+        kind = ends_s.index(latest_s)
+        jobs -= counts[kind]
+        ends_s[kind] += times_s[kind]
+    return latest_s
+
+
+def _like_gangs_time_s(times_s: Sequence[float], gangs: int) -> float:
+    """`phase_time_s` of jobs that take these times, longest job first, on so many like gangs."""
+    # Each gang gets one job before any gets two.
+    loads_s = list(times_s[:gangs])
+    heapq.heapify(loads_s)
+    for time_s in times_s[gangs:]:
+        heapq.heapreplace(loads_s, loads_s[0] + time_s)
+    return max(loads_s)
+
+
+def _job_times_s(jobs: Iterable[JobView], kinds: Sequence[GangAt]) -> Iterator[list[float]]:
+    """Seconds of each job on each kind of gang, longest job first."""
+    before: JobView | None = None
+    paces: list[tuple[float, int]] = []
+    for job in sorted(jobs, key=lambda job: (-job.serial_work_s, job.job_id)):
+        if before is None or not _same_pace(job, before):
+            paces = [pace_on(job, kind) for kind in kinds]
+        before = job
+        work_s = job.serial_work_s
+        yield [work_s * slowdown / usable if usable else math.inf for slowdown, usable in paces]
 
 
 def split_evenly(gpus: int, jobs: int, shape: JobShape) -> tuple[int, ...]:
@@ -60,13 +127,26 @@ def split_evenly(gpus: int, jobs: int, shape: JobShape) -> tuple[int, ...]:
     As many jobs as possible run at once, each on at least its smallest gang; tasks are dealt out in turn. What no job
     can use is left out.
     """
+    return tuple(size for size, count in _even_sizes(gpus, jobs, shape) for _ in range(count))
+
+
+def _even_sizes(gpus: int, jobs: int, shape: JobShape) -> list[tuple[int, int]]:
+    """`split_evenly` as sizes, largest first, with how many gangs have each."""
     tasks = gpus // shape.gpus_per_task
     running = min(jobs, tasks // shape.min_tasks)
     if running <= 0:
-        return ()
+        return []
     tasks = min(tasks, running * shape.tasks)
     each, more = divmod(tasks, running)
-    return tuple((each + (place < more)) * shape.gpus_per_task for place in range(running))
+    sizes = (((each + 1) * shape.gpus_per_task, more), (each * shape.gpus_per_task, running - more))
+    return [(size, count) for size, count in sizes if count]
+
+
+def even_counts(
+    gpus: int, jobs: int, shape: JobShape, around: Surroundings, at_least: Level = Level.SLOT
+) -> dict[GangAt, int]:
+    """`even_gangs` with like gangs counted."""
+    return {nearest_gang(size, around, at_least): count for size, count in _even_sizes(gpus, jobs, shape)}
 
 
 def even_gangs(
@@ -92,11 +172,17 @@ def finish_time_s(app: AppView, gangs: Sequence[GangAt], around: Surroundings) -
     **Choice** later phases divide the same number of GPUs evenly over their jobs, at the nearest level at which their
     gangs fit, but not nearer than the farthest of today's gangs: an app that lies scattered now is not promised better.
     """
-    now_s = phase_time_s(app.jobs, gangs)
-    if math.isinf(now_s):
+    return _finish_time_s(app, Counter(gangs), around)
+
+
+def _finish_time_s(app: AppView, gangs: Mapping[GangAt, int], around: Surroundings) -> float:
+    """`finish_time_s` with like gangs counted."""
+    now_s = _phase_time_s(app.jobs, gangs)
+    if math.isinf(now_s) or not app.later_phases:
         return now_s
     at_least = max((gang.level for gang in gangs if gang.gpus > 1), default=Level.SLOT)
-    return now_s + later_phases_time_s(app, sum(gang.gpus for gang in gangs), around, at_least)
+    gpus = sum(gang.gpus * count for gang, count in gangs.items())
+    return now_s + later_phases_time_s(app, gpus, around, at_least)
 
 
 def time_on_count_s(app: AppView, gpus: float, around: Surroundings) -> float:
@@ -105,15 +191,21 @@ def time_on_count_s(app: AppView, gpus: float, around: Surroundings) -> float:
     The GPUs are split evenly into gangs for one of the jobs' shapes, that which ends the app first. The smallest gang
     is one on which every job can run.
     """
-    shapes = {job.shape: None for job in (*app.jobs, app.median_job)}
+    shapes = _shapes((*app.jobs, app.median_job))
     smallest = max(shape.demand_min_gpus for shape in shapes)
     if gpus < smallest:
         return time_on_count_s(app, smallest, around) * smallest / gpus if gpus > 0 else math.inf
     whole = int(gpus)
     if not app.jobs:
         return later_phases_time_s(app, whole, around, Level.SLOT)
-    splits = (even_gangs(whole, len(app.jobs), shape, around) for shape in shapes)
-    return min(finish_time_s(app, split, around) for split in splits)
+    splits = (even_counts(whole, len(app.jobs), shape, around) for shape in shapes)
+    return min(_finish_time_s(app, split, around) for split in splits)
+
+
+def _shapes(jobs: Sequence[JobView]) -> list[JobShape]:
+    """The shapes of jobs, each once. Like jobs mostly share one object, which is found faster than an equal one."""
+    objects = {id(job.shape): job.shape for job in jobs}
+    return list(dict.fromkeys(objects.values()))
 
 
 def later_job(app: AppView, phase: Phase) -> JobView:
@@ -129,7 +221,7 @@ def later_job(app: AppView, phase: Phase) -> JobView:
 
 
 def _later_phase_s(app: AppView, phase: Phase, gpus: int, around: Surroundings, at_least: Level) -> float:
-    gangs = even_gangs(gpus, phase.jobs, app.median_job.shape, around, at_least)
+    gangs = even_counts(gpus, phase.jobs, app.median_job.shape, around, at_least)
     if not gangs:
         return math.inf
-    return phase_time_s([later_job(app, phase)] * phase.jobs, gangs)
+    return _phase_time_s([later_job(app, phase)] * phase.jobs, gangs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from am.agent.demands import growth_pays, part_left, usable_gpus
@@ -36,15 +36,6 @@ class Growth:
     anywhere: tuple[Gang, ...] = ()
     grown: int = 0
 
-    def beside(self, other: Growth) -> Growth:
-        """Both at once."""
-        return Growth(
-            (*self.gangs, *other.gangs),
-            (*self.pinned, *other.pinned),
-            (*self.anywhere, *other.anywhere),
-            self.grown + other.grown,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class _Base:
@@ -70,6 +61,14 @@ class _Base:
         """GPUs held in whole tasks."""
         return sum(count - count % self.job.shape.gpus_per_task for _, count in self.gpus)
 
+    @property
+    def may_grow(self) -> bool:
+        """False when more GPUs are of no use, or not even as many as it could use, near to each other, would pay."""
+        if not self.room:
+            return False
+        most = self.job.shape.demand_max_gpus
+        return not self.must_pay or growth_pays(self.job, self.at, most, Level.MACHINE, self.restart_s)
+
     def with_gpus(self, gpus: int, level: Level) -> GangAt | None:
         """The gang of so many usable GPUs at a level, where that is more than it has and pays."""
         if gpus <= self.at.gpus or (self.must_pay and not growth_pays(self.job, self.at, gpus, level, self.restart_s)):
@@ -79,6 +78,26 @@ class _Base:
     def spanning(self, level: Level) -> GangAt:
         """The gang as it would count at a level."""
         return GangAt(self.at.gpus, level, self.job.shape.gpus_per_task if level > Level.MACHINE else 0)
+
+
+class _Free:
+    """GPUs on offer by machine and by rack."""
+
+    def __init__(self, free: Mapping[str, int], rack_of: Mapping[str, str]) -> None:
+        self.by_machine = free
+        self.rack_of = rack_of
+        self.in_rack: dict[str | None, dict[str, int]] = {}
+        for machine in sorted(free):
+            self.in_rack.setdefault(rack_of.get(machine), {})[machine] = free[machine]
+
+    def farthest(self, racks: Set[str | None]) -> Level:
+        """The level that surely spans these racks and everything on offer."""
+        one_rack = len(racks) == 1 and None not in racks and self.in_rack.keys() <= racks
+        return Level.RACK if one_rack else Level.CLUSTER
+
+    def units(self, unit: int) -> int:
+        """How many units of so many GPUs are there, each on one machine."""
+        return sum([count // unit for count in self.by_machine.values()])
 
 
 def growths(app: AppView, free: Mapping[str, int], around: Surroundings) -> list[Growth]:
@@ -97,14 +116,15 @@ def growths(app: AppView, free: Mapping[str, int], around: Surroundings) -> list
         All combinations where these are few. Else the gangs grow one after the other, that of the most work first,
         each as far as it can before the next begins. The first is always that none grows.
     """
-    judges = Judges.of(app)
-    ways = [_ways(base, gang, free, around, judges) for base, gang in _bases(app)]
+    judges, on_offer = Judges.of(app), _Free(free, around.rack_of)
+    ways = [_ways(base, gang, on_offer, judges) for base, gang in _bases(app)]
     count = 1
     for mine in ways:
         count *= len(mine)
     together = _one_after_the_other(ways) if count > _MOST_TOGETHER else itertools.product(*ways)
     sums = (_together(some) for some in together)
-    return [growth for growth in sums if sum(growth.pinned, Allocation()).within(Allocation.of(free))]
+    offered = Allocation.of(free)
+    return [growth for growth in sums if added_up(growth.pinned).within(offered)]
 
 
 def _bases(app: AppView) -> list[tuple[_Base, HeldGang]]:
@@ -132,17 +152,31 @@ def _one_after_the_other(ways: Sequence[Sequence[Growth]]) -> Iterator[tuple[Gro
 
 
 def _together(ways: Sequence[Growth]) -> Growth:
-    whole = Growth(())
-    for way in ways:
-        whole = whole.beside(way)
-    return whole
+    """All at once."""
+    if len(ways) == 1:
+        return ways[0]
+    return Growth(
+        tuple([gang for way in ways for gang in way.gangs]),
+        tuple([gpus for way in ways for gpus in way.pinned]),
+        tuple([gang for way in ways for gang in way.anywhere]),
+        sum([way.grown for way in ways]),
+    )
 
 
-def _ways(base: _Base, gang: HeldGang, free: Mapping[str, int], around: Surroundings, judges: Judges) -> list[Growth]:
+def added_up(allocations: Iterable[Allocation]) -> Allocation:
+    """The sum of allocations; of many this is much quicker than adding one after the other."""
+    total: dict[str, int] = {}
+    for allocation in allocations:
+        for machine, count in allocation.counts:
+            total[machine] = total.get(machine, 0) + count
+    return Allocation.of(total)
+
+
+def _ways(base: _Base, gang: HeldGang, free: _Free, judges: Judges) -> list[Growth]:
     """Ways of one gang: first to go on as it is, then to grow, the fastest last."""
     stay = Growth((base.at,) if base.at.gpus else ())
-    starts = list(_made_whole(base, free))
-    ways = [way for start in (base, *starts) for way in _ways_from(start, free, around, judges)]
+    starts = list(_made_whole(base, free.by_machine))
+    ways = [way for start in (base, *starts) if start.may_grow for way in _ways_from(start, free, judges)]
     whole = [Growth((start.at,), pinned=(start.pinned,)) for start in starts if start.at.gpus]
     ways += [(job_time_s(base.job, way.gangs[0]), way) for way in whole]
     if gang.renewable:
@@ -163,21 +197,19 @@ def _made_whole(base: _Base, free: Mapping[str, int]) -> Iterator[_Base]:
             yield replace(base, gpus=base.gpus + more, at=at, pinned=more)
 
 
-def _ways_from(
-    base: _Base, free: Mapping[str, int], around: Surroundings, judges: Judges
-) -> Iterator[tuple[float, Growth]]:
-    racks = {around.rack_of.get(machine) for machine, _ in base.gpus}
-    everywhere = racks | {around.rack_of.get(machine) for machine in free}
-    far = Level.RACK if len(everywhere) == 1 and None not in everywhere else Level.CLUSTER
+def _ways_from(base: _Base, free: _Free, judges: Judges) -> Iterator[tuple[float, Growth]]:
+    racks = {free.rack_of.get(machine) for machine, _ in base.gpus}
+    far = free.farthest(racks)
     own, unit = [machine for machine, _ in base.gpus], base.job.shape.gpus_per_task
     near, in_rack, anywhere = (base.spanning(level) for level in (Level.MACHINE, Level.RACK, far))
     # Where every job is as fast anywhere, GPUs beside the gang are worth no more than others, unless they make a task.
     if len(own) == 1 and not (judges.find_alike(near, anywhere) and base.whole == base.gpus.gpus):
-        yield from _ways_to(base, max(base.at.level, Level.MACHINE), _counts(own[0], free))
+        yield from _ways_to(base, max(base.at.level, Level.MACHINE), _counts(own[0], free.by_machine))
     if len(racks) == 1 and None not in racks and not judges.find_alike(in_rack, anywhere):
-        inside = {machine: free[machine] // unit for machine in sorted(free) if around.rack_of[machine] in racks}
+        (rack,) = racks
+        inside = {machine: count // unit for machine, count in free.in_rack.get(rack, {}).items()}
         yield from _ways_to(base, Level.RACK, _spreads(inside, own, base.room // unit, unit))
-    yield from _ways_anywhere(base, far, sum(count // unit for count in free.values()))
+    yield from _ways_anywhere(base, far, free.units(unit))
 
 
 def _ways_to(base: _Base, level: Level, more: Iterable[Allocation]) -> Iterator[tuple[float, Growth]]:

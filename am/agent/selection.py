@@ -22,6 +22,12 @@ SHORTFALLS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2,
 
 _MOST_STAIRS = 200
 
+_AT_ONCE = 64
+"""Asks that are compared together with those kept before."""
+
+_DENSE = 6
+"""Needs by which all pairs of asks are compared."""
+
 
 class Yardstick:
     """What asks of some kinds of gangs need, such that needing no more means: fits wherever the other does.
@@ -138,17 +144,31 @@ def select(needs: Needs, gains: NDArray[np.float64], cap: int) -> tuple[list[int
 def _cover(needs: Needs, gains: NDArray[np.float64], shortfall: float, cap: int) -> list[int] | None:
     """The asks that no ask kept before them stands in for; None as soon as they are more than `cap`."""
     kept: list[int] = []
-    # A column an ask: whole columns are compared in few steps.
-    kept_needs = np.empty((needs.shape[1], min(cap, len(gains)) + 1), dtype=needs.dtype)
-    kept_gains = np.empty(kept_needs.shape[1])
     enough = (1.0 - shortfall) * gains
-    for place, need in enumerate(needs[:, :, None]):
-        count = len(kept)
-        stands_in = (kept_needs[:, :count] <= need).all(axis=0)
-        if (stands_in & (kept_gains[:count] >= enough[place])).any():
-            continue
-        if count == cap:
+    for first in range(0, len(gains), _AT_ONCE):
+        some = np.arange(first, min(first + _AT_ONCE, len(gains)))
+        if kept:
+            some = some[~_stands_in(needs[kept], gains[kept], needs[some], enough[some]).any(axis=0)]
+        stands_in = _stands_in(needs[some], gains[some], needs[some], enough[some])
+        useless = np.zeros(len(some), dtype=bool)
+        for number, place in enumerate(some.tolist()):
+            if not useless[number]:
+                kept.append(place)
+                useless |= stands_in[number]
+        if len(kept) > cap:
             return None
-        kept_needs[:, count], kept_gains[count] = need[:, 0], gains[place]
-        kept.append(place)
     return kept
+
+
+def _stands_in(
+    needs: Needs, gains: NDArray[np.float64], others: Needs, enough: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Which asks fit wherever others fit and gain enough to stand in for them, asks by others."""
+    stands_in = gains[:, None] >= enough
+    for column in range(min(_DENSE, needs.shape[1])):
+        stands_in &= needs[:, column, None] <= others[:, column]
+    if needs.shape[1] > _DENSE:
+        # Few are left by now: it is quicker to look at these only.
+        ask, other = np.nonzero(stands_in)
+        stands_in[ask, other] = (needs[ask, _DENSE:] <= others[other, _DENSE:]).all(axis=1)
+    return stands_in

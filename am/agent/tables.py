@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from am.agent.demands import parts_left
 from am.agent.divisions import asks_of
-from am.agent.growth import Growth, growths
+from am.agent.growth import Growth, added_up, growths
 from am.agent.kinds import GangKind, Judges, Room, gang_kinds
 from am.agent.views import AppView, GangAt, HeldGang, Surroundings
 from themis.bids import Gang, Offer
@@ -41,8 +42,8 @@ class Table:
     def counts_of(self, gangs: Mapping[GangAt, int]) -> Counts:
         """What the app holds in each row, R rows by gangs."""
         counts = np.zeros((len(self.asks), len(gangs)), dtype=np.int64)
-        for gang in self.gangs:
-            counts[:, gangs[gang]] += 1
+        for gang, count in Counter(self.gangs).items():
+            counts[:, gangs[gang]] += count
         for place, kind in enumerate(self.kinds):
             counts[:, gangs[kind.at]] += self.asks[:, place]
         return counts
@@ -53,10 +54,10 @@ class Table:
             return np.ones(len(self.asks), dtype=bool)
         return np.asarray(self.asks.any(axis=1))
 
-    def gpus(self, ask: int) -> int:
-        """GPUs that a row asks for."""
-        fixed = sum(gang.gpus for gang in self.pinned) + sum(gang.total_gpus for gang in self.anywhere)
-        return fixed + sum(kind.at.gpus * int(count) for kind, count in zip(self.kinds, self.asks[ask], strict=True))
+    def gpus(self) -> Counts:
+        """GPUs that each row asks for."""
+        fixed = sum([gang.gpus for gang in self.pinned]) + sum([gang.total_gpus for gang in self.anywhere])
+        return fixed + self.asks @ np.array([kind.at.gpus for kind in self.kinds], dtype=np.int64)
 
     def asked_of(self, kinds: Sequence[GangKind]) -> Counts:
         """What each row asks for, R rows by these kinds: `asks` and `anywhere`."""
@@ -101,42 +102,45 @@ def tables_of(app: AppView, offer: Offer, around: Surroundings) -> list[Table]:
     """
     if not app.jobs:
         return []
-    up = tuple(gang.up for gang in app.renewable)
+    renewable = app.renewable
+    up = tuple(gang.up for gang in renewable)
     # The ResourceManager may not offer what the app thinks is up: a row that pins it would cost the whole bid.
-    offered = sum(up, Allocation()).within(offer.free)
-    tables = [_all_stay(app, offer, around, up)] if offered else []
-    tables += _some_stay(app) if offered else ()
+    all_up = added_up(up)
+    offered = all_up.within(offer.free)
+    tables = [_all_stay(app, offer.free - all_up, offer, around, up)] if offered else []
+    tables += _some_stay(app, renewable) if offered else ()
     return [*tables, *_restarted(app, offer, around)]
 
 
-def _all_stay(app: AppView, offer: Offer, around: Surroundings, up: tuple[Allocation, ...]) -> Table:
-    free = offer.free - sum(up, Allocation())
+def _all_stay(app: AppView, free: Allocation, offer: Offer, around: Surroundings, up: tuple[Allocation, ...]) -> Table:
     kinds = gang_kinds(app, Room(free.by_machine(), offer.slots, around))
     asks, missing = asks_of(kinds, len(app.jobs) - len(app.held), free.gpus, app.jobs, 2 if up else 1)
     gangs = tuple(gang.at for gang in app.held)
     return Table(gangs=gangs, pinned=up, kinds=kinds, asks=asks, missing=missing)
 
 
-def _some_stay(app: AppView) -> Iterator[Table]:
+def _some_stay(app: AppView, renewable: Sequence[HeldGang]) -> Iterator[Table]:
     """The best of the gangs up for renewal stay, and nothing new is asked for.
 
     Such a row is worth what one is that asks for like gangs anywhere; equals a solver takes in the order of the bid.
     Not where slots matter: a row pins GPUs by machine, and then cannot say that they lie in one slot.
     """
     judges, nothing_new = Judges.of(app), np.zeros((1, 0), dtype=np.int64)
-    slots_matter = [
-        gang.level is Level.SLOT and not judges.find_alike(*_near(gang.gpus.gpus)) for gang in app.renewable
-    ]
-    for staying in range(len(app.renewable) - 1, 0, -1):
-        stays, goes = app.renewable[:staying], app.renewable[staying:]
-        if not any(slots_matter[:staying]):
-            gangs = (*(gang.at for gang in (*app.kept, *stays)), *parts_left(app, goes))
-            pinned = tuple(gang.up for gang in stays)
-            yield Table(gangs=gangs, pinned=pinned, asks=nothing_new, switch_s=app.restart_s, steady=True)
-
-
-def _in_slot(gang: HeldGang) -> bool:
-    return gang.level is Level.SLOT and gang.gpus.gpus > 1
+    in_slots = {gang.gpus.gpus for gang in renewable if gang.level is Level.SLOT}
+    slots_matter = {gpus for gpus in in_slots if not judges.find_alike(*_near(gpus))}
+    most = len(renewable) - 1
+    if slots_matter:
+        told = (gang.level is Level.SLOT and gang.gpus.gpus in slots_matter for gang in renewable[:most])
+        most = next((place for place, matters in enumerate(told) if matters), most)
+    if not most:
+        return
+    kept = [gang.at for gang in app.kept]
+    ats, ups = [gang.at for gang in renewable], [gang.up for gang in renewable]
+    parts = [parts_left(app, (gang,)) if gang.up != gang.gpus else () for gang in renewable]
+    for staying in range(most, 0, -1):
+        gangs = (*kept, *ats[:staying], *itertools.chain.from_iterable(parts[staying:]))
+        pinned = tuple(ups[:staying])
+        yield Table(gangs=gangs, pinned=pinned, asks=nothing_new, switch_s=app.restart_s, steady=True)
 
 
 def _near(gpus: int) -> tuple[GangAt, GangAt]:

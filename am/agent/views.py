@@ -9,6 +9,7 @@ from statistics import median_high
 
 from am.tuners.port import Phase
 from themis.apps import JobShape, Slowdown
+from themis.bids import LossForecast
 from themis.choices import BundleRule
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
@@ -16,13 +17,17 @@ from themis.errors import InputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """An unfinished job of the current phase: iterations left in it, serial seconds an iteration, S, shape."""
+    """An unfinished job of the current phase: iterations left in it, serial seconds an iteration, S, shape.
+
+    `forecast` is its loss to come, None while too little is known of it.
+    """
 
     job_id: str
     iterations_left: int
     serial_iteration_s: float
     slowdown: Slowdown
     shape: JobShape
+    forecast: LossForecast | None = None
 
     @property
     def serial_work_s(self) -> float:

@@ -36,20 +36,29 @@ def best_sizes(
         lay: Where gangs of such sizes would lie.
         restart_s: What moving a running job costs, in seconds.
     """
+    choices = _choices(waiting, gpus)
+    if len(choices) <= 1:
+        # Nothing to weigh: jobs that come in one size, or fewer GPUs than two jobs could share.
+        return choices[0] if choices else ()
     best: Sizes = ()
     best_s = math.inf
-    tried: set[Sizes] = set()
-    at_once = range(len(waiting), max(0, len(waiting) - _MOST_TRIED), -1)
-    for share, first in itertools.product((share_evenly, share_by_work), at_once):
-        sizes = share(waiting[:first], gpus)
-        if not sizes or sizes in tried:
-            continue
-        tried.add(sizes)
+    for sizes in choices:
         ends_s = _ends_s(waiting, running, lay(sizes))
         if not best or ends_s < best_s:
             # Each choice but the first has its restart to make good.
             best, best_s = sizes, ends_s if best else ends_s - restart_s
     return best
+
+
+def _choices(waiting: Sequence[JobView], gpus: int) -> list[Sizes]:
+    """Ways to share the GPUs, each once, in the order in which they are weighed."""
+    found: dict[Sizes, None] = {}
+    at_once = range(len(waiting), max(0, len(waiting) - _MOST_TRIED), -1)
+    for share, first in itertools.product((share_evenly, share_by_work), at_once):
+        sizes = share(waiting[:first], gpus)
+        if sizes:
+            found[sizes] = None
+    return list(found)
 
 
 def share_evenly(jobs: Sequence[JobView], gpus: int) -> Sizes:
@@ -65,14 +74,18 @@ def share_by_work(jobs: Sequence[JobView], gpus: int) -> Sizes:
 def _deal_tasks(jobs: Sequence[JobView], gpus: int, turn: Callable[[JobView, int], float]) -> Sizes:
     """The smallest gang for each of the first jobs, then task by task to the job whose turn is the lowest number."""
     sizes: list[int] = []
+    left = gpus
     for job in jobs:
-        if sum(sizes) + job.shape.demand_min_gpus > gpus:
+        smallest = job.shape.demand_min_gpus
+        if smallest > left:
             break
-        sizes.append(job.shape.demand_min_gpus)
-    left = gpus - sum(sizes)
+        sizes.append(smallest)
+        left -= smallest
+    if not left:
+        return tuple(sizes)
     turns = [(turn(jobs[place], size), place) for place, size in enumerate(sizes)]
     heapq.heapify(turns)
-    while turns:
+    while turns and left:
         place = heapq.heappop(turns)[1]
         job = jobs[place]
         if job.shape.gpus_per_task <= left and sizes[place] < job.shape.demand_max_gpus:
@@ -89,6 +102,8 @@ def _ends_s(waiting: Sequence[JobView], running: Sequence[tuple[JobView, GangAt]
     heapq.heapify(ends)
     queue, last_s, idle = waiting[len(gangs) :], 0.0, 0
     while ends:
+        if not queue:
+            return max(ends)[0]
         last_s, gpus, level = heapq.heappop(ends)
         sizes = share_evenly(queue, idle + gpus)
         for job, size in zip(queue, sizes, strict=False):

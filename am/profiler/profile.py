@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from am.profiler.loss_history import LossHistory
 from am.profiler.pace import Intervals, Pace, Placement
 from am.profiler.records import (
     CheckpointSaved,
@@ -20,6 +21,7 @@ from am.profiler.records import (
 )
 from am.profiler.slowdowns import measured_slowdown, serial_iteration_s
 from themis.apps import CRUDE_SLOWDOWN, Estimate, Slowdown
+from themis.bids import LossForecast
 from themis.cluster import Level
 
 # A rate and the rounded seconds of the line after it mean the same interval when they agree this well.
@@ -45,6 +47,7 @@ class JobProfile:
         self._first = True
         self._rate: float | None = None
         self._loss_step = -1
+        self._losses = LossHistory()
         self._validation_step = -1
         self.iteration = 0
         self.loss = math.nan
@@ -113,6 +116,10 @@ class JobProfile:
         """S by level: measured where that is possible, else the user's estimate, else the crude one."""
         return measured_slowdown(self.paces, self._estimate.slowdown or CRUDE_SLOWDOWN)
 
+    def forecast(self, serial_iteration_s: float) -> LossForecast | None:
+        """The loss to come by the losses so far, at so many seconds an iteration; None while too few are known."""
+        return self._losses.forecast(self.iteration, serial_iteration_s)
+
     def _begin(self) -> None:
         """A new incarnation writes from here on: its first interval holds set-up work, its steps may go back."""
         self._previous_step = None
@@ -125,6 +132,8 @@ class JobProfile:
 
     def _step_loss(self, record: StepLoss) -> None:
         self.reach(record.step)
+        if record.step > self._loss_step:
+            self._losses.add(record.step, record.loss)
         if record.step >= self._loss_step:
             self._loss_step, self.loss = record.step, record.loss
         previous, rate = self._previous_step, self._rate

@@ -15,6 +15,7 @@ from rm_plugin.arbiter.lease_table import LeaseTable, allocation_of
 from rm_plugin.arbiter.round_values import AppStanding, RoundSettings, RoundSnapshot
 from rm_plugin.arbiter.rounds import RoundResult
 from rm_plugin.arbiter.seeds import child_seed
+from themis.bids import PlacedGang
 from themis.choices import LeaseEnds
 from themis.cluster import Cluster
 from themis.errors import InvariantError
@@ -96,7 +97,7 @@ class Arbiter:
 
     def attained_gpu_s(self, app_id: str, now_s: float) -> float:
         """GPU time that an active app had so far, leases that still run included."""
-        running = sum(now_s - lease.granted_at_s for lease in self.table.live.values() if lease.app_id == app_id)
+        running = sum(now_s - lease.granted_at_s for lease in self.table.live_of(app_id))
         return self._apps[app_id].attained_gpu_s + running
 
     # ---- rounds ----
@@ -125,12 +126,13 @@ class Arbiter:
     def settle(self, result: RoundResult, *, now_s: float) -> list[LeaseChange]:
         """Apply a round's decision to the leases, as they are now.
 
-        Between the snapshot and the decision apps may have ended and GPUs may have come back: grants to apps that are
-        gone are dropped. Renewable leases are those that the round put up and that still run.
+        Between the snapshot and the decision apps may have ended, GPUs may have come back and machines may have been
+        lost: grants to apps that are gone are dropped, and gangs that a lost machine would have a part of. Renewable
+        leases are those that the round put up and that still run.
         """
         snapshot = result.snapshot
-        renewable = [lease for lease in self.table.live.values() if lease.lease_id in self._up]
-        grants = {app: gangs for app, gangs in result.decision.grants().items() if app in self._apps}
+        renewable = [lease for lease in self.table.live.values() if lease.lease_id in self._up] if self._up else []
+        grants = {app: self._there(gangs) for app, gangs in result.decision.grants().items() if app in self._apps}
         changes = self.table.settle(
             grants,
             renewable,
@@ -171,10 +173,30 @@ class Arbiter:
         """Leases past their end and the grace, whose holder did not give the GPU back."""
         return self.table.overdue(now_s, self._leases.grace_s)
 
+    # ---- machines ----
+
+    @property
+    def gpus_available(self) -> int:
+        """GPUs of the machines that are there: R_C as apps are told it."""
+        return self.table.gpus_there
+
+    def machine_lost(self, machine_id: str, *, now_s: float, reason: str) -> list[LeaseChange]:
+        """A machine is lost: its leases are revoked, and nothing on it is offered until it is back.
+
+        Nothing is told of a machine that is lost already; an unknown one raises UnknownNameError.
+        """
+        return self._account(self.table.lose(machine_id, now_s=now_s, reason=reason), now_s)
+
+    def machine_back(self, machine_id: str) -> None:
+        """A machine is there again: its GPUs are free from now on. An unknown one raises UnknownNameError."""
+        self.table.regain(machine_id)
+
+    # ---- invariants ----
+
     def validate(self) -> None:
         """Assert every invariant; a broken one raises InvariantError."""
         self.table.validate()
-        strangers = {lease.app_id for lease in self.table.live.values()} - set(self._apps)
+        strangers = set(self.table.holders) - set(self._apps)
         if strangers:
             raise InvariantError("leases of apps that are not active", value=sorted(strangers))
 
@@ -195,6 +217,10 @@ class Arbiter:
                 renewable=allocation_of(lease for lease in leases if lease.lease_id in up),
                 silent=account.silent,
             )
+
+    def _there(self, gangs: Iterable[PlacedGang]) -> tuple[PlacedGang, ...]:
+        lost = self.table.lost
+        return tuple(gang for gang in gangs if not any(machine_id in lost for machine_id, _ in gang.gpus))
 
     def _renewable(self, now_s: float) -> list[Lease]:
         until_s = now_s + self._leases.checkpoint_lead_s + 1e-9

@@ -2,14 +2,17 @@
 
 A GPU has at most one live lease (GRANTED or EXPIRING). Beside an EXPIRING one it may have a RESERVED lease: the GPU
 is won by another app, whose lease is granted at the moment that the former holder gives the GPU back.
+
+A machine may be lost and come back. While it is lost it has no leases, and none of its GPUs is free.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rm_plugin.arbiter.gpu_choice import choose_gpus
+from rm_plugin.arbiter.lease_index import LeaseIndex
 from themis.bids import FreeMachine, PlacedGang
 from themis.cluster import Allocation, Cluster, GpuId, Machine
 from themis.errors import InvariantError
@@ -20,16 +23,23 @@ from themis.lifecycle import LEASE_LIFECYCLE, LeaseState
 class LeaseTable:
     """Live and reserved leases of a cluster."""
 
-    def __init__(self, cluster: Cluster, leases: Iterable[Lease] = (), next_lease_id: int = 1) -> None:
+    def __init__(
+        self, cluster: Cluster, leases: Iterable[Lease] = (), next_lease_id: int = 1, *, lost: Iterable[str] = ()
+    ) -> None:
         self._cluster = cluster
-        self._live: dict[GpuId, Lease] = {}
-        self._reserved: dict[GpuId, Lease] = {}
+        self._live = LeaseIndex()
+        self._reserved = LeaseIndex()
+        self._by_id: dict[int, Lease] = {}
+        self._lost = {cluster.machine(machine_id).machine_id for machine_id in lost}
+        # Both hold for a machine until a lease on it starts or ends, or the machine is lost or comes back.
+        self._free: dict[str, tuple[GpuId, ...]] = {}
+        self._offers: dict[str, FreeMachine] = {}
         self._next_id = next_lease_id
         for lease in leases:
-            table = self._reserved if lease.state is LeaseState.RESERVED else self._live
-            if lease.gpu in table:
+            index = self._index_for(lease)
+            if lease.gpu in index.by_gpu:
                 raise InvariantError("two leases hold one GPU", value=str(lease.gpu))
-            table[lease.gpu] = lease
+            self._put(lease)
             self._next_id = max(self._next_id, lease.lease_id + 1)
 
     # ---- reading ----
@@ -37,61 +47,78 @@ class LeaseTable:
     @property
     def live(self) -> Mapping[GpuId, Lease]:
         """Live leases by GPU."""
-        return self._live
+        return self._live.by_gpu
 
     @property
     def reserved(self) -> Mapping[GpuId, Lease]:
         """Reserved leases by GPU."""
-        return self._reserved
+        return self._reserved.by_gpu
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """Machines that are lost."""
+        return frozenset(self._lost)
+
+    @property
+    def gpus_there(self) -> int:
+        """GPUs of the machines that are there, leased ones included."""
+        return self._cluster.gpus - sum(self._cluster.machine(machine_id).gpus for machine_id in self._lost)
+
+    @property
+    def holders(self) -> Collection[str]:
+        """Apps with a live lease."""
+        return self._live.holders
 
     def of_app(self, app_id: str) -> list[Lease]:
         """Every lease of an app, live and reserved, by GPU."""
-        mine = [lease for lease in (*self._live.values(), *self._reserved.values()) if lease.app_id == app_id]
-        return sorted(mine, key=lambda lease: (lease.gpu, lease.lease_id))
+        mine = [*self._live.of_app(app_id), *self._reserved.of_app(app_id)]
+        return sorted(mine, key=lambda lease: (lease.gpu.machine_id, lease.gpu.index, lease.lease_id))
+
+    def live_of(self, app_id: str) -> Collection[Lease]:
+        """The live leases of an app, in the order in which it got their GPUs."""
+        return self._live.of_app(app_id)
 
     def find(self, lease_id: int) -> Lease | None:
         """The live or reserved lease of this id, or None when it has ended."""
-        leases = (*self._live.values(), *self._reserved.values())
-        return next((lease for lease in leases if lease.lease_id == lease_id), None)
+        return self._by_id.get(lease_id)
 
     def free_gpus(self) -> list[GpuId]:
-        """GPUs without a live lease, machine by machine."""
-        return [gpu for gpu in self._cluster.gpu_ids() if gpu not in self._live]
+        """GPUs without a live lease on machines that are there, machine by machine."""
+        return [gpu for machine in self._cluster.machines for gpu in self._free_on(machine.machine_id)]
 
     def ending(self, until_s: float) -> list[Lease]:
         """GRANTED leases that end by a time: up for renewal."""
+        first_s = self.next_end_s()
+        if first_s is None or first_s > until_s:
+            return []
         return [
-            lease
-            for lease in self._live.values()
-            if lease.state is LeaseState.GRANTED and lease.expires_at_s <= until_s
+            lease for lease in self.live.values() if lease.expires_at_s <= until_s and lease.state is LeaseState.GRANTED
         ]
 
     def next_end_s(self) -> float | None:
         """When the first GRANTED lease ends."""
-        ends = [lease.expires_at_s for lease in self._live.values() if lease.state is LeaseState.GRANTED]
-        return min(ends, default=None)
+        return self._live.next_end_s()
 
     def overdue(self, now_s: float, grace_s: float) -> list[Lease]:
         """EXPIRING leases whose holder has not given the GPU back `grace_s` seconds past their end."""
         return [
             lease
-            for lease in self._live.values()
+            for lease in self.live.values()
             if lease.state is LeaseState.EXPIRING and lease.expires_at_s + grace_s <= now_s
         ]
 
     def offered_machines(self, renewable: Iterable[Lease]) -> tuple[FreeMachine, ...]:
-        """Every machine with its GPUs to offer by slot: free ones and those of leases up for renewal."""
-        offered = {*self.free_gpus(), *(lease.gpu for lease in renewable)}
-        machines = []
-        for machine in self._cluster.machines:
-            slots = [0] * len(machine.slots)
-            for index in range(machine.gpus):
-                if GpuId(machine.machine_id, index) in offered:
-                    slots[machine.slot_of(index)] += 1
-            machines.append(
-                FreeMachine(machine_id=machine.machine_id, rack_id=machine.rack_id, free_slots=tuple(slots))
-            )
-        return tuple(machines)
+        """Every machine with its GPUs to offer by slot: free ones and those of leases up for renewal.
+
+        A lost machine is among them, without a GPU: gangs next to it ask for its rack.
+        """
+        up: dict[str, set[GpuId]] = {}
+        for lease in renewable:
+            up.setdefault(lease.gpu.machine_id, set()).add(lease.gpu)
+        return tuple(
+            self._offer(machine, up[machine.machine_id]) if machine.machine_id in up else self._offer_of_free(machine)
+            for machine in self._cluster.machines
+        )
 
     # ---- changing ----
 
@@ -113,25 +140,28 @@ class LeaseTable:
         Raises:
             InvariantError: More is granted on a machine than there is; nothing is changed then.
         """
-        up = {lease.gpu: lease for lease in renewable if self._live.get(lease.gpu) == lease}
-        self._check_room(grants, {*self.free_gpus(), *up})
+        up = {lease.gpu: lease for lease in renewable if self.live.get(lease.gpu) == lease}
+        mine = _by_holder(up.values())
+        available = self._available(up)
+        _check_room(grants, available)
         changes: list[LeaseChange] = []
         wanted: list[tuple[str, PlacedGang, dict[str, int]]] = []
         for app_id in sorted(grants):
             for gang in sorted(grants[app_id], key=lambda gang: (not gang.pinned, gang.slot is None, gang)):
-                changes_here, missing = self._renew(app_id, gang, up, expires_at_s, round_id)
-                changes += changes_here
+                renewed, missing = self._renewed(gang, mine.get(app_id, {}))
+                changes += [self._prolong_in_place(up.pop(gpu), expires_at_s, round_id) for gpu in renewed]
+                _take(available, renewed)
                 wanted.append((app_id, gang, missing))
-        available = {*self.free_gpus(), *up}
         # Gangs within a slot come first, whosever they are: the others take any GPU, and must leave those theirs.
         for app_id, gang, missing in sorted(wanted, key=lambda entry: entry[1].slot is None):
             for machine_id, count in missing.items():
-                chosen = choose_gpus(self._cluster.machine(machine_id), available, up, count, gang.slot)
-                available.difference_update(chosen)
+                machine = self._cluster.machine(machine_id)
+                chosen = choose_gpus(machine, available.get(machine_id, ()), up, count, gang.slot)
+                _take(available, chosen)
                 own = [gpu for gpu in chosen if gpu in up and up[gpu].app_id == app_id]
                 changes += [self._prolong_in_place(up.pop(gpu), expires_at_s, round_id) for gpu in own]
                 changes += [self._give(gpu, app_id, now_s, expires_at_s, round_id) for gpu in chosen if gpu not in own]
-        changes += [self._expire(lease, round_id) for gpu, lease in up.items() if self._live.get(gpu) == lease]
+        changes += [self._expire(lease, round_id) for gpu, lease in up.items() if self.live.get(gpu) == lease]
         return sorted(changes, key=lambda change: _ORDER[change.kind])
 
     def prolong(self, leases: Iterable[Lease], expires_at_s: float) -> list[LeaseChange]:
@@ -139,7 +169,7 @@ class LeaseTable:
         changes = []
         for lease in leases:
             prolonged = replace(lease, expires_at_s=expires_at_s)
-            self._live[lease.gpu] = prolonged
+            self._put(prolonged)
             changes.append(LeaseChange(kind=LeaseChangeKind.RENEWED, lease=prolonged, reason="its app master is away"))
         return changes
 
@@ -151,53 +181,68 @@ class LeaseTable:
         """End leases by force, once it is certain that nothing of the holder runs on their GPUs any more."""
         return self._end(lease_ids, LeaseState.REVOKED, now_s, reason)
 
-    # ---- inside ----
+    def lose(self, machine_id: str, *, now_s: float, reason: str) -> list[LeaseChange]:
+        """A machine is lost: its live leases are revoked, and GPUs that were won there are not given any more.
 
-    def _check_room(self, grants: Mapping[str, Sequence[PlacedGang]], offered: set[GpuId]) -> None:
-        asked = sum((gang.gpus for gangs in grants.values() for gang in gangs), Allocation())
-        room = Allocation.of_gpus(offered)
-        if not asked.within(room):
-            raise InvariantError("more GPUs are granted than were offered", value=(asked.counts, room.counts))
+        Losing it twice is harmless; a machine that the cluster does not have raises UnknownNameError.
+        """
+        here = self._cluster.gpus_of(machine_id)
+        # Reservations first: a GPU that is taken from its holder would else be given to the one that waits for it.
+        won = [self.reserved[gpu].lease_id for gpu in here if gpu in self.reserved]
+        held = [self.live[gpu].lease_id for gpu in here if gpu in self.live]
+        changes = [*self.release(won, now_s=now_s, reason=reason), *self.revoke(held, now_s=now_s, reason=reason)]
+        self._lost.add(machine_id)
+        self._forget(machine_id)
+        return changes
 
-    def _renew(
-        self, app_id: str, gang: PlacedGang, up: dict[GpuId, Lease], expires_at_s: float, round_id: int
-    ) -> tuple[list[LeaseChange], dict[str, int]]:
-        changes: list[LeaseChange] = []
+    def regain(self, machine_id: str) -> None:
+        """A machine is there again, with all its GPUs free; one that never was lost stays as it is.
+
+        A machine that the cluster does not have raises UnknownNameError.
+        """
+        self._lost.discard(self._cluster.machine(machine_id).machine_id)
+        self._forget(machine_id)
+
+    # ---- inside: leases ----
+
+    def _renewed(self, gang: PlacedGang, mine: Mapping[str, set[GpuId]]) -> tuple[list[GpuId], dict[str, int]]:
+        """What a gang renews of its app's GPUs that are up (taken out of `mine`), and how many it lacks by machine."""
+        renewed: list[GpuId] = []
         missing: dict[str, int] = {}
         for machine_id, count in gang.gpus:
-            mine = {gpu for gpu, lease in up.items() if lease.app_id == app_id and gpu.machine_id == machine_id}
             machine = self._cluster.machine(machine_id)
-            if gang.slot is not None:
-                mine = _whole_or_there(machine, mine, count, gang.slot)
-            chosen = choose_gpus(machine, mine, {}, min(count, len(mine)), gang.slot)
-            changes += [self._prolong_in_place(up.pop(gpu), expires_at_s, round_id) for gpu in chosen]
+            here = mine.get(machine_id, set())
+            fitting = here if gang.slot is None else _whole_or_there(machine, here, count, gang.slot)
+            chosen = choose_gpus(machine, fitting, {}, min(count, len(fitting)), gang.slot)
+            here.difference_update(chosen)
+            renewed += chosen
             if count > len(chosen):
                 missing[machine_id] = count - len(chosen)
-        return changes, missing
+        return renewed, missing
 
     def _prolong_in_place(self, lease: Lease, expires_at_s: float, round_id: int) -> LeaseChange:
         LEASE_LIFECYCLE.check(lease.state, LeaseState.GRANTED, str(lease.lease_id))
         renewed = replace(lease, expires_at_s=expires_at_s, renewals=lease.renewals + 1)
-        self._live[lease.gpu] = renewed
+        self._put(renewed)
         return LeaseChange(kind=LeaseChangeKind.RENEWED, lease=renewed, round_id=round_id)
 
     def _give(self, gpu: GpuId, app_id: str, now_s: float, expires_at_s: float, round_id: int) -> LeaseChange:
-        taken = gpu in self._live
-        if gpu in self._reserved:
+        taken = gpu in self.live
+        if gpu in self.reserved:
             raise InvariantError("a GPU cannot be reserved twice", value=str(gpu))
         state = LeaseState.RESERVED if taken else LeaseState.GRANTED
         lease = Lease(
             lease_id=self._next_id, gpu=gpu, app_id=app_id, granted_at_s=now_s, expires_at_s=expires_at_s, state=state
         )
         self._next_id += 1
-        (self._reserved if taken else self._live)[gpu] = lease
+        self._put(lease)
         kind = LeaseChangeKind.RESERVED if taken else LeaseChangeKind.GRANTED
         return LeaseChange(kind=kind, lease=lease, round_id=round_id)
 
     def _expire(self, lease: Lease, round_id: int) -> LeaseChange:
         state = LEASE_LIFECYCLE.check(lease.state, LeaseState.EXPIRING, str(lease.lease_id))
         expiring = replace(lease, state=state)
-        self._live[lease.gpu] = expiring
+        self._put(expiring)
         return LeaseChange(kind=LeaseChangeKind.EXPIRING, lease=expiring, round_id=round_id)
 
     def _end(self, lease_ids: Iterable[int], state: LeaseState, now_s: float, reason: str) -> list[LeaseChange]:
@@ -208,39 +253,111 @@ class LeaseTable:
             if lease is None:
                 continue
             if lease.state is LeaseState.RESERVED:
-                del self._reserved[lease.gpu]
+                self._drop(lease)
                 ended = replace(lease, state=LeaseState.RELEASED)
                 changes.append(LeaseChange(kind=LeaseChangeKind.RELEASED, lease=ended, reason=reason, reserved=True))
                 continue
             LEASE_LIFECYCLE.check(lease.state, state, str(lease_id))
-            del self._live[lease.gpu]
+            self._drop(lease)
             changes.append(LeaseChange(kind=kind, lease=replace(lease, state=state), reason=reason))
             changes += self._promote(lease.gpu, now_s)
         return changes
 
     def _promote(self, gpu: GpuId, now_s: float) -> list[LeaseChange]:
-        reserved = self._reserved.pop(gpu, None)
+        reserved = self.reserved.get(gpu)
         if reserved is None:
             return []
+        self._drop(reserved)
         granted = replace(reserved, state=LeaseState.GRANTED, granted_at_s=now_s)
-        self._live[gpu] = granted
+        self._put(granted)
         return [LeaseChange(kind=LeaseChangeKind.GRANTED, lease=granted, reason="given back")]
+
+    def _index_for(self, lease: Lease) -> LeaseIndex:
+        return self._reserved if lease.state is LeaseState.RESERVED else self._live
+
+    def _put(self, lease: Lease) -> None:
+        """Every lease comes in here."""
+        self._index_for(lease).put(lease)
+        self._by_id[lease.lease_id] = lease
+        self._forget(lease.gpu.machine_id)
+
+    def _drop(self, lease: Lease) -> None:
+        """Every lease goes out here."""
+        self._index_for(lease).drop(lease.gpu)
+        del self._by_id[lease.lease_id]
+        self._forget(lease.gpu.machine_id)
+
+    # ---- inside: free GPUs ----
+
+    def _forget(self, machine_id: str) -> None:
+        self._free.pop(machine_id, None)
+        self._offers.pop(machine_id, None)
+
+    def _free_on(self, machine_id: str) -> tuple[GpuId, ...]:
+        free = self._free.get(machine_id)
+        if free is None:
+            there = () if machine_id in self._lost else self._cluster.gpus_of(machine_id)
+            free = self._free[machine_id] = tuple(gpu for gpu in there if gpu not in self.live)
+        return free
+
+    def _available(self, up: Iterable[GpuId]) -> dict[str, set[GpuId]]:
+        """GPUs to give by machine: free ones and those up for renewal."""
+        available = {
+            machine.machine_id: set(free)
+            for machine in self._cluster.machines
+            if (free := self._free_on(machine.machine_id))
+        }
+        for gpu in up:
+            available.setdefault(gpu.machine_id, set()).add(gpu)
+        return available
+
+    def _offer_of_free(self, machine: Machine) -> FreeMachine:
+        """What a machine has free; the value is kept, since from round to round few machines change."""
+        offer = self._offers.get(machine.machine_id)
+        if offer is None:
+            offer = self._offers[machine.machine_id] = self._offer(machine, ())
+        return offer
+
+    def _offer(self, machine: Machine, up: Iterable[GpuId]) -> FreeMachine:
+        slots = [0] * len(machine.slots)
+        for gpu in {*self._free_on(machine.machine_id), *up}:
+            slots[machine.slot_of(gpu.index)] += 1
+        return FreeMachine(machine_id=machine.machine_id, rack_id=machine.rack_id, free_slots=tuple(slots))
+
+    # ---- invariants ----
 
     def validate(self) -> None:
         """Assert the table's invariants; a broken one raises InvariantError."""
-        known = set(self._cluster.gpu_ids())
-        for gpu, lease in (*self._live.items(), *self._reserved.items()):
+        known = self._cluster.gpu_set
+        for gpu, lease in (*self.live.items(), *self.reserved.items()):
             if gpu != lease.gpu or gpu not in known:
                 raise InvariantError("a lease stands under a GPU that is not its own", value=lease)
             if LEASE_LIFECYCLE.is_final(lease.state):
                 raise InvariantError("a lease that ended is still in the table", value=lease)
-        for gpu, lease in self._reserved.items():
-            holder = self._live.get(gpu)
+            if gpu.machine_id in self._lost:
+                raise InvariantError("a lease lies on a machine that is lost", value=lease)
+        for gpu, lease in self.reserved.items():
+            holder = self.live.get(gpu)
             if holder is None or holder.state is not LeaseState.EXPIRING:
                 raise InvariantError("a reserved GPU must be on its way back", value=lease)
-        ids = [lease.lease_id for lease in (*self._live.values(), *self._reserved.values())]
-        if len(ids) != len(set(ids)):
+        self._validate_indices()
+
+    def _validate_indices(self) -> None:
+        leases = [*self.live.values(), *self.reserved.values()]
+        by_id = {lease.lease_id: lease for lease in leases}
+        if len(by_id) != len(leases):
             raise InvariantError("two leases share one id")
+        if by_id != self._by_id:
+            raise InvariantError("the leases and their index by id differ", value=sorted(by_id.keys() ^ self._by_id))
+        self._live.validate()
+        self._reserved.validate()
+        for machine_id, free in self._free.items():
+            there = () if machine_id in self._lost else self._cluster.gpus_of(machine_id)
+            if free != tuple(gpu for gpu in there if gpu not in self.live):
+                raise InvariantError("the free GPUs of a machine are not those without a lease", value=machine_id)
+        for machine_id, offer in self._offers.items():
+            if offer != self._offer(self._cluster.machine(machine_id), ()):
+                raise InvariantError("a machine's offer is not what it has free", value=machine_id)
 
 
 _ORDER = {kind: place for place, kind in enumerate(LeaseChangeKind)}
@@ -257,6 +374,26 @@ def _whole_or_there(machine: Machine, mine: set[GpuId], count: int, slot: int) -
     there = by_slot.get(slot, set())
     whole = [gpus for gpus in by_slot.values() if len(gpus) >= count]
     return there if len(there) >= count or not whole else mine
+
+
+def _by_holder(up: Iterable[Lease]) -> dict[str, dict[str, set[GpuId]]]:
+    """GPUs up for renewal by app and machine."""
+    mine: dict[str, dict[str, set[GpuId]]] = {}
+    for lease in up:
+        mine.setdefault(lease.app_id, {}).setdefault(lease.gpu.machine_id, set()).add(lease.gpu)
+    return mine
+
+
+def _check_room(grants: Mapping[str, Sequence[PlacedGang]], available: Mapping[str, set[GpuId]]) -> None:
+    asked = sum((gang.gpus for gangs in grants.values() for gang in gangs), Allocation())
+    room = Allocation.of({machine_id: len(gpus) for machine_id, gpus in available.items()})
+    if not asked.within(room):
+        raise InvariantError("more GPUs are granted than were offered", value=(asked.counts, room.counts))
+
+
+def _take(available: Mapping[str, set[GpuId]], gpus: Iterable[GpuId]) -> None:
+    for gpu in gpus:
+        available[gpu.machine_id].discard(gpu)
 
 
 def allocation_of(leases: Iterable[Lease]) -> Allocation:

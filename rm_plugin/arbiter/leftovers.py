@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from rm_plugin.arbiter.placement import Standing, place_in
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.solvers.packing import Room
+from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
@@ -64,16 +65,19 @@ def share_leftovers_by_job(
         raise InputError("two claims of one app on the leftovers", value=sorted(ids))
     room = Room(machines)
     granted: dict[str, dict[str, PlacedGang]] = {}
+    hopeless: set[_Kind] = set()
     for bid in (False, True):
+        if not room.gpus:
+            break
         drawn = sorted(
             (claim for claim in claims if claim.bid is bid),
             key=lambda claim: (child_seed(rng_seed, "leftovers", claim.app_id), claim.app_id),
         )
-        queues = [_Queue(claim) for claim in drawn]
+        queues = [_Queue(claim, hopeless) for claim in drawn]
         for queue in queues:
             queue.renew(room)
         _take_turns(room, queues)
-        granted |= {queue.claim.app_id: queue.gangs() for queue in queues if queue.gangs()}
+        granted |= {queue.claim.app_id: gangs for queue in queues if (gangs := queue.gangs())}
     return dict(sorted(granted.items()))
 
 
@@ -84,13 +88,16 @@ def serve_in_order(machines: Sequence[FreeMachine], claims: Sequence[Claim]) -> 
     """
     room = Room(machines)
     granted: dict[str, dict[str, PlacedGang]] = {}
+    hopeless: set[_Kind] = set()
     for claim in claims:
-        queue = _Queue(claim)
+        if not room.gpus:
+            break
+        queue = _Queue(claim, hopeless)
         queue.renew(room)
         while queue.step(room):
             pass
-        if queue.gangs():
-            granted[claim.app_id] = queue.gangs()
+        if gangs := queue.gangs():
+            granted[claim.app_id] = gangs
     return granted
 
 
@@ -103,29 +110,36 @@ def _take_turns(room: Room, queues: Iterable[_Queue]) -> None:
             waiting.append(queue)
 
 
-class _Queue:
-    """One app's jobs with the gangs they got here so far."""
+_Kind = tuple[int, int, int, float, Slowdown]
+"""Smallest and largest gang, unit, throughput to exceed and S of a demand: they tell if a new gang finds a place."""
 
-    def __init__(self, claim: Claim) -> None:
+
+class _Queue:
+    """One app's jobs with the gangs they got here so far.
+
+    `hopeless` is shared by all queues of a room: demands for a new gang that found no place. Room only shrinks, so
+    none of that kind ever will.
+    """
+
+    def __init__(self, claim: Claim, hopeless: set[_Kind]) -> None:
         self.claim = claim
-        self._got: list[PlacedGang | None] = [None] * len(claim.demands)
-        # Room only shrinks, so a job that finds nothing now never will: each fails once at most.
+        self._hopeless = hopeless
+        self._got: dict[int, PlacedGang] = {}
+        # For the same reason a job that finds nothing to grow by now never will: each fails once at most.
         self._open = deque(range(len(claim.demands)))
 
     def gangs(self) -> dict[str, PlacedGang]:
         """Gang by job id, jobs in the claim's order."""
-        pairs = zip(self.claim.demands, self._got, strict=True)
-        return {demand.job_id: gang for demand, gang in pairs if gang is not None}
+        return {self.claim.demands[job].job_id: self._got[job] for job in sorted(self._got)}
 
     def renew(self, room: Room) -> None:
         """Place jobs, in order, on the GPUs that the app held, as far as these are free."""
         if not self.claim.renewable:
             return
-        held = self.claim.renewable.by_machine()
-        own = Room(room.machines())
-        for machine_id in own.machine_ids:
-            own.reserve(machine_id, max(0, own.free(machine_id) - held.get(machine_id, 0)))
-        for job in range(len(self._got)):
+        own = room.part(self.claim.renewable.by_machine())
+        for job in range(len(self.claim.demands)):
+            if not own.gpus:
+                return
             gang = self._next_gang(own, job)
             if gang is not None:
                 own.remove(gang)
@@ -133,16 +147,27 @@ class _Queue:
 
     def step(self, room: Room) -> bool:
         """Place or grow the first job that can use free GPUs; False when there is none."""
-        while self._open:
-            gang = self._next_gang(room, self._open[0])
+        while self._open and room.gpus:
+            job = self._open[0]
+            gang = None if self._is_hopeless(job) else self._next_gang(room, job)
             if gang is not None:
-                self._accept(room, self._open[0], gang)
+                self._accept(room, job, gang)
                 return True
-            self._open.popleft()
+            self._give_up(self._open.popleft())
         return False
 
+    def _is_hopeless(self, job: int) -> bool:
+        return self._wants_new(job) and _kind(self.claim.demands[job]) in self._hopeless
+
+    def _give_up(self, job: int) -> None:
+        if self._wants_new(job):
+            self._hopeless.add(_kind(self.claim.demands[job]))
+
+    def _wants_new(self, job: int) -> bool:
+        return job not in self._got and not self.claim.demands[job].held.counts
+
     def _next_gang(self, room: Room, job: int) -> PlacedGang | None:
-        demand, got = self.claim.demands[job], self._got[job]
+        demand, got = self.claim.demands[job], self._got.get(job)
         if got is None:
             return place_in(room, demand, Standing(gpus=demand.held) if demand.held else None)
         if got.gpus.gpus >= demand.max_gpus:
@@ -153,8 +178,12 @@ class _Queue:
 
     def _accept(self, room: Room, job: int, gang: PlacedGang) -> None:
         room.remove(gang)
-        got = self._got[job]
+        got = self._got.get(job)
         if got is not None:
             same_slot = gang.level is Level.SLOT
             gang = PlacedGang(gpus=got.gpus + gang.gpus, level=gang.level, slot=gang.slot if same_slot else None)
         self._got[job] = gang
+
+
+def _kind(demand: GangDemand) -> _Kind:
+    return demand.min_gpus, demand.max_gpus, demand.unit_gpus, demand.faster_than, demand.slowdown

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rm_plugin.solvers.packing import Room, spread
 from themis.apps import Slowdown
@@ -19,14 +20,8 @@ class Standing:
     slot: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Option:
-    """A placement to consider: GPUs added at a level; `slot` within `machine_id`, else `parts` by machine."""
-
-    level: Level
-    gpus: int
-    parts: Mapping[str, int]
-    slot: int | None = None
+_Option = tuple[Level, int, Callable[[], PlacedGang | None]]
+"""A placement to consider: its level, how many GPUs it adds, and what works out the place once it is chosen."""
 
 
 def place_gang(machines: Sequence[FreeMachine], demand: GangDemand) -> PlacedGang | None:
@@ -42,7 +37,7 @@ def place_gang(machines: Sequence[FreeMachine], demand: GangDemand) -> PlacedGan
 
     Returns:
         The added GPUs, with the level that they span together with those held; None when no placement fits, or none
-        is faster than what the job holds.
+        is faster than what the job holds and than `faster_than`.
     """
     return place_in(Room(machines), demand, _standing(demand))
 
@@ -53,8 +48,14 @@ def take_gang(machines: Sequence[FreeMachine], gang: PlacedGang) -> tuple[FreeMa
     Raises:
         InvariantError: The gang does not fit.
     """
+    return take_gangs(machines, (gang,))
+
+
+def take_gangs(machines: Sequence[FreeMachine], gangs: Iterable[PlacedGang]) -> tuple[FreeMachine, ...]:
+    """What stays free once gangs are taken, one after the other in the order given, as by `take_gang`."""
     room = Room(machines)
-    room.remove(gang)
+    for gang in gangs:
+        room.remove(gang)
     return room.machines()
 
 
@@ -64,16 +65,22 @@ def _standing(demand: GangDemand) -> Standing | None:
 
 def place_in(room: Room, demand: GangDemand, standing: Standing | None = None) -> PlacedGang | None:
     """`place_gang` on a working copy, growing `standing` where given; takes nothing either."""
-    held = standing.gpus.gpus if standing else 0
-    best: _Option | None = None
-    most = _throughput(held, _level_of_standing(room, standing), demand.slowdown) if standing else 0.0
-    for option in _options(room, demand, standing):
-        reached = _throughput(held + option.gpus, option.level, demand.slowdown)
-        if reached > most:
-            best, most = option, reached
-    if best is None:
+    usable = _usable(room.gpus, demand)
+    if not usable:
         return None
-    return PlacedGang(gpus=Allocation.of(best.parts), level=best.level, slot=best.slot)
+    held = standing.gpus.gpus if standing else 0
+    best: Callable[[], PlacedGang | None] | None = None
+    most = demand.faster_than
+    if standing:
+        most = max(most, _throughput(held, _level_of_standing(room, standing), demand.slowdown))
+    for level, gpus, place in _options(room, demand, standing):
+        reached = _throughput(held + gpus, level, demand.slowdown)
+        if reached > most:
+            best, most = place, reached
+        if gpus == usable:
+            # More cannot be had, and farther away as many are no faster.
+            break
+    return best() if best else None
 
 
 def _throughput(gpus: int, level: Level, slowdown: Slowdown) -> float:
@@ -88,14 +95,8 @@ def _level_of_standing(room: Room, standing: Standing | None) -> Level:
 
 def _options(room: Room, demand: GangDemand, standing: Standing | None) -> Iterator[_Option]:
     """The largest gang at each level, nearest level first: at one level more GPUs are always faster."""
-    unit = demand.unit_gpus
-    units = {machine_id: room.free(machine_id) // unit for machine_id in room.machine_ids}
-    for option in (
-        _in_slot(room, demand, standing),
-        _on_machine(units, demand, standing),
-        _in_rack(room, units, demand, standing),
-        _anywhere(room, units, demand, standing),
-    ):
+    for find in (_in_slot, _on_machine, _in_rack, _anywhere):
+        option = find(room, demand, standing)
         if option is not None:
             yield option
 
@@ -109,55 +110,77 @@ def _usable(gpus: int, demand: GangDemand) -> int:
 def _in_slot(room: Room, demand: GangDemand, standing: Standing | None) -> _Option | None:
     if standing is not None and standing.slot is None:
         return None
-    machine_ids = [machine for machine, _ in standing.gpus] if standing else room.machine_ids
+    machine_ids = [machine for machine, _ in standing.gpus] if standing else room.open_ids
     places = [
-        (_usable(free, demand), free, room.free(machine_id), machine_id, slot)
+        (-usable, free, room.free(machine_id), machine_id, slot)
         for machine_id in machine_ids
         if room.free(machine_id)
         for slot, free in enumerate(room.slot_free(machine_id))
-        if standing is None or slot == standing.slot
+        if (standing is None or slot == standing.slot) and (usable := _usable(free, demand))
     ]
-    gpus, _, _, machine_id, slot = min(places, key=lambda place: (-place[0], *place[1:]), default=(0, 0, 0, "", 0))
-    return _Option(level=Level.SLOT, gpus=gpus, parts={machine_id: gpus}, slot=slot) if gpus else None
+    if not places:
+        return None
+    less, _, _, machine_id, slot = min(places)
+    return Level.SLOT, -less, partial(_gang, Level.SLOT, {machine_id: -less}, slot)
 
 
-def _on_machine(units: Mapping[str, int], demand: GangDemand, standing: Standing | None) -> _Option | None:
-    candidates = [machine for machine, _ in standing.gpus] if standing else list(units)
+def _on_machine(room: Room, demand: GangDemand, standing: Standing | None) -> _Option | None:
+    units = room.units(demand.unit_gpus)
+    candidates = [machine for machine, _ in standing.gpus] if standing else units
     if standing and len(candidates) > 1:
         return None
-    places = [(-_usable(units.get(machine, 0) * demand.unit_gpus, demand), machine) for machine in candidates]
-    best = min(((gpus, units.get(machine, 0), machine) for gpus, machine in places), default=(0, 0, ""))
-    return _Option(level=Level.MACHINE, gpus=-best[0], parts={best[2]: -best[0]}) if best[0] else None
-
-
-def _in_rack(room: Room, units: Mapping[str, int], demand: GangDemand, standing: Standing | None) -> _Option | None:
-    racks = {room.rack_of.get(machine) for machine, _ in standing.gpus} if standing else set(room.racks)
-    if None in racks or (standing and len(racks) > 1):
+    places = [
+        (-usable, units[machine], machine)
+        for machine in candidates
+        if (usable := _usable(units.get(machine, 0) * demand.unit_gpus, demand))
+    ]
+    if not places:
         return None
-    places = []
-    for rack in racks:
-        there = sum(units[machine] for machine in room.racks[str(rack)])
-        places.append((-_usable(there * demand.unit_gpus, demand), there, str(rack)))
-    gpus, _, rack = min(places, default=(0, 0, ""))
+    less, _, machine = min(places)
+    return Level.MACHINE, -less, partial(_gang, Level.MACHINE, {machine: -less})
+
+
+def _in_rack(room: Room, demand: GangDemand, standing: Standing | None) -> _Option | None:
+    there: dict[str, int] = {}
+    for machine, count in room.units(demand.unit_gpus).items():
+        rack = room.rack_of[machine]
+        there[rack] = there.get(rack, 0) + count
+    if standing:
+        racks = {room.rack_of.get(machine) for machine, _ in standing.gpus}
+        if len(racks) > 1:
+            return None
+        there = {rack: count for rack, count in there.items() if rack in racks}
+    places = [
+        (-usable, count, rack) for rack, count in there.items() if (usable := _usable(count * demand.unit_gpus, demand))
+    ]
+    if not places:
+        return None
+    less, _, rack = min(places)
+    inside = {rack: room.racks[rack]}
+    return Level.RACK, -less, partial(_spread, Level.RACK, room, inside, -less, demand, standing)
+
+
+def _anywhere(room: Room, demand: GangDemand, standing: Standing | None) -> _Option | None:
+    gpus = _usable(sum(room.units(demand.unit_gpus).values()) * demand.unit_gpus, demand)
     if not gpus:
         return None
-    return _spread_option(Level.RACK, units, {rack: room.racks[rack]}, -gpus, demand, standing)
+    return Level.CLUSTER, gpus, partial(_spread, Level.CLUSTER, room, room.racks, gpus, demand, standing)
 
 
-def _anywhere(room: Room, units: Mapping[str, int], demand: GangDemand, standing: Standing | None) -> _Option | None:
-    gpus = _usable(sum(units.values()) * demand.unit_gpus, demand)
-    return _spread_option(Level.CLUSTER, units, room.racks, gpus, demand, standing) if gpus else None
+def _gang(level: Level, parts: Mapping[str, int], slot: int | None = None) -> PlacedGang:
+    return PlacedGang(gpus=Allocation.of(parts), level=level, slot=slot)
 
 
-def _spread_option(
+def _spread(
     level: Level,
-    units: Mapping[str, int],
+    room: Room,
     racks: Mapping[str, Sequence[str]],
     gpus: int,
     demand: GangDemand,
     standing: Standing | None,
-) -> _Option | None:
+) -> PlacedGang | None:
     """A gang over machines: those it stands on first (no wider a spread), then few others."""
+    units = room.units(demand.unit_gpus)
     wanted = gpus // demand.unit_gpus
     chosen: dict[str, int] = {}
     inside = {machine for members in racks.values() for machine in members}
@@ -168,5 +191,4 @@ def _spread_option(
     more = spread(rest, racks, wanted - sum(chosen.values()))
     if more is None:
         return None
-    parts = {machine: count * demand.unit_gpus for machine, count in (chosen | more).items() if count}
-    return _Option(level=level, gpus=gpus, parts=parts)
+    return _gang(level, {machine: count * demand.unit_gpus for machine, count in (chosen | more).items() if count})

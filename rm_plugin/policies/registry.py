@@ -5,13 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from rm_plugin.policies.drf import DrfPolicy
+from rm_plugin.policies.gandiva import GandivaPolicy
+from rm_plugin.policies.optimus import OptimusPolicy
 from rm_plugin.policies.port import Policy
+from rm_plugin.policies.slaq import SlaqPolicy
+from rm_plugin.policies.srsf import SrsfPolicy
+from rm_plugin.policies.srtf import SrtfPolicy
 from rm_plugin.policies.themis import ThemisPolicy
 from rm_plugin.policies.tiresias import TiresiasPolicy
+from rm_plugin.policies.worst_rho_first import WorstRhoFirstPolicy
 from themis.errors import UnknownNameError
 
 POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
-    {ThemisPolicy.name: ThemisPolicy, TiresiasPolicy.name: TiresiasPolicy}
+    {
+        ThemisPolicy.name: ThemisPolicy,
+        GandivaPolicy.name: GandivaPolicy,
+        TiresiasPolicy.name: TiresiasPolicy,
+        OptimusPolicy.name: OptimusPolicy,
+        SlaqPolicy.name: SlaqPolicy,
+        SrtfPolicy.name: SrtfPolicy,
+        SrsfPolicy.name: SrsfPolicy,
+        DrfPolicy.name: DrfPolicy,
+        WorstRhoFirstPolicy.name: WorstRhoFirstPolicy,
+    }
 )
 
 

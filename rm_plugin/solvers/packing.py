@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 
 from themis.bids import FreeMachine, PlacedGang
 from themis.cluster import Allocation, Level
@@ -19,7 +20,7 @@ class Room:
         machines: The free machines, in any order; every choice between equals goes to the smaller machine id.
     """
 
-    __slots__ = ("_machine_free", "_racks", "_slots", "machine_ids", "rack_of")
+    __slots__ = ("_machine_free", "_open", "_racks", "_slots", "_units", "gpus", "machine_ids", "rack_of")
 
     def __init__(self, machines: Iterable[FreeMachine]) -> None:
         ordered = sorted(machines, key=lambda machine: machine.machine_id)
@@ -30,6 +31,40 @@ class Room:
         self._racks: dict[str, list[str]] = {}
         for machine in ordered:
             self._racks.setdefault(machine.rack_id, []).append(machine.machine_id)
+        self._count()
+
+    def _count(self) -> None:
+        """What follows from the free GPUs of each machine; `_less` keeps it so."""
+        self.gpus = sum(self._machine_free.values())
+        # Machines with a free GPU, smaller ids first. In a busy cluster they are few, and all others need no look.
+        self._open = {machine_id: None for machine_id, free in self._machine_free.items() if free}
+        self._units: dict[int, dict[str, int]] = {}
+
+    @property
+    def open_ids(self) -> Iterable[str]:
+        """Machines with a free GPU, smaller ids first; not to be kept while gangs are taken."""
+        return self._open.keys()
+
+    def units(self, unit_gpus: int) -> Mapping[str, int]:
+        """Whole units free on each machine that has a free GPU; not to be kept while gangs are taken."""
+        units = self._units.get(unit_gpus)
+        if units is None:
+            units = {machine_id: self._machine_free[machine_id] // unit_gpus for machine_id in self._open}
+            self._units[unit_gpus] = units
+        return units
+
+    def part(self, gpus: Mapping[str, int]) -> Room:
+        """A room of its own with at most so many of the free GPUs of each machine, in the same slots and racks."""
+        part = copy(self)
+        part._machine_free = {
+            machine_id: min(self._machine_free[machine_id], count)
+            for machine_id, count in sorted(gpus.items())
+            if machine_id in self._machine_free
+        }
+        part.machine_ids = tuple(part._machine_free)
+        part._slots = {machine_id: self._drained_slots(machine_id) for machine_id in part.machine_ids}
+        part._count()
+        return part
 
     @property
     def racks(self) -> Mapping[str, Sequence[str]]:
@@ -50,15 +85,15 @@ class Room:
         if self.free(machine_id) < gpus:
             return False
         if gpus:
-            self._machine_free[machine_id] -= gpus
+            self._less(machine_id, gpus)
         return True
 
     def take_slot(self, machine_id: str, slot: int, gpus: int) -> PlacedGang:
         """Take a gang out of one slot."""
-        if self.slot_free(machine_id)[slot] < gpus:
+        if min(self._slots[machine_id][slot], self._machine_free[machine_id]) < gpus:
             raise InvariantError("a slot has too few free GPUs", value=(machine_id, slot, gpus))
         self._slots[machine_id][slot] -= gpus
-        self._machine_free[machine_id] -= gpus
+        self._less(machine_id, gpus)
         return PlacedGang(gpus=Allocation.of({machine_id: gpus}), level=Level.SLOT, slot=slot)
 
     def take(self, parts: Mapping[str, int]) -> PlacedGang:
@@ -89,12 +124,22 @@ class Room:
         """What is free now, as values; reserved GPUs are taken out of the smallest slots first."""
         rest = []
         for machine_id in self.machine_ids:
-            slots = list(self._slots[machine_id])
-            _drain(slots, sum(slots) - self._machine_free[machine_id])
-            rest.append(
-                FreeMachine(machine_id=machine_id, rack_id=self.rack_of[machine_id], free_slots=tuple(slots)),
-            )
+            slots = tuple(self._drained_slots(machine_id))
+            rest.append(FreeMachine(machine_id=machine_id, rack_id=self.rack_of[machine_id], free_slots=slots))
         return tuple(rest)
+
+    def _drained_slots(self, machine_id: str) -> list[int]:
+        slots = list(self._slots[machine_id])
+        _drain(slots, sum(slots) - self._machine_free[machine_id])
+        return slots
+
+    def _less(self, machine_id: str, gpus: int) -> None:
+        """Count so many GPUs of a machine as free no more."""
+        self._machine_free[machine_id] -= gpus
+        self.gpus -= gpus
+        if not self._machine_free[machine_id]:
+            self._open.pop(machine_id, None)
+        self._units.clear()
 
     def _tightest_slot(self, machine_id: str, gpus: int) -> int | None:
         fitting = [(free, slot) for slot, free in enumerate(self.slot_free(machine_id)) if free >= gpus]
@@ -103,7 +148,7 @@ class Room:
     def _take_spread(self, machine_id: str, gpus: int) -> None:
         if self.free(machine_id) < gpus:
             raise InvariantError("a machine has too few free GPUs", value=(machine_id, gpus))
-        self._machine_free[machine_id] -= gpus
+        self._less(machine_id, gpus)
         _drain(self._slots[machine_id], gpus)
 
 

@@ -7,15 +7,16 @@ from functools import cache
 
 import pytest
 from agent_cases import CRUDE_SLOWDOWN, FLAT, cluster_of
+from documents import code, table_rows
 
 from am.agent.views import JobView
 from audit.virtual_cluster import App, Job, World
 from rm_plugin.arbiter.core import LeasePolicy
-from rm_plugin.arbiter.round_values import Decision, RoundSettings
+from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSettings
 from rm_plugin.policies.demands import machines_after, usable_left
 from rm_plugin.policies.registry import POLICIES, make_policy
 from themis.apps import JobShape, Slowdown
-from themis.bids import FreeMachine
+from themis.bids import FreeMachine, LossForecast
 from themis.choices import LeaseEnds, Rounding
 from themis.cluster import Allocation, Level
 from themis.errors import UnknownNameError
@@ -34,11 +35,32 @@ def random_app(rng, name):
     slowdown = rng.choice([FLAT, CRUDE_SLOWDOWN, FAR])
     jobs = []
     for place in range(rng.randint(1, 5)):
+        job_id = f"{name}-j{place}"
         view = JobView(
-            job_id=f"{name}-j{place}", iterations_left=1, serial_iteration_s=1.0, slowdown=slowdown, shape=shape
+            job_id=job_id,
+            iterations_left=1,
+            serial_iteration_s=1.0,
+            slowdown=slowdown,
+            shape=shape,
+            forecast=random_forecast(job_id),
         )
         jobs.append(Job(view, left_s=rng.uniform(200, 6000)))
     return App(name, jobs)
+
+
+def random_forecast(job_id):
+    """A curve of the job's own, or none: drawn by its id, so that the draws of the apps stay what they are."""
+    rng = random.Random(job_id)
+    if rng.random() < 0.3:
+        return None
+    return LossForecast(
+        floor=0.1,
+        drop=rng.uniform(0, 5),
+        scale=rng.uniform(1, 1000),
+        power=rng.choice([0.5, 1.0, 2.0]),
+        iteration=rng.randint(0, 5000),
+        serial_iteration_s=1.0,
+    )
 
 
 def arrivals(seed, apps=8):
@@ -189,6 +211,12 @@ class TestOneRound:
             bare = tuple(replace(app, renewable=Allocation()) for app in snapshot.apps)
             assert world.decide(replace(snapshot, machines=full, apps=bare)).decision.grants() == {}
 
+    def test_only_themis_holds_auctions(self, name):
+        for world, snapshot in self.worlds(name):
+            reports = {app.app_id: world.report(snapshot, app.app_id) for app in snapshot.apps}
+            step = make_policy(name).decide(replace(snapshot, reports=reports))
+            assert isinstance(step, AskBids if name == "themis" else Decision)
+
     def test_nobody_there(self, name):
         for world, snapshot in self.worlds(name):
             decision = world.decide(replace(snapshot, apps=())).decision
@@ -231,3 +259,9 @@ def test_an_unknown_policy_names_the_nearest():
 def test_policies_are_registered_under_their_own_names():
     for name in POLICIES:
         assert make_policy(name).name == name
+
+
+def test_the_page_on_policies_has_them_all_in_order():
+    assert [name for row in table_rows("docs/policies.md", "policy") for name in code(row[0])][: len(POLICIES)] == list(
+        POLICIES
+    )

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 from agent_cases import FLAT, app_of, around_of, at, cluster_of, jobs_of
@@ -44,7 +45,7 @@ AROUND = around_of(CLUSTER)
 
 def slow_phase_time_s(jobs, gangs):
     """The definition, written out: every job looks at every gang."""
-    gangs = sorted(gangs, key=lambda gang: (-gang.gpus, gang.level))
+    gangs = sorted(gangs, key=lambda gang: (gang.gpus, -gang.level, gang.unit_gpus))
     loads = [0.0] * len(gangs)
     for job in sorted(jobs, key=lambda job: (-job.serial_work_s, job.job_id)):
         ends = [load + job_time_s(job, gang) for load, gang in zip(loads, gangs, strict=True)]
@@ -85,6 +86,22 @@ class TestPhaseTime:
     @given(WORKS, GANGS, SHAPES, SLOWDOWNS)
     def test_it_is_the_definition_written_out(self, works, gangs, shape, slowdown):
         jobs = jobs_of(works, shape, slowdown)
+        assert phase_time_s(jobs, gangs) == slow_phase_time_s(jobs, gangs)
+
+    @given(st.integers(1, 40), st.floats(0.1, 1e5), GANGS, SHAPES, SLOWDOWNS)
+    def test_like_jobs_are_no_exception_to_the_last_bit(self, count, work, gangs, shape, slowdown):
+        jobs = jobs_of([work] * count, shape, slowdown)
+        assert phase_time_s(jobs, gangs) == slow_phase_time_s(jobs, gangs)
+
+    @given(st.lists(st.floats(0.1, 1e5), min_size=1, max_size=12), st.integers(1, 8), SHAPES, SLOWDOWNS)
+    def test_nor_are_like_gangs(self, works, count, shape, slowdown):
+        jobs, gangs = jobs_of(works, shape, slowdown), [GangAt(2, Level.MACHINE)] * count
+        assert phase_time_s(jobs, gangs) == slow_phase_time_s(jobs, gangs)
+
+    @given(st.lists(st.tuples(st.floats(0.1, 1e5), SHAPES, SLOWDOWNS), min_size=1, max_size=8), GANGS)
+    def test_nor_are_jobs_of_several_shapes(self, specs, gangs):
+        jobs = [replace(jobs_of([work], *traits)[0], job_id=f"j{place}") for place, (work, *traits) in enumerate(specs)]
+        assert phase_time_s(jobs, gangs) == phase_time_s(jobs[::-1], gangs[::-1])
         assert phase_time_s(jobs, gangs) == slow_phase_time_s(jobs, gangs)
 
     @given(WORKS, GANGS, SHAPES, SLOWDOWNS, st.randoms(use_true_random=False))

@@ -1,11 +1,11 @@
-"""The lease table under any order of rounds and ends: invariants hold, and every round gives what was decided."""
+"""The lease table under any order of rounds, ends and lost machines: invariants hold, rounds give what was decided."""
 
 from collections import Counter
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from rm_plugin.arbiter.lease_table import LeaseTable, allocation_of
 from rm_plugin.solvers.packing import Room
@@ -55,6 +55,7 @@ class LeaseTableMachine(RuleBasedStateMachine):
         self.round_id = 0
         self.states = {}
         self.used_ids = set()
+        self.lost = set()
 
     # ---- what happens ----
 
@@ -126,6 +127,7 @@ class LeaseTableMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def a_decision_that_is_too_large_changes_nothing(self, data):
         machine = data.draw(st.sampled_from(CLUSTER.machines))
+        # A lost machine has none to offer, so a single GPU is too many there.
         offered = {each.machine_id: each.free for each in self.table.offered_machines([])}
         gang = PlacedGang(
             gpus=Allocation.of({machine.machine_id: offered[machine.machine_id] + 1}),
@@ -136,11 +138,38 @@ class LeaseTableMachine(RuleBasedStateMachine):
             self.table.settle({"a": [gang]}, [], now_s=self.now_s, expires_at_s=self.now_s + 1, round_id=99)
         assert (dict(self.table.live), dict(self.table.reserved)) == before
 
+    @rule(data=st.data(), wait_s=st.integers(0, 50))
+    def lose_a_machine(self, data, wait_s):
+        self.now_s += wait_s
+        name = data.draw(st.sampled_from(CLUSTER.machines)).machine_id
+        live = {lease.lease_id for lease in self.table.live.values() if lease.gpu.machine_id == name}
+        waiting = {lease.lease_id for lease in self.table.reserved.values() if lease.gpu.machine_id == name}
+        elsewhere = [lease for lease in self.table.live.values() if lease.gpu.machine_id != name]
+        changes = self.table.lose(name, now_s=self.now_s, reason="test")
+        self._watch(changes)
+        self.lost.add(name)
+        assert {change.lease.lease_id for change in changes if change.kind is LeaseChangeKind.REVOKED} == live
+        assert {change.lease.lease_id for change in changes if change.kind is LeaseChangeKind.RELEASED} == waiting
+        assert all(change.reserved for change in changes if change.kind is LeaseChangeKind.RELEASED)
+        assert len(changes) == len(live) + len(waiting)
+        assert list(self.table.live.values()) == elsewhere
+
+    @precondition(lambda self: self.lost)
+    @rule(data=st.data())
+    def a_machine_comes_back(self, data):
+        name = data.draw(st.sampled_from(sorted(self.lost)))
+        before = dict(self.table.live)
+        self.table.regain(name)
+        self.lost.discard(name)
+        assert dict(self.table.live) == before
+        assert set(CLUSTER.gpus_of(name)) <= set(self.table.free_gpus())
+
     @rule()
     def restart(self):
         """A restarted ResourceManager finds the same table in its store."""
         leases = [*self.table.live.values(), *self.table.reserved.values()]
-        again = LeaseTable(CLUSTER, leases, next_lease_id=max(self.used_ids, default=0) + 1)
+        next_id = max(self.used_ids, default=0) + 1
+        again = LeaseTable(CLUSTER, leases, next_lease_id=next_id, lost=self.lost)
         assert (dict(again.live), dict(again.reserved)) == (dict(self.table.live), dict(self.table.reserved))
         self.table = again
 
@@ -165,7 +194,36 @@ class LeaseTableMachine(RuleBasedStateMachine):
             return
         self.table.validate()
         live = self.table.live
-        assert set(live) | set(self.table.free_gpus()) == set(CLUSTER.gpu_ids())
+        gone = {gpu for name in self.lost for gpu in CLUSTER.gpus_of(name)}
+        assert self.table.lost == self.lost
+        assert self.table.gpus_there == CLUSTER.gpus - len(gone)
+        assert not gone & {*live, *self.table.reserved}
+        assert set(live) | set(self.table.free_gpus()) == set(CLUSTER.gpu_ids()) - gone
+        offered = self.table.offered_machines(self.table.ending(self.now_s + 300))
+        assert [each.machine_id for each in offered] == [each.machine_id for each in CLUSTER.machines]
+        assert not any(each.free for each in offered if each.machine_id in self.lost)
+        self._the_indices_tell_what_the_leases_say()
+
+    def _the_indices_tell_what_the_leases_say(self):
+        """Each answer, written out by looking at all leases."""
+        live, reserved = self.table.live.values(), self.table.reserved.values()
+        granted = [lease for lease in live if lease.state is LeaseState.GRANTED]
+        assert self.table.next_end_s() == min((lease.expires_at_s for lease in granted), default=None)
+        soon_s = self.now_s + 300
+        assert self.table.ending(soon_s) == [lease for lease in granted if lease.expires_at_s <= soon_s]
+        assert set(self.table.holders) == {lease.app_id for lease in live}
+        for app in APPS:
+            assert list(self.table.live_of(app)) == [lease for lease in live if lease.app_id == app]
+            mine = [lease for lease in (*live, *reserved) if lease.app_id == app]
+            assert self.table.of_app(app) == sorted(mine, key=lambda lease: (lease.gpu, lease.lease_id))
+        for lease in (*live, *reserved):
+            assert self.table.find(lease.lease_id) is lease
+
+    @invariant()
+    def nothing_is_lost_on_the_way(self):
+        if not hasattr(self, "table"):
+            return
+        live = self.table.live
         assert not set(live) & set(self.table.free_gpus())
         for gpu, lease in live.items():
             assert lease.gpu == gpu

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("themis", "rm_plugin", "am", "submarine_client", "tf_jobs", "testbed", "bench", "audit", "themis_cli")
+PACKAGES = (
+    "themis", "rm_plugin", "am", "submarine_client", "tf_jobs", "testbed", "simulator", "bench", "audit", "themis_cli",
+)  # fmt: skip
 
 # For each package, the modules of ours beside itself that it may import; a name covers everything below it.
 ALLOWED = {
@@ -17,9 +19,20 @@ ALLOWED = {
     "tf_jobs": ("themis", "am.checkpoints"),
     "submarine_client": ("themis", "tf_jobs.catalog", "tf_jobs.tables_reader"),
     "testbed": ("themis", "submarine_client"),
-    "bench": ("themis", "rm_plugin", "am", "tf_jobs.tables_reader"),
-    "audit": ("themis", "rm_plugin", "am"),
-    "themis_cli": ("themis", "rm_plugin", "am", "submarine_client", "tf_jobs", "testbed", "bench", "audit"),
+    "simulator": ("themis", "rm_plugin", "am", "tf_jobs.tables_reader"),
+    "bench": ("themis", "rm_plugin", "am", "tf_jobs.tables_reader", "simulator"),
+    "audit": ("themis", "rm_plugin", "am", "simulator"),
+    "themis_cli": (
+        "themis",
+        "rm_plugin",
+        "am",
+        "submarine_client",
+        "tf_jobs",
+        "testbed",
+        "simulator",
+        "bench",
+        "audit",
+    ),
 }
 
 # Pure: they decide on values alone. Reading text is theirs, reading files and clocks is not.
@@ -33,6 +46,11 @@ PURE = (
     "am.app_view",
     "am.jobs.planner",
     "audit",
+    "simulator.compare",
+    "simulator.explain",
+    "simulator.metrics",
+    "simulator.plain",
+    "simulator.recording",
     "themis.apps",
     "themis.bids",
     "themis.choices",

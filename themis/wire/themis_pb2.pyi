@@ -235,8 +235,24 @@ class BidRow(_message.Message):
     pinned_gangs: _containers.RepeatedCompositeFieldContainer[Allocation]
     def __init__(self, value: _Optional[float] = ..., gangs: _Optional[_Iterable[_Union[Gang, _Mapping]]] = ..., pinned: _Optional[_Union[Allocation, _Mapping]] = ..., pinned_gangs: _Optional[_Iterable[_Union[Allocation, _Mapping]]] = ...) -> None: ...
 
+class LossForecast(_message.Message):
+    __slots__ = ("floor", "drop", "scale", "power", "iteration", "serial_iteration_s")
+    FLOOR_FIELD_NUMBER: _ClassVar[int]
+    DROP_FIELD_NUMBER: _ClassVar[int]
+    SCALE_FIELD_NUMBER: _ClassVar[int]
+    POWER_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    SERIAL_ITERATION_S_FIELD_NUMBER: _ClassVar[int]
+    floor: float
+    drop: float
+    scale: float
+    power: float
+    iteration: int
+    serial_iteration_s: float
+    def __init__(self, floor: _Optional[float] = ..., drop: _Optional[float] = ..., scale: _Optional[float] = ..., power: _Optional[float] = ..., iteration: _Optional[int] = ..., serial_iteration_s: _Optional[float] = ...) -> None: ...
+
 class GangDemand(_message.Message):
-    __slots__ = ("job_id", "min_gpus", "max_gpus", "unit_gpus", "slowdown", "work_left_gpu_s", "held")
+    __slots__ = ("job_id", "min_gpus", "max_gpus", "unit_gpus", "slowdown", "work_left_gpu_s", "held", "forecast", "faster_than")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_GPUS_FIELD_NUMBER: _ClassVar[int]
     MAX_GPUS_FIELD_NUMBER: _ClassVar[int]
@@ -244,6 +260,8 @@ class GangDemand(_message.Message):
     SLOWDOWN_FIELD_NUMBER: _ClassVar[int]
     WORK_LEFT_GPU_S_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    FORECAST_FIELD_NUMBER: _ClassVar[int]
+    FASTER_THAN_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     min_gpus: int
     max_gpus: int
@@ -251,7 +269,21 @@ class GangDemand(_message.Message):
     slowdown: Slowdown
     work_left_gpu_s: float
     held: Allocation
-    def __init__(self, job_id: _Optional[str] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., unit_gpus: _Optional[int] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping]] = ..., work_left_gpu_s: _Optional[float] = ..., held: _Optional[_Union[Allocation, _Mapping]] = ...) -> None: ...
+    forecast: LossForecast
+    faster_than: float
+    def __init__(self, job_id: _Optional[str] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., unit_gpus: _Optional[int] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping]] = ..., work_left_gpu_s: _Optional[float] = ..., held: _Optional[_Union[Allocation, _Mapping]] = ..., forecast: _Optional[_Union[LossForecast, _Mapping]] = ..., faster_than: _Optional[float] = ...) -> None: ...
+
+class PhaseLeft(_message.Message):
+    __slots__ = ("jobs", "work_gpu_s", "longest_gpu_s", "gang_gpus")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    WORK_GPU_S_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_GPU_S_FIELD_NUMBER: _ClassVar[int]
+    GANG_GPUS_FIELD_NUMBER: _ClassVar[int]
+    jobs: int
+    work_gpu_s: float
+    longest_gpu_s: float
+    gang_gpus: int
+    def __init__(self, jobs: _Optional[int] = ..., work_gpu_s: _Optional[float] = ..., longest_gpu_s: _Optional[float] = ..., gang_gpus: _Optional[int] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("lease_id", "machine_id", "gpu_index", "expires_at_s", "state")
@@ -302,18 +334,22 @@ class Register(_message.Message):
     def __init__(self, app_id: _Optional[str] = ..., attempt: _Optional[int] = ..., token: _Optional[str] = ..., held_lease_ids: _Optional[_Iterable[int]] = ..., pid: _Optional[int] = ...) -> None: ...
 
 class RhoReport(_message.Message):
-    __slots__ = ("round_id", "rho", "t_shared_s", "t_ideal_s", "demands")
+    __slots__ = ("round_id", "rho", "t_shared_s", "t_ideal_s", "demands", "phases_left", "restart_s")
     ROUND_ID_FIELD_NUMBER: _ClassVar[int]
     RHO_FIELD_NUMBER: _ClassVar[int]
     T_SHARED_S_FIELD_NUMBER: _ClassVar[int]
     T_IDEAL_S_FIELD_NUMBER: _ClassVar[int]
     DEMANDS_FIELD_NUMBER: _ClassVar[int]
+    PHASES_LEFT_FIELD_NUMBER: _ClassVar[int]
+    RESTART_S_FIELD_NUMBER: _ClassVar[int]
     round_id: int
     rho: float
     t_shared_s: float
     t_ideal_s: float
     demands: _containers.RepeatedCompositeFieldContainer[GangDemand]
-    def __init__(self, round_id: _Optional[int] = ..., rho: _Optional[float] = ..., t_shared_s: _Optional[float] = ..., t_ideal_s: _Optional[float] = ..., demands: _Optional[_Iterable[_Union[GangDemand, _Mapping]]] = ...) -> None: ...
+    phases_left: _containers.RepeatedCompositeFieldContainer[PhaseLeft]
+    restart_s: float
+    def __init__(self, round_id: _Optional[int] = ..., rho: _Optional[float] = ..., t_shared_s: _Optional[float] = ..., t_ideal_s: _Optional[float] = ..., demands: _Optional[_Iterable[_Union[GangDemand, _Mapping]]] = ..., phases_left: _Optional[_Iterable[_Union[PhaseLeft, _Mapping]]] = ..., restart_s: _Optional[float] = ...) -> None: ...
 
 class Bid(_message.Message):
     __slots__ = ("round_id", "empty_value", "rows", "rows_dropped", "prepare_ms")

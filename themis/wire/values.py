@@ -15,7 +15,7 @@ from themis.apps import (
     TaskResources,
     TunerSpec,
 )
-from themis.bids import AppReport, Bid, BidRow, Gang, GangDemand, Offer
+from themis.bids import AppReport, Bid, BidRow, Gang, GangDemand, LossForecast, Offer, PhaseLeft
 from themis.cluster import Allocation, Cluster, DeviceKind, DeviceType, GpuId, Level, Machine
 from themis.leases import Lease
 from themis.lifecycle import LeaseState
@@ -307,6 +307,8 @@ def report_to_message(report: AppReport) -> pb.RhoReport:
         t_shared_s=report.t_shared_s,
         t_ideal_s=report.t_ideal_s,
         demands=[_demand_to_message(demand) for demand in report.demands],
+        phases_left=[_phase_to_message(phase) for phase in report.phases_left],
+        restart_s=report.restart_s,
     )
 
 
@@ -319,6 +321,48 @@ def report_from_message(message: pb.RhoReport, app_id: str) -> AppReport:
         t_shared_s=message.t_shared_s,
         t_ideal_s=message.t_ideal_s,
         demands=tuple(_demand_from_message(demand) for demand in message.demands),
+        phases_left=tuple(_phase_from_message(phase) for phase in message.phases_left),
+        restart_s=message.restart_s,
+    )
+
+
+def _phase_to_message(phase: PhaseLeft) -> pb.PhaseLeft:
+    return pb.PhaseLeft(
+        jobs=phase.jobs,
+        work_gpu_s=phase.work_gpu_s,
+        longest_gpu_s=phase.longest_gpu_s,
+        gang_gpus=phase.gang_gpus,
+    )
+
+
+def _phase_from_message(message: pb.PhaseLeft) -> PhaseLeft:
+    return PhaseLeft(
+        jobs=message.jobs,
+        work_gpu_s=message.work_gpu_s,
+        longest_gpu_s=message.longest_gpu_s,
+        gang_gpus=message.gang_gpus,
+    )
+
+
+def _forecast_to_message(forecast: LossForecast) -> pb.LossForecast:
+    return pb.LossForecast(
+        floor=forecast.floor,
+        drop=forecast.drop,
+        scale=forecast.scale,
+        power=forecast.power,
+        iteration=forecast.iteration,
+        serial_iteration_s=forecast.serial_iteration_s,
+    )
+
+
+def _forecast_from_message(message: pb.LossForecast) -> LossForecast:
+    return LossForecast(
+        floor=message.floor,
+        drop=message.drop,
+        scale=message.scale,
+        power=message.power,
+        iteration=message.iteration,
+        serial_iteration_s=message.serial_iteration_s,
     )
 
 
@@ -330,7 +374,9 @@ def _demand_to_message(demand: GangDemand) -> pb.GangDemand:
         unit_gpus=demand.unit_gpus,
         slowdown=slowdown_to_message(demand.slowdown),
         work_left_gpu_s=demand.work_left_gpu_s,
+        faster_than=demand.faster_than,
         held=allocation_to_message(demand.held),
+        forecast=None if demand.forecast is None else _forecast_to_message(demand.forecast),
     )
 
 
@@ -342,7 +388,9 @@ def _demand_from_message(message: pb.GangDemand) -> GangDemand:
         unit_gpus=message.unit_gpus,
         slowdown=slowdown_from_message(message.slowdown),
         work_left_gpu_s=message.work_left_gpu_s,
+        faster_than=message.faster_than,
         held=allocation_from_message(message.held),
+        forecast=_forecast_from_message(message.forecast) if message.HasField("forecast") else None,
     )
 
 

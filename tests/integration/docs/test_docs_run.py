@@ -20,6 +20,9 @@ from themis.processes import find_marked
 
 RUN = re.compile(r"run(?:: exit (\d+))?")
 FILE = re.compile(r"(?:.*; )?file: (\S+)")
+PAGES = (
+    "README.md", "docs/apps.md", "docs/auction.md", "docs/audit.md", "docs/bench.md", "docs/simulator.md",
+)  # fmt: skip
 SETTINGS = """\
 cluster: conf/clusters/small-8.yaml
 state_dir: state
@@ -104,7 +107,7 @@ def run_block(part: Block, place: Workplace) -> None:
         assert line is None, f"shown, but not printed: {line}\n{told}"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/apps.md", "docs/auction.md", "docs/audit.md", "docs/bench.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_document_do_what_it_shows(page, workplace):
     ran = 0
     for part in blocks(page):

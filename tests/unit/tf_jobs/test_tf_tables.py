@@ -7,8 +7,16 @@ from pathlib import Path
 import pytest
 
 from tf_jobs.pace import NOISE_SHARE, Pace
-from tf_jobs.replay_job import FAMILIES, OTHER_FAMILY
-from tf_jobs.tables_reader import TABLES, Curve, model_speed, nearest_curve, parse_slowdown, read_speeds
+from tf_jobs.tables_reader import (
+    FAMILIES,
+    OTHER_FAMILY,
+    TABLES,
+    Curve,
+    model_speed,
+    nearest_curve,
+    parse_slowdown,
+    read_speeds,
+)
 from themis.errors import InputError
 
 ROOT = Path(__file__).parents[3]

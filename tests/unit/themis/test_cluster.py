@@ -131,6 +131,17 @@ class TestCluster:
             if cluster.gpus <= 9:
                 assert cluster.nearest_level_for(size) == min(levels)
 
+    def test_nothing_lies_in_a_slot_and_more_than_there_is_anywhere(self):
+        assert CLUSTER.nearest_level_for(0) is Level.SLOT
+        assert CLUSTER.nearest_level_for(CLUSTER.gpus + 1) is Level.CLUSTER
+        assert len(CLUSTER.fitting_levels) == CLUSTER.gpus
+
+    def test_gpus_and_racks_by_machine(self):
+        assert CLUSTER.gpus_of("far") == tuple(gpus("far/0", "far/1"))
+        assert CLUSTER.rack_of == {"wide": "r0", "odd": "r0", "far": "r1"}
+        with pytest.raises(UnknownNameError, match="'far'"):
+            CLUSTER.gpus_of("fat")
+
     @given(CLUSTERS)
     def test_gpu_ids_are_as_many_as_counted(self, cluster):
         ids = cluster.gpu_ids()

@@ -11,7 +11,7 @@ from rm_plugin.arbiter.rounds import RoundResult
 from themis.bids import PlacedGang
 from themis.choices import LeaseEnds
 from themis.cluster import Allocation, Cluster, GpuId, Level, Machine
-from themis.errors import InvariantError
+from themis.errors import InvariantError, UnknownNameError
 from themis.leases import Lease, LeaseChangeKind
 from themis.lifecycle import LeaseState
 
@@ -270,3 +270,76 @@ class TestOverdue:
         assert change.kind is LeaseChangeKind.EXPIRING
         assert one.overdue(629.0) == []
         assert [lease.state for lease in one.overdue(630.0)] == [LeaseState.EXPIRING]
+
+
+class TestLostMachines:
+    def arbiter(self):
+        one = arbiter()
+        for app in "ab":
+            one.add_app(app, now_s=0.0)
+        grant(one, 0.0, a=gang(m0=3), b=gang(m1=2))
+        return one
+
+    def test_its_leases_end_at_once_and_count_up_to_then(self):
+        one = self.arbiter()
+        changes = one.machine_lost("m1", now_s=100.0, reason="no heartbeat")
+        assert told(changes) == [("revoked", "b", "m1/0"), ("revoked", "b", "m1/1")]
+        assert one.attained_gpu_s("b", 500.0) == 200.0
+        assert one.attained_gpu_s("a", 500.0) == 1500.0
+        one.validate()
+
+    def test_what_was_won_there_is_lost_without_having_cost_anything(self):
+        one = self.arbiter()
+        grant(one, 570.0, a=gang(m1=2))
+        one.machine_lost("m1", now_s=580.0, reason="no heartbeat")
+        assert one.attained_gpu_s("a", 580.0) == 3 * 580.0
+        assert one.table.reserved == {}
+        one.validate()
+
+    def test_apps_are_told_of_the_gpus_that_are_there(self):
+        one = self.arbiter()
+        assert one.gpus_available == 6
+        one.machine_lost("m1", now_s=100.0, reason="x")
+        assert one.gpus_available == 4
+        one.machine_back("m1")
+        assert one.gpus_available == 6
+
+    def test_it_stays_in_the_snapshot_with_nothing_to_offer(self):
+        one = self.arbiter()
+        one.machine_lost("m0", now_s=100.0, reason="x")
+        snapshot, _ = one.begin_round(100.0)
+        slots = {machine.machine_id: machine.free_slots for machine in snapshot.machines}
+        assert slots == {"m0": (0, 0), "m1": (0,)}
+        assert snapshot.standing("a").kept == Allocation()
+        one.machine_back("m0")
+        assert one.begin_round(101.0)[0].free == Allocation.of({"m0": 4})
+
+    def test_gangs_on_a_machine_that_was_lost_meanwhile_are_dropped_whole(self):
+        one = arbiter()
+        for app in "ab":
+            one.add_app(app, now_s=0.0)
+        snapshot, _ = one.begin_round(0.0)
+        one.machine_lost("m1", now_s=1.0, reason="x")
+        decision = Decision(auction={"a": (gang(m0=1, m1=1), gang(m0=1)), "b": (gang(m1=1),)})
+        changes = one.settle(RoundResult(snapshot=snapshot, decision=decision), now_s=2.0)
+        assert told(changes) == [("granted", "a", "m0/0")]
+        one.validate()
+
+    def test_a_lease_that_was_up_there_is_over(self):
+        one = self.arbiter()
+        snapshot, _ = one.begin_round(570.0)
+        one.machine_lost("m1", now_s=571.0, reason="x")
+        one.machine_back("m1")
+        decision = Decision(auction={"b": (gang(m1=2),), "a": (gang(m0=3),)})
+        changes = one.settle(RoundResult(snapshot=snapshot, decision=decision), now_s=572.0)
+        granted = [change.lease.app_id for change in changes if change.kind is LeaseChangeKind.GRANTED]
+        renewed = [change.lease.app_id for change in changes if change.kind is LeaseChangeKind.RENEWED]
+        assert (granted, renewed) == (["b"] * 2, ["a"] * 3)
+        one.validate()
+
+    def test_an_unknown_machine_is_named(self):
+        one = arbiter()
+        with pytest.raises(UnknownNameError, match="'m1'"):
+            one.machine_lost("m11", now_s=0.0, reason="x")
+        with pytest.raises(UnknownNameError, match="m9"):
+            one.machine_back("m9")

@@ -5,7 +5,7 @@ import pytest
 from rm_plugin.arbiter.lease_table import LeaseTable, allocation_of
 from themis.bids import PlacedGang
 from themis.cluster import Allocation, Cluster, GpuId, Level, Machine
-from themis.errors import InvariantError
+from themis.errors import InvariantError, UnknownNameError
 from themis.leases import Lease, LeaseChangeKind
 from themis.lifecycle import LeaseState
 
@@ -220,3 +220,114 @@ class TestRestored:
     def test_two_leases_on_one_gpu_are_refused(self):
         with pytest.raises(InvariantError, match="m1/0"):
             LeaseTable(CLUSTER, [self.lease(1, 0), self.lease(2, 0, app="b")])
+
+
+class TestLostMachines:
+    def table(self):
+        """a on all of m0, b on m1; of m1's GPUs a has won one and waits for it."""
+        table = LeaseTable(CLUSTER)
+        settle(table, {"a": [gang({"m0": 4})], "b": [gang({"m1": 2})]})
+        up = [lease for lease in table.live.values() if lease.gpu == GpuId("m1", 0)]
+        settle(table, {"a": [gang({"m1": 1})]}, up, now_s=570.0, expires_at_s=1200.0, round_id=2)
+        return table
+
+    def test_leases_are_revoked_and_reservations_released_not_granted(self):
+        table = self.table()
+        assert told(table.lose("m1", now_s=575.0, reason="no heartbeat")) == [
+            ("released", "a", "m1/0"),
+            ("revoked", "b", "m1/0"),
+            ("revoked", "b", "m1/1"),
+        ]
+        assert table.reserved == {}
+        assert {gpu.machine_id for gpu in table.live} == {"m0"}
+        table.validate()
+
+    def test_reservations_never_had_the_gpu(self):
+        changes = self.table().lose("m1", now_s=575.0, reason="no heartbeat")
+        assert [change.reserved for change in changes] == [True, False, False]
+        assert {change.reason for change in changes} == {"no heartbeat"}
+
+    def test_it_is_in_no_offer_and_has_no_free_gpu_until_it_is_back(self):
+        table = LeaseTable(CLUSTER)
+        assert table.lose("m0", now_s=1.0, reason="x") == []
+        assert (table.lost, table.gpus_there) == ({"m0"}, 2)
+        assert table.free_gpus() == [GpuId("m1", 0), GpuId("m1", 1)]
+        slots = {machine.machine_id: machine.free_slots for machine in table.offered_machines([])}
+        assert slots == {"m0": (0, 0), "m1": (2,)}
+        table.validate()
+        table.regain("m0")
+        assert (table.lost, table.gpus_there) == (frozenset(), 6)
+        assert table.free_gpus() == list(CLUSTER.gpu_ids())
+        table.validate()
+
+    def test_nothing_can_be_granted_there(self):
+        table = LeaseTable(CLUSTER)
+        table.lose("m1", now_s=1.0, reason="x")
+        with pytest.raises(InvariantError, match="more GPUs"):
+            settle(table, {"a": [gang({"m1": 1})]})
+
+    def test_losing_twice_and_regaining_what_is_there_change_nothing(self):
+        table = self.table()
+        table.lose("m1", now_s=575.0, reason="x")
+        assert table.lose("m1", now_s=576.0, reason="x") == []
+        table.regain("m0")
+        assert len(table.live) == 4
+
+    def test_it_comes_back_empty(self):
+        table = self.table()
+        table.lose("m1", now_s=575.0, reason="x")
+        table.regain("m1")
+        assert table.free_gpus() == [GpuId("m1", 0), GpuId("m1", 1)]
+
+    def test_unknown_machines_are_named(self):
+        for move in (lambda table: table.lose("m2", now_s=0.0, reason="x"), lambda table: table.regain("m2")):
+            with pytest.raises(UnknownNameError, match="m2"):
+                move(LeaseTable(CLUSTER))
+        with pytest.raises(UnknownNameError, match="m2"):
+            LeaseTable(CLUSTER, lost=["m2"])
+
+    def test_a_lease_on_a_lost_machine_is_a_defect(self):
+        lease = Lease(lease_id=1, gpu=GpuId("m1", 0), app_id="a", granted_at_s=0, expires_at_s=9)
+        with pytest.raises(InvariantError, match="lost"):
+            LeaseTable(CLUSTER, [lease], lost=["m1"]).validate()
+
+
+class TestIndices:
+    """What the table keeps beside its leases is checked against them."""
+
+    def table(self):
+        table = LeaseTable(CLUSTER)
+        settle(table, {"a": [gang({"m0": 2})], "b": [gang({"m1": 1})]})
+        table.offered_machines([])
+        table.validate()
+        return table
+
+    def test_a_lease_of_nobody_known(self):
+        table = self.table()
+        del table._by_id[1]
+        with pytest.raises(InvariantError, match="by id"):
+            table.validate()
+
+    def test_a_lease_of_another_app(self):
+        table = self.table()
+        table._live._by_app["b"] = {}
+        with pytest.raises(InvariantError, match="index"):
+            table.validate()
+
+    def test_an_end_that_is_not_there(self):
+        table = self.table()
+        table._live._ends[1.0] += 1
+        with pytest.raises(InvariantError, match="index"):
+            table.validate()
+
+    def test_a_free_gpu_that_is_leased(self):
+        table = self.table()
+        table._free["m1"] = CLUSTER.gpus_of("m1")
+        with pytest.raises(InvariantError, match="free"):
+            table.validate()
+
+    def test_an_old_offer(self):
+        table = self.table()
+        table._offers["m1"] = LeaseTable(CLUSTER).offered_machines([])[1]
+        with pytest.raises(InvariantError, match="offer"):
+            table.validate()

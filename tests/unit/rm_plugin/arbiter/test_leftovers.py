@@ -1,8 +1,11 @@
 """Leftovers: who comes first, what is renewed, and turns."""
 
+import math
+
 import pytest
 
 from rm_plugin.arbiter.leftovers import Claim, share_leftovers, share_leftovers_by_job
+from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
@@ -71,3 +74,17 @@ def test_gangs_name_their_jobs():
 def test_two_claims_of_one_app_are_refused():
     with pytest.raises(InputError, match="two claims"):
         share_leftovers(machines(m0=(3,)), [claim("a", (1, 1)), claim("a", (1, 1))], 0)
+
+
+def test_what_is_hopeless_for_one_app_is_not_for_another_of_another_kind():
+    """Two GPUs on two machines: too far for those that must not leave a machine, whoever asks first."""
+    near = Slowdown(1.0, 1.0, math.inf, math.inf)
+    free = machines(m0=(1,), m1=(1,))
+    for names in (("a", "b", "c"), ("c", "a", "b"), ("b", "c", "a")):
+        strict, loose, wide = names
+        claims = [
+            Claim(app_id=strict, demands=(GangDemand(job_id="j", min_gpus=2, max_gpus=2, slowdown=near),) * 2),
+            Claim(app_id=loose, demands=(GangDemand(job_id="j", min_gpus=2, max_gpus=2),)),
+            Claim(app_id=wide, demands=(GangDemand(job_id="j", min_gpus=3, max_gpus=4),) * 2),
+        ]
+        assert gpus(share_leftovers(free, claims, 1)) == {loose: {"m0": 1, "m1": 1}}

@@ -8,16 +8,35 @@ from themis.cluster import Allocation, Cluster, Machine
 
 
 def _snapshot(
-    demands, *, rho=None, silent=(), absent=(), bids=None, renewable=None, attained=None, f=0.8, outcome=None
+    demands,
+    *,
+    rho=None,
+    silent=(),
+    absent=(),
+    bids=None,
+    renewable=None,
+    attained=None,
+    f=0.8,
+    outcome=None,
+    slots=((4,), (2,)),
+    taken=None,
+    kept=None,
+    submitted=None,
+    phases=None,
+    restart_s=30.0,
 ):
-    """A round of four free GPUs on m0 and two on m1; `demands` by app, in order of submission."""
-    machines = (Machine(machine_id="m0", rack_id="r", slots=(4,)), Machine(machine_id="m1", rack_id="r", slots=(2,)))
+    """A round of four free GPUs on m0 and two on m1; `demands` by app, in order of submission.
+
+    `slots` lays out other machines, all of one rack; `taken` are GPUs of a machine that are not on offer.
+    """
+    machines = tuple(Machine(machine_id=f"m{place}", rack_id="r", slots=counts) for place, counts in enumerate(slots))
     apps = tuple(
         AppStanding(
             app_id=app,
-            submitted_at_s=0.0,
+            submitted_at_s=float((submitted or {}).get(app, 0.0)),
             attained_gpu_s=float((attained or {}).get(app, 0.0)),
             contention=1.0,
+            kept=Allocation.of((kept or {}).get(app, {})),
             renewable=Allocation.of((renewable or {}).get(app, {})),
             silent=app in silent,
         )
@@ -31,6 +50,8 @@ def _snapshot(
             t_shared_s=1.0,
             t_ideal_s=1.0,
             demands=tuple(each),
+            phases_left=tuple((phases or {}).get(app, ())),
+            restart_s=restart_s,
         )
         for app, each in demands.items()
         if app not in absent
@@ -41,7 +62,8 @@ def _snapshot(
         lease_s=600.0,
         cluster=Cluster(name="c", machines=machines),
         machines=tuple(
-            FreeMachine(machine_id=each.machine_id, rack_id=each.rack_id, free_slots=each.slots) for each in machines
+            FreeMachine(machine_id=each.machine_id, rack_id=each.rack_id, free_slots=_free(each, taken or {}))
+            for each in machines
         ),
         apps=apps,
         settings=RoundSettings(f=f),
@@ -50,6 +72,24 @@ def _snapshot(
         bids=None if bids is None else {app: Bid(app_id=app, round_id=1, empty_value=1.0, rows=()) for app in bids},
         outcome=outcome,
     )
+
+
+def _free(machine, taken):
+    first, *others = machine.slots
+    return (first - taken.get(machine.machine_id, 0), *others)
+
+
+def _gpus_of(decision):
+    """GPUs by machine that every app was given."""
+    return {
+        app_id: sum((gang.gpus for gang in gangs), Allocation()).by_machine()
+        for app_id, gangs in decision.grants().items()
+    }
+
+
+@pytest.fixture
+def gpus_of():
+    return _gpus_of
 
 
 @pytest.fixture

@@ -56,3 +56,26 @@ def test_spread_takes_few_machines_and_the_tightest_last():
 def test_spread_stays_in_one_rack_when_it_can():
     racks = {"r0": ["a"], "r1": ["b", "c"]}
     assert spread({"a": 3, "b": 2, "c": 2}, racks, 4) == {"b": 2, "c": 2}
+
+
+def test_only_machines_with_a_free_gpu_are_open():
+    free = room(("m1", "r0", (2, 1)), ("m0", "r0", (0,)), ("m2", "r1", (1,)))
+    assert (list(free.open_ids), free.gpus) == (["m1", "m2"], 4)
+    assert free.units(2) == {"m1": 1, "m2": 0}
+    free.take({"m1": 3})
+    assert (list(free.open_ids), free.gpus) == (["m2"], 1)
+    assert free.units(2) == {"m2": 0}
+    assert free.reserve("m2", 1)
+    assert (list(free.open_ids), free.gpus) == ([], 0)
+
+
+def test_a_part_of_a_room_is_a_room_of_its_own():
+    free = room(("m0", "r0", (2, 2)), ("m1", "r0", (2,)), ("m2", "r1", (2,)))
+    part = free.part({"m1": 1, "m0": 3, "elsewhere": 5})
+    assert part.machine_ids == ("m0", "m1")
+    assert [part.free(name) for name in ("m0", "m1", "m2")] == [3, 1, 0]
+    assert part.slot_free("m0") == [2, 2]
+    part.take({"m0": 3, "m1": 1})
+    assert (part.gpus, free.gpus) == (0, 8)
+    assert free.slot_free("m0") == [2, 2]
+    assert part.level_of(["m0", "m2"]) is Level.CLUSTER

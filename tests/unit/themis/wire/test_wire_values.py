@@ -140,7 +140,17 @@ class TestMalformed:
 
     @pytest.mark.parametrize(
         "demand",
-        [{"unit_gpus": 0}, {"min_gpus": 0}, {"max_gpus": 0}, {"work_left_gpu_s": math.nan}, {"slowdown": None}],
+        [
+            {"unit_gpus": 0},
+            {"min_gpus": 0},
+            {"max_gpus": 0},
+            {"work_left_gpu_s": math.nan},
+            {"slowdown": None},
+            {"forecast": pb.LossForecast()},
+            {"forecast": pb.LossForecast(drop=math.nan, scale=1, power=1, serial_iteration_s=1)},
+            {"forecast": pb.LossForecast(drop=-1, scale=1, power=1, serial_iteration_s=1)},
+            {"forecast": pb.LossForecast(scale=1, power=1, serial_iteration_s=1, iteration=-1)},
+        ],
     )
     def test_reports(self, demand):
         with pytest.raises(InputError):
@@ -149,6 +159,20 @@ class TestMalformed:
     def test_a_report_whose_rho_cannot_be_ordered(self):
         with pytest.raises(InputError):
             report_from_message(pb.RhoReport(round_id=1, rho=math.nan), "a")
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"restart_s": math.nan},
+            {"restart_s": -1.0},
+            {"phases_left": [pb.PhaseLeft()]},
+            {"phases_left": [pb.PhaseLeft(jobs=1, gang_gpus=1, work_gpu_s=math.nan)]},
+            {"phases_left": [pb.PhaseLeft(jobs=1, gang_gpus=1, longest_gpu_s=-1.0)]},
+        ],
+    )
+    def test_reports_with_work_that_cannot_be(self, fields):
+        with pytest.raises(InputError):
+            report_from_message(pb.RhoReport(round_id=1, rho=1.0, **fields), "a")
 
     def test_slowdowns_that_were_never_set(self):
         with pytest.raises(InputError):

@@ -1,0 +1,33 @@
+"""The policy `drf`: dominant resource fairness, for GPUs alone max-min fairness of GPUs held (NSDI'20, 3.1)."""
+
+from __future__ import annotations
+
+from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
+from rm_plugin.policies.demands import claims_of
+from rm_plugin.policies.server import Server
+from rm_plugin.policies.stepwise import Given, serve_step_by_step
+
+
+class DrfPolicy:
+    """Free GPUs go one unit at a time to the app with the least share of the cluster's GPUs; ties by app id.
+
+    There are no leases to it: whatever is up for renewal is renewed in place first, apps in order of their ids, as far
+    as the app's jobs can still use it. So only GPUs that jobs gave back are shared anew.
+    """
+
+    name = "drf"
+
+    def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
+        """Renew everything, then give unit by unit."""
+        claims = claims_of(snapshot, {})
+        server = Server(snapshot.machines, claims)
+        held = {app.app_id: app.kept.gpus for app in snapshot.apps}
+        for app_id in sorted(server.claims):
+            server.renew(app_id)
+            held[app_id] += server.given_gpus(app_id)
+
+        def rank(app_id: str, given: Given, _ratio: float) -> tuple[float, ...]:
+            return ((held[app_id] + given.gpus) / snapshot.cluster.gpus,)
+
+        serve_step_by_step(server, rank)
+        return server.decision()

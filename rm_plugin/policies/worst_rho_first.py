@@ -1,0 +1,22 @@
+"""The policy `worst_rho_first`: what Themis would do without its auction, to show what that adds."""
+
+from __future__ import annotations
+
+from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
+from rm_plugin.policies.demands import claims_of
+from rm_plugin.policies.server import Server
+
+
+class WorstRhoFirstPolicy:
+    """Apps are served whole in the order of their rho as reported, worst first; ties by app id.
+
+    Nobody bids, so nobody pays either: an app that reports a worse rho than it has gains by that.
+    """
+
+    name = "worst_rho_first"
+
+    def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
+        """Serve the apps in order, each renewing in place first, then taking what has least S."""
+        reports = snapshot.reports
+        server = Server(snapshot.machines, claims_of(snapshot, {}))
+        return server.serve_in_order(sorted(server.claims, key=lambda app_id: (-reports[app_id].rho, app_id)))

@@ -1,0 +1,1 @@
+"""The simulator: virtual time round the production arbiter, policies, agents, tuners and planner."""

@@ -1,0 +1,174 @@
+"""Agents as a run can have them: honest ones, and wrappers that estimate wrongly or lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import accumulate
+from random import Random
+from typing import Protocol
+
+from am.agent.bidding import make_bid, make_report
+from am.agent.views import AppView, Surroundings
+from rm_plugin.arbiter.seeds import child_seed
+from themis.apps import Slowdown
+from themis.bids import AppReport, Bid, Offer
+from themis.errors import InputError
+
+
+class Agent(Protocol):
+    """Answers the arbiter on behalf of one app."""
+
+    def report(self, app: AppView, around: Surroundings, round_id: int) -> AppReport:
+        """Rho and demand as a round begins."""
+        ...
+
+    def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
+        """The answer to an offer."""
+        ...
+
+
+class HonestAgent:
+    """The production agent."""
+
+    def report(self, app: AppView, around: Surroundings, round_id: int) -> AppReport:
+        """What `am.agent` says."""
+        return make_report(app, around, round_id)
+
+    def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
+        """What `am.agent` bids."""
+        return make_bid(app, offer, around)
+
+
+class ErringAgent:
+    """Knows the iterations left and S of its jobs only up to an error (themis.md, section 9, fig17).
+
+    The app has one factor for the iterations left, in this phase and in later ones, and one for S, both drawn once:
+    uniform in [1 - error, 1 + error]. S stays at 1 or more. What the app would take by itself, T_ideal, is not touched:
+    an error in both would partly cancel in rho.
+
+    Args:
+        inner: Answers on what is believed.
+        error: X, from 0 up to but not including 1.
+        seed: Of the draws; give each app its own.
+    """
+
+    def __init__(self, inner: Agent, error: float, seed: int) -> None:
+        if not 0.0 <= error < 1.0:
+            raise InputError("an error must be 0 or more and less than 1", value=error)
+        self._inner = inner
+        self._left = 1.0 + Random(child_seed(seed, "iterations")).uniform(-error, error)
+        self._slower = 1.0 + Random(child_seed(seed, "slowdown")).uniform(-error, error)
+
+    def report(self, app: AppView, around: Surroundings, round_id: int) -> AppReport:
+        """The report on what is believed."""
+        return self._inner.report(self._believed(app), around, round_id)
+
+    def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
+        """The bid on what is believed."""
+        return self._inner.bid(self._believed(app), offer, around)
+
+    def _believed(self, app: AppView) -> AppView:
+        return with_work(with_slowdowns(app, lambda slowdown: _times(slowdown, (self._slower,) * 4)), self._left)
+
+
+def with_work(app: AppView, factor: float) -> AppView:
+    """The app with `factor` times as many iterations left, at least one, in each of its jobs and later phases."""
+
+    def scaled(iterations: int) -> int:
+        return max(1, round(iterations * factor))
+
+    jobs = tuple(replace(job, iterations_left=scaled(job.iterations_left)) for job in app.jobs)
+    phases = tuple(replace(phase, iterations=scaled(phase.iterations)) for phase in app.later_phases)
+    return replace(app, jobs=jobs, later_phases=phases)
+
+
+def with_slowdowns(app: AppView, change: Callable[[Slowdown], Slowdown]) -> AppView:
+    """The app with another S for each of its jobs, and for the one that stands for later phases."""
+    changed = cache(change)
+    jobs = tuple(replace(job, slowdown=changed(job.slowdown)) for job in app.jobs)
+    reference = None if app.reference is None else replace(app.reference, slowdown=changed(app.reference.slowdown))
+    return replace(app, jobs=jobs, reference=reference)
+
+
+def _times(slowdown: Slowdown, factors: Sequence[float]) -> Slowdown:
+    """S times a factor a level, at least 1 and never falling as GPUs lie farther apart."""
+    levels = (slowdown.slot, slowdown.machine, slowdown.rack, slowdown.cluster)
+    scaled = (max(1.0, level * factor) for level, factor in zip(levels, factors, strict=True))
+    return Slowdown(*accumulate(scaled, max))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lie:
+    """What a lying agent makes of the truth: of what it knows of its app, of its report, of its bid."""
+
+    name: str
+    view: Callable[[AppView], AppView] = lambda view: view
+    report: Callable[[AppReport], AppReport] = lambda report: report
+    bid: Callable[[Bid], Bid] = lambda bid: bid
+
+
+class LyingAgent:
+    """Tells the truth as a lie has it, in every round."""
+
+    def __init__(self, inner: Agent, lie: Lie) -> None:
+        self._inner = inner
+        self._lie = lie
+
+    def report(self, app: AppView, around: Surroundings, round_id: int) -> AppReport:
+        """The report after the lie."""
+        return self._lie.report(self._inner.report(self._lie.view(app), around, round_id))
+
+    def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
+        """The bid after the lie."""
+        return self._lie.bid(self._inner.bid(self._lie.view(app), offer, around))
+
+
+def lie_about_slowdown(share: float) -> Lie:
+    """The lie of the paper's figure 18: S over machines is said to be larger by `share`, S within one smaller."""
+    factors = (1.0 - share, 1.0 - share, 1.0 + share, 1.0 + share)
+    return Lie(name=f"S off by {share:.0%}", view=lambda app: with_slowdowns(app, lambda true: _times(true, factors)))
+
+
+def lie_by_factor(factor: float) -> Lie:
+    """All rows are said to be worth `factor` times what they are; nothing is worth what it is."""
+
+    def bid(truth: Bid) -> Bid:
+        rows = tuple(replace(row, value=row.value * factor) for row in truth.rows)
+        return replace(truth, rows=rows)
+
+    return Lie(name=f"rows times {factor:g}", bid=bid)
+
+
+def lie_by_largest_row(factor: float) -> Lie:
+    """The row of most GPUs, of these the best, is said to be worth `factor` times what it is."""
+
+    def bid(truth: Bid) -> Bid:
+        if not truth.rows:
+            return truth
+        place = max(range(len(truth.rows)), key=lambda index: (truth.rows[index].gpus, truth.rows[index].value, -index))
+        changed = replace(truth.rows[place], value=truth.rows[place].value * factor)
+        return replace(truth, rows=(*truth.rows[:place], changed, *truth.rows[place + 1 :]))
+
+    return Lie(name=f"largest row times {factor:g}", bid=bid)
+
+
+def lie_about_work(factor: float) -> Lie:
+    """The app claims to have `factor` times as much work left, to the arbiter in its report as in its bids."""
+    return Lie(name=f"work times {factor:g}", view=lambda app: with_work(app, factor))
+
+
+def lie_about_rho(factor: float) -> Lie:
+    """The app claims to be `factor` times as far from fair as it is, in its report; its bids are true."""
+
+    def report(truth: AppReport) -> AppReport:
+        return replace(truth, rho=truth.rho * factor, t_shared_s=truth.t_shared_s * factor)
+
+    return Lie(name=f"rho times {factor:g}", report=report)
+
+
+def lie_throughout(factor: float) -> Lie:
+    """The app claims to be `factor` times as far from fair in its report, and that rows are worth as much more."""
+    about_rho, about_rows = lie_about_rho(factor), lie_by_factor(factor)
+    return Lie(name=f"rho and rows times {factor:g}", report=about_rho.report, bid=about_rows.bid)

@@ -1,0 +1,306 @@
+"""A simulated app master: the production tuner, planner and agent's view over jobs that are numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from am.agent.views import AppView, HeldGang, JobView, median_job
+from am.app_view import held_gang
+from am.jobs.planner import Holdings, Plan, PlannedJob, make_plan
+from am.tuners.port import Observation, ObservationKind, TunerPlan
+from am.tuners.registry import make_tuner
+from simulator.jobs import SimJob
+from simulator.settings import Costs
+from simulator.workload import AppTrace
+from themis.apps import JobSpec
+from themis.cluster import Cluster, GpuId
+from themis.leases import Lease, LeaseChange, LeaseChangeKind
+from themis.lifecycle import LeaseState
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Sums over an app's life; GPU seconds where not said otherwise."""
+
+    running_gpu_s: float = 0.0
+    scored_gpu_s: float = 0.0
+    lost_gpu_s: float = 0.0
+    restarts: int = 0
+    checkpoints: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A job that was started: `ends_at_s` is when it reaches its target if nothing comes between."""
+
+    job: SimJob
+    ends_at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acted:
+    """What an app did: jobs started, jobs that write a checkpoint before they stop, leases to give back.
+
+    `moved`: jobs were stopped that had nothing to save, so that there may be more to do at once.
+    """
+
+    moved: bool = False
+    started: tuple[Started, ...] = ()
+    stopping: tuple[SimJob, ...] = ()
+    returned: tuple[int, ...] = ()
+
+
+class SimApp:
+    """One app. Times are on the run's clock.
+
+    Args:
+        app_id: Its id in the arbiter.
+        trace: Its jobs as they really are.
+        cluster: The cluster.
+        costs: What starting and stopping costs.
+        submitted_at_s: Now.
+    """
+
+    def __init__(self, app_id: str, trace: AppTrace, cluster: Cluster, costs: Costs, submitted_at_s: float) -> None:
+        self.app_id = app_id
+        self.trace = trace
+        self.submitted_at_s = submitted_at_s
+        self.first_gpu_at_s: float | None = None
+        self.ended_at_s: float | None = None
+        self.tally = Tally()
+        self.leases: dict[GpuId, Lease] = {}
+        self._reserved: set[GpuId] = set()
+        self._cluster = cluster
+        self._costs = costs
+        specs = [
+            JobSpec(job_id=job.job_id, shape=job.shape, iterations_total=job.iterations_total) for job in trace.jobs
+        ]
+        self._tuner = make_tuner(trace.tuner, specs)
+        self.plan: TunerPlan = self._tuner.plan()
+        self.first_phases = self.plan.phases
+        self.jobs = {job.job_id: SimJob(job) for job in sorted(trace.jobs, key=lambda job: job.job_id)}
+        self._gangs: dict[tuple[str, int], tuple[tuple[tuple[GpuId, ...], list[GpuId]], HeldGang]] = {}
+        self._median: dict[frozenset[str], JobView] = {}
+        self._planned: Mapping[str, tuple[GpuId, ...]] = {}
+        self._warm: set[GpuId] = set()
+        self.work_total_gpu_s = self._work_gpu_s()
+        self.phases: list[tuple[JobView, ...]] = []
+        self._follow_plan()
+
+    # ---- for the agent ----
+
+    def view(self, now_s: float, up_until_s: float) -> AppView:
+        """The app as its agent sees it; leases that end by `up_until_s` are up for renewal."""
+        return AppView(
+            app_id=self.app_id,
+            elapsed_s=now_s - self.submitted_at_s,
+            jobs=tuple([job.view(now_s) for job in self._pending]),
+            later_phases=self.plan.phases[1:],
+            work_total_gpu_s=self.work_total_gpu_s,
+            demand_max_gpus=self.trace.demand_max_gpus,
+            reference=self._reference(),
+            held=tuple(self._held(up_until_s)) if self.leases or self._planned else (),
+            restart_s=self._costs.restart_s,
+        )
+
+    def whole_view(self) -> AppView:
+        """The app as submitted, with all its work still to do."""
+        first = self.first_phases[0].iterations
+        jobs = tuple(_view_of(job, first) for job in self.jobs.values())
+        return AppView(
+            app_id=self.app_id,
+            elapsed_s=0.0,
+            jobs=jobs,
+            later_phases=tuple(self.first_phases[1:]),
+            work_total_gpu_s=self.work_total_gpu_s,
+            demand_max_gpus=self.trace.demand_max_gpus,
+            reference=median_job(jobs),
+            restart_s=self._costs.restart_s,
+        )
+
+    # ---- leases ----
+
+    @property
+    def smallest_gang_gpus(self) -> int:
+        """GPUs of the smallest gang that one of the jobs can start with."""
+        return min(job.shape.demand_min_gpus for job in self.trace.jobs)
+
+    def hear(self, change: LeaseChange) -> bool:
+        """A lease of the app changed. Returns True when the app has to act on it: not on a renewal."""
+        lease = change.lease
+        if change.kind in (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED):
+            if change.reserved:
+                self._reserved.discard(lease.gpu)
+            else:
+                self.leases.pop(lease.gpu, None)
+                self._warm.discard(lease.gpu)
+        elif change.kind is LeaseChangeKind.RESERVED:
+            self._reserved.add(lease.gpu)
+        else:
+            self._reserved.discard(lease.gpu)
+            self.leases[lease.gpu] = lease
+        return change.kind is not LeaseChangeKind.RENEWED
+
+    # ---- what happens to jobs ----
+
+    def target_reached(self, job: SimJob, now_s: float) -> None:
+        """A job has done the iterations that its tuner wanted."""
+        self._count_run(job, now_s)
+        job.iteration, job.gpus = job.target, ()
+        self.tally.checkpoints += 1
+        loss = job.trace.curve.at(job.iteration)
+        self._tuner.observe(
+            Observation(kind=ObservationKind.TARGET_REACHED, job_id=job.job_id, iteration=job.iteration, loss=loss)
+        )
+        self.plan = self._tuner.plan()
+        self._follow_plan()
+
+    def stopped(self, job: SimJob) -> None:
+        """A job's checkpoint is written: nothing of it runs any more."""
+        job.gpus, job.stopping = (), False
+
+    def machine_lost(self, machine_id: str, now_s: float) -> None:
+        """Jobs on that machine fall back to their newest checkpoint; their other GPUs are idle at once."""
+        for job in self._pending:
+            if any(gpu.machine_id == machine_id for gpu in job.gpus):
+                self._lose(job, now_s)
+
+    # ---- acting ----
+
+    def act(self, now_s: float) -> Acted:
+        """Follow tuner and leases: start, stop and move jobs, and say which leases to give back."""
+        if self.leases and self.first_gpu_at_s is None:
+            self.first_gpu_at_s = now_s
+        holdings = self._holdings()
+        plan = self._make_plan(holdings, now_s)
+        stopping = tuple(job for job_id in plan.stop if self._stop(job := self.jobs[job_id], now_s))
+        started = tuple(self._start(self.jobs[job_id], gpus, now_s) for job_id, gpus in plan.start.items())
+        self._planned = plan.wait
+        busy = {gpu for job in self._pending for gpu in job.gpus}
+        back = {*plan.release, *(holdings.expiring - busy)}
+        returned = tuple(sorted(self.leases[gpu].lease_id for gpu in back if gpu in self.leases))
+        return Acted(moved=len(stopping) < len(plan.stop), started=started, stopping=stopping, returned=returned)
+
+    # ---- inside ----
+
+    def _follow_plan(self) -> None:
+        """Take over the targets of the tuner's plan; jobs that are not in it do not run."""
+        self._pending = [self.jobs[job_id] for job_id in sorted(self.plan.targets)]
+        for job in self._pending:
+            job.target = self.plan.targets[job.job_id]
+        if len(self.phases) <= self.plan.phase and self._pending:
+            self.phases += [()] * (self.plan.phase - len(self.phases))
+            self.phases.append(tuple(_view_of(job, job.target - job.iteration) for job in self._pending))
+
+    def _make_plan(self, holdings: Holdings, now_s: float) -> Plan:
+        planned = [PlannedJob(view=job.view(now_s), gpus=job.gpus, stopping=job.stopping) for job in self._pending]
+        return make_plan(planned, {}, holdings, self._cluster, self._costs.restart_s)
+
+    def _holdings(self) -> Holdings:
+        expiring = frozenset(gpu for gpu, lease in self.leases.items() if lease.state is LeaseState.EXPIRING)
+        return Holdings(
+            granted=frozenset(self.leases.keys() - expiring),
+            reserved=frozenset(self._reserved - self.leases.keys()),
+            expiring=expiring,
+        )
+
+    def _start(self, job: SimJob, gpus: tuple[GpuId, ...], now_s: float) -> Started:
+        cold = not self._warm.issuperset(gpus)
+        self._warm.update(gpus)
+        self.tally.restarts += job.interrupted
+        job.interrupted = False
+        delay_s = self._costs.restore_s + (self._costs.container_s if cold else 0.0)
+        ends_at_s = job.start(gpus, self._cluster.level_of_gpus(gpus), now_s, delay_s)
+        return Started(job=job, ends_at_s=ends_at_s)
+
+    def _stop(self, job: SimJob, now_s: float) -> bool:
+        """Stop a job; False when it has nothing to save and is gone at once."""
+        reached = job.iteration_at(now_s)
+        progressed = reached > job.iteration
+        self._count_run(job, now_s)
+        self.tally.lost_gpu_s += _unfinished_gpu_s(job, reached, now_s)
+        job.iteration, job.run, job.interrupted = reached, job.run + 1, True
+        if not progressed or not self._costs.checkpoint_s:
+            job.gpus = ()
+            return False
+        job.stopping = True
+        self.tally.checkpoints += 1
+        return True
+
+    def _lose(self, job: SimJob, now_s: float) -> None:
+        reached = job.iteration_at(now_s)
+        kept = job.iteration
+        if job.running:
+            every_s = self._costs.checkpoint_every_s
+            saved_s = job.ran_s(now_s) // every_s * every_s if every_s else 0.0
+            kept += int(saved_s / job.iteration_s)
+            self.tally.checkpoints += int(job.ran_s(now_s) // every_s) if every_s else 0
+        self._count_run(job, now_s)
+        self.tally.lost_gpu_s += (reached - kept) * job.trace.serial_iteration_s + _unfinished_gpu_s(
+            job, reached, now_s
+        )
+        job.iteration, job.run, job.interrupted = kept, job.run + 1, True
+        job.gpus, job.stopping = (), False
+
+    def _count_run(self, job: SimJob, now_s: float) -> None:
+        """Add the run that ends now to the app's sums."""
+        gpu_s = len(job.gpus) * job.ran_s(now_s)
+        self.tally.running_gpu_s += gpu_s
+        self.tally.scored_gpu_s += gpu_s / job.trace.slowdown.at(job.level)
+
+    def _held(self, up_until_s: float) -> Iterator[HeldGang]:
+        for job in self._pending:
+            gpus = job.gpus if job.running else self._planned.get(job.job_id, ())
+            if gpus and all(gpu in self.leases or gpu in self._reserved for gpu in gpus):
+                up = [gpu for gpu in gpus if self._ends_by(gpu, up_until_s)]
+                yield self._gang(job.job_id, gpus, up)
+
+    def _ends_by(self, gpu: GpuId, until_s: float) -> bool:
+        lease = self.leases.get(gpu)
+        return lease is not None and lease.expires_at_s <= until_s and lease.state is LeaseState.GRANTED
+
+    def _gang(self, job_id: str, gpus: tuple[GpuId, ...], up: list[GpuId]) -> HeldGang:
+        """The gang as the agent sees it; most of the time it is what it was in the round before."""
+        known = self._gangs.get((job_id, len(up)))
+        if known is None or known[0] != (gpus, up):
+            known = (gpus, up), held_gang(job_id, gpus, up, self._cluster)
+            self._gangs[job_id, len(up)] = known
+        return known[1]
+
+    def _reference(self) -> JobView:
+        """The median job of those still in the search; stands for the jobs of later phases."""
+        stopped = self.plan.stopped
+        if stopped not in self._median:
+            self._median = {stopped: median_job(tuple(self._survivors(stopped)))}
+        return self._median[stopped]
+
+    def _survivors(self, stopped: Iterable[str]) -> list[JobView]:
+        out = set(stopped)
+        views = [_view_of(job, 1) for job_id, job in self.jobs.items() if job_id not in out]
+        return views or [_view_of(job, 1) for job in self.jobs.values()]
+
+    def _work_gpu_s(self) -> float:
+        """B: the first phase by its own jobs, later ones by the median job (themis.md, section 2)."""
+        first, *later = self.first_phases
+        own = sum(_view_of(job, first.iterations).serial_work_s for job in self.jobs.values())
+        return own + sum(phase.jobs * phase.iterations for phase in later) * self._reference().serial_iteration_s
+
+
+def _view_of(job: SimJob, iterations: int) -> JobView:
+    """A job with so many iterations to do, or all that it has."""
+    return JobView(
+        job_id=job.trace.job_id,
+        iterations_left=min(iterations, job.trace.iterations_total),
+        serial_iteration_s=job.trace.serial_iteration_s,
+        slowdown=job.trace.slowdown,
+        shape=job.trace.shape,
+    )
+
+
+def _unfinished_gpu_s(job: SimJob, reached: int, now_s: float) -> float:
+    """Work at S = 1 of the iteration that a stop interrupts."""
+    if not job.running:
+        return 0.0
+    share = job.ran_s(now_s) / job.iteration_s - (reached - job.iteration)
+    return max(0.0, min(1.0, share)) * job.trace.serial_iteration_s

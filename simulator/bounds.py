@@ -1,0 +1,37 @@
+"""The least rho that any policy could give an app (fairness-study.md, section 2, finding 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from am.agent.fairness import ideal_time_s
+from am.agent.views import AppView, JobView, Surroundings
+
+
+def least_rho(
+    whole: AppView, phases: Iterable[Sequence[JobView]], around: Surroundings, first_chance_s: float, start_s: float
+) -> float:
+    """(first chance + start + sum over phases of max(longest job, work / GPUs)) / t_ideal.
+
+    Args:
+        whole: The app as submitted.
+        phases: For each phase that the search went through, its jobs with what they had to do in it. Which jobs go on
+            depends on their losses alone, never on the schedule.
+        around: The cluster, with N_avg of the app's life.
+        first_chance_s: Seconds from submission until GPUs for its smallest gang were free or up for renewal.
+        start_s: What starting a job costs.
+    """
+    gpus = min(around.cluster_gpus, whole.demand_max_gpus)
+    phases_s = sum(_phase_s(jobs, gpus, around) for jobs in phases)
+    return (first_chance_s + start_s + phases_s) / ideal_time_s(whole, around)
+
+
+def _phase_s(jobs: Sequence[JobView], gpus: int, around: Surroundings) -> float:
+    longest_s = max(_fastest_s(job, around) for job in jobs)
+    return max(longest_s, sum(job.serial_work_s for job in jobs) / gpus)
+
+
+def _fastest_s(job: JobView, around: Surroundings) -> float:
+    """A job's time on the gang that is fastest for it: its S may make fewer GPUs faster than more."""
+    sizes = range(job.shape.demand_min_gpus, job.shape.demand_max_gpus + 1, job.shape.gpus_per_task)
+    return min(job.serial_work_s * job.slowdown.at(around.nearest_level(size)) / size for size in sizes)

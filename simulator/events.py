@@ -1,0 +1,52 @@
+"""What happens when: a queue of events in phases, so that runs do not depend on the order in which they were planned.
+
+Events at one moment are taken by phase, within a phase in the order in which they were scheduled. The phases:
+
+1. `MACHINE`: machines are lost, or come back.
+2. `TARGET`: jobs reach the iteration that their tuner set them.
+3. `STOPPED`: jobs have written their checkpoint; their GPUs are idle.
+4. `ARRIVAL`: apps arrive.
+5. `ROUND`: when everything above has happened and every app has acted on it, a round is played if there is a reason.
+
+What follows from a round at the same moment (jobs that stop at once, for instance) is taken from the first phase again.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from enum import IntEnum
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Phase(IntEnum):
+    """Which events come first at one moment."""
+
+    MACHINE = 1
+    TARGET = 2
+    STOPPED = 3
+    ARRIVAL = 4
+    ROUND = 5
+
+
+class EventQueue(Generic[T]):
+    """Events in order of (time, phase, sequence)."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, Phase, int, T]] = []
+        self._sequence = itertools.count()
+
+    def add(self, time_s: float, phase: Phase, event: T) -> None:
+        """Schedule an event."""
+        heapq.heappush(self._heap, (time_s, phase, next(self._sequence), event))
+
+    def next_s(self) -> float:
+        """When the next event is; infinite when there is none."""
+        return self._heap[0][0] if self._heap else math.inf
+
+    def pop(self) -> T:
+        """Take the next event."""
+        return heapq.heappop(self._heap)[-1]

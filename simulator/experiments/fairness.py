@@ -1,0 +1,180 @@
+"""What figures 9 and 10 share: rho of every app under every policy, its worst and how widely it spreads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from simulator.experiments import macro
+from simulator.experiments.plotting import cdf_lines, fair_line, legend_below, new_figure
+from simulator.experiments.port import Cell, Comparison, Done, Findings, Scale
+from simulator.experiments.statistics import (
+    DEFINITIONS,
+    UNFAIR_RHO,
+    Row,
+    Summary,
+    grouped,
+    numbers,
+    percentile,
+    summary,
+)
+
+PAPER_LEAST, PAPER_MOST = 2.2, 3.25
+_NEAR_BOUND = 1.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fairness:
+    """Figures 9 and 10 of NSDI'20: the distribution of rho on the testbed, for one of the two workloads."""
+
+    name: str
+    title: str
+    workload: str
+
+    def cells(self, scale: Scale, seeds: int) -> Sequence[Cell]:
+        """Every policy, aligned and staggered."""
+        return macro.macro_cells(self.workload, scale, seeds)
+
+    def evaluate(self, done: Sequence[Done]) -> Findings:
+        """Rows of apps; the comparison is of the worst app and of the spread, by definition `themis` unless it says."""
+        rows = macro.rows_of_apps(done)
+        runs = run_rows(rows)
+        return Findings(
+            rows=rows, comparisons=(*_worst(runs), *_spread(runs), *_definitions(runs)), remarks=_remarks(runs)
+        )
+
+    def draw(self, findings: Findings) -> Figure:
+        """A CDF of rho for each way of ending leases, all seeds together."""
+        figure = new_figure(2, height=3.6, sharey=True)
+        for axes, ends in zip(figure.axes, (macro.ALIGNED, macro.STAGGERED), strict=True):
+            cdf_lines(axes, series_by_policy(findings.rows, ends, "rho_themis"), "rho at completion", log=True)
+            fair_line(axes, vertical=True)
+            axes.set_title(f"{ends} lease ends")
+        figure.axes[1].set_ylabel("")
+        legend_below(figure)
+        return figure
+
+
+def series_by_policy(rows: Sequence[Row], ends: str, column: str) -> dict[str, list[float]]:
+    """A column of apps by policy, all seeds together."""
+    groups = grouped(macro.picked(rows, ends=ends), "policy")
+    return {str(policy): numbers(group, column) for (policy,), group in groups.items()}
+
+
+def run_rows(rows: Iterable[Row]) -> list[Row]:
+    """What is compared of each run, from the rows of its apps."""
+    groups = grouped(rows, "policy", "ends", "seed")
+    return [
+        {"policy": policy, "ends": ends, "seed": seed, **_of_run(group)}
+        for (policy, ends, seed), group in groups.items()
+    ]
+
+
+def _of_run(apps: Sequence[Row]) -> dict[str, float]:
+    own = numbers(apps, "rho_themis")
+    worst = max(apps, key=lambda app: float(app["rho_themis"]))
+    return {
+        **{f"max_{definition}": max(numbers(apps, f"rho_{definition}")) for definition in DEFINITIONS},
+        "spread": percentile(own, 0.95) - percentile(own, 0.05),
+        "unfair": sum(value > UNFAIR_RHO for value in own) / len(own),
+        "bound_of_worst": float(worst["bound"]),
+        "unfair_by_bound": sum(bound > UNFAIR_RHO for bound in numbers(apps, "bound")) / len(own),
+    }
+
+
+def _worst(runs: Sequence[Row]) -> list[Comparison]:
+    """The largest rho, and by how much that of the baselines is larger."""
+    lines = [
+        macro.line(f"max rho, themis, {ends}", macro.by_policy(runs, ends, "max_themis")[macro.OURS])
+        for ends in (macro.ALIGNED, macro.STAGGERED)
+    ]
+    for theirs, ours in (*macro.both_ends(), (macro.STAGGERED, macro.ALIGNED)):
+        ratios = macro.ratios_to_ours(runs, "max_themis", theirs, ours)
+        how = theirs if theirs == ours else f"{theirs} / themis {ours}"
+        lines += _extremes(macro.of_the_paper(ratios), how)
+        if theirs == ours:
+            lines += [macro.line(f"max rho, {name} / themis, {how}", ratio) for name, ratio in ratios.items()]
+    return lines
+
+
+def _extremes(ratios: Mapping[str, Summary], how: str) -> list[Comparison]:
+    """The nearest and the farthest of the paper's baselines."""
+    if not ratios:
+        return []
+    nearest = min(ratios, key=lambda name: ratios[name].median)
+    farthest = max(ratios, key=lambda name: ratios[name].median)
+    return [
+        _extreme(f"max rho, nearest baseline / themis, {how}", nearest, ratios[nearest], PAPER_LEAST),
+        _extreme(f"max rho, farthest baseline / themis, {how}", farthest, ratios[farthest], PAPER_MOST),
+    ]
+
+
+def _extreme(what: str, name: str, ratio: Summary, paper: float) -> Comparison:
+    if ratio.median < 1.0:
+        verdict = "; its worst app fares better than that of themis"
+    elif ratio.median < paper:
+        verdict = "; the lead of themis is smaller than in the paper"
+    else:
+        verdict = ""
+    return macro.line(what, ratio, paper=f"{paper:g}", number=paper, remark=f"this is {name}{verdict}.")
+
+
+def _spread(runs: Sequence[Row]) -> list[Comparison]:
+    """How widely rho spreads, 5th to 95th percentile, and how many apps fare worse than they would alone."""
+    lines = []
+    for ends in (macro.ALIGNED, macro.STAGGERED):
+        spreads = macro.by_policy(runs, ends, "spread")
+        ours = spreads.pop(macro.OURS)
+        narrower = [name for name, value in spreads.items() if value.median < ours.median]
+        lines.append(macro.line(f"95th less 5th percentile of rho, themis, {ends}", ours))
+        lines.append(
+            Comparison(
+                what=f"policies with a narrower spread than themis, {ends}",
+                paper="0",
+                ours=float(len(narrower)),
+                remark=f"narrower: {', '.join(narrower)}." if narrower else "",
+            )
+        )
+        unfair = macro.by_policy(runs, ends, "unfair")
+        lines.append(macro.line(f"share of apps with rho > {UNFAIR_RHO}, themis, {ends}", unfair.pop(macro.OURS)))
+        if unfair:
+            low = min(unfair, key=lambda name: unfair[name].median)
+            high = max(unfair, key=lambda name: unfair[name].median)
+            remark = f"from {low} ({unfair[low].median:.0%}) to {high} ({unfair[high].median:.0%})."
+            middle = summary(value.median for value in unfair.values())
+            lines.append(macro.line(f"the same, median over the other policies, {ends}", middle, remark=remark))
+    return lines
+
+
+def _definitions(runs: Sequence[Row]) -> list[Comparison]:
+    """The worst rho by each of the other definitions, themis beside the policy that is best by that one."""
+    lines = []
+    for definition in DEFINITIONS[1:]:
+        for ends in (macro.ALIGNED, macro.STAGGERED):
+            values = macro.by_policy(runs, ends, f"max_{definition}")
+            best = min(values, key=lambda name: values[name].median)
+            remark = "" if best == macro.OURS else f"by this definition {best} is best, with {values[best].median:.3g}."
+            what = f"max rho by definition {definition}, themis, {ends}"
+            lines.append(macro.line(what, values[macro.OURS], remark=remark))
+    return lines
+
+
+def _remarks(runs: Sequence[Row]) -> tuple[str, ...]:
+    """How near the runs are to their lower bounds, where max rho tells of the workload and not of the policy."""
+    aligned = macro.picked(runs, ends=macro.ALIGNED)
+    ours, others = ([run for run in aligned if (run["policy"] == macro.OURS) is own] for own in (True, False))
+    unfair = summary(numbers(ours, "unfair_by_bound"))
+    return (
+        f"The worst app is within {_NEAR_BOUND - 1:.0%} of its lower bound, which no policy can undercut at that run's "
+        f"N_avg, in {_stuck(ours)} of {len(ours)} aligned runs of themis and in {_stuck(others)} of {len(others)} of "
+        "the other policies; in such a run max rho tells of the workload, not of the policy.",
+        f"By their bounds alone {unfair.median:.0%} of the apps end with rho > {UNFAIR_RHO}, at the N_avg of themis's "
+        "runs.",
+        "All of this is rho by definition `themis` except where a line names another; definitions are never mixed.",
+    )
+
+
+def _stuck(runs: Sequence[Row]) -> int:
+    return sum(float(run["max_themis"]) <= _NEAR_BOUND * float(run["bound_of_worst"]) for run in runs)

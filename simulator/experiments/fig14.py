@@ -1,0 +1,112 @@
+"""Figure 14: max rho as contention grows. The paper: only themis keeps it near 1, srsf comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from simulator.experiments import sweeps
+from simulator.experiments.macro import LOADS
+from simulator.experiments.plans import policy_cells
+from simulator.experiments.plotting import fair_line
+from simulator.experiments.port import Cell, Comparison, Done, Findings, Scale
+from simulator.experiments.statistics import UNFAIR_RHO, Row
+
+CLUSTERS: Mapping[int, str] = {1: "testbed", 2: "4x2+6x4", 4: "2x2+3x4"}
+"""The testbed, half of its machines of each kind, and a quarter, by contention."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contention:
+    """Figure 14 of NSDI'20: workload 1 on the testbed, halved and quartered."""
+
+    name: str = "fig14"
+    title: str = "max rho as the cluster is halved and quartered, workload 1"
+
+    def cells(self, scale: Scale, seeds: int) -> Sequence[Cell]:
+        """Every policy on each cluster."""
+        return [
+            cell
+            for contention, cluster in CLUSTERS.items()
+            for cell in policy_cells(
+                LOADS[scale]["w1"],
+                cluster,
+                seeds,
+                ends=sweeps.ends_of(scale),
+                labels={"contention": contention, "cluster": cluster},
+            )
+        ]
+
+    def evaluate(self, done: Sequence[Done]) -> Findings:
+        """Rows of runs; the comparison is of the worst rho by definition `themis`."""
+        rows = sweeps.rows_of_runs(done)
+        lines = [line for contention in CLUSTERS for line in _lines(rows, contention)]
+        return Findings(rows=rows, comparisons=(*lines, *_growth(rows)), remarks=_remarks(rows))
+
+    def draw(self, findings: Findings) -> Figure:
+        """Bars of every policy at each contention."""
+
+        def decorate(axes: Axes) -> None:
+            axes.set(xlabel="contention", ylabel="max rho")
+            fair_line(axes)
+
+        return sweeps.bars_by_policy(
+            findings.rows, "contention", sweeps.MAX_RHO, lambda contention: f"{contention:g}x", decorate
+        )
+
+
+def _aligned(rows: Sequence[Row], contention: int) -> list[Row]:
+    return sweeps.where(rows, contention=contention, ends=sweeps.ALIGNED)
+
+
+def _lines(rows: Sequence[Row], contention: int) -> list[Comparison]:
+    chosen = _aligned(rows, contention)
+    ours = sweeps.over_seeds(chosen, sweeps.MAX_RHO, policy=sweeps.OURS)
+    remark = f"above {UNFAIR_RHO}: sharing is a loss to at least one app." if ours.median > UNFAIR_RHO else ""
+    lines = [sweeps.line(f"max rho, themis, contention {contention}x", ours, paper="near 1", remark=remark)]
+    leads = sweeps.to_ours(chosen, sweeps.MAX_RHO)
+    if leads:
+        nearest, farthest = sweeps.nearest_and_farthest(leads)
+        for word, name in (("nearest", nearest), ("farthest", farthest)):
+            behind = " Its worst app fares better than that of themis." if leads[name].median < 1.0 else ""
+            paper = "above 1; srsf" if word == "nearest" and contention > 1 else ""
+            what = f"max rho, {word} baseline / themis, contention {contention}x"
+            lines.append(sweeps.line(what, leads[name], paper=paper, remark=f"this is {name}.{behind}"))
+    return lines
+
+
+def _growth(rows: Sequence[Row]) -> list[Comparison]:
+    """By how much the worst rho grows from the whole cluster to the quarter, policy by policy."""
+    least, most = min(CLUSTERS), max(CLUSTERS)
+    return [
+        sweeps.line(
+            f"max rho at contention {most}x / at {least}x, {policy}",
+            sweeps.ratios(
+                rows,
+                sweeps.MAX_RHO,
+                {"policy": policy, "ends": sweeps.ALIGNED, "contention": most},
+                {"policy": policy, "ends": sweeps.ALIGNED, "contention": least},
+            ),
+            paper="about 1" if policy == sweeps.OURS else "",
+            number=1.0 if policy == sweeps.OURS else None,
+        )
+        for policy, _ in sweeps.ranking(_aligned(rows, most), sweeps.MAX_RHO)
+    ]
+
+
+def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
+    return (*(_order(_aligned(rows, contention), contention) for contention in CLUSTERS), sweeps.left_out(rows))
+
+
+def _order(rows: Sequence[Row], contention: int) -> str:
+    bound = sweeps.over_seeds(rows, "max_bound", policy=sweeps.OURS).median
+    return (
+        f"Contention {contention}x, aligned, max rho (median over seeds): {sweeps.ranking_text(rows, sweeps.MAX_RHO)}; "
+        f"by its apps' lower bounds no policy could have had less than {bound:.3g}."
+    )
+
+
+EXPERIMENT = Contention()

@@ -1,0 +1,104 @@
+"""Figure 16: GPU time by the share of network-intensive apps. The paper: themis needs least, 8.1 % under gandiva."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from simulator.experiments import sweeps
+from simulator.experiments.network import COLUMN, network_cells
+from simulator.experiments.port import Cell, Comparison, Done, Findings, Scale
+from simulator.experiments.statistics import Row, Summary
+
+PAPER_UNDER_GANDIVA = 8.1
+_ALIKE = 1.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixOfEfficiency:
+    """Figure 16 of NSDI'20: the runs of figure 15."""
+
+    name: str = "fig16"
+    title: str = "GPU time by the share of network-intensive apps"
+
+    def cells(self, scale: Scale, seeds: int) -> Sequence[Cell]:
+        """Every policy at each share."""
+        return network_cells(scale, seeds)
+
+    def evaluate(self, done: Sequence[Done]) -> Findings:
+        """Rows of runs; the comparison is of the GPU time that all apps held."""
+        rows = sweeps.rows_of_runs(done)
+        aligned = sweeps.where(rows, ends=sweeps.ALIGNED)
+        lines = [*_alike(aligned), *_under_gandiva(aligned), *_all(aligned)]
+        return Findings(rows=rows, comparisons=tuple(lines), remarks=_remarks(rows))
+
+    def draw(self, findings: Findings) -> Figure:
+        """Bars of every policy at each share."""
+
+        def decorate(axes: Axes) -> None:
+            axes.set(xlabel="network-intensive apps", ylabel="GPU time, hours")
+
+        return sweeps.bars_by_policy(findings.rows, COLUMN, sweeps.GPU_TIME, lambda share: f"{share:g} %", decorate)
+
+
+def _alike(rows: Sequence[Row]) -> list[Comparison]:
+    """The paper: without network-intensive apps all policies use the cluster alike."""
+    order = sweeps.ranking(sweeps.where(rows, **{COLUMN: 0}), sweeps.GPU_TIME)
+    if not order:
+        return []
+    (best, least), (worst, most) = order[0], order[-1]
+    remark = f"from {best} to {worst}." if most / least > _ALIKE else ""
+    what = "GPU time, most of any policy / least, 0 % network-intensive"
+    return [Comparison(what=what, paper="equal", paper_value=1.0, ours=most / least, remark=remark)]
+
+
+def _under_gandiva(rows: Sequence[Row]) -> list[Comparison]:
+    """By how much themis stays under gandiva with network-intensive apps only, in percent of gandiva's GPU time."""
+    chosen = sweeps.where(rows, **{COLUMN: 100})
+    ratio = sweeps.ratios(chosen, sweeps.GPU_TIME, {"policy": sweeps.OURS}, {"policy": "gandiva"})
+    if not ratio.runs:
+        return []
+    saved = Summary(
+        median=(1.0 - ratio.median) * 100.0,
+        least=(1.0 - ratio.most) * 100.0,
+        most=(1.0 - ratio.least) * 100.0,
+        runs=ratio.runs,
+    )
+    remark = "here gandiva needs less GPU time than themis." if saved.median < 0.0 else ""
+    return [
+        sweeps.line(
+            "GPU time of themis under that of gandiva, 100 % network-intensive (%)",
+            saved,
+            paper=f"{PAPER_UNDER_GANDIVA:g}",
+            number=PAPER_UNDER_GANDIVA,
+            remark=remark,
+        )
+    ]
+
+
+def _all(rows: Sequence[Row]) -> list[Comparison]:
+    leads = sweeps.to_ours(sweeps.where(rows, **{COLUMN: 100}), sweeps.GPU_TIME)
+    return [
+        sweeps.line(
+            f"GPU time, {name} / themis, 100 % network-intensive",
+            lead,
+            paper="above 1",
+            remark="" if lead.median >= 1.0 else f"{name} needs less than themis.",
+        )
+        for name, lead in leads.items()
+    ]
+
+
+def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
+    texts = [
+        f"{percent:g} % network-intensive, aligned, GPU hours: "
+        f"{sweeps.ranking_text(sweeps.where(rows, ends=sweeps.ALIGNED, **{COLUMN: percent}), sweeps.GPU_TIME)}."
+        for percent in sweeps.axis(rows, COLUMN)
+    ]
+    return (*texts, sweeps.left_out(rows))
+
+
+EXPERIMENT = MixOfEfficiency()

@@ -1,0 +1,237 @@
+"""Figure 18: one of eight like apps lies about S. The paper: no gain below 34 %, a sharp loss beyond."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rm_plugin.arbiter.round_values import RoundSettings
+from simulator.experiments import sweeps
+from simulator.experiments.plans import settings_of
+from simulator.experiments.plotting import legend_below, lines, new_figure
+from simulator.experiments.port import Cell, Comparison, Done, Findings, Scale
+from simulator.experiments.statistics import Row, Summary, mean, run_metrics, summary
+from simulator.experiments.strategies import lying_agent
+from simulator.workload import AppTrace, JobTrace, LossCurve, Workload
+from simulator.workloads.models import model_named
+from themis.apps import JobShape
+
+CLUSTER = "fig18"
+APPS = 8
+MODEL = "vgg16"
+"""The model of all apps: strict about placement, so that the machine of 8 GPUs is worth most to every one of them."""
+
+GANG_GPUS = 8
+HOURS = 3.0
+"""What a job takes on its whole gang at S = 1."""
+
+POINTS: Mapping[Scale, Sequence[int]] = {
+    Scale.QUICK: (0, 10, 20, 30, 34, 40, 50, 75, 100),
+    Scale.PAPER: (0, *range(5, 101, 5), 34),
+}
+"""X in percent."""
+
+JOBS: Mapping[int, str] = {1: "GPUs for all", 2: "twice as many wanted"}
+"""Jobs of an app: with one the apps together want just the cluster's 64 GPUs, with two twice as many."""
+
+KNOBS = (0.8, 0.0)
+"""The default, with which 2 of 8 apps bid, and an auction of all: the paper does not say which it ran."""
+
+PAPER_TIPPING = 34.0
+_LOSS = 0.05
+_LIAR, _OTHERS = "liar_completion_h", "truthful_completion_h"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategicLie:
+    """Figure 18 of NSDI'20: one machine of 8 GPUs, 28 of 2, and 8 like apps of which one lies by X %."""
+
+    name: str = "fig18"
+    title: str = "completion times as one of eight like apps lies about S"
+
+    def cells(self, scale: Scale, seeds: int) -> Sequence[Cell]:
+        """Themis at each X; each of the apps is the liar once a seed."""
+        return [
+            _cell(jobs, f, seed, liar, share)
+            for jobs in JOBS
+            for f in KNOBS
+            for seed in range(1, seeds + 1)
+            for liar in range(APPS)
+            for share in sorted(POINTS[scale])
+        ]
+
+    def evaluate(self, done: Sequence[Done]) -> Findings:
+        """Rows of runs; the comparison is of completion times over those of the run in which nobody lies."""
+        rows = tuple(_row(run) for run in done)
+        compared = [
+            line for jobs in JOBS for f in KNOBS for line in _lines(sweeps.where(rows, jobs=jobs, f=f), jobs, f)
+        ]
+        return Findings(rows=rows, comparisons=tuple(compared), remarks=_remarks(rows))
+
+    def draw(self, findings: Findings) -> Figure:
+        """The liar's completion time and the mean of the truthful apps by X; a panel for each setting."""
+        figure = new_figure(len(JOBS) * len(KNOBS), width=13.0)
+        settings = [(jobs, f) for jobs in JOBS for f in KNOBS]
+        for axes, (jobs, f) in zip(figure.axes, settings, strict=True):
+            _panel(axes, sweeps.where(findings.rows, jobs=jobs, f=f))
+            axes.set_title(f"{JOBS[jobs]}, f = {f:g}")
+        for axes in figure.axes[1:]:
+            axes.set_ylabel("")
+        legend_below(figure)
+        return figure
+
+
+def like_apps(jobs: int) -> Workload:
+    """Eight like apps that arrive together, each of so many jobs of up to 8 GPUs that run at any number of them."""
+    model = model_named(MODEL)
+    iterations = round(HOURS * 3600.0 * GANG_GPUS / model.serial_iteration_s)
+    apps = tuple(
+        AppTrace(
+            name=_name(place),
+            arrival_s=0.0,
+            jobs=tuple(
+                JobTrace(
+                    job_id=f"j{job}",
+                    iterations_total=iterations,
+                    serial_iteration_s=model.serial_iteration_s,
+                    slowdown=model.slowdown,
+                    shape=JobShape(tasks=GANG_GPUS, min_tasks=1),
+                    curve=LossCurve(scale=iterations / 10.0),
+                )
+                for job in range(jobs)
+            ),
+            model=model.name,
+        )
+        for place in range(APPS)
+    )
+    return Workload(name="like-apps", apps=apps, source=f"Made up: {APPS} like apps of {jobs} jobs of {MODEL}.")
+
+
+def _name(place: int) -> str:
+    return f"app-{place}"
+
+
+def _cell(jobs: int, f: float, seed: int, liar: int, share: int) -> Cell:
+    lies = {"liar": _name(liar), "lie": "slowdown", "amount": share / 100}
+    return Cell(
+        labels={"jobs": jobs, "f": f, "lie_percent": share, "seed": seed, "liar": _name(liar)},
+        make_workload=like_apps,
+        workload_arguments={"jobs": jobs},
+        settings=settings_of(CLUSTER, sweeps.OURS, seed, rounds=RoundSettings(f=f)),
+        make_agent=lying_agent if share else None,
+        agent_arguments=lies if share else {},
+    )
+
+
+def _row(run: Done) -> Row:
+    liar = run.cell.labels["liar"]
+    own = [app.completion_s / 3600.0 for app in run.record.apps if app.name == liar]
+    others = [app.completion_s / 3600.0 for app in run.record.apps if app.name != liar]
+    return {**run.cell.labels, _LIAR: own[0], _OTHERS: mean(others), **run_metrics(run.record)}
+
+
+def _changes(rows: Sequence[Row], share: float, column: str) -> Summary:
+    """By what a completion time is multiplied when the app lies by `share`: run by run, mean over liars, by seed."""
+    by_seed = [
+        mean(
+            float(row[column]) / float(truth[column])
+            for row in sweeps.where(rows, lie_percent=share, seed=seed)
+            for truth in sweeps.where(rows, lie_percent=0, seed=seed, liar=row["liar"])
+        )
+        for seed in sweeps.axis(rows, "seed")
+    ]
+    return summary(by_seed)
+
+
+def tipping_point(rows: Sequence[Row]) -> float:
+    """The least X in percent from which on the liar's completion time is longer by a twentieth; nan for none."""
+    tipping = math.nan
+    for share in reversed(sweeps.axis(rows, "lie_percent")):
+        if not share or _changes(rows, share, _LIAR).median < 1.0 + _LOSS:
+            break
+        tipping = share
+    return tipping
+
+
+def _lines(rows: Sequence[Row], jobs: int, f: float) -> list[Comparison]:
+    where = f"{JOBS[jobs]}, f = {f:g}"
+    tipping = tipping_point(rows)
+    remark = "lying never costs the liar that much." if math.isnan(tipping) else ""
+    shares = [share for share in sweeps.axis(rows, "lie_percent") if share]
+    below = [share for share in shares if share <= PAPER_TIPPING]
+    best = min(below, key=lambda share: _changes(rows, share, _LIAR).median)
+    return [
+        sweeps.line(f"completion time without a lie (h), {where}", sweeps.over_seeds(rows, _LIAR, lie_percent=0)),
+        sweeps.line(
+            f"liar's completion time / without a lie, its best X up to 34 %, {where}",
+            _changes(rows, best, _LIAR),
+            paper="no less",
+            number=1.0,
+            remark=f"at X = {best:g} %{_gain(_changes(rows, best, _LIAR).median)}.",
+        ),
+        sweeps.line(
+            f"liar's completion time / without a lie, X = {shares[-1]:g} %, {where}",
+            _changes(rows, shares[-1], _LIAR),
+            paper="far more",
+            remark=_beyond(_changes(rows, shares[-1], _LIAR).median),
+        ),
+        sweeps.line(
+            f"truthful apps' completion time / without a lie, X = {shares[-1]:g} %, {where}",
+            _changes(rows, shares[-1], _OTHERS),
+            paper="less",
+        ),
+        Comparison(
+            what=f"X from which on lying costs the liar {_LOSS:.0%} (%), {where}",
+            paper=f"{PAPER_TIPPING:g}",
+            paper_value=PAPER_TIPPING,
+            ours=tipping,
+            remark=remark,
+        ),
+    ]
+
+
+def _gain(factor: float) -> str:
+    return f", where the lie gains {1.0 - factor:.1%}" if factor < 0.99 else ", which is no gain"
+
+
+def _beyond(factor: float) -> str:
+    if factor < 0.99:
+        return f"here the liar gains {1.0 - factor:.1%}."
+    return "" if factor > 1.0 + _LOSS else "no sharp loss here."
+
+
+def _panel(axes: Axes, rows: Sequence[Row]) -> None:
+    xs = sweeps.axis(rows, "lie_percent")
+    values = {
+        "lying app": [_by_seed(rows, share, _LIAR) for share in xs],
+        "truthful apps, mean": [_by_seed(rows, share, _OTHERS) for share in xs],
+    }
+    lines(axes, xs, values, "lie X, %", "completion time, hours")
+    axes.axvline(PAPER_TIPPING, color="#7f8c8d", linewidth=0.9, linestyle=":")
+
+
+def _by_seed(rows: Sequence[Row], share: float, column: str) -> Summary:
+    """Mean over the liars of a seed, then over seeds."""
+    seeds = sweeps.axis(rows, "seed")
+    return summary(
+        mean(float(row[column]) for row in sweeps.where(rows, lie_percent=share, seed=seed)) for seed in seeds
+    )
+
+
+def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
+    level = model_named(MODEL).slowdown
+    nothing = sum(float(row["wins_to_nothing"]) for row in rows)
+    return (
+        f"The apps are {MODEL} (S {level.rack:g} across the machines of a rack, {level.cluster:g} across racks, 1 on a "
+        "machine); the paper does not say what its apps were, how many jobs they had or how long they ran. A lie "
+        "multiplies S across machines by 1 + X; S on a machine is 1 and cannot be made to look smaller.",
+        f"Each of the {APPS} apps is the liar once a seed; numbers are means over the liars, and medians over seeds. "
+        f"Wins that payments reduced to nothing, in all {len(rows)} runs: {nothing:g}.",
+    )
+
+
+EXPERIMENT = StrategicLie()

@@ -1,0 +1,191 @@
+"""Figure 19: the fairness knob and the lease. The paper: f = 0.8 and 10 minutes are best for max rho."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from rm_plugin.arbiter.round_values import RoundSettings
+from simulator.experiments import sweeps
+from simulator.experiments.plans import make_workload, settings_of, workload_arguments
+from simulator.experiments.plotting import fair_line, legend_below, lines, new_figure
+from simulator.experiments.port import Cell, Comparison, Done, Findings, Scale
+from simulator.experiments.statistics import Row, Summary, grouped
+
+KNOBS: Mapping[Scale, Sequence[float]] = {
+    Scale.QUICK: (0.0, 0.5, 0.8, 1.0),
+    Scale.PAPER: (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
+}
+LEASES_MIN: Mapping[Scale, Sequence[int]] = {Scale.QUICK: (5, 10, 20, 40), Scale.PAPER: (5, 10, 20, 30, 40)}
+
+BEST_F, BEST_LEASE_MIN = 0.8, 10
+PAPER_WORSE = 1.5
+_ALIKE = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """Figure 19 of NSDI'20: themis on the simulated cluster over f and the lease."""
+
+    name: str = "fig19"
+    title: str = "max rho and GPU time over the fairness knob and the lease"
+
+    def cells(self, scale: Scale, seeds: int) -> Sequence[Cell]:
+        """Themis at each f and lease."""
+        return [
+            _cell(scale, seed, f, lease_min)
+            for lease_min in LEASES_MIN[scale]
+            for f in KNOBS[scale]
+            for seed in range(1, seeds + 1)
+        ]
+
+    def evaluate(self, done: Sequence[Done]) -> Findings:
+        """Rows of runs; ratios are run by run on the same workload."""
+        rows = sweeps.rows_of_runs(done)
+        compared = (*_best(rows), *_beyond(rows), *_efficiency(rows), *_lease_fairness(rows))
+        return Findings(rows=rows, comparisons=compared, remarks=_remarks(rows))
+
+    def draw(self, findings: Findings) -> Figure:
+        """Max rho and GPU time by f, a line a lease."""
+        figure = new_figure(2)
+        for axes, column, label in zip(
+            figure.axes, (sweeps.MAX_RHO, sweeps.GPU_TIME), ("max rho", "GPU time, hours"), strict=True
+        ):
+            groups = grouped(findings.rows, "lease_min")
+            xs = sweeps.axis(findings.rows, "f")
+            values = {
+                f"lease {lease:g} min": [sweeps.over_seeds(group, column, f=f) for f in xs]
+                for (lease,), group in groups.items()
+            }
+            lines(axes, xs, values, "fairness knob f", label)
+            axes.set_xticks(xs)
+        fair_line(figure.axes[0])
+        legend_below(figure)
+        return figure
+
+
+def _cell(scale: Scale, seed: int, f: float, lease_min: int) -> Cell:
+    cluster = sweeps.SIMULATED[scale]
+    return Cell(
+        labels={"policy": sweeps.OURS, "ends": sweeps.ALIGNED, "f": f, "lease_min": lease_min, "seed": seed},
+        make_workload=make_workload,
+        workload_arguments=workload_arguments(sweeps.simulated_load(scale), seed, cluster),
+        settings=settings_of(cluster, sweeps.OURS, seed, lease_s=60.0 * lease_min, rounds=RoundSettings(f=f)),
+    )
+
+
+def _ratio(rows: Sequence[Row], column: str, over: Mapping[str, float], under: Mapping[str, float]) -> Summary:
+    """At the lease and the f of the paper's choice, but for what is told."""
+    usual = {"f": BEST_F, "lease_min": float(BEST_LEASE_MIN)}
+    return sweeps.ratios(rows, column, {**usual, **over}, {**usual, **under})
+
+
+def _medians(rows: Sequence[Row], column: str) -> dict[tuple[float, float], float]:
+    return {
+        (float(f), float(lease)): sweeps.over_seeds(group, column).median
+        for (f, lease), group in grouped(rows, "f", "lease_min").items()
+    }
+
+
+def _best(rows: Sequence[Row]) -> list[Comparison]:
+    values = _medians(rows, sweeps.MAX_RHO)
+    best = min(values, key=lambda key: values[key])
+    ours = values[BEST_F, float(BEST_LEASE_MIN)]
+    at_lease = {f: value for (f, lease), value in values.items() if lease == BEST_LEASE_MIN}
+    at_f = {lease: value for (f, lease), value in values.items() if f == BEST_F}
+    near = (
+        f"with f = {BEST_F:g} and {BEST_LEASE_MIN} min it is {ours:.3g}, with the best of all, "
+        f"f = {best[0]:g} and {best[1]:g} min, {values[best]:.3g}."
+    )
+    return [
+        Comparison(
+            what=f"best f for max rho, lease {BEST_LEASE_MIN} min",
+            paper=f"{BEST_F:g}",
+            paper_value=BEST_F,
+            ours=min(at_lease, key=lambda f: at_lease[f]),
+            remark=_within(at_lease, "f"),
+        ),
+        Comparison(
+            what=f"best lease for max rho, f = {BEST_F:g} (min)",
+            paper=f"{BEST_LEASE_MIN}",
+            paper_value=BEST_LEASE_MIN,
+            ours=min(at_f, key=lambda lease: at_f[lease]),
+            remark=_within(at_f, "leases"),
+        ),
+        sweeps.line(
+            f"max rho, f = {BEST_F:g}, lease {BEST_LEASE_MIN} min",
+            sweeps.over_seeds(rows, sweeps.MAX_RHO, f=BEST_F, lease_min=BEST_LEASE_MIN),
+            paper="least",
+            remark=near if ours > values[best] else "",
+        ),
+    ]
+
+
+def _within(values: Mapping[float, float], what: str) -> str:
+    """Which values are as good as the best within what seeds scatter."""
+    least = min(values.values())
+    alike = [f"{point:g}" for point, value in sorted(values.items()) if value <= (1.0 + _ALIKE) * least]
+    return f"alike within {_ALIKE:.0%}: {what} {', '.join(alike)}." if len(alike) > 1 else ""
+
+
+def _beyond(rows: Sequence[Row]) -> list[Comparison]:
+    beyond = _ratio(rows, sweeps.MAX_RHO, {"f": 1.0}, {})
+    none = _ratio(rows, sweeps.MAX_RHO, {"f": 0.0}, {})
+    return [
+        sweeps.line(
+            f"max rho, f = 1 / f = {BEST_F:g}",
+            beyond,
+            paper=f"about {PAPER_WORSE:g}",
+            number=PAPER_WORSE,
+            remark="" if beyond.median >= 1.0 + _ALIKE else "no worse here.",
+        ),
+        sweeps.line(
+            f"max rho, f = 0 / f = {BEST_F:g}",
+            none,
+            paper="above 1",
+            remark="" if none.median >= 1.0 + _ALIKE else "not better with the filter here.",
+        ),
+    ]
+
+
+def _efficiency(rows: Sequence[Row]) -> list[Comparison]:
+    by_f = _ratio(rows, sweeps.GPU_TIME, {"f": 1.0}, {"f": 0.0})
+    shortest, *_, longest = sweeps.axis(rows, "lease_min")
+    by_lease = _ratio(rows, sweeps.GPU_TIME, {"lease_min": shortest}, {"lease_min": longest})
+    return [
+        sweeps.line(
+            "GPU time, f = 1 / f = 0",
+            by_f,
+            paper="above 1",
+            remark="" if by_f.median > 1.0 else "GPU time does not grow with f here.",
+        ),
+        sweeps.line(
+            f"GPU time, lease {shortest:g} min / {longest:g} min",
+            by_lease,
+            paper="above 1",
+            remark="" if by_lease.median > 1.0 else "shorter leases do not take more GPU time here.",
+        ),
+    ]
+
+
+def _lease_fairness(rows: Sequence[Row]) -> list[Comparison]:
+    shortest, *_, longest = sweeps.axis(rows, "lease_min")
+    ratio = _ratio(rows, sweeps.MAX_RHO, {"lease_min": shortest}, {"lease_min": longest})
+    remark = "" if ratio.median < 1.0 else "shorter leases are not fairer here."
+    return [sweeps.line(f"max rho, lease {shortest:g} min / {longest:g} min", ratio, paper="below 1", remark=remark)]
+
+
+def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
+    bound = sweeps.over_seeds(rows, "max_bound", f=BEST_F, lease_min=BEST_LEASE_MIN)
+    renewed = "Leases are renewed in place, so a short lease costs little where nobody else wants the GPUs."
+    return (
+        f"By its apps' lower bounds no policy could have had a max rho of less than {bound.median:.3g} "
+        f"({bound.least:.3g} to {bound.most:.3g}).",
+        f"{renewed} The paper checkpoints at every end of a lease.",
+        sweeps.left_out(rows),
+    )
+
+
+EXPERIMENT = Knobs()

@@ -1,0 +1,117 @@
+"""System overheads (NSDI'20, section 6.2.3): bids and auctions are timed; what a restart costs is a setting here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from simulator.experiments import macro
+from simulator.experiments.plotting import cdf_lines, legend_below, new_figure
+from simulator.experiments.port import Cell, Comparison, Done, Findings, Scale
+from simulator.experiments.statistics import Row, grouped, median, numbers, percentile, summary
+from simulator.settings import Costs
+
+_MOST_POINTS = 200
+_PAPER = {
+    ("bid", 0.5): 29.0,
+    ("bid", 0.95): 334.0,
+    ("auction", 0.5): 354.0,
+    ("auction", 0.95): 1398.0,
+    ("restart share", 0.5): 0.2,
+    ("restart share", 0.95): 2.0,
+}
+_QUANTILES = {0.5: "median", 0.95: "95th percentile"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overheads:
+    """Bids and auctions of the production code, timed in the runs of figures 9 and 10 under themis."""
+
+    name: str = "overheads"
+    title: str = "system overheads"
+
+    def cells(self, scale: Scale, seeds: int) -> Sequence[Cell]:
+        """The runs of themis."""
+        names = (macro.OURS,)
+        return [*macro.macro_cells("w1", scale, seeds, names), *macro.macro_cells("w2", scale, seeds, names)]
+
+    def evaluate(self, done: Sequence[Done]) -> Findings:
+        """Rows of quantiles: of times in milliseconds, and of each app's share of its life spent on restarts."""
+        rows = tuple(row for run in done for row in _rows(run))
+        lines = [_line(rows, what, quantile) for what in ("bid", "auction", "restart share") for quantile in _QUANTILES]
+        costs = Costs()
+        lines += [
+            Comparison(
+                what="resize: containers and restore, a setting of the simulator (s)",
+                paper="35, 95th percentile 50",
+                ours=costs.container_s + costs.restore_s,
+                remark="taken from the paper, not measured.",
+            ),
+            Comparison(
+                what="checkpoint before GPUs are given back, a setting (s)",
+                paper="5 to 10",
+                ours=costs.checkpoint_s,
+                remark="taken from the paper, not measured.",
+            ),
+        ]
+        return Findings(rows=rows, comparisons=tuple(lines), remarks=_remarks(done))
+
+    def draw(self, findings: Findings) -> Figure:
+        """CDFs of the time of a bid and of an auction, a line a workload and way of ending leases."""
+        figure = new_figure(2, height=3.4, sharey=True)
+        for axes, what in zip(figure.axes, ("bid", "auction"), strict=True):
+            rows = [row for row in findings.rows if row["what"] == what]
+            groups = grouped(rows, "workload", "ends")
+            series = {
+                f"workload {str(workload)[1:]}, {ends}": numbers(group, "value")
+                for (workload, ends), group in groups.items()
+            }
+            cdf_lines(axes, series, "milliseconds", log=True)
+            axes.set(title=f"one {what}", ylabel=f"share of {what}s")
+        legend_below(figure, 4)
+        return figure
+
+
+def _rows(run: Done) -> list[Row]:
+    """The whole distribution at up to 200 quantiles, so that the figure needs nothing else."""
+    counts, restart_s = run.record.counts, Costs().restart_s
+    series: Mapping[str, list[float]] = {
+        "bid": [seconds * 1e3 for seconds in counts.bid_s],
+        "auction": [seconds * 1e3 for seconds in counts.auction_s],
+        "restart share": [100.0 * app.restarts / app.jobs * restart_s / app.completion_s for app in run.record.apps],
+    }
+    rows: list[Row] = []
+    for what, values in series.items():
+        points = min(_MOST_POINTS, len(values))
+        for place in range(points):
+            share = (place + 0.5) / points
+            rows.append({**run.cell.labels, "what": what, "quantile": share, "value": percentile(values, share)})
+    return rows
+
+
+def _line(rows: Sequence[Row], what: str, quantile: float) -> Comparison:
+    """A quantile of each run, the median over runs."""
+    runs = grouped((row for row in rows if row["what"] == what), "workload", "ends", "seed")
+    values = summary(percentile(numbers(run, "value"), quantile) for run in runs.values())
+    paper = _PAPER[what, quantile]
+    name = "restarts of a job, share of its app's life (%)" if what == "restart share" else f"one {what} (ms)"
+    return macro.line(f"{name}, {_QUANTILES[quantile]}", values, paper=f"{paper:g}", number=paper)
+
+
+def _remarks(done: Sequence[Done]) -> tuple[str, ...]:
+    rounds = sum(run.record.counts.rounds for run in done)
+    auctions = sum(run.record.counts.auctions for run in done)
+    unproven = sum(run.record.counts.auctions_unproven for run in done)
+    cut = sum(run.record.counts.bids_cut for run in done)
+    bidders = median(run.record.counts.bids / max(1, run.record.counts.auctions) for run in done)
+    return (
+        f"Times are of this machine with several runs at a time, over {rounds:,} rounds and {auctions:,} auctions of "
+        f"{bidders:.2g} bids each; {unproven:,} auctions ended without a proof, {cut:,} bids left rows out.",
+        "The paper's bids list GPUs, its auctions are solved by Gurobi on other machines: a ratio tells of the "
+        "orders of magnitude only. `themis bench auction` times larger markets.",
+    )
+
+
+EXPERIMENT = Overheads()

@@ -1,0 +1,45 @@
+"""Experiments by name. Each lives in a module of its own that names it EXPERIMENT; only what is asked for is loaded."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import cast
+
+from simulator.experiments.port import Experiment
+from themis.errors import UnknownNameError
+
+MODULES: Mapping[str, str] = MappingProxyType(
+    {
+        name: f"simulator.experiments.{name}"
+        for name in (
+            "fig6",
+            "fig9",
+            "fig10",
+            "fig11",
+            "fig12",
+            "tab5",
+            "fig13",
+            "fig14",
+            "fig15",
+            "fig16",
+            "fig17",
+            "fig18",
+            "fig19",
+            "overheads",
+            "lying",
+            "ablations",
+        )
+    }
+)
+"""In the order of themis.md, section 9."""
+
+
+def experiment_named(name: str) -> Experiment:
+    """The experiment of that name; an unknown one raises UnknownNameError, which lists the known ones."""
+    if name not in MODULES:
+        error = UnknownNameError("experiment", name, MODULES)
+        error.remedy = f"known: {', '.join(MODULES)}"
+        raise error
+    return cast(Experiment, importlib.import_module(MODULES[name]).EXPERIMENT)

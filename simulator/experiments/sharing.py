@@ -1,0 +1,112 @@
+"""One-shot allocations of a small cluster to two apps, judged: sharing incentive, envy freeness, Pareto efficiency."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import comb, prod
+
+from themis.apps import Slowdown
+
+_ROUNDING = 1e-9
+
+Counts = tuple[int, ...]
+"""GPUs by machine, in the order of the cluster's machines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taker:
+    """An app of one job: it needs `gpus` GPUs, no fewer, and can use no more."""
+
+    name: str
+    model: str
+    gpus: int
+    slowdown: Slowdown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What an allocation keeps of the three properties, and each app's slowdown (infinite for one that cannot run)."""
+
+    slowdowns: tuple[float, ...]
+    sharing_incentive: bool
+    envy_free: bool
+    pareto_efficient: bool
+
+
+def slowdown_on(taker: Taker, held: Counts) -> float:
+    """S of the nearest `gpus` of these GPUs: on one machine where they fit, else over the rack; infinite if too few."""
+    if sum(held) < taker.gpus:
+        return float("inf")
+    return taker.slowdown.machine if max(held) >= taker.gpus else taker.slowdown.rack
+
+
+def judge(takers: Sequence[Taker], machines: Counts, allocation: Sequence[Counts]) -> Verdict:
+    """What an allocation keeps.
+
+    Sharing incentive: no app is slower than on a private cluster of R/N GPUs, placed as well as it could be there
+    (NSDI'20, section 3.1); envy freeness: no app would be faster on what another holds; Pareto efficiency: no other
+    allocation makes an app faster and none slower.
+
+    Args:
+        takers: The apps, two of them.
+        machines: GPUs of each machine.
+        allocation: What each app holds.
+    """
+    own = tuple(slowdown_on(taker, held) for taker, held in zip(takers, allocation, strict=True))
+    envy = any(
+        slowdown_on(taker, other) < mine - _ROUNDING
+        for taker, mine in zip(takers, own, strict=True)
+        for other in allocation
+    )
+    better = any(_better(_slowdowns(takers, other), own) for other in allocations(machines))
+    return Verdict(
+        slowdowns=own,
+        sharing_incentive=all(
+            mine <= taker.slowdown.machine + _ROUNDING for taker, mine in zip(takers, own, strict=True)
+        ),
+        envy_free=not envy,
+        pareto_efficient=not better,
+    )
+
+
+def allocations(machines: Counts) -> Iterator[tuple[Counts, Counts]]:
+    """All ways to give every GPU to one of two apps."""
+    for first in product(*(range(gpus + 1) for gpus in machines)):
+        yield first, tuple(gpus - taken for gpus, taken in zip(machines, first, strict=True))
+
+
+def equal_allocations(machines: Counts) -> Iterator[tuple[tuple[Counts, Counts], int]]:
+    """Those that give both apps equally many, which is all that DRF asks, each with its number of choices of GPUs."""
+    for allocation in allocations(machines):
+        if 2 * sum(allocation[0]) == sum(machines):
+            yield allocation, prod(comb(gpus, taken) for gpus, taken in zip(machines, allocation[0], strict=True))
+
+
+def violated_shares(takers: Sequence[Taker], machines: Counts) -> Mapping[str, float]:
+    """Of all choices of GPUs that DRF allows, the share that violates each property."""
+    total = 0
+    violated = {"SI": 0, "EF": 0, "PE": 0}
+    for allocation, ways in equal_allocations(machines):
+        verdict = judge(takers, machines, allocation)
+        total += ways
+        for name, kept in kept_by_name(verdict).items():
+            violated[name] += 0 if kept else ways
+    return {name: count / total for name, count in violated.items()}
+
+
+def kept_by_name(verdict: Verdict) -> dict[str, bool]:
+    """The properties by their short names."""
+    return {"SI": verdict.sharing_incentive, "EF": verdict.envy_free, "PE": verdict.pareto_efficient}
+
+
+def _slowdowns(takers: Sequence[Taker], allocation: Sequence[Counts]) -> tuple[float, ...]:
+    return tuple(slowdown_on(taker, held) for taker, held in zip(takers, allocation, strict=True))
+
+
+def _better(other: Sequence[float], own: Sequence[float]) -> bool:
+    pairs = list(zip(other, own, strict=True))
+    return all(theirs <= mine + _ROUNDING for theirs, mine in pairs) and any(
+        theirs < mine - _ROUNDING for theirs, mine in pairs
+    )

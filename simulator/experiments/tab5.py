@@ -1,0 +1,199 @@
+"""Table 5: what becomes of one long and one short app under themis and under tiresias.
+
+The paper takes both from its testbed run and tells only their GPU time and GPUs. Here they are put into workload 2 at
+its median arrival, and, to see them by themselves, alone on one machine of four GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from simulator.experiments import macro
+from simulator.experiments.plans import ENDS, make_workload, policies, settings_of, workload_arguments
+from simulator.experiments.plotting import fair_line, grouped_bars, legend_below, new_figure
+from simulator.experiments.port import Cell, Comparison, Done, Findings, Scale
+from simulator.experiments.statistics import DEFINITIONS, Row, Summary, numbers, summary
+from simulator.record import AppOutcome
+from simulator.workload import AppTrace, JobTrace, Workload
+from simulator.workloads.models import model_named
+from themis.apps import JobShape
+
+MODEL = "transformer"
+"""The model of both apps, which the paper does not tell: one of the kind, NLP, that is most frequent in its mix."""
+
+ALONE, SHARED = "alone", "in workload 2"
+ALONE_CLUSTER = "1x4"
+_POLICIES = ("themis", "tiresias")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaperApp:
+    """A row of the paper's table: GPU minutes over all its GPUs, and rho as it prints it."""
+
+    name: str
+    gpus: int
+    gpu_minutes: float
+    rho: dict[str, float]
+
+
+APPS = (
+    PaperApp(name="long", gpus=4, gpu_minutes=580.0, rho={"themis": 1.0, "tiresias": 0.9}),
+    PaperApp(name="short", gpus=2, gpu_minutes=83.0, rho={"themis": 1.2, "tiresias": 1.9}),
+)
+
+
+def make_pair(
+    around: str = "", seed: int = 0, cluster: str = "", options: tuple[tuple[str, object], ...] = ()
+) -> Workload:
+    """The two apps, arriving together: alone, or at the median arrival of another workload.
+
+    Args:
+        around: Name of the other workload; empty for none.
+        seed: Of the other workload.
+        cluster: As for `make_workload`.
+        options: Of the other workload.
+    """
+    if not around:
+        return Workload(name="tab5", apps=tuple(_trace(app, 0.0) for app in APPS), source="NSDI'20, table 5")
+    other = make_workload(around, seed, cluster, options)
+    arrival_s = other.apps[len(other.apps) // 2].arrival_s
+    apps = sorted([*other.apps, *(_trace(app, arrival_s) for app in APPS)], key=lambda app: app.arrival_s)
+    return Workload(name=f"tab5 in {around}", apps=tuple(apps), source=other.source)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongAndShort:
+    """Table 5 of NSDI'20."""
+
+    name: str = "tab5"
+    title: str = "one long and one short app"
+
+    def cells(self, scale: Scale, seeds: int) -> Sequence[Cell]:
+        """Themis and tiresias, aligned and staggered, alone and in workload 2."""
+        return [
+            cell
+            for seed in range(1, seeds + 1)
+            for policy in policies(_POLICIES)
+            for ends in ENDS
+            for cell in (
+                Cell(
+                    labels={"set-up": ALONE, "policy": policy, "ends": ends.value, "seed": seed},
+                    make_workload=make_pair,
+                    settings=settings_of(ALONE_CLUSTER, policy, seed, ends),
+                ),
+                Cell(
+                    labels={"set-up": SHARED, "policy": policy, "ends": ends.value, "seed": seed},
+                    make_workload=make_pair,
+                    workload_arguments=_arguments(scale, seed),
+                    settings=settings_of(macro.CLUSTER, policy, seed, ends),
+                ),
+            )
+        ]
+
+    def evaluate(self, done: Sequence[Done]) -> Findings:
+        """Rows of the two apps."""
+        names = {app.name for app in APPS}
+        rows = tuple({**run.cell.labels, **_row(app)} for run in done for app in run.record.apps if app.name in names)
+        return Findings(rows=rows, comparisons=tuple(_comparisons(rows)), remarks=_remarks(rows))
+
+    def draw(self, findings: Findings) -> Figure:
+        """Bars of rho, themis beside tiresias, in both set-ups, with the paper's numbers beside ours."""
+        figure = new_figure(2, width=9.6, height=3.4, sharey=True)
+        groups = [f"{app.name}\n{ends.value}" for app in APPS for ends in ENDS]
+        for axes, setup in zip(figure.axes, (SHARED, ALONE), strict=True):
+            series = {
+                policy: [_rho(findings.rows, setup, policy, ends.value, app.name) for app in APPS for ends in ENDS]
+                for policy in dict.fromkeys(str(row["policy"]) for row in findings.rows)
+            }
+            grouped_bars(axes, groups, series, labels=".2f")
+            fair_line(axes)
+            axes.set_title(setup)
+        figure.axes[0].set_ylabel("rho at completion")
+        legend_below(figure)
+        return figure
+
+
+def _arguments(scale: Scale, seed: int) -> dict[str, object]:
+    arguments = workload_arguments(macro.LOADS[scale]["w2"], seed, macro.CLUSTER)
+    arguments["around"] = arguments.pop("name")
+    return arguments
+
+
+def _trace(app: PaperApp, arrival_s: float) -> AppTrace:
+    model = model_named(MODEL)
+    job = JobTrace(
+        job_id="0",
+        iterations_total=max(1, round(app.gpu_minutes * 60.0 / model.serial_iteration_s)),
+        serial_iteration_s=model.serial_iteration_s,
+        slowdown=model.slowdown,
+        shape=JobShape(tasks=app.gpus, min_tasks=1),
+    )
+    return AppTrace(name=app.name, arrival_s=arrival_s, jobs=(job,), model=MODEL)
+
+
+def _row(app: AppOutcome) -> dict[str, str | float]:
+    return {
+        "app": app.name,
+        **{f"rho_{definition}": app.rho[definition] for definition in DEFINITIONS},
+        "bound": app.bound,
+        "contention": app.contention,
+        "completion_s": app.completion_s,
+        "queueing_s": app.queueing_s,
+        "gpu_time_min": app.gpu_time_s / 60.0,
+        "placement_score": app.placement_score,
+        "restarts": app.restarts,
+    }
+
+
+def _rho(rows: Sequence[Row], setup: str, policy: str, ends: str, app: str) -> Summary:
+    wanted = (setup, policy, ends, app)
+    chosen = [row for row in rows if (row["set-up"], row["policy"], row["ends"], row["app"]) == wanted]
+    return summary(numbers(chosen, "rho_themis"))
+
+
+def _comparisons(rows: Sequence[Row]) -> list[Comparison]:
+    lines = []
+    for setup in (SHARED, ALONE):
+        for ends in ENDS:
+            for app in APPS:
+                values = {policy: _rho(rows, setup, policy, ends.value, app.name) for policy in _POLICIES}
+                remark = _order(app, {policy: value.median for policy, value in values.items()})
+                for policy, value in values.items():
+                    if not value.runs:
+                        continue
+                    what = f"rho of the {app.name} app, {policy}, {setup}, {ends.value}"
+                    number = app.rho[policy]
+                    paper = f"about {number:g}"
+                    mine = remark if policy == macro.OURS else ""
+                    lines.append(macro.line(what, value, paper=paper, number=number, remark=mine))
+    return lines
+
+
+def _order(app: PaperApp, values: dict[str, float]) -> str:
+    """Whether the app fares better under the policy that the paper says it does."""
+    paper = app.rho["themis"] < app.rho["tiresias"]
+    if values["themis"] == values["tiresias"]:
+        return "the same under both policies; the paper: better under " + ("themis." if paper else "tiresias.")
+    if (values["themis"] < values["tiresias"]) == paper:
+        return ""
+    return "better under " + ("tiresias" if paper else "themis") + ", unlike in the paper."
+
+
+def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
+    shared = [row for row in rows if row["set-up"] == SHARED]
+    bounds = {app.name: summary(numbers([row for row in shared if row["app"] == app.name], "bound")) for app in APPS}
+    contention = summary(numbers(shared, "contention"))
+    told = ", ".join(f"{name} {value.median:.2f}" for name, value in bounds.items())
+    return (
+        f"No policy could have brought rho below its bound, here {told} (median over runs in workload 2); N_avg was "
+        f"{contention.median:.3g} ({contention.least:.3g} to {contention.most:.3g}).",
+        f"The paper does not tell the two apps' model, arrival or neighbours: here both are {MODEL} and come at the "
+        "median arrival. By definition `themis` an app that can use few of the cluster's GPUs has rho 1 only if it "
+        "takes N_avg times as long as alone.",
+    )
+
+
+EXPERIMENT = LongAndShort()

@@ -1,0 +1,131 @@
+"""Frozen dataclasses as plain JSON values and back, by their type hints: what recordings are made of.
+
+A field that a record lacks takes its default; one that nobody knows is refused, so that no word of a record is lost in
+silence. Numbers that JSON has no word for, infinities, are written as text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from themis.errors import InputError, UnknownNameError
+
+T = TypeVar("T")
+KIND = "kind"
+_SCALARS = (str, int, float, bool)
+_NOT_FINITE = ("inf", "-inf", "nan")
+
+
+def plain(value: Any, tagged: Sequence[type] = ()) -> Any:
+    """A value as dictionaries, lists, text and numbers; dataclasses among `tagged` say in `kind` which they are."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        tag = {KIND: type(value).__name__} if type(value) in tagged else {}
+        return tag | {each.name: plain(getattr(value, each.name), tagged) for each in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner, tagged) for key, inner in value.items()}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, list | tuple):
+        return [plain(inner, tagged) for inner in value]
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def restored(kind: type[T], value: Any, place: str, choices: Mapping[type, Sequence[type]] | None = None) -> T:
+    """The inverse of `plain`.
+
+    Args:
+        kind: The dataclass to make.
+        value: What `plain` made of one.
+        place: Names the value in errors.
+        choices: For a Protocol, the dataclasses that a tagged value may be.
+
+    Raises:
+        InputError: The value does not fit; the place of the part that does not is named.
+    """
+    return cast("T", _Restorer(choices or {}).restore(kind, value, place))
+
+
+class _Restorer:
+    def __init__(self, choices: Mapping[type, Sequence[type]]) -> None:
+        self._choices = choices
+
+    def restore(self, hint: Any, value: Any, place: str) -> Any:
+        """A value of that type hint."""
+        if hint in self._choices:
+            hint, value = self._chosen(self._choices[hint], value, place)
+        if dataclasses.is_dataclass(hint):
+            return self._dataclass(hint, value, place)
+        origin = get_origin(hint)
+        if origin in (Union, UnionType):
+            return self._union(get_args(hint), value, place)
+        if origin in (tuple, list):
+            items = [self.restore(get_args(hint)[0], inner, f"{place}[{n}]") for n, inner in _listed(value, place)]
+            return tuple(items) if origin is tuple else items
+        if isinstance(origin, type) and issubclass(origin, Mapping):
+            inner = get_args(hint)[1]
+            return {key: self.restore(inner, each, f"{place}.{key}") for key, each in _mapping(value, place).items()}
+        return _scalar(hint, value, place)
+
+    def _dataclass(self, kind: Any, value: Any, place: str) -> Any:
+        hints = _hints(kind)
+        for key in _mapping(value, place):
+            if key not in hints:
+                raise UnknownNameError(f"key of {place}", key, hints)
+        fields = {key: self.restore(hints[key], inner, f"{place}.{key}") for key, inner in value.items()}
+        try:
+            return kind(**fields)
+        except TypeError:
+            lacking = sorted(set(hints) - set(fields))
+            raise InputError(f"{place} lacks a key", value=", ".join(lacking)) from None
+
+    def _union(self, hints: Sequence[Any], value: Any, place: str) -> Any:
+        if value is None and NoneType in hints:
+            return None
+        kinds = [hint for hint in hints if hint is not NoneType]
+        if all(hint in _SCALARS for hint in kinds) and len(kinds) > 1:
+            return value if isinstance(value, tuple(kinds)) else _refuse(value, place)
+        return self.restore(kinds[0], value, place)
+
+    def _chosen(self, kinds: Sequence[type], value: Any, place: str) -> tuple[type, Any]:
+        by_name = {kind.__name__: kind for kind in kinds}
+        name = _mapping(value, place).get(KIND)
+        if name not in by_name:
+            raise UnknownNameError(f"kind of {place}", str(name), by_name)
+        return by_name[name], {key: inner for key, inner in value.items() if key != KIND}
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    """The type hint of every field that the dataclass is made from."""
+    hints = get_type_hints(kind)
+    return {each.name: hints[each.name] for each in dataclasses.fields(kind) if each.init}
+
+
+def _listed(value: Any, place: str) -> enumerate[Any]:
+    return enumerate(value) if isinstance(value, list) else _refuse(value, place)
+
+
+def _mapping(value: Any, place: str) -> dict[str, Any]:
+    return value if isinstance(value, dict) else _refuse(value, place)
+
+
+def _scalar(hint: Any, value: Any, place: str) -> Any:
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        known = {str(each.value): each for each in hint}
+        if str(value) not in known:
+            raise UnknownNameError(place, str(value), known)
+        return known[str(value)]
+    if hint is float and (type(value) in (int, float) or value in _NOT_FINITE):
+        return float(value)
+    fits = type(value) is hint or hint is Any
+    return value if fits else _refuse(value, place)
+
+
+def _refuse(value: Any, place: str) -> Any:
+    raise InputError(f"{place} does not fit", value=value)

@@ -1,0 +1,131 @@
+"""Recordings of runs: JSON lines, the whole input first, then a line a round, a line an app, and the end.
+
+The same input gives the same bytes: wall times are left out. `themis replay` asks of a recording what another policy
+would have done.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from simulator.plain import plain, restored
+from simulator.record import AppOutcome, Counts, RoundRecord, RunRecord
+from simulator.runs import LieChoice, Run
+from simulator.settings import Settings
+from simulator.workload import Curve, LossCurve, Workload
+from simulator.workloads.mix import ReplayedCurve
+from themis.errors import InputError
+
+VERSION = 1
+FORMAT = "themis recording"
+
+CURVES = (LossCurve, ReplayedCurve)
+_CHOICES: Mapping[type, tuple[type, ...]] = {Curve: CURVES}
+_NOT_COUNTED = ("bid_s", "auction_s")
+_OF_THE_END = ("policy", "cluster", "cluster_gpus", "workload", "seed", "makespan_s", "leased_share", "running_share")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """What was run, and what came of it. Wall times of `record` are not known: they are 0."""
+
+    run: Run
+    record: RunRecord
+
+
+def recording_lines(run: Run, record: RunRecord) -> Iterator[str]:
+    """The lines of a recording, each with its end."""
+    yield _line("header", {"format": FORMAT, "version": VERSION, **_input(run)})
+    for round_ in record.rounds:
+        yield _line("round", plain(round_))
+    for app in record.apps:
+        yield _line("app", plain(app))
+    counts = {key: value for key, value in plain(record.counts).items() if key not in _NOT_COUNTED}
+    yield _line("end", {**{key: getattr(record, key) for key in _OF_THE_END}, "counts": counts})
+
+
+def parse_recording(text: str, source: str) -> Recording:
+    """The inverse of recording_lines.
+
+    Args:
+        text: The whole file.
+        source: Names the file in errors.
+
+    Raises:
+        InputError: It is no recording, of another version, damaged, or cut short; the line is named.
+    """
+    lines = [_parsed(line, f"{source}, line {n}") for n, line in enumerate(text.splitlines(), start=1)]
+    header = lines[0] if lines else {}
+    if header.get("format") != FORMAT:
+        remedy = "recordings are written by themis simulate --record FILE"
+        raise InputError(f"{source} is no recording of a run", value=header.get("format"), remedy=remedy)
+    if header.get("version") != VERSION:
+        remedy = f"this version reads recordings of version {VERSION}; make it again"
+        raise InputError(f"{source} is a recording of another version", value=header.get("version"), remedy=remedy)
+    if lines[-1].get("line") != "end":
+        raise InputError(f"{source} is cut short: it has no end", remedy="make the recording again")
+    run = _run(header, f"{source}, line 1")
+    rounds, apps = (_restored_lines(lines, kind, source) for kind in ("round", "app"))
+    return Recording(run=run, record=_record(lines[-1], rounds, apps, f"{source}, line {len(lines)}"))
+
+
+def _input(run: Run) -> dict[str, Any]:
+    return {
+        "policy": run.settings.policy,
+        "seed": run.settings.seed,
+        "settings": plain(run.settings),
+        "error": run.error,
+        "lies": plain(run.lies),
+        "workload": plain(run.workload, CURVES),
+    }
+
+
+def _run(header: Mapping[str, Any], place: str) -> Run:
+    for key in ("settings", "workload", "error", "lies"):
+        if key not in header:
+            raise InputError(f"{place}: the header lacks a key", value=key)
+    lies = [restored(LieChoice, lie, f"{place}: lies") for lie in header["lies"]]
+    return Run(
+        workload=restored(Workload, header["workload"], f"{place}: workload", _CHOICES),
+        settings=restored(Settings, header["settings"], f"{place}: settings"),
+        error=restored(float, header["error"], f"{place}: error"),
+        lies=tuple(lies),
+    )
+
+
+def _restored_lines(lines: list[dict[str, Any]], kind: str, source: str) -> list[Any]:
+    made: type[Any] = RoundRecord if kind == "round" else AppOutcome
+    found = []
+    for number, line in enumerate(lines, start=1):
+        if line.get("line") == kind:
+            content = {key: value for key, value in line.items() if key != "line"}
+            found.append(restored(made, content, f"{source}, line {number}"))
+    return found
+
+
+def _record(end: Mapping[str, Any], rounds: list[RoundRecord], apps: list[AppOutcome], place: str) -> RunRecord:
+    lacking = [key for key in (*_OF_THE_END, "counts") if key not in end]
+    if lacking or not apps:
+        raise InputError(f"{place}: the end of the recording lacks a key", value=lacking or "apps")
+    content = {key: end[key] for key in _OF_THE_END}
+    record = restored(RunRecord, {**content, "apps": [], "counts": plain(Counts())}, place)
+    counts = restored(Counts, end["counts"], f"{place}: counts")
+    return dataclasses.replace(record, apps=tuple(apps), rounds=tuple(rounds), counts=counts)
+
+
+def _line(kind: str, content: Mapping[str, Any]) -> str:
+    return json.dumps({"line": kind, **content}, allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def _parsed(line: str, place: str) -> dict[str, Any]:
+    try:
+        content = json.loads(line)
+    except ValueError as error:
+        raise InputError(f"{place} is no JSON", value=str(error), remedy="is it a recording, and whole?") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{place} is no JSON object", value=type(content).__name__)
+    return content

@@ -1,0 +1,94 @@
+"""A run as it is asked for: a workload, settings, and whose agents err or lie; and making it."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from rm_plugin.arbiter.seeds import child_seed
+from simulator.agents import (
+    Agent,
+    ErringAgent,
+    HonestAgent,
+    Lie,
+    LyingAgent,
+    lie_about_rho,
+    lie_by_factor,
+    lie_by_largest_row,
+    lie_throughout,
+)
+from simulator.record import RunRecord
+from simulator.settings import Settings
+from simulator.simulation import MakeAgent, Simulation, Watch
+from simulator.workload import AppTrace, Workload
+from themis.errors import InputError, UnknownNameError
+
+LIES: Mapping[str, Callable[[float], Lie]] = {
+    "rows": lie_by_factor,
+    "largest_row": lie_by_largest_row,
+    "rho": lie_about_rho,
+    "throughout": lie_throughout,
+}
+"""Kinds of lies by name."""
+
+_KIB = 1024.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LieChoice:
+    """An app whose agent lies: the kind, a key of LIES, and its factor."""
+
+    app: str
+    kind: str
+    factor: float
+
+    def __post_init__(self) -> None:
+        if self.kind not in LIES:
+            raise UnknownNameError("lie", self.kind, LIES)
+        if not 0.0 < self.factor < float("inf"):
+            raise InputError("the factor of a lie must be above 0", value=self.factor, remedy="1 is the truth")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run to make. `error` is X of every app's ErringAgent, 0 for none.
+
+    Raises:
+        InputError: An app is to lie that the workload does not have, or twice.
+    """
+
+    workload: Workload
+    settings: Settings
+    error: float = 0.0
+    lies: tuple[LieChoice, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.error < 1.0:
+            raise InputError("an error must be 0 or more and less than 1", value=self.error)
+        names = [app.name for app in self.workload.apps]
+        liars = [lie.app for lie in self.lies]
+        for name in liars:
+            if name not in names:
+                raise UnknownNameError("app", name, names)
+            if liars.count(name) > 1:
+                raise InputError("an app can tell one lie only", value=name)
+
+    @property
+    def make_agent(self) -> MakeAgent:
+        """The agent of each app."""
+        lies = {lie.app: LIES[lie.kind](lie.factor) for lie in self.lies}
+
+        def make(app: AppTrace) -> Agent:
+            agent: Agent = HonestAgent()
+            if self.error:
+                agent = ErringAgent(agent, self.error, child_seed(self.settings.seed, "errors", app.name))
+            return LyingAgent(agent, lies[app.name]) if app.name in lies else agent
+
+        return make
+
+
+def make_run(run: Run, watch: Watch | None = None) -> RunRecord:
+    """Make it. `peak_memory_mb` of the record is the most that this process has ever held, in MiB."""
+    record = Simulation(run.workload, run.settings, run.make_agent).run(watch)
+    return replace(record, peak_memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _KIB)

@@ -1,0 +1,371 @@
+"""A run: the production arbiter, policy, auction and agents in virtual time, over apps whose jobs are numbers."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from am.agent.fairness import rho_by_definition
+from am.agent.views import AppView, Surroundings
+from am.app_view import surroundings
+from rm_plugin.arbiter.auction import AuctionOutcome, run_auction
+from rm_plugin.arbiter.core import Arbiter
+from rm_plugin.arbiter.round_values import AskBids, AskReports, RoundSnapshot
+from rm_plugin.arbiter.rounds import Answer, Question, RoundResult, play_round
+from rm_plugin.policies.registry import make_policy
+from rm_plugin.solvers.registry import solver
+from simulator.agents import Agent, HonestAgent
+from simulator.app import SimApp
+from simulator.bounds import least_rho
+from simulator.events import EventQueue, Phase
+from simulator.jobs import SimJob
+from simulator.record import AppOutcome, Counts, RoundRecord, RunRecord
+from simulator.rounds import count_round, round_record
+from simulator.settings import Settings
+from simulator.workload import AppTrace, Workload
+from themis.bids import AppReport, Bid, Market
+from themis.clock import VirtualClock
+from themis.errors import InputError, InvariantError
+from themis.leases import LeaseChange
+
+MakeAgent = Callable[[AppTrace], Agent]
+Watch = Callable[["Simulation"], None]
+
+_MOST_ROUNDS_AT_ONCE = 200
+_SAME_TIME_S = 1e-6
+
+
+class Simulation:
+    """One run over one workload. `run` plays it to its end; it is used once.
+
+    Args:
+        workload: The apps that arrive.
+        settings: Cluster, policy and choices.
+        make_agent: The agent of each app; honest by default.
+    """
+
+    def __init__(self, workload: Workload, settings: Settings, make_agent: MakeAgent | None = None) -> None:
+        _check_fits(workload, settings)
+        self.workload = workload
+        self.settings = settings
+        self.clock = VirtualClock()
+        self.arbiter = Arbiter(
+            settings.cluster, settings.leases, settings.rounds, seed=settings.seed, grid_origin_s=0.0
+        )
+        self.apps: dict[str, SimApp] = {}
+        self.ended: list[AppOutcome] = []
+        self.rounds: list[RoundRecord] = []
+        self.counts = Counts()
+        self._policy = make_policy(settings.policy)
+        self._solver = solver(settings.solver)
+        self._make_agent = make_agent or (lambda _: HonestAgent())
+        self._agents: dict[str, Agent] = {}
+        self._queue: EventQueue[Callable[[], None]] = EventQueue()
+        self._reasons: list[str] = []
+        self._dirty: dict[str, None] = {}
+        self._chances: dict[str, float] = {}
+        self._round_due_s = math.inf
+        self._views: dict[str, AppView] = {}
+        self._viewed = 0
+        self._around = surroundings(
+            settings.cluster,
+            contention=1.0,
+            active_apps=1,
+            lease_s=settings.leases.duration_s,
+            rule=settings.bundle_rule,
+        )
+
+    @property
+    def now_s(self) -> float:
+        """The time in the run."""
+        return self.clock.now_s()
+
+    def run(self, watch: Watch | None = None) -> RunRecord:
+        """Play the run to its end. `watch` is called after every round.
+
+        Raises:
+            InvariantError: Apps are left that nothing can ever finish.
+        """
+        started_s = time.perf_counter()
+        self._schedule_all()
+        while len(self.ended) < len(self.workload.apps):
+            at_s = min(self._queue.next_s(), self._round_due_s)
+            if math.isinf(at_s):
+                raise InvariantError("apps are left that nothing will ever finish", value=sorted(self.apps))
+            self._moment(at_s, watch)
+        return self._record(time.perf_counter() - started_s)
+
+    # ---- time ----
+
+    def _schedule_all(self) -> None:
+        for app in self.workload.apps:
+            self._queue.add(app.arrival_s, Phase.ARRIVAL, lambda app=app: self._arrive(app))  # type: ignore[misc]
+        for outage in self.settings.outages:
+            machine_id = outage.machine_id
+            self._queue.add(outage.lost_at_s, Phase.MACHINE, lambda name=machine_id: self._lose_machine(name))  # type: ignore[misc]
+            self._queue.add(outage.back_at_s, Phase.MACHINE, lambda name=machine_id: self._machine_back(name))  # type: ignore[misc]
+
+    def _moment(self, at_s: float, watch: Watch | None) -> None:
+        """Everything that happens at one time, in phases, until nothing more does."""
+        self.clock.advance_to(max(at_s, self.now_s))
+        for _ in range(_MOST_ROUNDS_AT_ONCE):
+            while self._queue.next_s() <= self.now_s + _SAME_TIME_S:
+                self.counts.events += 1
+                self._queue.pop()()
+            self._act()
+            if self._queue.next_s() <= self.now_s + _SAME_TIME_S:
+                continue
+            if not self._round_wanted():
+                return
+            self._play()
+            self._act()
+            if watch is not None:
+                watch(self)
+        raise InvariantError("rounds without end at one moment", value=self.now_s, remedy="report this workload")
+
+    def _round_wanted(self) -> bool:
+        due_s = self.arbiter.next_lease_round_s()
+        self._round_due_s = math.inf if due_s is None else max(due_s, self.now_s)
+        if due_s is not None and due_s <= self.now_s + _SAME_TIME_S:
+            self._reasons.append("lease end")
+            return True
+        if self._reasons and self.apps and self.arbiter.table.free_gpus():
+            return True
+        self._reasons.clear()
+        return False
+
+    def _wants_round(self, reason: str) -> None:
+        if reason not in self._reasons:
+            self._reasons.append(reason)
+
+    # ---- apps ----
+
+    def _arrive(self, trace: AppTrace) -> None:
+        app = SimApp(trace.name, trace, self.settings.cluster, self.settings.costs, self.now_s)
+        self.apps[app.app_id] = app
+        self._agents[app.app_id] = self._make_agent(trace)
+        self.arbiter.add_app(app.app_id, now_s=self.now_s)
+        self._wants_round("arrival")
+
+    def _act(self) -> None:
+        """Apps that something happened to follow it; until nothing changes."""
+        while self._dirty:
+            app_id = min(self._dirty)
+            del self._dirty[app_id]
+            app = self.apps.get(app_id)
+            if app is not None:
+                self._act_on(app)
+
+    def _act_on(self, app: SimApp) -> None:
+        if app.plan.finished:
+            self._end(app)
+            return
+        acted = app.act(self.now_s)
+        for started in acted.started:
+            self._queue.add(started.ends_at_s, Phase.TARGET, self._target_event(app, started.job))
+        for job in acted.stopping:
+            self._queue.add(self.now_s + self.settings.costs.checkpoint_s, Phase.STOPPED, self._stop_event(app, job))
+        if acted.returned:
+            self._hear(self.arbiter.release(acted.returned, now_s=self.now_s, reason="planned"))
+            self._wants_round("GPUs came back")
+        if acted.moved:
+            self._dirty[app.app_id] = None
+
+    def _target_event(self, app: SimApp, job: SimJob) -> Callable[[], None]:
+        run = job.run
+
+        def reach() -> None:
+            if job.run == run and app.ended_at_s is None:
+                phase = app.plan.phase
+                app.target_reached(job, self.now_s)
+                self._dirty[app.app_id] = None
+                if app.plan.phase != phase:
+                    self._wants_round("demand")
+
+        return reach
+
+    def _stop_event(self, app: SimApp, job: SimJob) -> Callable[[], None]:
+        run = job.run
+
+        def stopped() -> None:
+            if job.run == run and app.ended_at_s is None:
+                app.stopped(job)
+                self._dirty[app.app_id] = None
+
+        return stopped
+
+    def _end(self, app: SimApp) -> None:
+        app.ended_at_s = self.now_s
+        self.ended.append(self._outcome(app))
+        del self.apps[app.app_id]
+        self._hear(self.arbiter.end_app(app.app_id, now_s=self.now_s, reason="it ended"))
+        self._wants_round("an app ended")
+
+    def _outcome(self, app: SimApp) -> AppOutcome:
+        around = replace(self._around, contention=max(1.0, self.arbiter.contention(app.app_id, self.now_s)))
+        whole = app.whole_view()
+        rho = rho_by_definition(whole, self.now_s - app.submitted_at_s, around)
+        costs, tally = self.settings.costs, app.tally
+        start_s = costs.container_s + costs.restore_s
+        phases = [jobs for jobs in app.phases if jobs]
+        scored = tally.scored_gpu_s / tally.running_gpu_s if tally.running_gpu_s else 1.0
+        return AppOutcome(
+            name=app.trace.name,
+            model=app.trace.model,
+            jobs=len(app.trace.jobs),
+            submitted_at_s=app.submitted_at_s,
+            first_gpu_at_s=app.first_gpu_at_s,
+            ended_at_s=self.now_s,
+            rho={definition.value: value for definition, value in rho.items()},
+            bound=least_rho(whole, phases, around, self._chances.get(app.app_id, 0.0), start_s),
+            gpu_time_s=self.arbiter.attained_gpu_s(app.app_id, self.now_s),
+            running_gpu_s=tally.running_gpu_s,
+            ideal_gpu_s=sum(job.iteration * job.trace.serial_iteration_s for job in app.jobs.values()),
+            placement_score=scored,
+            restarts=tally.restarts,
+            checkpoints=tally.checkpoints,
+            lost_gpu_s=tally.lost_gpu_s,
+            contention=around.contention,
+        )
+
+    # ---- machines ----
+
+    def _lose_machine(self, machine_id: str) -> None:
+        for app in self.apps.values():
+            app.machine_lost(machine_id, self.now_s)
+            self._dirty[app.app_id] = None
+        self._hear(self.arbiter.machine_lost(machine_id, now_s=self.now_s, reason="its machine was lost"))
+        self._around = replace(self._around, cluster_gpus=self.arbiter.gpus_available)
+        self._wants_round("a machine was lost")
+
+    def _machine_back(self, machine_id: str) -> None:
+        self.arbiter.machine_back(machine_id)
+        self._around = replace(self._around, cluster_gpus=self.arbiter.gpus_available)
+        self._wants_round("a machine came back")
+
+    # ---- rounds ----
+
+    def _play(self) -> None:
+        """A whole round: framed, decided, applied, told."""
+        reasons, self._reasons = tuple(self._reasons), []
+        snapshot, prolonged = self.arbiter.begin_round(self.now_s)
+        self._hear(prolonged)
+        self._note_chances(snapshot)
+        result = self.decide(snapshot)
+        changes = self.arbiter.settle(result, now_s=self.now_s)
+        self._hear(changes)
+        count_round(self.counts, result, changes)
+        if self.settings.record_rounds:
+            self.rounds.append(round_record(result, reasons, self.arbiter.lease_end_s(self.now_s)))
+        if self.settings.validate:
+            self._validate()
+
+    def decide(self, snapshot: RoundSnapshot) -> RoundResult:
+        """Play a round on a snapshot of this moment without applying it."""
+        round_ = play_round(snapshot, self._policy)
+        question = next(round_)
+        while True:
+            try:
+                question = round_.send(self._answer(snapshot, question))
+            except StopIteration as end:
+                result: RoundResult = end.value
+                return result
+
+    def _answer(self, snapshot: RoundSnapshot, question: Question) -> Answer:
+        if isinstance(question, AskReports):
+            return {app_id: self._report(snapshot, app_id) for app_id in question.app_ids}
+        if isinstance(question, AskBids):
+            return {app_id: self._bid(snapshot, app_id) for app_id in question.app_ids}
+        return self._auction(question.market)
+
+    def _report(self, snapshot: RoundSnapshot, app_id: str) -> AppReport:
+        view = self._view(snapshot, app_id)
+        return self._agents[app_id].report(view, self._around_of(snapshot, app_id), snapshot.round_id)
+
+    def _view(self, snapshot: RoundSnapshot, app_id: str) -> AppView:
+        """The app's view; it does not change within a round."""
+        if self._viewed != snapshot.round_id:
+            self._viewed = snapshot.round_id
+            self._views.clear()
+        if app_id not in self._views:
+            self._views[app_id] = self.apps[app_id].view(self.now_s, self._up_until_s())
+        return self._views[app_id]
+
+    def _bid(self, snapshot: RoundSnapshot, app_id: str) -> Bid:
+        started_s = time.perf_counter()
+        view = self._view(snapshot, app_id)
+        offer = snapshot.offer_to(app_id, deadline_s=self.now_s)
+        bid = self._agents[app_id].bid(view, offer, self._around_of(snapshot, app_id))
+        self.counts.bid_s.append(time.perf_counter() - started_s)
+        return bid
+
+    def _auction(self, market: Market) -> AuctionOutcome | None:
+        if not market.bids:
+            return None
+        started_s = time.perf_counter()
+        outcome = run_auction(market, self._solver, self.settings.auction_limit_s)
+        self.counts.auction_s.append(time.perf_counter() - started_s)
+        return outcome
+
+    def _around_of(self, snapshot: RoundSnapshot, app_id: str) -> Surroundings:
+        contention = max(1.0, snapshot.standing(app_id).contention)
+        return replace(self._around, contention=contention, active_apps=max(1, len(snapshot.apps)))
+
+    def _up_until_s(self) -> float:
+        return self.now_s + self.settings.leases.checkpoint_lead_s + _SAME_TIME_S
+
+    def _note_chances(self, snapshot: RoundSnapshot) -> None:
+        """Seconds from each app's submission to the first round that had GPUs enough for its smallest gang."""
+        free = snapshot.free.gpus
+        for app_id, app in self.apps.items():
+            if app_id not in self._chances and free >= app.smallest_gang_gpus:
+                self._chances[app_id] = self.now_s - app.submitted_at_s
+
+    def _hear(self, changes: Iterable[LeaseChange]) -> None:
+        for change in changes:
+            app = self.apps.get(change.lease.app_id)
+            if app is not None and app.hear(change):
+                self._dirty[app.app_id] = None
+
+    def _validate(self) -> None:
+        self.counts.checks += 1
+        self.arbiter.validate()
+
+    # ---- the end ----
+
+    def _record(self, wall_s: float) -> RunRecord:
+        first_s = min(app.submitted_at_s for app in self.ended)
+        makespan_s = max(app.ended_at_s for app in self.ended) - first_s
+        whole_gpu_s = max(self.settings.cluster.gpus * makespan_s, 1e-9)
+        order = {app.name: place for place, app in enumerate(self.workload.apps)}
+        return RunRecord(
+            policy=self.settings.policy,
+            cluster=self.settings.cluster.name,
+            cluster_gpus=self.settings.cluster.gpus,
+            workload=self.workload.name,
+            seed=self.settings.seed,
+            apps=tuple(sorted(self.ended, key=lambda app: order[app.name])),
+            counts=self.counts,
+            makespan_s=makespan_s,
+            leased_share=sum(app.gpu_time_s for app in self.ended) / whole_gpu_s,
+            running_share=sum(app.running_gpu_s for app in self.ended) / whole_gpu_s,
+            rounds=tuple(self.rounds),
+            wall_s=wall_s,
+        )
+
+
+def _check_fits(workload: Workload, settings: Settings) -> None:
+    cluster = settings.cluster
+    for outage in settings.outages:
+        cluster.machine(outage.machine_id)
+    for app in workload.apps:
+        for job in app.jobs:
+            least, unit = job.shape.demand_min_gpus, job.shape.gpus_per_task
+            if least > cluster.gpus or unit > cluster.largest_machine_gpus:
+                raise InputError(
+                    f"job {job.job_id} of app {app.name} can never run on cluster {cluster.name}",
+                    value=f"at least {least} GPUs in tasks of {unit}",
+                    remedy=f"the cluster has {cluster.gpus} GPUs, its largest machine {cluster.largest_machine_gpus}",
+                )

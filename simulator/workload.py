@@ -1,0 +1,92 @@
+"""What arrives at a cluster: apps with their jobs as they really are, which the scheduler may only learn."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from themis.apps import JobShape, Slowdown, TunerSpec
+from themis.errors import InputError
+
+
+class Curve(Protocol):
+    """What a job's loss is by iteration."""
+
+    def at(self, iteration: float) -> float:
+        """The loss after so many iterations."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossCurve:
+    """loss(k) = floor + drop * (1 + k / scale) ** -power, k iterations from the start."""
+
+    floor: float = 0.0
+    drop: float = 1.0
+    scale: float = 100.0
+    power: float = 1.0
+
+    def at(self, iteration: float) -> float:
+        """The loss after so many iterations."""
+        return self.floor + self.drop * math.pow(1.0 + iteration / self.scale, -self.power)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTrace:
+    """One training run: `iterations_total` iterations of `serial_iteration_s` seconds on one GPU at S = 1."""
+
+    job_id: str
+    iterations_total: int
+    serial_iteration_s: float
+    slowdown: Slowdown
+    shape: JobShape = field(default_factory=JobShape)
+    curve: Curve = field(default_factory=LossCurve)
+
+    def __post_init__(self) -> None:
+        if self.iterations_total < 1 or not self.serial_iteration_s > 0.0:
+            value = (self.job_id, self.iterations_total, self.serial_iteration_s)
+            raise InputError("a job needs iterations, and each of them time", value=value)
+
+    @property
+    def work_gpu_s(self) -> float:
+        """The whole run in GPU seconds at S = 1."""
+        return self.iterations_total * self.serial_iteration_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppTrace:
+    """An app: when it arrives, its jobs, the tuner that searches them, and the model, for the reader only."""
+
+    name: str
+    arrival_s: float
+    jobs: tuple[JobTrace, ...]
+    tuner: TunerSpec = field(default_factory=lambda: TunerSpec(name="single"))
+    model: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.jobs:
+            raise InputError("an app needs at least one job", value=self.name)
+        if not self.arrival_s >= 0.0:
+            raise InputError("an app cannot arrive before the start", value=(self.name, self.arrival_s))
+
+    @property
+    def demand_max_gpus(self) -> int:
+        """The most GPUs that all jobs together can use."""
+        return sum(job.shape.demand_max_gpus for job in self.jobs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Apps in order of arrival. `source` says in a sentence where they come from and what in them is made up."""
+
+    name: str
+    apps: tuple[AppTrace, ...]
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        names = [app.name for app in self.apps]
+        if len(set(names)) != len(names):
+            raise InputError("two apps of a workload share one name", value=self.name)
+        if list(self.apps) != sorted(self.apps, key=lambda app: app.arrival_s):
+            raise InputError("the apps of a workload must stand in order of arrival", value=self.name)

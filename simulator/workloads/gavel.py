@@ -1,0 +1,172 @@
+"""Gavel's trace format with its table of measured throughputs: every job is an app of its own."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from random import Random
+
+from rm_plugin.arbiter.seeds import child_seed
+from simulator.workload import AppTrace, JobTrace, Workload
+from simulator.workloads.jobs import LEAST_ITERATIONS, draw_curve
+from themis.apps import CRUDE_SLOWDOWN, JobShape, Slowdown
+from themis.errors import InputError
+
+DEFAULT_GPU_TYPE = "v100"
+FIELDS = 12
+
+_JOB_TYPE = re.compile(r"(?P<model>\S.*?)(?: \(batch size (?P<batch>\d+)\))?")
+_COLUMNS = ("model", "batch_size", "num_gpus", "gpu_type", "steps_per_s_consolidated", "steps_per_s_unconsolidated")
+_SOURCE = (
+    "a trace in Gavel's format: every job one app, of so many steps at the throughput measured for its GPUs on one "
+    "server; S across machines from the throughput measured there; loss curves drawn"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GavelJob:
+    """A line of the trace.
+
+    Attributes:
+        batch: Batch size, empty for a model that has none.
+        steps: Steps to run, of all GPUs together.
+        gpus: Its scale factor.
+        duration_s: How long it is said to take on its GPUs.
+    """
+
+    model: str
+    batch: str
+    steps: int
+    gpus: int
+    duration_s: float
+    arrival_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throughput:
+    """Steps a second, on one server and on several."""
+
+    consolidated: float
+    unconsolidated: float
+
+
+Throughputs = Mapping[tuple[str, str, int], Throughput]
+"""By model, batch size and number of GPUs."""
+
+
+def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughputs:
+    """The table of throughputs for one type of GPU; raises InputError naming file, line and field."""
+    found = {}
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            reader = csv.DictReader(stream)
+            lacking = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
+            if lacking:
+                raise InputError(f"{path}, line 1: column {lacking[0]} is missing", remedy=f"it needs {_COLUMNS}")
+            for row in reader:
+                place = f"{path}, line {reader.line_num}"
+                key = (row["model"], row["batch_size"], _whole(row["num_gpus"], f"{place}: num_gpus"))
+                if row["gpu_type"] == gpu_type:
+                    found[key] = Throughput(
+                        consolidated=_positive(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}"),
+                        unconsolidated=_positive(row[_COLUMNS[5]], f"{place}: {_COLUMNS[5]}"),
+                    )
+    except OSError as error:
+        remedy = "name the throughputs.csv that belongs to the trace"
+        raise InputError(f"cannot read {path}", value=error.strerror, remedy=remedy) from None
+    return found
+
+
+def read_gavel_trace(path: Path) -> tuple[GavelJob, ...]:
+    """The jobs of a trace, tab-separated as Gavel writes it; raises InputError naming file, line and field."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise InputError(f"cannot read {path}", value=error.strerror, remedy="check the path") from None
+    return tuple(_job(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1) if line.strip())
+
+
+def from_gavel(jobs: tuple[GavelJob, ...], throughputs: Throughputs, seed: int, name: str) -> Workload:
+    """The workload of a trace; it begins with the first arrival.
+
+    Work: a step is an iteration, and its steps take `steps / throughput` seconds on a job's GPUs on one server, so an
+    iteration takes `gpus / throughput` seconds on one at S = 1. Where the table lacks the throughput, the trace's
+    duration stands for it, with 1,024 iterations.
+
+    S: 1 within a slot and a machine, since the throughput on one server is what work is measured by; within a rack
+    the ratio of the throughputs on one server and on several, at least 1; across racks the same. Crude S without a
+    throughput.
+    """
+    if not jobs:
+        raise InputError(f"{name} holds no job")
+    ordered = sorted(jobs, key=lambda job: job.arrival_s)
+    width = len(str(len(ordered) - 1))
+    apps = tuple(_app(f"app-{n:0{width}d}", job, ordered[0], throughputs, seed) for n, job in enumerate(ordered))
+    return Workload(name=name, apps=apps, source=f"{name}: {_SOURCE}.")
+
+
+def _app(name: str, job: GavelJob, first: GavelJob, throughputs: Throughputs, seed: int) -> AppTrace:
+    speed = throughputs.get((job.model, job.batch, job.gpus))
+    steps = job.steps if speed else LEAST_ITERATIONS
+    serial_s = job.gpus / speed.consolidated if speed else job.gpus * job.duration_s / steps
+    trace = JobTrace(
+        job_id="j000",
+        iterations_total=steps,
+        serial_iteration_s=serial_s,
+        slowdown=_slowdown(speed),
+        shape=JobShape(tasks=job.gpus, min_tasks=job.gpus),
+        curve=draw_curve(steps, Random(child_seed(seed, "gavel", name))),
+    )
+    return AppTrace(name=name, arrival_s=job.arrival_s - first.arrival_s, jobs=(trace,), model=job.model)
+
+
+def _slowdown(speed: Throughput | None) -> Slowdown:
+    if speed is None:
+        return CRUDE_SLOWDOWN
+    across = max(1.0, speed.consolidated / speed.unconsolidated)
+    return Slowdown(1.0, 1.0, across, across)
+
+
+def _job(line: str, place: str) -> GavelJob:
+    fields = line.split("\t")
+    if len(fields) != FIELDS:
+        raise InputError(f"{place}: {len(fields)} fields in place of {FIELDS}", remedy="fields are parted by tabs")
+    match = _JOB_TYPE.fullmatch(fields[0].strip())
+    if match is None:
+        raise InputError(f"{place}: job type is missing", value=fields[0])
+    return GavelJob(
+        model=match["model"],
+        batch=match["batch"] or "",
+        steps=_whole(fields[5], f"{place}: total steps"),
+        gpus=_whole(fields[6], f"{place}: scale factor"),
+        duration_s=_positive(fields[10], f"{place}: duration"),
+        arrival_s=_number(fields[11], f"{place}: arrival"),
+    )
+
+
+def _whole(text: str | None, place: str) -> int:
+    number = _positive(text, place)
+    if number != int(number):
+        raise InputError(f"{place}: not a whole number", value=text)
+    return int(number)
+
+
+def _positive(text: str | None, place: str) -> float:
+    number = _number(text, place)
+    if not number > 0.0:
+        raise InputError(f"{place}: must be above 0", value=text)
+    return number
+
+
+def _number(text: str | None, place: str) -> float:
+    try:
+        number = float(text or "")
+    except ValueError:
+        number = -1.0
+    if not (isfinite(number) and number >= 0.0):
+        raise InputError(f"{place}: not a number of 0 or more", value=text)
+    return number

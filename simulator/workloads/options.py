@@ -1,0 +1,61 @@
+"""Options of workloads by name, as values or as the text that a user types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from math import isfinite
+from typing import Any, TypeVar
+
+from themis.errors import InputError, UnknownNameError
+
+T = TypeVar("T")
+
+
+def build_options(kind: type[T], given: Mapping[str, Any], name: str) -> T:
+    """The options of a workload.
+
+    Args:
+        kind: The frozen dataclass that holds them; its attributes are whole numbers, numbers, truth values or texts.
+        given: Values by attribute; text is read as the attribute's type, `none` where it may be None.
+        name: The workload's, for errors.
+
+    Raises:
+        UnknownNameError: An unknown option.
+        InputError: A value that its option cannot take.
+    """
+    kinds = {field.name: str(field.type) for field in fields(kind)}  # type: ignore[arg-type]
+    for key in given:
+        if key not in kinds:
+            raise UnknownNameError(f"option of workload {name}", key, kinds)
+    return kind(**{key: _read(value, kinds[key], f"option {key} of workload {name}") for key, value in given.items()})
+
+
+def _read(value: Any, kind: str, place: str) -> Any:
+    plain, optional = kind.removesuffix(" | None"), kind.endswith(" | None")
+    if optional and (value is None or value == "none"):
+        return None
+    try:
+        return _READERS[plain](value)
+    except (ValueError, TypeError, KeyError):
+        raise InputError(f"{place} must be {_WANTED[plain]}", value=value) from None
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError
+    return int(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isfinite(number := float(value)):
+        raise ValueError
+    return number
+
+
+def _truth(value: Any) -> bool:
+    return value if isinstance(value, bool) else {"true": True, "false": False}[value]
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {"int": _whole, "float": _number, "bool": _truth, "str": str}
+_WANTED = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text"}

@@ -1,0 +1,50 @@
+"""Quantiles of the distributions that the paper tells (NSDI'20, section 2.2): jobs an app, GPU time of an app."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp, log, sqrt
+from statistics import NormalDist
+
+DAY_S = 86400.0
+HOUR_S = 3600.0
+
+APPS = 85
+"""Apps of the paper's trace."""
+WINDOW_S = 14 * DAY_S
+SINGLE_SHARE = 0.1
+MEDIAN_JOBS = 75
+MEDIAN_APP_GPU_S = 11.5 * DAY_S
+MEDIAN_TASK_GPU_S = 3.75 * HOUR_S
+TAIL_FACTOR = 10.0
+TAIL_SIGMA = log(TAIL_FACTOR) / NormalDist().inv_cdf(0.95)
+"""Lognormal: a tenth of the median is the 5th percentile, ten times the median the 95th."""
+
+_FEWEST_JOBS, _MORE_JOBS = 20, 82
+
+
+def lognormal(share: float, median: float, sigma: float = TAIL_SIGMA) -> float:
+    """The quantile of a lognormal distribution at a share in (0, 1)."""
+    return median * exp(sigma * NormalDist().inv_cdf(share))
+
+
+def search_jobs(share: float) -> int:
+    """Jobs of a search at a share, 0 to 1, of all searches: 20 to 102, so that the median app of all has 75.
+
+    The paper: a few tens to about a hundred, the median of 75 over all apps, a tenth of which have one job.
+    """
+    return round(_FEWEST_JOBS + _MORE_JOBS * sqrt(share))
+
+
+def middle_share(rank: int, count: int) -> float:
+    """The share that stands for a rank, 0 to count - 1: the middle of its part."""
+    return (rank + 0.5) / count
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The quantile of some values at a share, 0 to 1, linear between them."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    left = min(int(place), max(len(ordered) - 2, 0))
+    right = min(left + 1, len(ordered) - 1)
+    return ordered[left] + (ordered[right] - ordered[left]) * (place - left)

@@ -1,0 +1,91 @@
+"""`themis reproduce` as users run it: tiny experiments, bad names, Ctrl-C."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from documents import ROOT
+
+COMMAND = [sys.executable, "-m", "themis_cli.main", "reproduce"]
+
+
+def reproduce(*options):
+    return subprocess.run([*COMMAND, *options], cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+
+
+def test_figure_6_leaves_a_csv_a_figure_and_the_table(tmp_path):
+    ended = reproduce("fig6", "--seeds", "2", "--out", str(tmp_path))
+    assert ended.returncode == 0, ended.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fig6.csv", "fig6.md", "fig6.png", "fig6.txt"]
+    with (tmp_path / "fig6.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    blind = {row["instance"]: row for row in rows if row["policy"] == "drf, blind"}
+    assert [blind["1"][f"keeps_{name}"] for name in ("SI", "EF", "PE")] == ["0.0", "1.0", "0.0"]
+    assert [blind["2"][f"keeps_{name}"] for name in ("SI", "EF", "PE")] == ["0.0", "0.0", "0.0"]
+    themis = [row for row in rows if row["policy"] == "themis, f = 0"]
+    assert {row["seed"] for row in themis} == {"1", "2"}
+    assert all(row["keeps_SI"] == row["keeps_EF"] == row["keeps_PE"] == "1.0" for row in themis)
+    assert ended.stdout.startswith("fig6: two instances")
+    assert "16 runs at scale quick, 2 at a time: about" in ended.stderr
+    assert "16 of 16 runs" in ended.stderr
+
+
+def test_the_result_does_not_depend_on_how_many_run_at_a_time(tmp_path):
+    for jobs in ("1", "2"):
+        ended = reproduce("fig6", "--seeds", "1", "--jobs", jobs, "--out", str(tmp_path / jobs), "--json")
+        assert ended.returncode == 0, ended.stderr
+        (told,) = json.loads(ended.stdout)["experiments"]
+        assert (told["name"], len(told["comparisons"])) == ("fig6", 14)
+    for name in ("fig6.csv", "fig6.md", "fig6.png", "fig6.txt"):
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_table_5_sets_both_apps_beside_the_paper_s(tmp_path):
+    ended = reproduce("tab5", "--seeds", "1", "--out", str(tmp_path), "--json")
+    assert ended.returncode == 0, ended.stderr
+    (told,) = json.loads(ended.stdout)["experiments"]
+    assert len(told["comparisons"]) == 16
+    assert all(line["ours"] > 0.0 and line["ratio"] > 0.0 for line in told["comparisons"])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["fig66"], "unknown experiment: 'fig66'; known: fig6, fig9, "),
+        (["fig6", "--seeds", "0"], "--seeds must be 1 or more: 0"),
+        (["fig6", "--jobs", "0"], "--jobs must be 1 or more: 0"),
+    ],
+)
+def test_bad_options_are_told(options, told):
+    ended = reproduce(*options)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(f"themis: {told}")
+
+
+def test_ctrl_c_ends_it_and_leaves_no_process(tmp_path):
+    started = subprocess.Popen(
+        [*COMMAND, "fig11", "--out", str(tmp_path)],
+        cwd=ROOT,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    own = psutil.Process(started.pid)
+    deadline_s = time.monotonic() + 30
+    while not any(child.cpu_times().user > 1.0 for child in own.children(recursive=True)):
+        assert time.monotonic() < deadline_s, "no run was begun"
+        time.sleep(0.05)
+    children = own.children(recursive=True)
+    os.killpg(started.pid, signal.SIGINT)
+    _, told = started.communicate(timeout=20)
+    assert (started.returncode, told.strip().splitlines()[-1]) == (3, "themis: interrupted")
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert not alive

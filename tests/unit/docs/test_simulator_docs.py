@@ -1,0 +1,79 @@
+"""docs/simulator.md holds every phase, cost, option, lie and key of the documents."""
+
+import argparse
+from dataclasses import fields
+
+import pytest
+from documents import code, table_rows, text_of
+
+from simulator.clusters import cluster_named
+from simulator.events import Phase
+from simulator.metrics import document_of
+from simulator.runs import LIES, Run, make_run
+from simulator.settings import Costs, Settings
+from simulator.workloads.registry import workload_named
+from themis_cli import replay_command, simulate_command
+
+PAGE = "docs/simulator.md"
+
+
+def first_column(heading):
+    return [name for row in table_rows(PAGE, heading) for name in code(row[0])]
+
+
+@pytest.fixture(scope="module")
+def document():
+    cluster = cluster_named("4x2")
+    return document_of(
+        make_run(
+            Run(workload=workload_named("w1-small", 1, cluster, apps=2, scale=80), settings=Settings(cluster=cluster))
+        )
+    )
+
+
+def test_phases_are_all_there_in_their_order():
+    assert first_column("phase") == [phase.name for phase in Phase]
+
+
+def test_costs_are_all_there_with_their_defaults():
+    written = {code(row[0])[0]: float(row[1]) for row in table_rows(PAGE, "cost")}
+    usual = Costs()
+    assert written == {each.name: getattr(usual, each.name) for each in fields(Costs)}
+
+
+def options_of(module, name):
+    commands = argparse.ArgumentParser().add_subparsers()
+    module.add_to(commands)
+    found = {option for action in commands.choices[name]._actions for option in action.option_strings}
+    return found - {"-h", "--help"}
+
+
+def test_options_of_both_commands_are_all_there():
+    rows = {code(row[0])[0].split()[0]: row[1] for row in table_rows(PAGE, "option")}
+    assert set(rows) == options_of(simulate_command, "simulate")
+    assert {name for name, of_replay in rows.items() if of_replay} == options_of(replay_command, "replay")
+
+
+def test_lies_are_all_there():
+    assert first_column("lie") == list(LIES)
+
+
+def test_keys_of_the_document_are_all_there(document):
+    rows = table_rows(PAGE, "key")
+    meanings = " ".join(cell for row in rows for cell in row)
+    known = set(code(meanings))
+    assert set(document) <= known
+    for key in ("completion_s", "placement_score", "utilisation", "auctions", "overheads", "invariants"):
+        assert set(document[key]) <= known, key
+    for each in document["by_definition"].values():
+        assert set(each) <= known
+    assert {name for row in rows for name in code(row[0])} <= set(document)
+
+
+def test_keys_of_an_app_are_all_there(document):
+    assert set(first_column("key of an app")) == set(document["apps"][0])
+
+
+def test_all_definitions_are_named_where_it_is_said_which_one_is_meant(document):
+    assert "definition `themis`" in text_of(PAGE)
+    assert set(document["max_rho"]) == set(document["by_definition"])

@@ -1,0 +1,109 @@
+"""Serving from one working copy: the quick ways must do what the slow ones do."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rm_plugin.arbiter.leftovers import Claim, serve_in_order
+from rm_plugin.arbiter.placement import Standing, place_in
+from rm_plugin.policies.nearby import place_near
+from rm_plugin.policies.server import Server
+from rm_plugin.policies.stepwise import serve_step_by_step
+from rm_plugin.solvers.packing import Room
+from themis.apps import Slowdown
+from themis.bids import FreeMachine, GangDemand
+from themis.cluster import Allocation, Level
+
+SLOWDOWNS = [Slowdown(1.0, 1.0, 1.1, 1.3), Slowdown(1.0, 1.2, 2.0, 4.0), Slowdown(1.0, 1.0, 1.0, 1.0)]
+SLOTS = st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple)
+
+
+@st.composite
+def machines(draw):
+    slots = draw(st.lists(SLOTS, min_size=1, max_size=5))
+    return tuple(
+        FreeMachine(machine_id=f"m{place}", rack_id=f"r{place % 2}", free_slots=free)
+        for place, free in enumerate(slots)
+    )
+
+
+@st.composite
+def demands(draw, name, machine_ids, holds):
+    unit = draw(st.sampled_from([1, 1, 2]))
+    least, more = draw(st.integers(1, 3)), draw(st.integers(0, 3))
+    held = draw(st.sampled_from([None, None, *machine_ids])) if holds else None
+    return GangDemand(
+        job_id=name,
+        min_gpus=least * unit,
+        max_gpus=(least + more) * unit,
+        unit_gpus=unit,
+        slowdown=draw(st.sampled_from(SLOWDOWNS)),
+        work_left_gpu_s=1.0,
+        held=Allocation.of({held: unit} if held else {}),
+    )
+
+
+@st.composite
+def claims(draw, free):
+    left = {machine.machine_id: machine.free for machine in free}
+    found = []
+    for app in range(draw(st.integers(1, 3))):
+        renewable = {machine: draw(st.integers(0, count)) for machine, count in left.items()}
+        left = {machine: count - renewable[machine] for machine, count in left.items()}
+        jobs = [draw(demands(f"j{place}", sorted(left), True)) for place in range(draw(st.integers(1, 4)))]
+        found.append(Claim(app_id=f"a{app}", demands=tuple(jobs), renewable=Allocation.of(renewable)))
+    return found
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_the_quick_place_is_the_best_place(data):
+    free = data.draw(machines())
+    demand = data.draw(demands("j", sorted(machine.machine_id for machine in free), False))
+    standing = None
+    if data.draw(st.booleans()):
+        stands = data.draw(st.sampled_from(free))
+        slot = data.draw(st.sampled_from([None, *range(len(stands.free_slots))]))
+        standing = Standing(gpus=Allocation.of({stands.machine_id: demand.unit_gpus}), slot=slot)
+    room = Room(free)
+    assert place_near(room, demand, standing) == place_in(room, demand, standing)
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_apps_in_order_are_served_as_leftovers_serve_them(data):
+    free = data.draw(machines())
+    mine = data.draw(claims(free))
+    server = Server(free, mine)
+    server.serve_in_order(claim.app_id for claim in mine)
+    assert server.gangs() == serve_in_order(free, mine)
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_steps_leave_nothing_that_a_job_could_use(data):
+    free = data.draw(machines())
+    server = Server(free, data.draw(claims(free)))
+    serve_step_by_step(server, lambda app_id, given, ratio: (given.gpus, -ratio))
+    for app_id in server.claims:
+        for job in range(len(server.jobs(app_id))):
+            assert server.propose(app_id, job) is None
+
+
+def test_a_step_is_the_smallest_gang_then_a_unit():
+    free = (FreeMachine(machine_id="m0", rack_id="r", free_slots=(8,)),)
+    wanted = GangDemand(job_id="j", min_gpus=3, max_gpus=8, unit_gpus=2)
+    server = Server(free, [Claim(app_id="a", demands=(wanted,))])
+    sizes = []
+    while (proposal := server.propose("a", 0, step=True)) is not None:
+        server.take("a", 0, proposal.gang)
+        sizes.append(proposal.gang.gpus.gpus)
+    assert sizes == [4, 2, 2]
+
+
+def test_a_prospect_counts_what_a_job_holds_at_the_level_that_all_of_it_spans():
+    free = tuple(FreeMachine(machine_id=f"m{place}", rack_id="r", free_slots=(place,)) for place in range(3))
+    wanted = GangDemand(job_id="j", min_gpus=1, max_gpus=2, held=Allocation.of({"m0": 1}))
+    server = Server(free, [Claim(app_id="a", demands=(wanted,))])
+    prospect = server.propose("a", 0).prospect
+    assert (prospect.gpus, prospect.level, prospect.speed_before) == (3, Level.RACK, 1.0)
+    assert prospect.speed == 3 / 1.1

@@ -1,0 +1,45 @@
+import pickle
+from importlib.util import find_spec
+
+import pytest
+
+from rm_plugin.policies.registry import POLICIES
+from simulator.experiments.plans import Load, distinct_runs, policies, policy_cells
+from simulator.experiments.port import Scale
+from simulator.experiments.registry import MODULES, experiment_named
+from themis.errors import UnknownNameError
+
+MINE = ("fig6", "fig9", "fig10", "fig11", "fig12", "fig13", "tab5", "overheads")
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(UnknownNameError, match=r"unknown experiment: 'fig99'; known: fig6, fig9, .*ablations"):
+        experiment_named("fig99")
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if find_spec(MODULES[name])])
+@pytest.mark.parametrize("scale", Scale)
+def test_cells_cross_to_other_processes(name, scale):
+    experiment = experiment_named(name)
+    cells = experiment.cells(scale, 1)
+    assert (experiment.name, bool(experiment.title)) == (name, True)
+    assert cells
+    assert len({tuple(sorted(cell.labels.items())) for cell in cells}) == len(cells)
+    for cell in cells:
+        assert repr(pickle.loads(pickle.dumps(cell))) == repr(cell)
+
+
+def test_figures_of_one_macrobenchmark_share_their_runs():
+    some = [experiment_named(name) for name in ("fig9", "fig11")]
+    assert distinct_runs(some, Scale.QUICK, 2) == len(some[0].cells(Scale.QUICK, 2)) == 2 * 2 * len(POLICIES)
+    every = [experiment_named(name) for name in ("fig9", "fig10", "fig11", "fig12", "fig13", "overheads")]
+    assert distinct_runs(every, Scale.QUICK, 1) == 2 * 2 * len(POLICIES)
+
+
+def test_every_policy_runs_with_both_ways_of_ending_leases():
+    cells = list(policy_cells(Load(name="w1-small", options={}), "testbed", 1))
+    assert {(cell.labels["policy"], cell.labels["ends"]) for cell in cells} == {
+        (name, ends) for name in POLICIES for ends in ("aligned", "staggered")
+    }
+    assert policies()[0] == "themis"
+    assert policies(("tiresias", "themis", "nobody")) == ("themis", "tiresias")

@@ -1,0 +1,17 @@
+import math
+
+from simulator.events import EventQueue, Phase
+
+
+def test_events_come_by_time_then_phase_then_order_of_scheduling():
+    queue = EventQueue()
+    queue.add(2.0, Phase.TARGET, "late")
+    queue.add(1.0, Phase.ARRIVAL, "arrival")
+    queue.add(1.0, Phase.TARGET, "first")
+    queue.add(1.0, Phase.TARGET, "second")
+    queue.add(1.0, Phase.MACHINE, "machine")
+    assert [queue.pop() for _ in range(5)] == ["machine", "first", "second", "arrival", "late"]
+
+
+def test_an_empty_queue_has_no_next_event():
+    assert math.isinf(EventQueue().next_s())

@@ -1,0 +1,131 @@
+"""Recordings hold the whole input, give it back, have no wall time in them, and are refused when they are damaged."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from sim_cases import app, cluster, job, settings, workload
+
+from rm_plugin.arbiter.core import LeasePolicy
+from simulator.metrics import metrics_of
+from simulator.plain import plain, restored
+from simulator.recording import CURVES, parse_recording, recording_lines
+from simulator.runs import LieChoice, Run, make_run
+from simulator.settings import NodeOutage, Settings
+from simulator.workload import Curve, LossCurve
+from simulator.workloads.mix import ReplayedCurve
+from tf_jobs.tables_reader import nearest_curve
+from themis.apps import TunerSpec
+from themis.choices import BundleRule, EmptyBundle, LeaseEnds
+from themis.errors import InputError
+
+TWO = cluster((2, 2), (2, 2))
+
+
+def small_run(**others):
+    searching = app("b", job("j0", gpus=2), job("j1", gpus=2), at_s=50.0, tuner=TunerSpec(name="successive_halving"))
+    apps = workload(app("a", job(gpus=2)), searching)
+    return Run(workload=apps, settings=settings(TWO, record_rounds=True, **others))
+
+
+def recorded(run):
+    return "".join(recording_lines(run, make_run(run)))
+
+
+@pytest.fixture(scope="module")
+def text():
+    return recorded(small_run())
+
+
+def test_the_same_input_gives_the_same_bytes(text):
+    assert recorded(small_run()) == text
+    assert recorded(small_run(seed=2)) != text
+
+
+def test_a_recording_gives_back_its_input_rounds_and_outcomes(text):
+    run = small_run()
+    found, record = parse_recording(text, "here"), make_run(run)
+    assert found.run == run
+    assert (found.record.rounds, found.record.apps) == (record.rounds, record.apps)
+    assert metrics_of(found.record) == metrics_of(record)
+    assert "".join(recording_lines(found.run, found.record)) == text
+
+
+def test_a_run_made_from_a_recording_is_the_run_that_was_recorded(text):
+    assert recorded(parse_recording(text, "here").run) == text
+
+
+def test_every_choice_comes_back():
+    chosen = Settings(
+        cluster=TWO,
+        policy="tiresias",
+        seed=3,
+        leases=LeasePolicy(duration_s=60.0, ends=LeaseEnds.STAGGERED),
+        bundle_rule=BundleRule.IDLE_THEN_SHARE,
+        outages=(NodeOutage(machine_id="m0", lost_at_s=1.0, back_at_s=2.0),),
+    )
+    chosen = replace(chosen, rounds=replace(chosen.rounds, empty_bundle=EmptyBundle.LEXICOGRAPHIC, payments=False))
+    assert restored(Settings, json.loads(json.dumps(plain(chosen))), "settings") == chosen
+    lies = (LieChoice(app="a", kind="rows", factor=2.0),)
+    run = replace(small_run(), error=0.2, lies=lies)
+    assert parse_recording(recorded(run), "here").run == run
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        LossCurve(floor=0.1, power=0.5),
+        ReplayedCurve(recorded=nearest_curve("digits_cnn", 0.05), iterations=500, log_every=20),
+    ],
+)
+def test_curves_of_every_kind_come_back(curve):
+    written = json.loads(json.dumps(plain(curve, CURVES)))
+    assert restored(Curve, written, "curve", {Curve: CURVES}) == curve
+
+
+def test_numbers_that_json_has_no_word_for_are_written_as_text():
+    endless = LossCurve(scale=float("inf"))
+    assert plain(endless)["scale"] == "inf"
+    assert restored(LossCurve, plain(endless), "curve") == endless
+
+
+def test_no_wall_time_is_in_it(text):
+    kinds = [json.loads(line)["line"] for line in text.splitlines()]
+    assert kinds[0] == "header"
+    assert kinds[-1] == "end"
+    assert set(kinds) == {"header", "round", "app", "end"}
+    assert not any(word in text for word in ("wall_s", "peak_memory", "bid_s", "auction_s"))
+
+
+def changed(text, line, **content):
+    lines = [json.loads(each) for each in text.splitlines()]
+    lines[line] |= content
+    return "\n".join(json.dumps(each) for each in lines)
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda text: "", "here is no recording of a run"),
+        (lambda text: "[1]", "here, line 1 is no JSON object"),
+        (lambda text: text[: len(text) // 2], "is no JSON|is cut short"),
+        (lambda text: text.splitlines()[0], "here is cut short"),
+        (lambda text: changed(text, 0, version=2), "of another version: 2; this version reads"),
+        (lambda text: changed(text, 0, settings={"polcy": 1}), "unknown key of here, line 1: settings: 'polcy'"),
+        (lambda text: changed(text, 0, error="x"), "here, line 1: error does not fit: 'x'"),
+        (lambda text: changed(text, 1, now_s="soon"), "here, line 2.now_s does not fit: 'soon'"),
+        (lambda text: changed(text, -1, counts={"rounds": 0.5}), "counts.rounds does not fit: 0.5"),
+    ],
+)
+def test_a_damaged_recording_is_refused_by_its_place(text, damage, told):
+    with pytest.raises(InputError, match=told):
+        parse_recording(damage(text), "here")
+
+
+def test_an_app_that_is_not_there_cannot_lie():
+    with pytest.raises(InputError, match="unknown app"):
+        replace(small_run(), lies=(LieChoice(app="c", kind="rho", factor=2.0),))
+    with pytest.raises(InputError, match="one lie only"):
+        replace(small_run(), lies=(LieChoice(app="a", kind="rho", factor=2.0),) * 2)
+    with pytest.raises(InputError, match="unknown lie"):
+        LieChoice(app="a", kind="rhoo", factor=2.0)

@@ -1,0 +1,129 @@
+"""Whole runs that can be worked out by hand."""
+
+from dataclasses import replace
+
+import pytest
+from sim_cases import COSTS, FAR, FREE, app, cluster, job, run, settings, workload
+
+from rm_plugin.arbiter.core import LeasePolicy
+from simulator.settings import NodeOutage
+from simulator.simulation import Simulation
+from themis.apps import TunerSpec
+from themis.choices import LeaseEnds
+from themis.errors import InputError
+
+ONE = cluster((1,))
+TWO = cluster((1,), (1,))
+
+
+def of(record, name):
+    return next(each for each in record.apps if each.name == name)
+
+
+class TestOneApp:
+    def test_a_job_alone_pays_for_one_start_and_keeps_its_gpu_over_lease_ends(self):
+        record = run(ONE, app("a", job(iterations=2000)))
+        assert of(record, "a").completion_s == pytest.approx(30 + 5 + 2000)
+        assert of(record, "a").restarts == 0
+        assert record.counts.renewed_gpus == 3
+
+    def test_gpu_time_is_the_leases_and_running_time_the_iterations(self):
+        outcome = of(run(ONE, app("a", job(iterations=2000))), "a")
+        assert outcome.gpu_time_s == pytest.approx(2035)
+        assert outcome.running_gpu_s == pytest.approx(2000)
+        assert outcome.ideal_gpu_s == pytest.approx(2000)
+
+    def test_a_gang_over_machines_runs_at_its_slowdown(self):
+        record = run(TWO, app("a", job(iterations=1000, gpus=2, slowdown=FAR)), costs=FREE)
+        assert of(record, "a").completion_s == pytest.approx(1000 * 2.0 / 2)
+        assert of(record, "a").placement_score == pytest.approx(0.5)
+
+    def test_jobs_queue_on_gpus_longest_first(self):
+        jobs = [job("long", 900), job("mid", 500), job("short", 400)]
+        record = run(TWO, app("a", *jobs), costs=FREE)
+        assert of(record, "a").completion_s == pytest.approx(900)
+
+    def test_a_promoted_job_goes_on_where_it_was(self):
+        jobs = [job("j0", 300, floor=0.2), job("j1", 300, floor=0.1)]
+        halving = TunerSpec(name="successive_halving", settings={"phases": "2x100,1x200"})
+        record = run(ONE, app("a", *jobs, tuner=halving), costs=FREE)
+        assert of(record, "a").completion_s == pytest.approx(100 + 100 + 200)
+        assert of(record, "a").ideal_gpu_s == pytest.approx(400)
+
+    def test_rho_compares_with_the_ideal_time(self):
+        outcome = of(run(TWO, app("a", job(iterations=1000)), costs=FREE), "a")
+        assert outcome.rho["themis"] == pytest.approx(1.0)
+        assert outcome.bound == pytest.approx(1.0)
+
+
+class TestContention:
+    def test_two_apps_take_turns_on_one_gpu_and_pay_for_each(self):
+        record = run(ONE, app("a", job(iterations=1000)), app("b", job(iterations=1000)))
+        assert of(record, "a").restarts + of(record, "b").restarts >= 1
+        total_s = record.makespan_s
+        starts = 2 + of(record, "a").restarts + of(record, "b").restarts
+        stops = of(record, "a").restarts + of(record, "b").restarts
+        assert total_s == pytest.approx(2000 + 35 * starts + 5 * stops, abs=2 * stops)
+
+    def test_work_lost_is_the_iteration_that_a_stop_interrupts(self):
+        jobs = [app("a", job(iterations=10, serial_s=150.0)), app("b", job(iterations=10, serial_s=150.0))]
+        record = run(ONE, *jobs)
+        for outcome in record.apps:
+            assert outcome.restarts > 0
+            assert 0 < outcome.lost_gpu_s <= 150 * outcome.restarts
+            assert outcome.running_gpu_s == pytest.approx(1500 + outcome.lost_gpu_s)
+
+    def test_staggered_leases_last_their_full_length(self):
+        leases = LeasePolicy(duration_s=600, ends=LeaseEnds.STAGGERED, checkpoint_lead_s=5)
+        apps = (app("a", job(iterations=5000)), app("b", job(iterations=300), at_s=100))
+        record = run(ONE, *apps, leases=leases, policy="tiresias", record_rounds=True)
+        ends = [each.lease_end_s - each.now_s for each in record.rounds]
+        assert ends
+        assert all(lasts == pytest.approx(600) for lasts in ends)
+
+    def test_aligned_leases_end_on_one_grid(self):
+        apps = (app("a", job(iterations=5000)), app("b", job(iterations=300), at_s=100))
+        record = run(ONE, *apps, policy="tiresias", record_rounds=True)
+        assert record.rounds
+        assert all(each.lease_end_s % 600 == pytest.approx(0, abs=1e-6) for each in record.rounds)
+
+
+class TestMachines:
+    def test_a_job_on_a_lost_machine_falls_back_to_its_newest_checkpoint(self):
+        outage = NodeOutage(machine_id="m0", lost_at_s=250.0, back_at_s=400.0)
+        record = run(ONE, app("a", job(iterations=1000)), outages=(outage,))
+        # Ready at 35, saved at 135 and 235: 15 iterations are lost, and the second start is at 400.
+        assert of(record, "a").completion_s == pytest.approx(400 + 35 + 800)
+        assert of(record, "a").lost_gpu_s == pytest.approx(15)
+        assert of(record, "a").restarts == 1
+
+    def test_elsewhere_it_goes_on_at_once(self):
+        outage = NodeOutage(machine_id="m0", lost_at_s=250.0, back_at_s=9000.0)
+        record = run(TWO, app("a", job(iterations=1000)), outages=(outage,))
+        assert of(record, "a").completion_s == pytest.approx(250 + 35 + 800)
+
+    def test_a_machine_that_nobody_used_changes_nothing(self):
+        outage = NodeOutage(machine_id="m1", lost_at_s=250.0, back_at_s=300.0)
+        record = run(TWO, app("a", job(iterations=1000)), outages=(outage,))
+        assert of(record, "a").completion_s == pytest.approx(1035)
+
+
+class TestWrongInput:
+    def test_a_job_larger_than_the_cluster_is_named(self):
+        with pytest.raises(InputError, match="job j0 of app a can never run"):
+            Simulation(workload(app("a", job(gpus=3))), settings(TWO))
+
+    def test_an_outage_of_an_unknown_machine(self):
+        outage = NodeOutage(machine_id="m7", lost_at_s=1.0, back_at_s=2.0)
+        with pytest.raises(InputError, match="m7"):
+            Simulation(workload(app("a")), settings(ONE, outages=(outage,)))
+
+
+def test_a_search_is_the_same_whatever_else_ran_before():
+    apps = [app(f"a{place}", *(job(f"j{n}", 300 + 50 * n) for n in range(4)), at_s=40.0 * place) for place in range(5)]
+    one, two = (run(cluster((2, 2), (2,), (1,)), *apps, record_rounds=True) for _ in range(2))
+    assert replace(one, wall_s=0, counts=None) == replace(two, wall_s=0, counts=None)
+
+
+def test_costs_are_what_a_move_takes():
+    assert COSTS.restart_s == 40.0

@@ -1,0 +1,96 @@
+"""Gavel's trace and throughputs."""
+
+import pytest
+
+from simulator.workloads.gavel import from_gavel, read_gavel_trace, read_throughputs
+from themis.apps import CRUDE_SLOWDOWN
+from themis.errors import InputError
+
+TABLE = """\
+model,batch_size,num_gpus,gpu_type,steps_per_s_consolidated,steps_per_s_unconsolidated
+LM,80,1,v100,28.0,28.0
+LM,80,2,v100,50.0,20.0
+LM,80,2,k80,5.0,2.0
+A3C,,1,v100,7.0,8.0
+"""
+
+
+def line(job_type="LM (batch size 80)", steps="1000", gpus="2", duration="30", arrival="0"):
+    return "\t".join((job_type, "cmd", "dir", "--steps", "1", steps, gpus, "gns", "1", "-1.0", duration, arrival))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "throughputs.csv").write_text(TABLE, encoding="utf-8")
+    return tmp_path
+
+
+def workload(folder, *lines, gpu_type="v100"):
+    path = folder / "jobs.trace"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return from_gavel(read_gavel_trace(path), read_throughputs(folder / "throughputs.csv", gpu_type), 1, "jobs.trace")
+
+
+def test_a_job_takes_its_steps_at_its_throughput(folder):
+    ((app,),) = [workload(folder, line()).apps]
+    (job,) = app.jobs
+    assert (app.model, job.iterations_total, job.shape.tasks, job.shape.min_tasks) == ("LM", 1000, 2, 2)
+    assert job.work_gpu_s / 2 == pytest.approx(1000 / 50.0)
+    s = job.slowdown
+    assert (s.slot, s.machine, s.rack, s.cluster) == (1.0, 1.0, 2.5, 2.5)
+
+
+def test_another_type_of_gpu(folder):
+    (app,) = workload(folder, line(), gpu_type="k80").apps
+    assert app.jobs[0].work_gpu_s / 2 == pytest.approx(1000 / 5.0)
+
+
+def test_a_job_without_a_throughput_takes_its_duration(folder):
+    (app,) = workload(folder, line("Other (batch size 1)", gpus="4")).apps
+    assert app.jobs[0].work_gpu_s == pytest.approx(4 * 30.0)
+    assert app.jobs[0].slowdown == CRUDE_SLOWDOWN
+
+
+def test_a_model_without_a_batch_and_faster_apart_is_not_slowed_down(folder):
+    (app,) = workload(folder, line("A3C", gpus="1")).apps
+    assert (app.model, app.jobs[0].slowdown.cluster) == ("A3C", 1.0)
+
+
+def test_arrivals_stand_in_order_and_begin_at_0(folder):
+    apps = workload(folder, line(arrival="90"), line(arrival="40.5")).apps
+    assert [app.arrival_s for app in apps] == [0.0, 49.5]
+
+
+@pytest.mark.parametrize(
+    ("bad", "place"),
+    [
+        ("LM\t1", "line 2: 2 fields in place of 12"),
+        (line(job_type=" "), "line 2: job type"),
+        (line(steps="0"), "line 2: total steps"),
+        (line(gpus="1.5"), "line 2: scale factor"),
+        (line(duration="-3"), "line 2: duration"),
+        (line(arrival="nan"), "line 2: arrival"),
+    ],
+)
+def test_a_malformed_line_is_named(folder, bad, place):
+    with pytest.raises(InputError, match=rf"jobs\.trace, {place}"):
+        workload(folder, line(), bad)
+
+
+def test_malformed_throughputs_are_named(folder):
+    path = folder / "throughputs.csv"
+    path.write_text(TABLE.replace("7.0,8.0", "7.0,fast"), encoding="utf-8")
+    with pytest.raises(InputError, match=r"throughputs\.csv, line 5: steps_per_s_unconsolidated"):
+        read_throughputs(path)
+    path.write_text("model,batch_size\n", encoding="utf-8")
+    with pytest.raises(InputError, match="line 1: column num_gpus is missing"):
+        read_throughputs(path)
+    with pytest.raises(InputError, match=r"name the throughputs\.csv"):
+        read_throughputs(folder / "none.csv")
+
+
+def test_no_jobs_and_no_file(folder):
+    with pytest.raises(InputError, match="holds no job"):
+        workload(folder)
+    with pytest.raises(InputError, match="cannot read"):
+        read_gavel_trace(folder / "none.trace")

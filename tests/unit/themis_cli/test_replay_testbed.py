@@ -1,0 +1,88 @@
+"""A run of the testbed, read from its folder and played again by the simulator."""
+
+import json
+
+import pytest
+from documents import ROOT
+
+from testbed.facts import Ending, RunFacts, write_facts
+from testbed.mix import arrivals, load_mix
+from testbed.run_folder import RunFolder
+from testbed.statuses import write_statuses
+from themis.wire import themis_pb2 as pb
+from themis.wire.values import app_to_message
+from themis_cli.main import main
+
+SMALL = ROOT / "conf/testbed/small.yaml"
+BEGAN_S = 1.7e9
+SETTINGS = """\
+cluster: gone.yaml
+policy: tiresias
+time_scale: 30
+seed: 9
+lease: {duration_s: 5, checkpoint_lead_s: 1, grace_s: 8}
+auction: {f: 0.5}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The folder of a run of the small mix, each app of which took 20 s and was as far from fair as its place says."""
+    run, mix = RunFolder(tmp_path), load_mix(SMALL)
+    run.cluster.write_bytes(mix.cluster.read_bytes())
+    run.settings.write_text(SETTINGS)
+    run.events.write_text("")
+    write_statuses(run.apps, [status(place, arrival) for place, arrival in enumerate(arrivals(mix), start=1)])
+    facts = RunFacts(
+        mix="small",
+        policy="tiresias",
+        seed=9,
+        time_scale=30.0,
+        expected_apps=3,
+        ending=Ending.ALL_ENDED,
+        wall_s=30.0,
+        time_limit_s=90.0,
+    )
+    write_facts(run.facts, facts)
+    return tmp_path
+
+
+def status(place, arrival):
+    submitted_s = BEGAN_S + arrival.at_s
+    return pb.AppStatus(
+        app_id=f"app-{place}",
+        name=arrival.spec.name,
+        state="FINISHED",
+        spec=app_to_message(arrival.spec),
+        submitted_at_s=submitted_s,
+        finished_at_s=submitted_s + 20.0,
+        final_rho={"themis": float(place), "isolated_share": 2.0 * place},
+    )
+
+
+def test_a_live_run_is_played_again_on_its_own_arrivals(folder, capsys):
+    assert main(["replay", str(folder), "--policy", "themis", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    recorded, (replayed,) = told["recorded"], told["replayed"]
+    assert recorded["max_rho"] == {"themis": 3.0, "isolated_share": 6.0}
+    assert (recorded["policy"], recorded["cluster_gpus"], recorded["seed"]) == ("tiresias", 8, 9)
+    assert recorded["completion_s"]["mean"] == 20.0
+    assert recorded["makespan_s"] == 23.0
+    assert (replayed["policy"], replayed["cluster_gpus"], replayed["seed"]) == ("themis", 8, 9)
+    names = [[app["name"] for app in each["apps"]] for each in (recorded, replayed)]
+    assert names[0] == names[1] == ["digits-small", "small-search", "small-pair"]
+    assert [app["submitted_at_s"] for app in replayed["apps"]] == [0.0, 1.0, 3.0]
+
+
+def test_what_nobody_measured_is_shown_as_unknown(folder, capsys):
+    assert main(["replay", str(folder)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["of", "the", "run", "recorded:", "tiresias", "tiresias"]
+    (bound,) = [line for line in lines if line.startswith("largest bound of rho")]
+    assert bound.split()[4] == "-"
+
+
+def test_a_run_without_apps_is_refused(folder, capsys):
+    (folder / "apps.json").write_text("[]")
+    assert main(["replay", str(folder)]) == 2
+    assert "the run has no apps to play again: 'small'" in capsys.readouterr().err

@@ -1,0 +1,293 @@
+"""`themis simulate` and `themis replay`: what they print, what they write, and what they refuse."""
+
+import argparse
+import json
+import subprocess
+import sys
+
+import pytest
+from documents import ROOT
+
+from simulator.metrics import MEASURED
+from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
+from themis_cli import simulate_command
+from themis_cli.main import main
+from themis_cli.simulate_progress import Progress, span
+from themis_cli.simulate_table import ROWS
+
+ON = ("--cluster", "4x2", "--workload", "w1-small", "--apps", "3", "--scale", "40")
+QUICK = ("simulate", "--policy", "themis", *ON)
+MIX = ("simulate", "--policy", "themis", "--workload", str(ROOT / "conf/testbed/small.yaml"))
+
+
+@pytest.fixture
+def printed(capsys):
+    def call(*arguments):
+        code = main(arguments)
+        return code, capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def document(printed):
+    def call(*arguments):
+        code, out = printed(*arguments, "--json")
+        assert code == 0, out.err
+        return json.loads(out.out)
+
+    return call
+
+
+def deterministic(document):
+    return {key: value for key, value in document.items() if key not in MEASURED}
+
+
+# ---- simulate -------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_printed_as_one_document(document):
+    found = document(*QUICK)
+    assert (found["policy"], found["cluster"], found["workload"], found["seed"]) == ("themis", "4x2", "w1-small", 1)
+    assert len(found["apps"]) == 3
+    assert set(found["max_rho"]) == set(found["apps"][0]["rho"])
+    assert found["invariants"]["checks"] == found["rounds"] > 0
+    assert found["invariants"]["violations"] == []
+    assert min(found["wall_s"], found["peak_memory_mb"], found["makespan_s"], found["events"]) > 0
+
+
+def test_the_same_call_prints_the_same_numbers_and_another_seed_others(document):
+    one, two, other = document(*QUICK), document(*QUICK), document(*QUICK, "--seed", "2")
+    assert deterministic(one) == deterministic(two)
+    assert deterministic(one)["apps"] != deterministic(other)["apps"]
+
+
+def test_several_policies_stand_side_by_side(document, printed):
+    both = document(*QUICK, "--policy", "tiresias")
+    assert both["policies"] == ["themis", "tiresias"]
+    assert [run["policy"] for run in both["runs"]] == ["themis", "tiresias"]
+    assert deterministic(both["runs"][0]) == deterministic(document(*QUICK))
+    _, out = printed(*QUICK, "--policy", "tiresias")
+    assert out.out.splitlines()[0].split() == ["of", "the", "run", "themis", "tiresias"]
+
+
+def test_seeds_give_a_median_and_a_spread_whatever_the_number_of_processes(document):
+    one, two = (document(*QUICK, "--seeds", "3", "--jobs", jobs) for jobs in ("1", "2"))
+    assert [deterministic(run) for run in one["runs"]] == [deterministic(run) for run in two["runs"]]
+    assert one["metrics"] == two["metrics"]
+    assert one["seeds"] == [1, 2, 3]
+    worst = sorted(run["max_rho"]["themis"] for run in one["runs"])
+    assert one["metrics"]["themis"]["max_rho.themis"] == {"min": worst[0], "median": worst[1], "max": worst[2]}
+
+
+def test_without_json_there_are_tables(printed):
+    code, out = printed(*QUICK)
+    lines = out.out.splitlines()
+    assert code == 0
+    assert lines[0].split()[:4] == ["app", "model", "jobs", "rho"]
+    assert [line for line in lines if line.startswith("max rho ")]
+    assert "w1-small on 4x2 (8 GPUs), seed 1" in out.out
+
+
+def test_figures_of_the_table_are_those_of_the_document(document):
+    found = document(*QUICK)
+    for _, key, _ in ROWS:
+        value = found
+        for part in key.split(".", 2) if key.startswith("by_definition") else key.split("."):
+            value = value[part]
+        assert value is None or value >= 0
+
+
+def test_every_choice_has_an_option():
+    parser = options_of("simulate")
+    values = {action.dest: action.choices for action in parser._actions if action.choices}
+    for dest, kind in (
+        ("lease_ends", LeaseEnds), ("bundle_rule", BundleRule), ("empty_bundle", EmptyBundle), ("rounding", Rounding),
+    ):  # fmt: skip
+        assert values[dest] == [each.value for each in kind]
+
+
+def options_of(name):
+    commands = argparse.ArgumentParser().add_subparsers()
+    simulate_command.add_to(commands)
+    return commands.choices[name]
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        (("--lease-s", "300", "--lead-s", "9"), lambda run: (run.leases.duration_s, run.leases.checkpoint_lead_s)),
+        (("--lease-ends", "staggered"), lambda run: run.leases.ends),
+        (("--f", "0.5"), lambda run: run.rounds.f),
+        (("--rounding", "nearest"), lambda run: run.rounds.rounding),
+        (("--no-payments",), lambda run: run.rounds.payments),
+        (("--bundle-rule", "idle_then_share"), lambda run: run.bundle_rule),
+        (("--empty-bundle", "lexicographic"), lambda run: run.rounds.empty_bundle),
+        (("--solver", "highs"), lambda run: run.solver),
+        (("--checkpoint-s", "1", "--restore-s", "2", "--container-s", "3"), lambda run: run.costs),
+        (("--outage", "m01:60:120"), lambda run: run.outages),
+    ],
+)
+def test_options_reach_the_settings(options, where):
+    parser = options_of("simulate")
+    usual, chosen = (
+        simulate_command.planned(parser.parse_args([*QUICK[1:], *more]))[0].settings for more in ((), options)
+    )
+    assert where(chosen) != where(usual)
+
+
+def test_errors_and_lies_reach_the_agents(document):
+    honest = deterministic(document(*QUICK))
+    assert deterministic(document(*QUICK, "--error", "0")) == honest
+    assert deterministic(document(*QUICK, "--error", "0.5", "--lie", "app-00:throughout:3")).keys() == honest.keys()
+
+
+def test_a_mix_of_the_testbed_brings_cluster_lease_f_and_seed(document):
+    parser = options_of("simulate")
+    (run,) = simulate_command.planned(parser.parse_args(MIX[1:]))
+    assert (run.settings.leases.duration_s, run.settings.leases.checkpoint_lead_s) == (5.0, 1.0)
+    assert (run.settings.rounds.f, run.settings.seed, run.settings.cluster.gpus) == (0.8, 2, 8)
+    assert run.settings.costs.container_s == 1.0
+    (other,) = simulate_command.planned(parser.parse_args([*MIX[1:], "--lease-s", "8", "--seed", "5", "--f", "0"]))
+    assert (other.settings.leases.duration_s, other.settings.seed, other.settings.rounds.f) == (8.0, 5, 0.0)
+    found = document(*MIX)
+    assert [app["name"] for app in found["apps"]] == ["digits-small", "small-search", "small-pair"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--policy", "thmis"), "unknown policy: 'thmis'; did you mean 'themis'?"),
+        (("--cluster", "tesbed"), "unknown cluster: 'tesbed'; did you mean 'testbed'?"),
+        (("--cluster", "4y2"), "malformed cluster: '4y2'; write MACHINESxGPUS"),
+        (("--workload", "w3"), "unknown workload: 'w3'; known: "),
+        (("--workload", "no.yaml"), "cannot read no.yaml"),
+        (("--workload", "philly"), "unknown option of workload philly: 'apps'; known: none"),
+        (("--lease-s", "0"), "--lease-s must be above 0: 0.0"),
+        (("--lease-s", "nan"), "--lease-s must be above 0: nan"),
+        (("--lead-s", "600"), "the lead must be shorter than the lease: 'lead 600 s, lease 600 s'; change --lead-s"),
+        (("--f", "1.5"), "--f must lie in 0 to 1: 1.5"),
+        (("--error", "1"), "--error must be 0 or more and less than 1: 1.0"),
+        (("--seeds", "0"), "--seeds must be 1 or more: 0"),
+        (("--jobs", "0"), "--jobs must be 1 or more: 0"),
+        (("--solver", "exat"), "unknown solver: 'exat'; did you mean 'exact'?"),
+        (("--bundle-rule", "lexicographic"), "add --empty-bundle lexicographic"),
+        (("--outage", "m9:0:5"), "unknown machine: 'm9'"),
+        (("--outage", "m01:9:5"), "an outage must end after it begins: 'm01:9:5'; write seconds: MACHINE:FROM:TO"),
+        (("--outage", "m01"), "--outage does not parse: 'm01'; write MACHINE:FROM:TO"),
+        (("--lie", "app-00:rows:x"), "the factor of --lie must be a number: 'x'"),
+        (("--lie", "app-00:row:2"), "unknown lie: 'row'; did you mean 'rows'?"),
+        (("--lie", "app-09:rows:2"), "unknown app: 'app-09'; did you mean 'app-02'?"),
+        (("--option", "rigid"), "--option does not parse: 'rigid'; write NAME=VALUE"),
+        (("--explain", "app-09"), "unknown app: 'app-09'; did you mean 'app-02'?"),
+        (("--seeds", "2", "--explain", "app-00"), "--explain and --record are of one run: '2 runs'; name one --policy"),
+        (("--record", "no/such/folder/file"), "cannot write the recording: 'no/such/folder/file'"),
+    ],
+)
+def test_wrong_input_is_told_with_its_remedy(printed, options, told):
+    code, out = printed(*QUICK, *options)
+    assert code == 2
+    assert told in out.err
+    assert out.out == ""
+
+
+def test_a_cluster_is_needed_where_the_workload_brings_none(printed):
+    code, out = printed("simulate", "--policy", "themis", "--workload", "w1-small")
+    assert (code, out.err) == (2, "themis: --cluster is missing; only a mix of the testbed brings its own\n")
+
+
+# ---- explain --------------------------------------------------------------------------------------------------------
+
+
+def test_every_round_of_an_app_is_explained(printed, document):
+    code, out = printed(*QUICK, "--explain", "app-01")
+    found = document(*QUICK, "--explain", "app-01")["explained"]
+    assert code == 0
+    assert out.out.splitlines()[0] == f"app-01: {len(found['rounds'])} rounds"
+    assert out.out.count("\n  no more: ") == len(found["rounds"])
+    for each in found["rounds"]:
+        assert each["why"]
+        assert (each["payment"] is None) == (each["bid"] is None)
+
+
+# ---- record and replay ----------------------------------------------------------------------------------------------
+
+
+def test_a_recording_is_the_same_to_the_byte_and_can_be_replayed(document, printed, tmp_path):
+    one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    found = document(*QUICK, "--record", str(one))
+    printed(*QUICK, "--record", str(two))
+    assert one.read_bytes() == two.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.jsonl", "two.jsonl"]
+    replayed = document("replay", str(one), "--policy", "themis", "--policy", "tiresias")
+    assert deterministic(replayed["recorded"]) == deterministic(found)
+    assert deterministic(replayed["replayed"][0]) == deterministic(found)
+    tiresias = document("simulate", "--policy", "tiresias", *ON)
+    assert deterministic(replayed["replayed"][1]) == deterministic(tiresias)
+    _, out = printed("replay", str(one), "--policy", "tiresias")
+    assert out.out.splitlines()[0].split() == ["of", "the", "run", "recorded:", "themis", "tiresias"]
+
+
+def test_a_replay_may_change_a_choice_and_keeps_the_others(document, tmp_path):
+    path = tmp_path / "run.jsonl"
+    document(*QUICK, "--f", "0.5", "--container-s", "60", "--record", str(path))
+    replayed = document("replay", str(path), "--lease-s", "300")
+    (found,) = replayed["replayed"]
+    wanted = document(*QUICK, "--f", "0.5", "--container-s", "60", "--lease-s", "300")
+    assert deterministic(found) == deterministic(wanted)
+
+
+def test_what_is_no_recording_is_refused(printed, tmp_path):
+    path = tmp_path / "file"
+    path.write_text('{"a": 1}\n')
+    code, out = printed("replay", str(path), "--policy", "themis")
+    assert code == 2
+    assert "is no recording of a run" in out.err
+    assert printed("replay", str(tmp_path), "--policy", "themis")[0] == 2
+    assert printed("replay", str(tmp_path / "none"), "--policy", "themis")[0] == 2
+
+
+def test_an_interrupted_recording_leaves_no_file(monkeypatch, tmp_path, printed):
+    monkeypatch.setattr("themis_cli.simulate_running.make_run", interrupt)
+    code, out = printed(*QUICK, "--record", str(tmp_path / "run.jsonl"))
+    assert (code, out.err) == (3, "themis: interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+# ---- progress and start ---------------------------------------------------------------------------------------------
+
+
+def test_virtual_time_is_written_as_people_read_it():
+    assert span(3661.9) == "01:01:01"
+    assert span(2 * 86400 + 59) == "2 d 00:00:59"
+
+
+def test_progress_is_quiet_without_a_terminal_but_for_a_line_now_and_then(capsys, monkeypatch):
+    with Progress(4) as progress:
+        progress.run_made(1, 4)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("themis_cli.simulate_progress._TOLD_EVERY_S", 0.0)
+    with Progress(4) as progress:
+        progress.run_made(1, 4)
+    assert capsys.readouterr().err == "simulate: 1 of 4 runs\n"
+
+
+def test_a_run_starts_without_what_is_slow_to_import():
+    program = (
+        "import sys; from themis_cli.main import main; code = main(sys.argv[1:]);"
+        "slow = {'pydantic', 'grpc', 'rich', 'matplotlib', 'yaml'} & sys.modules.keys();"
+        "sys.exit(code or (f'imported: {slow}' if slow else 0))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *QUICK, "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")

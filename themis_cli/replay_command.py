@@ -1,0 +1,91 @@
+"""`themis replay`: what another policy, or another choice, would have done on the arrivals of a recorded run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from themis.errors import InputError
+from themis_cli.parsers import Subcommands
+from themis_cli.simulate_options import add_choices, check_ranges, chosen_lies, chosen_settings
+
+if TYPE_CHECKING:
+    from simulator.metrics import Document
+    from simulator.runs import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A run that was: what it ran on, and its document as far as it is known."""
+
+    run: Run
+    document: Document
+
+
+def add_to(commands: Subcommands) -> None:
+    """Add `replay`."""
+    parser = commands.add_parser("replay", help="ask what another policy would have done on a recorded run's arrivals")
+    add = parser.add_argument
+    add("recording", type=Path, metavar="FILE", help="of themis simulate --record, or the folder of a testbed run")
+    add("--policy", action="append", metavar="NAME", help="default: the recorded one; may be repeated: side by side")
+    add("--seed", type=int, metavar="N", help="of the policy's draws; default: the recorded one")
+    add_choices(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    recorded = _read(options.recording)
+    runs = planned(options, recorded.run)
+    # Imported late: bad input should be told at once.
+    from themis_cli.simulate_running import make_all
+
+    documents = make_all(runs, options.jobs)
+    if options.json:
+        content = {"recorded": recorded.document, "replayed": documents}
+        sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
+        return 0
+    from themis_cli.simulate_table import print_columns
+
+    columns: dict[str, Sequence[Document]] = {f"recorded: {recorded.document['policy']}": [recorded.document]}
+    print_columns(columns | {document["policy"]: [document] for document in documents})
+    return 0
+
+
+def planned(options: argparse.Namespace, recorded: Run) -> list[Run]:
+    """The runs to make: the recorded one with what the options say in place of its own."""
+    from rm_plugin.policies.registry import make_policy
+
+    check_ranges(options)
+    settings = chosen_settings(options, replace(recorded.settings, record_rounds=False))
+    policies = list(dict.fromkeys(options.policy or [settings.policy]))
+    for policy in policies:
+        make_policy(policy)
+    base = replace(
+        recorded,
+        error=recorded.error if options.error is None else options.error,
+        lies=chosen_lies(options) or recorded.lies,
+    )
+    seed = settings.seed if options.seed is None else options.seed
+    return [replace(base, settings=replace(settings, policy=policy, seed=seed)) for policy in policies]
+
+
+def _read(path: Path) -> Recorded:
+    if path.is_dir():
+        from themis_cli.replay_testbed import read_live
+
+        return read_live(path)
+    from simulator.metrics import document_of
+    from simulator.recording import parse_recording
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise InputError(f"cannot read {path}", value=reason, remedy="name a recording or a testbed run") from None
+    recording = parse_recording(text, str(path))
+    return Recorded(run=recording.run, document=document_of(recording.record))

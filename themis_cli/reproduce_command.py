@@ -1,0 +1,97 @@
+"""`themis reproduce`: the paper's evaluation, made again on the simulator and set beside the paper's numbers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from themis.errors import InputError
+from themis_cli.parsers import Subcommands
+
+if TYPE_CHECKING:
+    from simulator.experiments.output import Written
+    from simulator.experiments.port import Done, Experiment, Findings, Scale
+
+_ALL = "all"
+_SEEDS = {"quick": 3, "paper": 5}
+
+
+def add_to(commands: Subcommands) -> None:
+    """Add `reproduce`."""
+    parser = commands.add_parser(
+        "reproduce", help="make the paper's figures and tables again (docs/reproduction.md)", allow_abbrev=False
+    )
+    parser.add_argument("names", nargs="+", metavar="NAME", help="experiments such as fig9 or tab5, or `all`")
+    parser.add_argument("--scale", choices=tuple(_SEEDS), default="quick", help="default: %(default)s")
+    parser.add_argument("--seeds", type=int, metavar="N", help="runs of each kind; default: 3 at quick scale, 5 else")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="runs at a time; default: %(default)s")
+    parser.add_argument("--out", default="out/reproduce", metavar="FOLDER", help="default: %(default)s")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_reproduce)
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+    seeds = options.seeds if options.seeds is not None else _SEEDS[options.scale]
+    for name, number in (("--seeds", seeds), ("--jobs", options.jobs)):
+        if number < 1:
+            raise InputError(f"{name} must be 1 or more", value=number)
+    # Imported late: bad options should be told at once.
+    from simulator.experiments.output import document
+    from simulator.experiments.port import Scale
+    from simulator.experiments.registry import MODULES, experiment_named
+
+    wanted = list(MODULES) if _ALL in options.names else list(dict.fromkeys(options.names))
+    experiments = [experiment_named(name) for name in wanted]
+    scale, folder = Scale(options.scale), Path(options.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    done = _make(experiments, scale, seeds, options)
+    if _ALL in options.names:
+        _write_summary(folder, done, scale, seeds)
+    if options.json:
+        documents = [document(experiment, findings, files) for experiment, findings, files in done]
+        sys.stdout.write(json.dumps({"scale": scale.value, "seeds": seeds, "experiments": documents}) + "\n")
+    return 0
+
+
+def _make(
+    experiments: list[Experiment], scale: Scale, seeds: int, options: argparse.Namespace
+) -> list[tuple[Experiment, Findings, Written]]:
+    """Run, evaluate and write each experiment; its table goes to standard output as soon as it is there."""
+    from simulator.experiments.output import table_text, write
+    from simulator.experiments.runner import run_all
+    from themis_cli.reproduce_progress import ProgressLine
+
+    done: list[tuple[Experiment, Findings, Written]] = []
+    with (
+        ProgressLine(experiments, scale, seeds, options.jobs) as line,
+        closing(
+            cast(
+                "Generator[tuple[Experiment, list[Done]], None, None]",
+                run_all(experiments, scale, seeds, options.jobs, line.told),
+            )
+        ) as results,
+    ):
+        for experiment, runs in results:
+            findings = experiment.evaluate(runs)
+            done.append((experiment, findings, write(experiment, findings, Path(options.out))))
+            line.pause()
+            if not options.json:
+                sys.stdout.write(table_text(experiment, findings) + "\n")
+                sys.stdout.flush()
+    return done
+
+
+def _write_summary(folder: Path, done: list[tuple[Experiment, Findings, Written]], scale: Scale, seeds: int) -> None:
+    from simulator.experiments.output import summary_markdown
+
+    how = (
+        f"Made with `themis reproduce all --scale {scale.value} --seeds {seeds}`: the median over seeds 1 to {seeds}, "
+        "with the least and the largest."
+    )
+    page = summary_markdown([(experiment, findings) for experiment, findings, _ in done], how)
+    (folder / "summary.md").write_text(page, encoding="utf-8")

@@ -1,0 +1,84 @@
+"""How far `themis reproduce` has come, on standard error: on a terminal one line that changes, else a line at times."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from simulator.experiments.port import Experiment, Scale
+
+_QUIET_S = 30.0
+RUN_S = {"quick": 3.0, "paper": 600.0}
+"""Mean seconds of a run on one core, measured; only to say beforehand how long it may take."""
+
+
+class ProgressLine:
+    """Says first what is coming and how long that may take, then how many runs are made and how long the rest may take.
+
+    Args:
+        experiments: What will be run.
+        scale: How large.
+        seeds: Runs of each kind.
+        jobs: Runs at a time.
+    """
+
+    def __init__(self, experiments: Sequence[Experiment], scale: Scale, seeds: int, jobs: int) -> None:
+        from rich.console import Console
+
+        console = Console(stderr=True, highlight=False)
+        self._terminal = console.is_terminal
+        self._status = console.status("starting")
+        self._started_s = self._said_s = time.monotonic()
+        self._first = _forecast(experiments, scale, seeds, jobs)
+
+    def __enter__(self) -> ProgressLine:
+        sys.stderr.write(self._first + "\n")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._status.stop()
+
+    def told(self, made: int, wanted: int) -> None:
+        """So many runs of all are made."""
+        now_s = time.monotonic()
+        if self._terminal:
+            self._status.start()
+            self._status.update(_text(made, wanted, now_s - self._started_s))
+        elif made == wanted or now_s - self._said_s > _QUIET_S:
+            self._said_s = now_s
+            sys.stderr.write(_text(made, wanted, now_s - self._started_s) + "\n")
+
+    def pause(self) -> None:
+        """Something else is about to be written."""
+        self._status.stop()
+
+
+def _forecast(experiments: Sequence[Experiment], scale: Scale, seeds: int, jobs: int) -> str:
+    from simulator.experiments.plans import distinct_runs
+
+    runs = distinct_runs(experiments, scale, seeds)
+    spent = length_text(runs * RUN_S[scale.value] / jobs)
+    return (
+        f"{runs} runs at scale {scale.value}, {jobs} at a time: about {spent}, "
+        f"by {RUN_S[scale.value]:g} s a run as measured once; the estimate follows what this machine does"
+    )
+
+
+def _text(made: int, wanted: int, spent_s: float) -> str:
+    left = length_text(spent_s / made * (wanted - made)) if made else "unknown"
+    return f"{made} of {wanted} runs; about {left} left"
+
+
+def length_text(seconds: float) -> str:
+    """A length of time for a reader: seconds, minutes or hours."""
+    if seconds < 90.0:
+        return f"{seconds:.0f} s"
+    if seconds < 5400.0:
+        return f"{seconds / 60.0:.0f} min"
+    return f"{seconds / 3600.0:.1f} h"

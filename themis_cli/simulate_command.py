@@ -1,0 +1,113 @@
+"""`themis simulate`: a workload on a cluster under one or more policies, in virtual time."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from themis.errors import InputError, UnknownNameError
+from themis_cli.parsers import Subcommands
+from themis_cli.simulate_options import DEFAULT_SEED, add_choices, check_ranges, chosen_lies, chosen_settings
+
+if TYPE_CHECKING:
+    from simulator.runs import Run
+
+
+def add_to(commands: Subcommands) -> None:
+    """Add `simulate`."""
+    parser = commands.add_parser("simulate", help="run a workload on a cluster in virtual time")
+    add = parser.add_argument
+    add("--policy", action="append", required=True, metavar="NAME", help="may be repeated: side by side")
+    add("--workload", required=True, metavar="NAME|FILE", help="w1, w2-small, .., a public trace, or a mix (.yaml)")
+    add("--cluster", metavar="NAME|SPEC", help="testbed, paper-256, .., 16x8+6x4/1+16x1, or a cluster file")
+    add("--seed", type=int, metavar="N", help=f"of every draw; default: {DEFAULT_SEED}, or the mix's")
+    add("--seeds", type=int, default=1, metavar="N", help="so many runs a policy, from --seed on: median and spread")
+    add("--apps", type=int, metavar="N", help="so many apps")
+    add("--scale", type=float, help="all work divided by it, the arrivals closer by as much")
+    add("--network-intensive", type=float, metavar="SHARE", help="share of apps whose models are strict on placement")
+    add("--throughputs", metavar="FILE", help="the throughputs of a trace of Gavel's")
+    add("--option", action="append", metavar="NAME=VALUE", help="another option of the workload; may be repeated")
+    add("--explain", metavar="APP", help="tell every round of an app in words")
+    add("--record", type=Path, metavar="FILE", help="write input, rounds and outcomes, for `themis replay`")
+    add_choices(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    runs = planned(options)
+    if options.explain is not None or options.record is not None:
+        return _one_in_full(options, runs)
+    # Imported late: bad input should be told at once.
+    from themis_cli.simulate_output import show
+    from themis_cli.simulate_running import make_all
+
+    show(make_all(runs, options.jobs), as_json=options.json)
+    return 0
+
+
+def _one_in_full(options: argparse.Namespace, runs: Sequence[Run]) -> int:
+    """One run with all of its rounds: recorded, and told of one app."""
+    from simulator.explain import explain
+    from simulator.metrics import document_of
+    from themis_cli.simulate_explain import explained, explained_lines
+    from themis_cli.simulate_output import show
+    from themis_cli.simulate_recording import opened_recording
+    from themis_cli.simulate_running import make_one
+
+    run = _only(runs)
+    if options.explain is not None and options.explain not in (names := [app.name for app in run.workload.apps]):
+        raise UnknownNameError("app", options.explain, names)
+    run = replace(run, settings=replace(run.settings, record_rounds=True))
+    with opened_recording(options.record) as write:
+        record = make_one(run)
+        write(run, record)
+    document = document_of(record)
+    if options.explain is None:
+        show([document], as_json=options.json)
+        return 0
+    rounds = explain(record.rounds, options.explain)
+    if options.json:
+        show([{**document, "explained": explained(options.explain, rounds)}], as_json=True)
+    else:
+        sys.stdout.write("\n".join(explained_lines(options.explain, rounds)) + "\n")
+    return 0
+
+
+def _only(runs: Sequence[Run]) -> Run:
+    if len(runs) > 1:
+        remedy = "name one --policy, and leave --seeds out"
+        raise InputError("--explain and --record are of one run", value=f"{len(runs)} runs", remedy=remedy)
+    return runs[0]
+
+
+def planned(options: argparse.Namespace) -> list[Run]:
+    """The runs to make, policy by policy, seed by seed.
+
+    Raises:
+        InputError: A name that nobody knows, a number out of range, options that do not go together.
+    """
+    from rm_plugin.policies.registry import make_policy
+    from simulator.runs import Run
+    from themis_cli.simulate_input import read_input
+
+    check_ranges(options)
+    policies = list(dict.fromkeys(options.policy))
+    for policy in policies:
+        make_policy(policy)
+    given = read_input(options, DEFAULT_SEED)
+    settings, lies = chosen_settings(options, given.settings), chosen_lies(options)
+    workloads = {seed: given.workload(seed) for seed in range(given.seed, given.seed + options.seeds)}
+    return [
+        Run(
+            workload=workload,
+            settings=replace(settings, policy=policy, seed=seed),
+            error=options.error or 0.0,
+            lies=lies,
+        )
+        for policy in policies
+        for seed, workload in workloads.items()
+    ]

@@ -1,0 +1,86 @@
+"""What `themis simulate` runs on: a cluster and a workload by name or file, or a testbed's mix with its settings."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simulator.settings import Settings
+from simulator.workload import Workload
+from themis.errors import InputError
+
+if TYPE_CHECKING:
+    from testbed.mix import Mix
+
+MIX_SUFFIXES = (".yaml", ".yml")
+_WORKLOAD_OPTIONS = ("apps", "scale", "throughputs", "network_intensive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """Settings before options are laid over them, the seed to begin with, and the workload of each seed."""
+
+    settings: Settings
+    seed: int
+    workload: Callable[[int], Workload]
+
+
+def read_input(options: argparse.Namespace, default_seed: int) -> Input:
+    """The input that the options name.
+
+    Raises:
+        InputError: A name that nobody knows, a file or an option that does not fit.
+    """
+    if options.workload.endswith(MIX_SUFFIXES):
+        return _mix_input(options)
+    from simulator.clusters import cluster_named
+    from simulator.workloads.registry import workload_named
+
+    if options.cluster is None:
+        raise InputError("--cluster is missing", remedy="only a mix of the testbed brings its own")
+    cluster, given = cluster_named(options.cluster), workload_options(options)
+    return Input(
+        settings=Settings(cluster=cluster),
+        seed=default_seed if options.seed is None else options.seed,
+        workload=lambda seed: workload_named(options.workload, seed, cluster, **given),
+    )
+
+
+def workload_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Options of the workload: those with a name of their own, and `--option NAME=VALUE`."""
+    given = {name: value for name in _WORKLOAD_OPTIONS if (value := getattr(options, name)) is not None}
+    for text in options.option or ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError("--option does not parse", value=text, remedy="write NAME=VALUE")
+        given[name.replace("-", "_")] = value
+    return given
+
+
+def _mix_input(options: argparse.Namespace) -> Input:
+    from simulator.clusters import cluster_named
+    from simulator.workloads.mix import from_specs
+    from testbed.mix import arrivals, load_mix
+
+    mix = load_mix(Path(options.workload))
+    if given := workload_options(options):
+        raise InputError("a mix takes no options of workloads", value=", ".join(sorted(given)))
+    arriving = [(arrival.at_s, arrival.spec) for arrival in arrivals(mix)]
+    cluster = cluster_named(options.cluster or str(mix.cluster))
+    return Input(
+        settings=_mix_settings(mix, Settings(cluster=cluster)),
+        seed=mix.seed if options.seed is None else options.seed,
+        workload=lambda seed: from_specs(arriving, name=mix.name, time_scale=mix.time_scale, seed=seed),
+    )
+
+
+def _mix_settings(mix: Mix, base: Settings) -> Settings:
+    from themis.config.loader import fit
+    from themis.config.rm_settings import AuctionSettings
+    from themis_cli.simulate_live import as_live
+
+    auction = fit(AuctionSettings, dict(mix.rm.get("auction", {})), f"auction of the mix {mix.name}")
+    return as_live(base, auction=auction, lease=mix.lease, time_scale=mix.time_scale)

@@ -1,0 +1,157 @@
+"""The options that `themis simulate` and `themis replay` share: every choice of a run by name, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
+from themis.errors import InputError
+
+if TYPE_CHECKING:
+    from rm_plugin.arbiter.core import LeasePolicy
+    from rm_plugin.arbiter.round_values import RoundSettings
+    from simulator.runs import LieChoice
+    from simulator.settings import Costs, NodeOutage, Settings
+
+DEFAULT_SEED = 1
+
+_LIE_HELP = "an app lies; kinds: rows, largest_row, rho, throughout; may be repeated"
+
+
+def add_choices(parser: argparse.ArgumentParser) -> None:
+    """Add the choices of a run. None stands for what the workload or the settings say."""
+    add = parser.add_argument
+    add("--lease-s", type=float, metavar="S", help="length of a lease in seconds; default: 600, or the mix's")
+    add("--lead-s", type=float, metavar="S", help="a round for ending leases begins so early; default: 5, or the mix's")
+    add("--lease-ends", choices=[each.value for each in LeaseEnds], help="default: aligned")
+    add("--f", type=float, help="the worst ceil((1 - f) N) apps bid; default: 0.8, or the mix's")
+    add("--bundle-rule", choices=[each.value for each in BundleRule], help="default: continuation")
+    add("--empty-bundle", choices=[each.value for each in EmptyBundle], help="default: finite")
+    add("--rounding", choices=[each.value for each in Rounding], help="default: probabilistic")
+    add("--no-payments", action="store_true", help="winners keep all that they won")
+    add("--solver", metavar="NAME", help="exact, highs, gurobi or brute_force; default: exact")
+    add("--checkpoint-s", type=float, metavar="S", help="a job that stops saves itself for so long; default: 5")
+    add("--restore-s", type=float, metavar="S", help="a job that starts reads its checkpoint so long; default: 5")
+    add("--container-s", type=float, metavar="S", help="containers on GPUs new to the app take so long; default: 30")
+    add("--outage", action="append", metavar="MACHINE:FROM:TO", help="a machine away, in seconds; may be repeated")
+    add("--error", type=float, metavar="X", help="every app's estimates are wrong by up to X, 0 to 1")
+    add("--lie", action="append", metavar="APP:KIND:FACTOR", help=_LIE_HELP)
+    add("--jobs", type=int, default=1, metavar="N", help="processes at a time; default: %(default)s")
+    add("--json", action="store_true", help="print JSON")
+
+
+def chosen_settings(options: argparse.Namespace, base: Settings) -> Settings:
+    """The settings with what the options say in place of their own.
+
+    Raises:
+        InputError: An option out of range, or two that do not go together.
+    """
+    from rm_plugin.solvers.registry import solver
+
+    check_ranges(options)
+    if options.solver:
+        solver(options.solver)
+    chosen = replace(
+        base,
+        leases=_leases(options, base.leases),
+        rounds=_rounds(options, base.rounds),
+        costs=_costs(options, base.costs),
+        **_given(bundle_rule=options.bundle_rule and BundleRule(options.bundle_rule), solver=options.solver),
+    )
+    lexicographic = chosen.rounds.empty_bundle is EmptyBundle.LEXICOGRAPHIC
+    if chosen.bundle_rule is BundleRule.LEXICOGRAPHIC and not lexicographic:
+        remedy = "add --empty-bundle lexicographic"
+        raise InputError("--bundle-rule lexicographic values an empty bundle at 0", remedy=remedy)
+    outages = tuple(_outage(text, base) for text in options.outage or ())
+    return replace(chosen, outages=outages or base.outages)
+
+
+def chosen_lies(options: argparse.Namespace) -> tuple[LieChoice, ...]:
+    """Who lies."""
+    from simulator.runs import LieChoice
+
+    lies = []
+    for text in options.lie or ():
+        app, kind, factor = _three(text, "--lie", "APP:KIND:FACTOR")
+        lies.append(LieChoice(app=app, kind=kind, factor=_number(factor, "the factor of --lie")))
+    return tuple(lies)
+
+
+def check_ranges(options: argparse.Namespace) -> None:
+    """Raise InputError for a number that cannot be meant."""
+    for name, fits, what in _RANGES:
+        value = getattr(options, name, None)
+        if value is not None and not (math.isfinite(value) and fits(value)):
+            raise InputError(f"--{name.replace('_', '-')} {what}", value=value)
+
+
+_RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
+    ("lease_s", lambda value: value > 0, "must be above 0"),
+    ("lead_s", lambda value: value >= 0, "must be 0 or more"),
+    ("checkpoint_s", lambda value: value >= 0, "must be 0 or more"),
+    ("restore_s", lambda value: value >= 0, "must be 0 or more"),
+    ("container_s", lambda value: value >= 0, "must be 0 or more"),
+    ("f", lambda value: 0 <= value <= 1, "must lie in 0 to 1"),
+    ("error", lambda value: 0 <= value < 1, "must be 0 or more and less than 1"),
+    ("seeds", lambda value: value >= 1, "must be 1 or more"),
+    ("jobs", lambda value: value >= 1, "must be 1 or more"),
+)
+
+
+def _leases(options: argparse.Namespace, base: LeasePolicy) -> LeasePolicy:
+    ends = options.lease_ends and LeaseEnds(options.lease_ends)
+    leases = replace(base, **_given(duration_s=options.lease_s, checkpoint_lead_s=options.lead_s, ends=ends))
+    if leases.checkpoint_lead_s >= leases.duration_s:
+        value = f"lead {leases.checkpoint_lead_s:g} s, lease {leases.duration_s:g} s"
+        raise InputError("the lead must be shorter than the lease", value=value, remedy="change --lead-s or --lease-s")
+    return leases
+
+
+def _rounds(options: argparse.Namespace, base: RoundSettings) -> RoundSettings:
+    empty = options.empty_bundle and EmptyBundle(options.empty_bundle)
+    rounding = options.rounding and Rounding(options.rounding)
+    payments = False if options.no_payments else None
+    return replace(base, **_given(f=options.f, empty_bundle=empty, rounding=rounding, payments=payments))
+
+
+def _costs(options: argparse.Namespace, base: Costs) -> Costs:
+    return replace(
+        base,
+        **_given(checkpoint_s=options.checkpoint_s, restore_s=options.restore_s, container_s=options.container_s),
+    )
+
+
+def _outage(text: str, base: Settings) -> NodeOutage:
+    from simulator.settings import NodeOutage
+
+    machine, lost, back = _three(text, "--outage", "MACHINE:FROM:TO")
+    base.cluster.machine(machine)
+    lost_s, back_s = _number(lost, "FROM of --outage"), _number(back, "TO of --outage")
+    if not 0 <= lost_s < back_s:
+        raise InputError("an outage must end after it begins", value=text, remedy="write seconds: MACHINE:FROM:TO")
+    return NodeOutage(machine_id=machine, lost_at_s=lost_s, back_at_s=back_s)
+
+
+def _three(text: str, option: str, form: str) -> tuple[str, str, str]:
+    parts = text.rsplit(":", 2)
+    if len(parts) != 3 or not all(parts):
+        raise InputError(f"{option} does not parse", value=text, remedy=f"write {form}")
+    return parts[0], parts[1], parts[2]
+
+
+def _number(text: str, what: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(f"{what} must be a number", value=text)
+    return value
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

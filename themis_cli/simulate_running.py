@@ -1,0 +1,23 @@
+"""Makes the runs that a command asks for, with their progress on standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simulator.metrics import Document
+from simulator.record import RunRecord
+from simulator.runs import Run, make_run
+from simulator.sweep import documents_of
+from themis_cli.simulate_progress import Progress
+
+
+def make_one(run: Run) -> RunRecord:
+    """The record of a run."""
+    with Progress(1) as progress:
+        return make_run(run, progress.watch)
+
+
+def make_all(runs: Sequence[Run], processes: int) -> list[Document]:
+    """The documents of runs, in their order, so many runs at a time."""
+    with Progress(len(runs)) as progress:
+        return documents_of(runs, processes, progress.run_made, progress.watch)

@@ -1,0 +1,147 @@
+"""Documents of runs as tables: the figures of the run, a column a policy, and the apps of a single run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from simulator.compare import Spread, spreads_of
+from simulator.metrics import DEFINITION, Document
+
+_PLAIN_COLUMNS = 120
+_HOUR_S = 3600.0
+_IN_HOURS_FROM_S = 1000.0
+
+
+def _plain(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < _IN_HOURS_FROM_S else f"{seconds / _HOUR_S:.2f} h"
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("max rho", f"max_rho.{DEFINITION}", _plain),
+    ("median rho", f"by_definition.{DEFINITION}.median", _plain),
+    ("95th percentile of rho", f"by_definition.{DEFINITION}.p95", _plain),
+    ("apps with rho > 1", "share_over_1", _percent),
+    ("apps with rho > 1.05", f"by_definition.{DEFINITION}.share_over_1.05", _percent),
+    ("Jain's index", "jain", _plain),
+    ("largest bound of rho", "bound", _plain),
+    ("max rho, isolated_share", "max_rho.isolated_share", _plain),
+    ("max rho, placement_aware", "max_rho.placement_aware", _plain),
+    ("max rho, private_cluster", "max_rho.private_cluster", _plain),
+    ("max rho, attainable", "max_rho.attainable", _plain),
+    ("mean completion", "completion_s.mean", _time),
+    ("95th completion", "completion_s.p95", _time),
+    ("makespan", "makespan_s", _time),
+    ("GPU time", "gpu_time_s", _time),
+    ("mean placement score", "placement_score.mean", _plain),
+    ("cluster leased", "utilisation.leased", _percent),
+    ("cluster running", "utilisation.running", _percent),
+    ("longest wait for a GPU", "longest_wait_s", _time),
+    ("restarts", "restarts", _whole),
+    ("rounds", "rounds", _whole),
+    ("GPUs by leftovers", "auctions.share_of_gpus_by_leftovers", _percent),
+    ("wins to nothing", "auctions.wins_to_nothing", _whole),
+    ("auctions unproven", "auctions.unproven", _whole),
+)
+"""Figures of the table: what they are called, their dotted key, and how they are written."""
+
+
+def print_tables(documents: Sequence[Document]) -> None:
+    """Print the figures, a column a policy; for a single run also its apps."""
+    policies = dict.fromkeys(str(document["policy"]) for document in documents)
+    columns = {name: [each for each in documents if each["policy"] == name] for name in policies}
+    console = _console()
+    if len(documents) == 1:
+        console.print(_apps(documents[0]))
+        console.print()
+    console.print(_figures(columns))
+    console.print(Text(_below(documents)), soft_wrap=True)
+
+
+def print_columns(columns: Mapping[str, Sequence[Document]]) -> None:
+    """Print the figures of documents by the heading of their column."""
+    console = _console()
+    console.print(_figures(columns))
+    console.print(Text(f"rho by the definition {DEFINITION} where not said otherwise"), soft_wrap=True)
+
+
+def _console() -> Console:
+    # Without a terminal rich assumes 80 columns, too few for the table of apps.
+    return Console(highlight=False, width=None if sys.stdout.isatty() else _PLAIN_COLUMNS)
+
+
+def _apps(document: Document) -> Table:
+    headings = ("app", "model", "jobs", "rho", "bound", "completion", "GPU time", "placement", "queueing")
+    table = Table(box=None, pad_edge=False)
+    for place, heading in enumerate((*headings, "restarts")):
+        table.add_column(heading, justify="left" if place < 2 else "right", overflow="fold")
+    for app in document["apps"]:
+        table.add_row(*(Text(cell) for cell in _cells(app)))
+    return table
+
+
+def _cells(app: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        app["name"],
+        app["model"],
+        str(app["jobs"]),
+        _plain(app["rho"][DEFINITION]),
+        _plain(app["bound"]),
+        _time(app["completion_s"]),
+        _time(app["gpu_time_s"]),
+        _plain(app["placement_score"]),
+        _time(app["queueing_s"]),
+        str(app["restarts"]),
+    )
+
+
+def _figures(columns: Mapping[str, Sequence[Document]]) -> Table:
+    spreads = [spreads_of(documents) for documents in columns.values()]
+    table = Table(box=None, pad_edge=False)
+    table.add_column("of the run")
+    for name in columns:
+        table.add_column(Text(name), justify="right", overflow="fold")
+    for title, key, write in ROWS:
+        table.add_row(title, *(Text(_spread(column.get(key), write)) for column in spreads))
+    return table
+
+
+def _spread(spread: Spread | None, write: Callable[[float], str]) -> str:
+    if spread is None or spread["median"] is None or spread["min"] is None or spread["max"] is None:
+        return "-"
+    median = write(spread["median"])
+    if spread["min"] == spread["max"]:
+        return median
+    return f"{median} ({write(spread['min'])} .. {write(spread['max'])})"
+
+
+def _below(documents: Sequence[Document]) -> str:
+    first = documents[0]
+    seeds = list(dict.fromkeys(document["seed"] for document in documents))
+    of_seeds = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}: median (least .. largest)"
+    checks = sum(document["invariants"]["checks"] for document in documents)
+    broken = sum(len(document["invariants"]["violations"]) for document in documents)
+    wall_s = sum(document["wall_s"] for document in documents)
+    memory = max(document["peak_memory_mb"] for document in documents)
+    return (
+        f"{first['workload']} on {first['cluster']} ({first['cluster_gpus']} GPUs), {of_seeds}; rho by the definition"
+        f" {DEFINITION} where not said otherwise\n"
+        f"{checks} checks of all invariants, {broken} violations; {wall_s:.2f} s, {memory:.0f} MiB"
+    )
