@@ -72,7 +72,8 @@ class RoundRecord:
         rho: What the apps told, worst first.
         demand_gpus: What they could use more.
         asked: Apps that were offered the free GPUs, worst first.
-        bids: Their bids.
+        bids: Their bids, those that were refused left out.
+        refused: Why a report or a bid was refused, by app.
         proportional: What the auction gave them before payments.
         shares: c_i, the share that each keeps.
         granted: What the policy itself granted: by auction after payments, or by its own rule.
@@ -96,6 +97,7 @@ class RoundRecord:
     granted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     leftovers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     lease_end_s: float = 0.0
+    refused: Mapping[str, str] = field(default_factory=dict)
     status: str = ""
     gap: float = 0.0
 

@@ -32,12 +32,13 @@ def count_round(counts: Counts, result: RoundResult, changes: Iterable[LeaseChan
         counts.wins_to_nothing += sum(app_id not in decision.auction for app_id in outcome.wins)
 
 
-def round_record(result: RoundResult, reasons: tuple[str, ...], lease_end_s: float) -> RoundRecord:
-    """A round as `--explain` and `--record` tell it."""
+def round_record(
+    result: RoundResult, reasons: tuple[str, ...], asked: tuple[str, ...], lease_end_s: float
+) -> RoundRecord:
+    """A round as `--explain` and `--record` tell it; `asked` are the apps that were offered the free GPUs."""
     snapshot, decision = result.snapshot, result.decision
     outcome = snapshot.outcome
     worst_first = sorted(snapshot.reports.values(), key=lambda report: (-report.rho, report.app_id))
-    asked = [report.app_id for report in worst_first if report.app_id in (snapshot.bids or {})]
     return RoundRecord(
         round_id=snapshot.round_id,
         now_s=snapshot.now_s,
@@ -47,13 +48,14 @@ def round_record(result: RoundResult, reasons: tuple[str, ...], lease_end_s: flo
         kept={app.app_id: app.kept.by_machine() for app in snapshot.apps if app.kept},
         rho={report.app_id: report.rho for report in worst_first},
         demand_gpus={report.app_id: report.demand_gpus for report in worst_first},
-        asked=tuple(asked),
+        asked=asked,
         bids={app_id: _bid_record(bid) for app_id, bid in (snapshot.bids or {}).items()},
         proportional={} if outcome is None else {app: _machines(win.gangs) for app, win in outcome.wins.items()},
         shares={} if outcome is None else dict(outcome.shares),
         granted={app_id: _machines(gangs) for app_id, gangs in decision.auction.items()},
         leftovers={app_id: _machines(gangs) for app_id, gangs in decision.leftovers.items()},
         lease_end_s=lease_end_s,
+        refused=dict(result.refused),
         status="" if outcome is None or not outcome.problems else outcome.status.value,
         gap=0.0 if outcome is None or not outcome.problems else outcome.worst_gap,
     )

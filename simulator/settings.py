@@ -44,9 +44,11 @@ class NodeOutage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """A run: cluster, policy and choices. `record_rounds` keeps every round's decisions, for `--explain`, `--record`.
+    """A run: cluster, policy and choices.
 
-    `reports_errors` and `lies` (see `simulator.agents`) are by app name.
+    Attributes:
+        validate: Check every invariant after each round.
+        record_rounds: Keep every round's decisions, for `--explain` and `--record`.
     """
 
     cluster: Cluster
@@ -59,6 +61,5 @@ class Settings:
     outages: tuple[NodeOutage, ...] = ()
     solver: str = "exact"
     auction_limit_s: float = 10.0
-    coalesce_s: float = 0.0
     validate: bool = True
     record_rounds: bool = False

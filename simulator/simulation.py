@@ -69,6 +69,7 @@ class Simulation:
         self._round_due_s = math.inf
         self._views: dict[str, AppView] = {}
         self._viewed = 0
+        self._asked: tuple[str, ...] = ()
         self._around = surroundings(
             settings.cluster,
             contention=1.0,
@@ -253,12 +254,13 @@ class Simulation:
         snapshot, prolonged = self.arbiter.begin_round(self.now_s)
         self._hear(prolonged)
         self._note_chances(snapshot)
+        self._asked = ()
         result = self.decide(snapshot)
         changes = self.arbiter.settle(result, now_s=self.now_s)
         self._hear(changes)
         count_round(self.counts, result, changes)
         if self.settings.record_rounds:
-            self.rounds.append(round_record(result, reasons, self.arbiter.lease_end_s(self.now_s)))
+            self.rounds.append(round_record(result, reasons, self._asked, self.arbiter.lease_end_s(self.now_s)))
         if self.settings.validate:
             self._validate()
 
@@ -277,6 +279,7 @@ class Simulation:
         if isinstance(question, AskReports):
             return {app_id: self._report(snapshot, app_id) for app_id in question.app_ids}
         if isinstance(question, AskBids):
+            self._asked = question.app_ids
             return {app_id: self._bid(snapshot, app_id) for app_id in question.app_ids}
         return self._auction(question.market)
 
@@ -330,8 +333,12 @@ class Simulation:
                 self._dirty[app.app_id] = None
 
     def _validate(self) -> None:
+        """Check every invariant; a broken one is written down with its time, and the run goes on."""
         self.counts.checks += 1
-        self.arbiter.validate()
+        try:
+            self.arbiter.validate()
+        except InvariantError as error:
+            self.counts.violations.append(f"at {self.now_s:g} s: {error}")
 
     # ---- the end ----
 

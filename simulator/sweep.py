@@ -1,21 +1,15 @@
-"""Makes many runs, several at a time in processes of their own; what comes out does not depend on how many."""
+"""Makes many runs and keeps what users read of them."""
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 
 from simulator.metrics import Document, document_of
+from simulator.parallel import mapped
 from simulator.runs import Run, make_run
 from simulator.simulation import Watch
-from themis.errors import ThemisError
 
 Progress = Callable[[int, int], None]
-
-_PRELOADED = ["simulator.runs"]
 
 
 def documents_of(
@@ -30,7 +24,8 @@ def documents_of(
         watch: Called after every round of a run that is made here.
     """
     found: dict[int, Document] = {}
-    for place, document in _here(runs, watch) if processes <= 1 else _apart(runs, processes):
+    workers = min(processes, len(runs))
+    for place, document in _here(runs, watch) if workers <= 1 else mapped(_document, enumerate(runs), workers):
         found[place] = document
         progress(len(found), len(runs))
     return [found[place] for place in range(len(runs))]
@@ -41,42 +36,5 @@ def _here(runs: Sequence[Run], watch: Watch | None) -> Iterator[tuple[int, Docum
         yield place, document_of(make_run(run, watch))
 
 
-def _apart(runs: Sequence[Run], processes: int) -> Iterator[tuple[int, Document]]:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOADED)
-    workers = min(processes, len(runs))
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_leave_interrupts_to_the_parent)
-    try:
-        # A few ahead only: an interrupt should not find hundreds of runs waiting.
-        todo = iter(enumerate(runs))
-        running: dict[Future[Document], int] = {}
-        while True:
-            while len(running) < 2 * workers and (item := next(todo, None)) is not None:
-                running[pool.submit(_document, item[1])] = item[0]
-            if not running:
-                return
-            finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in finished:
-                yield running.pop(future), future.result()
-    except BrokenProcessPool:
-        raise ThemisError("a process of the sweep was killed", remedy="out of memory? try fewer --jobs") from None
-    finally:
-        _end(pool)
-
-
 def _document(run: Run) -> Document:
     return document_of(make_run(run))
-
-
-def _end(pool: ProcessPoolExecutor) -> None:
-    """Leave nothing running, also when a run is under way."""
-    workers = list((pool._processes or {}).values())
-    pool.shutdown(wait=False, cancel_futures=True)
-    for worker in workers:
-        worker.terminate()
-    for worker in workers:
-        worker.join()
-
-
-def _leave_interrupts_to_the_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from simulator.experiments.port import Experiment, Scale
 
 _QUIET_S = 30.0
-RUN_S = {"quick": 3.0, "paper": 600.0}
-"""Mean seconds of a run on one core, measured; only to say beforehand how long it may take."""
+RUN_S = {"quick": (4.0, "as measured"), "paper": (600.0, "a guess from small runs")}
+"""Mean seconds of a run on one core, and what that is; only to say beforehand how long it may take."""
 
 
 class ProgressLine:
@@ -63,10 +63,10 @@ def _forecast(experiments: Sequence[Experiment], scale: Scale, seeds: int, jobs:
     from simulator.experiments.plans import distinct_runs
 
     runs = distinct_runs(experiments, scale, seeds)
-    spent = length_text(runs * RUN_S[scale.value] / jobs)
+    run_s, basis = RUN_S[scale.value]
     return (
-        f"{runs} runs at scale {scale.value}, {jobs} at a time: about {spent}, "
-        f"by {RUN_S[scale.value]:g} s a run as measured once; the estimate follows what this machine does"
+        f"{runs} runs at scale {scale.value}, {jobs} at a time: about {length_text(runs * run_s / jobs)} "
+        f"by {run_s:g} s a run ({basis}); the estimate then follows what this machine does"
     )
 
 

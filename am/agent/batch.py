@@ -249,7 +249,7 @@ def _deal(alone_s: Seconds, counts: Counts, start: _Start) -> Seconds:
     (jobs, _), (rows, kinds) = alone_s.shape, counts.shape
     first_s = alone_s[np.minimum(start.first, jobs - 1), np.arange(kinds)]
     had = (counts > 0) & (start.first < start.jobs[:, None])
-    latest_s = np.where(had, first_s, 0.0).max(axis=1)
+    latest_s: Seconds = np.where(had, first_s, 0.0).max(axis=1)
     loads = _Loads(alone_s, counts, start)
     first_of_row = np.arange(rows) * kinds
     for step in range(jobs - int(start.jobs[0])):

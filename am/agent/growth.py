@@ -124,7 +124,12 @@ def growths(app: AppView, free: Mapping[str, int], around: Surroundings) -> list
     together = _one_after_the_other(ways) if count > _MOST_TOGETHER else itertools.product(*ways)
     sums = (_together(some) for some in together)
     offered = Allocation.of(free)
-    return [growth for growth in sums if added_up(growth.pinned).within(offered)]
+    return [
+        growth
+        for growth in sums
+        if sum(gang.gpus for gang in growth.pinned) + sum(gang.gpus for gang in growth.anywhere) <= offered.gpus
+        and added_up(growth.pinned).within(offered)
+    ]
 
 
 def _bases(app: AppView) -> list[tuple[_Base, HeldGang]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from rm_plugin.arbiter.leftovers import Claim
-from rm_plugin.arbiter.placement import place_gang, take_gang
+from rm_plugin.arbiter.placement import place_gang, take_gang, take_gangs
 from rm_plugin.arbiter.round_values import Decision, RoundSnapshot
 from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.cluster import Allocation
@@ -107,11 +107,10 @@ def machines_after(
 
     Gangs within a slot come first, whosever they are: the others take any slot, and must leave those theirs.
     """
-    left = tuple(machines)
     gangs = [(app_id, gang) for app_id in sorted(grants) for gang in grants[app_id]]
-    for _, gang in sorted(gangs, key=lambda pair: (pair[1].slot is None, pair)):
-        left = take_gang(left, gang)
-    return left
+    if not gangs:
+        return tuple(machines)
+    return take_gangs(machines, [gang for _, gang in sorted(gangs, key=lambda pair: (pair[1].slot is None, pair))])
 
 
 def gangs_of(by_job: Mapping[str, Mapping[str, PlacedGang]]) -> dict[str, tuple[PlacedGang, ...]]:

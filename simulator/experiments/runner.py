@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 
 from simulator.experiments.port import Cell, Done, Experiment, Scale
+from simulator.parallel import mapped
 from simulator.record import RunRecord
 from simulator.simulation import Simulation
 
@@ -52,46 +50,6 @@ def _key(cell: Cell) -> str:
 
 
 def _make(wanted: dict[str, Cell], processes: int, progress: Progress) -> Iterator[tuple[str, RunRecord]]:
-    made = 0
-    for key, record in _here(wanted) if processes <= 1 else _apart(wanted, processes):
-        made += 1
+    for made, (key, record) in enumerate(mapped(run_cell, wanted.items(), processes), start=1):
         progress(made, len(wanted))
         yield key, record
-
-
-def _here(wanted: dict[str, Cell]) -> Iterator[tuple[str, RunRecord]]:
-    for key, cell in wanted.items():
-        yield key, run_cell(cell)
-
-
-def _apart(wanted: dict[str, Cell], processes: int) -> Iterator[tuple[str, RunRecord]]:
-    context = multiprocessing.get_context("forkserver")
-    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_leave_interrupts_to_the_parent)
-    try:
-        # A few ahead only: an interrupt should not find hundreds of runs waiting.
-        todo = iter(wanted.items())
-        running: dict[Future[RunRecord], str] = {}
-        while True:
-            while len(running) < 2 * processes and (item := next(todo, None)) is not None:
-                running[pool.submit(run_cell, item[1])] = item[0]
-            if not running:
-                return
-            finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in finished:
-                yield running.pop(future), future.result()
-    finally:
-        _end(pool)
-
-
-def _end(pool: ProcessPoolExecutor) -> None:
-    """Leave nothing running, also when a run is under way."""
-    workers = list((pool._processes or {}).values())
-    pool.shutdown(wait=False, cancel_futures=True)
-    for worker in workers:
-        worker.terminate()
-    for worker in workers:
-        worker.join()
-
-
-def _leave_interrupts_to_the_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
