@@ -41,6 +41,28 @@ class HonestAgent:
         return make_bid(app, offer, around)
 
 
+_ROUNDS_A_MOMENT = 3
+"""Rounds at one moment in which an agent goes by what it believes or claims; then by what is."""
+
+
+class _Patience:
+    """Ends rounds that would have no end: GPUs that an app asks for, gives back as of no use, and asks for again."""
+
+    def __init__(self) -> None:
+        self._elapsed_s = -1.0
+        self._rounds = 0
+
+    def next_round(self, app: AppView) -> None:
+        """Another round begins."""
+        self._rounds = self._rounds + 1 if app.elapsed_s == self._elapsed_s else 1
+        self._elapsed_s = app.elapsed_s
+
+    @property
+    def lost(self) -> bool:
+        """True when there were so many rounds at this moment that the app must have got what it cannot use."""
+        return self._rounds > _ROUNDS_A_MOMENT
+
+
 class ErringAgent:
     """Knows the iterations left and S of its jobs only up to an error (themis.md, section 9, fig17).
 
@@ -58,11 +80,13 @@ class ErringAgent:
         if not 0.0 <= error < 1.0:
             raise InputError("an error must be 0 or more and less than 1", value=error)
         self._inner = inner
+        self._patience = _Patience()
         self._left = 1.0 + Random(child_seed(seed, "iterations")).uniform(-error, error)
         self._slower = 1.0 + Random(child_seed(seed, "slowdown")).uniform(-error, error)
 
     def report(self, app: AppView, around: Surroundings, round_id: int) -> AppReport:
         """The report on what is believed."""
+        self._patience.next_round(app)
         return self._inner.report(self._believed(app), around, round_id)
 
     def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
@@ -70,6 +94,8 @@ class ErringAgent:
         return self._inner.bid(self._believed(app), offer, around)
 
     def _believed(self, app: AppView) -> AppView:
+        if self._patience.lost:
+            return app
         return with_work(with_slowdowns(app, lambda slowdown: _times(slowdown, (self._slower,) * 4)), self._left)
 
 
@@ -110,19 +136,30 @@ class Lie:
 
 
 class LyingAgent:
-    """Tells the truth as a lie has it, in every round."""
+    """Tells the truth as a lie has it, in every round, but for those that its own lies would repeat without end."""
 
     def __init__(self, inner: Agent, lie: Lie) -> None:
         self._inner = inner
         self._lie = lie
+        self._patience = _Patience()
 
     def report(self, app: AppView, around: Surroundings, round_id: int) -> AppReport:
         """The report after the lie."""
-        return self._lie.report(self._inner.report(self._lie.view(app), around, round_id))
+        self._patience.next_round(app)
+        lie = self._told
+        return lie.report(self._inner.report(lie.view(app), around, round_id))
 
     def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
         """The bid after the lie."""
-        return self._lie.bid(self._inner.bid(self._lie.view(app), offer, around))
+        lie = self._told
+        return lie.bid(self._inner.bid(lie.view(app), offer, around))
+
+    @property
+    def _told(self) -> Lie:
+        return _TRUTH if self._patience.lost else self._lie
+
+
+_TRUTH = Lie(name="the truth")
 
 
 def lie_about_slowdown(share: float) -> Lie:

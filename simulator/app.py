@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from am.agent.views import AppView, HeldGang, JobView, median_job
 from am.app_view import held_gang
-from am.jobs.planner import Holdings, Plan, PlannedJob, make_plan
+from am.jobs.planner import Holdings, Plan, make_plan
 from am.tuners.port import Observation, ObservationKind, TunerPlan
 from am.tuners.registry import make_tuner
 from simulator.jobs import SimJob
@@ -147,7 +147,7 @@ class SimApp:
     def target_reached(self, job: SimJob, now_s: float) -> None:
         """A job has done the iterations that its tuner wanted."""
         self._count_run(job, now_s)
-        job.iteration, job.gpus = job.target, ()
+        job.halt(job.target, interrupted=False)
         self.tally.checkpoints += 1
         loss = job.trace.curve.at(job.iteration)
         self._tuner.observe(
@@ -158,7 +158,7 @@ class SimApp:
 
     def stopped(self, job: SimJob) -> None:
         """A job's checkpoint is written: nothing of it runs any more."""
-        job.gpus, job.stopping = (), False
+        job.freed()
 
     def machine_lost(self, machine_id: str, now_s: float) -> None:
         """Jobs on that machine fall back to their newest checkpoint; their other GPUs are idle at once."""
@@ -188,13 +188,13 @@ class SimApp:
         """Take over the targets of the tuner's plan; jobs that are not in it do not run."""
         self._pending = [self.jobs[job_id] for job_id in sorted(self.plan.targets)]
         for job in self._pending:
-            job.target = self.plan.targets[job.job_id]
+            job.aim(self.plan.targets[job.job_id])
         if len(self.phases) <= self.plan.phase and self._pending:
             self.phases += [()] * (self.plan.phase - len(self.phases))
             self.phases.append(tuple(_view_of(job, job.target - job.iteration) for job in self._pending))
 
     def _make_plan(self, holdings: Holdings, now_s: float) -> Plan:
-        planned = [PlannedJob(view=job.view(now_s), gpus=job.gpus, stopping=job.stopping) for job in self._pending]
+        planned = [job.planned(now_s) for job in self._pending]
         return make_plan(planned, {}, holdings, self._cluster, self._costs.restart_s)
 
     def _holdings(self) -> Holdings:
@@ -220,13 +220,10 @@ class SimApp:
         progressed = reached > job.iteration
         self._count_run(job, now_s)
         self.tally.lost_gpu_s += _unfinished_gpu_s(job, reached, now_s)
-        job.iteration, job.run, job.interrupted = reached, job.run + 1, True
-        if not progressed or not self._costs.checkpoint_s:
-            job.gpus = ()
-            return False
-        job.stopping = True
-        self.tally.checkpoints += 1
-        return True
+        saving = progressed and self._costs.checkpoint_s > 0.0
+        job.halt(reached, interrupted=True, saving=saving)
+        self.tally.checkpoints += progressed
+        return saving
 
     def _lose(self, job: SimJob, now_s: float) -> None:
         reached = job.iteration_at(now_s)
@@ -240,8 +237,7 @@ class SimApp:
         self.tally.lost_gpu_s += (reached - kept) * job.trace.serial_iteration_s + _unfinished_gpu_s(
             job, reached, now_s
         )
-        job.iteration, job.run, job.interrupted = kept, job.run + 1, True
-        job.gpus, job.stopping = (), False
+        job.halt(kept, interrupted=True)
 
     def _count_run(self, job: SimJob, now_s: float) -> None:
         """Add the run that ends now to the app's sums."""

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from am.agent.views import JobView
+from am.jobs.planner import PlannedJob
 from simulator.workload import JobTrace, LossCurve
 from themis.bids import LossForecast
 from themis.cluster import GpuId, Level
@@ -33,7 +34,8 @@ class SimJob:
     run: int = 0
     interrupted: bool = False
     _view: JobView | None = field(default=None, repr=False)
-    _seen: tuple[int, int] = field(default=(-1, -1), repr=False)
+    _viewed: int = field(default=-1, repr=False)
+    _waiting: PlannedJob | None = field(default=None, repr=False)
 
     @property
     def job_id(self) -> str:
@@ -52,7 +54,25 @@ class SimJob:
         usable = self.trace.shape.usable_gpus(len(gpus))
         self.iteration_s = self.trace.serial_iteration_s * self.trace.slowdown.at(level) / usable
         self.run += 1
+        self._view = self._waiting = None
         return self.ready_at_s + (self.target - self.iteration) * self.iteration_s
+
+    def aim(self, target: int) -> None:
+        """Set the iteration to reach."""
+        if target != self.target:
+            self.target, self._view, self._waiting = target, None, None
+
+    def halt(self, iteration: int, *, interrupted: bool, saving: bool = False) -> None:
+        """Make no more iterations; while it is `saving` its GPUs stay busy."""
+        self.iteration, self.interrupted, self.stopping = iteration, interrupted, saving
+        self.run += 1
+        self._view = self._waiting = None
+        if not saving:
+            self.gpus = ()
+
+    def freed(self) -> None:
+        """What it saved is written; its GPUs are idle."""
+        self.gpus, self.stopping = (), False
 
     def iteration_at(self, now_s: float) -> int:
         """Whole iterations done by then."""
@@ -67,9 +87,11 @@ class SimJob:
 
     def view(self, now_s: float) -> JobView:
         """The job as its agent sees it: with the iterations left to its target, at least one."""
+        if self._view is not None and not self.running:
+            return self._view
         iteration = self.iteration_at(now_s)
-        if self._view is None or self._seen != (iteration, self.target):
-            self._seen = (iteration, self.target)
+        if self._view is None or self._viewed != iteration:
+            self._viewed = iteration
             self._view = JobView(
                 job_id=self.trace.job_id,
                 iterations_left=max(1, self.target - iteration),
@@ -79,6 +101,14 @@ class SimJob:
                 forecast=self._forecast(iteration),
             )
         return self._view
+
+    def planned(self, now_s: float) -> PlannedJob:
+        """The job as the planner sees it."""
+        if self.gpus:
+            return PlannedJob(view=self.view(now_s), gpus=self.gpus, stopping=self.stopping)
+        if self._waiting is None:
+            self._waiting = PlannedJob(view=self.view(now_s))
+        return self._waiting
 
     def _forecast(self, iteration: int) -> LossForecast | None:
         """The job's loss to come; known exactly, unless its curve is a recorded one."""

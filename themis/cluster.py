@@ -18,6 +18,9 @@ class Level(IntEnum):
     RACK = 2
     CLUSTER = 3
 
+    # An enum hashes its name, in Python; gangs by level are looked up all the time, and equal numbers hash alike anyhow.
+    __hash__ = int.__hash__
+
     @property
     def label(self) -> str:
         """The name that users type: `slot`, `machine`, `rack` or `cluster`."""

@@ -112,17 +112,22 @@ def usable_gpus(shape: JobShape, gpus: Allocation) -> int:
 
 def _demand_of(job: JobView, held: HeldGang | None, restart_s: float) -> GangDemand | None:
     shape = job.shape
-    near = Allocation() if held is None else held.gpus - held.up
-    if not usable_gpus(shape, near):
-        near = Allocation()
-    room = shape.demand_max_gpus - near.gpus
-    if room < shape.gpus_per_task:
-        return None
-    faster_than = 0.0
+    near = held.gpus - held.up if held is not None and held.up != held.gpus else Allocation()
     if held is not None and not held.renewable:
         if not growth_pays(job, held.at, shape.demand_max_gpus, held.level, restart_s):
             return None
-        faster_than = pays_above(job, held.at, restart_s)
+        return _growth_of(job, near, pays_above(job, held.at, restart_s))
+    if not near or not usable_gpus(shape, near):
+        return job.demand
+    return _growth_of(job, near, 0.0)
+
+
+def _growth_of(job: JobView, near: Allocation, faster_than: float) -> GangDemand | None:
+    """What a job wants beside the GPUs that it holds; None where it has no room for another task."""
+    shape = job.shape
+    room = shape.demand_max_gpus - near.gpus
+    if room < shape.gpus_per_task:
+        return None
     return GangDemand(
         job_id=job.job_id,
         min_gpus=max(shape.gpus_per_task, shape.demand_min_gpus - near.gpus),

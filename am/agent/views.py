@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import median_high
 
 from am.tuners.port import Phase
 from themis.apps import JobShape, Slowdown
-from themis.bids import LossForecast
+from themis.bids import GangDemand, LossForecast
 from themis.choices import BundleRule
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class JobView:
     """An unfinished job of the current phase: iterations left in it, serial seconds an iteration, S, shape.
 
@@ -29,10 +30,23 @@ class JobView:
     shape: JobShape
     forecast: LossForecast | None = None
 
-    @property
+    @cached_property
     def serial_work_s(self) -> float:
         """Work left in the phase, in GPU seconds at S = 1."""
         return self.iterations_left * self.serial_iteration_s
+
+    @cached_property
+    def demand(self) -> GangDemand:
+        """What the job wants while it has no GPUs."""
+        return GangDemand(
+            job_id=self.job_id,
+            min_gpus=max(self.shape.gpus_per_task, self.shape.demand_min_gpus),
+            max_gpus=self.shape.demand_max_gpus,
+            unit_gpus=self.shape.gpus_per_task,
+            slowdown=self.slowdown,
+            work_left_gpu_s=self.serial_work_s,
+            forecast=self.forecast,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +66,7 @@ class GangAt:
         return self.level <= Level.MACHINE or self.unit_gpus % gpus_per_task == 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class HeldGang:
     """A gang that a job runs on, or will as soon as its GPUs are given back by others.
 
@@ -69,7 +83,7 @@ class HeldGang:
         """True when the app must win the gang back, or a part of it, to keep it."""
         return bool(self.up)
 
-    @property
+    @cached_property
     def at(self) -> GangAt:
         """The gang without its machines."""
         return gang_at(self.gpus, self.level)
@@ -80,7 +94,7 @@ def gang_at(gpus: Allocation, level: Level) -> GangAt:
     return GangAt(gpus.gpus, level, math.gcd(*(count for _, count in gpus)) if level > Level.MACHINE else 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AppView:
     """The app at one moment.
 
@@ -106,12 +120,12 @@ class AppView:
             return self.reference
         return median_job(self.jobs)
 
-    @property
+    @cached_property
     def kept(self) -> tuple[HeldGang, ...]:
         """Gangs whose leases go on."""
         return tuple(gang for gang in self.held if not gang.renewable)
 
-    @property
+    @cached_property
     def renewable(self) -> tuple[HeldGang, ...]:
         """Gangs whose leases end now; nearest first, then largest: the order in which the app would give up last."""
         mine = [gang for gang in self.held if gang.renewable]

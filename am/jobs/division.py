@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from am.agent.finish_time import job_time_s
 from am.agent.views import GangAt, JobView
@@ -18,7 +18,7 @@ Sizes = tuple[int, ...]
 
 def best_sizes(
     waiting: Sequence[JobView],
-    running: Sequence[tuple[JobView, GangAt]],
+    running: Iterable[tuple[JobView, GangAt]],
     gpus: int,
     lay: Callable[[Sizes], Sequence[GangAt]],
     restart_s: float,
@@ -31,7 +31,7 @@ def best_sizes(
 
     Args:
         waiting: Jobs without a gang, in the order in which they are served.
-        running: Jobs that run, with their gangs.
+        running: Jobs that run, with their gangs; asked for only where there is something to weigh.
         gpus: Idle GPUs.
         lay: Where gangs of such sizes would lie.
         restart_s: What moving a running job costs, in seconds.
@@ -42,8 +42,9 @@ def best_sizes(
         return choices[0] if choices else ()
     best: Sizes = ()
     best_s = math.inf
+    gangs = list(running)
     for sizes in choices:
-        ends_s = _ends_s(waiting, running, lay(sizes))
+        ends_s = _ends_s(waiting, gangs, lay(sizes))
         if not best or ends_s < best_s:
             # Each choice but the first has its restart to make good.
             best, best_s = sizes, ends_s if best else ends_s - restart_s
@@ -53,12 +54,26 @@ def best_sizes(
 def _choices(waiting: Sequence[JobView], gpus: int) -> list[Sizes]:
     """Ways to share the GPUs, each once, in the order in which they are weighed."""
     found: dict[Sizes, None] = {}
-    at_once = range(len(waiting), max(0, len(waiting) - _MOST_TRIED), -1)
+    fitting = _fitting(waiting, gpus)
+    # Numbers of jobs past those that fit all come to the same.
+    at_once = dict.fromkeys(
+        min(first, fitting) for first in range(len(waiting), max(0, len(waiting) - _MOST_TRIED), -1)
+    )
     for share, first in itertools.product((share_evenly, share_by_work), at_once):
         sizes = share(waiting[:first], gpus)
         if sizes:
             found[sizes] = None
     return list(found)
+
+
+def _fitting(jobs: Sequence[JobView], gpus: int) -> int:
+    """How many of the jobs, the first ones, can run at once, each on its smallest gang."""
+    left = gpus
+    for place, job in enumerate(jobs):
+        left -= job.shape.demand_min_gpus
+        if left < 0:
+            return place
+    return len(jobs)
 
 
 def share_evenly(jobs: Sequence[JobView], gpus: int) -> Sizes:

@@ -10,7 +10,7 @@ from am.app import App
 from am.jobs.command import RunValues, job_command
 from am.jobs.environment import Gang, task_environment
 from am.jobs.gang import free_addresses, start_gang, wait_gang
-from am.jobs.planner import tasks_of
+from am.jobs.pool import tasks_of
 from am.jobs.run import JobRun
 from am.runtimes.port import ContainerRuntime, ExitReason, TaskExit, TaskLaunch
 from themis.cluster import GpuId

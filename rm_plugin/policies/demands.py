@@ -29,6 +29,8 @@ def unmet(
         renewable: What the app held until now.
     """
     left = sorted(demands, key=lambda demand: (-demand.work_left_gpu_s, demand.job_id))
+    if not won:
+        return tuple(left)
     ordered = sorted(won, key=lambda gang: (-gang.gpus.gpus, gang))
     renewed = growing = 0
     for gang in ordered:

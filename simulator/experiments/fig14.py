@@ -102,10 +102,10 @@ def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _order(rows: Sequence[Row], contention: int) -> str:
-    bound = sweeps.over_seeds(rows, "max_bound", policy=sweeps.OURS).median
+    bound = sweeps.over_seeds(rows, "max_bound", policy=sweeps.OURS)
     return (
         f"Contention {contention}x, aligned, max rho (median over seeds): {sweeps.ranking_text(rows, sweeps.MAX_RHO)}; "
-        f"by its apps' lower bounds no policy could have had less than {bound:.3g}."
+        f"{sweeps.bound_text(bound)}."
     )
 
 

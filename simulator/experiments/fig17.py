@@ -19,7 +19,7 @@ from simulator.record import RunRecord
 ERRORS: Mapping[Scale, Sequence[int]] = {Scale.QUICK: (0, 10, 20), Scale.PAPER: (0, 5, 10, 15, 20)}
 """X in percent: errors are uniform in -X to X, one of iterations and one of S an app."""
 
-DRAWS: Mapping[Scale, int] = {Scale.QUICK: 3, Scale.PAPER: 5}
+DRAWS: Mapping[Scale, int] = {Scale.QUICK: 2, Scale.PAPER: 5}
 """Draws of the errors on each workload."""
 
 PAPER_CHANGE = 10.76

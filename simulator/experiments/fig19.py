@@ -18,7 +18,7 @@ KNOBS: Mapping[Scale, Sequence[float]] = {
     Scale.QUICK: (0.0, 0.5, 0.8, 1.0),
     Scale.PAPER: (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
 }
-LEASES_MIN: Mapping[Scale, Sequence[int]] = {Scale.QUICK: (5, 10, 20, 40), Scale.PAPER: (5, 10, 20, 30, 40)}
+LEASES_MIN: Mapping[Scale, Sequence[int]] = {Scale.QUICK: (5, 10, 40), Scale.PAPER: (5, 10, 20, 30, 40)}
 
 BEST_F, BEST_LEASE_MIN = 0.8, 10
 PAPER_WORSE = 1.5
@@ -181,8 +181,7 @@ def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
     bound = sweeps.over_seeds(rows, "max_bound", f=BEST_F, lease_min=BEST_LEASE_MIN)
     renewed = "Leases are renewed in place, so a short lease costs little where nobody else wants the GPUs."
     return (
-        f"By its apps' lower bounds no policy could have had a max rho of less than {bound.median:.3g} "
-        f"({bound.least:.3g} to {bound.most:.3g}).",
+        f"With f = {BEST_F:g} and {BEST_LEASE_MIN} min {sweeps.bound_text(bound)}.",
         f"{renewed} The paper checkpoints at every end of a lease.",
         sweeps.left_out(rows),
     )

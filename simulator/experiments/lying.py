@@ -42,7 +42,7 @@ IN_REPORTS = ("rho", "work")
 
 CONTENDERS = (
     Contender(name="themis", policy="themis", f=0.8, lies=(*IN_REPORTS, *IN_BIDS)),
-    Contender(name="themis, f = 0", policy="themis", f=0.0, lies=(*IN_REPORTS, *IN_BIDS)),
+    Contender(name="themis, f = 0", policy="themis", f=0.0, lies=("work", "rows", "largest row")),
     Contender(name="worst_rho_first", policy="worst_rho_first", f=0.8, lies=IN_REPORTS),
     Contender(name="srtf", policy="srtf", f=0.8, lies=("work",)),
     Contender(name="srsf", policy="srsf", f=0.8, lies=("work",)),
@@ -53,6 +53,9 @@ Tiresias and drf go by what the arbiter itself has metered, so that these lies d
 """
 
 FACTORS: Mapping[Scale, Sequence[float]] = {Scale.QUICK: (0.5, 2.0, 4.0), Scale.PAPER: (0.5, 0.8, 1.25, 2.0, 4.0)}
+LIARS: Mapping[Scale, int] = {Scale.QUICK: 3, Scale.PAPER: APPS}
+"""How many of the apps lie in turn on each workload."""
+
 HONEST = "none"
 _PAYS = 0.01
 
@@ -71,7 +74,7 @@ class LyingOverRuns:
             for contender in CONTENDERS
             if contender.policy in POLICIES
             for seed in range(1, seeds + 1)
-            for cell in _cells_of(contender, seed, FACTORS[scale])
+            for cell in _cells_of(contender, seed, scale)
         ]
 
     def evaluate(self, done: Sequence[Done]) -> Findings:
@@ -97,8 +100,10 @@ class LyingOverRuns:
         return figure
 
 
-def _cells_of(contender: Contender, seed: int, factors: Sequence[float]) -> list[Cell]:
-    lies = [(lie, factor, _liar(place)) for lie in contender.lies for factor in factors for place in range(APPS)]
+def _cells_of(contender: Contender, seed: int, scale: Scale) -> list[Cell]:
+    # Other apps with the next seed, so that a few seeds have had them all.
+    liars = [_liar(((seed - 1) * LIARS[scale] + turn) % APPS) for turn in range(LIARS[scale])]
+    lies = [(lie, factor, liar) for lie in contender.lies for factor in FACTORS[scale] for liar in liars]
     return [_cell(contender, seed, *told) for told in [(HONEST, 1.0, ""), *lies]]
 
 
@@ -226,8 +231,8 @@ def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
         )
     return (
         *texts,
-        f"Each of the {APPS} apps lies in turn, in every round of its life, all others are honest; a gain is against "
-        "the same run without the lie, in percent of the completion time then. Many lies are tried, so a few stand "
+        "Several apps lie in turn, each in every round of its life, all others are honest; a gain is against the "
+        "same run without the lie, in percent of the completion time then. Many lies are tried, so a few stand "
         "out by chance.",
         "Lies in rows do not reach policies that ask for no bids; tiresias and drf go by what the arbiter meters. "
         "Workload: synthetic, 8 searches, load 2, half of the testbed.",

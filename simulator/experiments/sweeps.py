@@ -24,7 +24,6 @@ SIMULATED: Mapping[Scale, str] = {Scale.QUICK: "7x8+1x4/1+4x1", Scale.PAPER: "pa
 """The cluster of the paper's simulations; at quick scale a quarter of its machines, 64 GPUs."""
 
 _TESTBED_GPUS, _SIMULATED_GPUS = 64, 256
-_AT_LEAST = 0.02
 
 
 def simulated_load(scale: Scale, **options: object) -> Load:
@@ -137,11 +136,12 @@ def left_out(rows: Iterable[Row]) -> str:
     return f"Rho is by definition `themis`; the CSV has all five, side by side.{missing}"
 
 
-def direction(value: float, larger: str, smaller: str, alike: str, margin: float = _AT_LEAST) -> str:
-    """A word for a ratio: `alike` within `margin` of 1."""
-    if abs(value - 1.0) <= margin:
-        return alike
-    return larger if value > 1.0 else smaller
+def bound_text(bound: Summary) -> str:
+    """What the largest lower bound of an app in themis's own runs says: N_avg, and so rho, differs between policies."""
+    return (
+        f"in themis's own runs the largest lower bound of an app is {bound.median:.3g} ({bound.least:.3g} to "
+        f"{bound.most:.3g}), less than which no policy could have given it at the same N_avg"
+    )
 
 
 def bars_by_policy(

@@ -1,5 +1,7 @@
 """What a report tells of the work still to do."""
 
+from dataclasses import replace
+
 import pytest
 from agent_cases import app_of, around_of, job, jobs_of
 
@@ -39,7 +41,7 @@ def test_nothing_left():
 
 def test_a_demand_carries_its_jobs_forecast():
     view = job("j", 100)
-    app = app_of([type(view)(**{**{name: getattr(view, name) for name in view.__slots__}, "forecast": CURVE})])
+    app = app_of([replace(view, forecast=CURVE)])
     assert make_report(app, around_of(), 1).demands[0].forecast == CURVE
 
 

@@ -7,7 +7,8 @@ from agent_cases import CRUDE_SLOWDOWN, FLAT, STRICT, cluster_of, job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from am.jobs.planner import Holdings, Plan, PlannedJob, make_plan, tasks_of
+from am.jobs.planner import Holdings, Plan, PlannedJob, make_plan
+from am.jobs.pool import tasks_of
 from themis.apps import JobShape
 from themis.cluster import GpuId, Level
 

@@ -1,0 +1,153 @@
+"""GPUs without a job, dealt out in gangs on which jobs are fastest. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from am.agent.views import GangAt, JobView
+from themis.cluster import Cluster, GpuId, Level
+
+SlotKey = tuple[str, int]
+
+
+def by_place(gpu: GpuId) -> tuple[str, int]:
+    """Sorts GPUs as they compare: machine by machine. As a key it is several times as fast as comparing GPU to GPU."""
+    return gpu.machine_id, gpu.index
+
+
+def tasks_of(gpus: Iterable[GpuId], gpus_per_task: int) -> tuple[tuple[GpuId, ...], ...]:
+    """The GPUs of each task of a gang: machine by machine, `gpus_per_task` each; a rest too small is left out."""
+    by_machine: dict[str, list[GpuId]] = {}
+    for gpu in sorted(gpus, key=by_place):
+        by_machine.setdefault(gpu.machine_id, []).append(gpu)
+    return tuple(
+        tuple(members[first : first + gpus_per_task])
+        for members in by_machine.values()
+        for first in range(0, len(members) - gpus_per_task + 1, gpus_per_task)
+    )
+
+
+def speed_of(job: JobView, gpus: int, level: Level) -> float:
+    """Throughput of a job on a gang, in units of one GPU at S = 1."""
+    return job.shape.usable_gpus(gpus) / job.slowdown.at(level)
+
+
+class Pool:
+    """GPUs by slot. Most requests are met by one slot; only the others look at machines and racks."""
+
+    def __init__(self, gpus: Iterable[GpuId], cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._slots: dict[SlotKey, list[GpuId]] = {}
+        for gpu in sorted(gpus, key=by_place):
+            self._slots.setdefault(self._slot_of(gpu), []).append(gpu)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._slots.values()))
+
+    @property
+    def gpus(self) -> frozenset[GpuId]:
+        """All that are left."""
+        return frozenset(gpu for group in self._slots.values() for gpu in group)
+
+    def plus(self, gpus: Iterable[GpuId]) -> Pool:
+        """A pool of its own, with these GPUs too."""
+        more = Pool(gpus, self._cluster)
+        for key, group in self._slots.items():
+            more._slots[key] = sorted((*group, *more._slots[key]), key=by_place) if key in more._slots else list(group)
+        return more
+
+    def take(self, job: JobView, size: int) -> tuple[GpuId, ...]:
+        """The gang of up to `size` GPUs on which a job is fastest, in whole tasks: fewer that lie nearer may be.
+
+        Of the GPUs of one slot, one machine, one rack or all together; equals go to the nearer level, there best fit.
+        Empty when the job's smallest gang cannot be had in whole tasks.
+        """
+        best: tuple[GpuId, ...] = ()
+        most = 0.0
+        wanted = job.shape.usable_gpus(size)
+        for groups in self._groups(wanted):
+            gang = _largest(groups, job, wanted)
+            speed = speed_of(job, len(gang), self.level_of(gang)) if gang else 0.0
+            if speed > most:
+                best, most = gang, speed
+            if gang and len(gang) == wanted:
+                # More cannot be had, and farther away as many are no faster.
+                break
+        return self._remove(best)
+
+    def lay(self, jobs: Sequence[JobView], sizes: Sequence[int]) -> list[GangAt]:
+        """Take a gang of each size for each of the first jobs, as they count; gangs that do not fit have no GPU."""
+        gangs = []
+        for job, size in zip(jobs, sizes, strict=False):
+            gpus = self.take(job, size)
+            gangs.append(GangAt(len(gpus), self.level_of(gpus)))
+        return gangs
+
+    def level_of(self, gpus: Iterable[GpuId]) -> Level:
+        """The level that these GPUs span."""
+        return self._cluster.level_of_gpus(gpus)
+
+    def _groups(self, wanted: int) -> Iterator[Iterable[Sequence[GpuId]]]:
+        """GPUs by slot, by machine, by rack, and all together; smaller groups of a kind first (best fit).
+
+        Of the slots that hold `wanted` GPUs only the one that fits best counts, if there is one.
+        """
+        fitting = min(((len(group), key) for key, group in self._slots.items() if len(group) >= wanted), default=None)
+        if fitting is not None:
+            yield (self._slots[fitting[1]],)
+        else:
+            yield _smaller_first(self._slots.values())
+        machines = _merged((key[0], self._slots[key]) for key in sorted(self._slots))
+        yield _smaller_first(machines.values())
+        yield _smaller_first(_merged((self._rack_of(name), group) for name, group in machines.items()).values())
+        yield [[gpu for group in machines.values() for gpu in group]]
+
+    def _slot_of(self, gpu: GpuId) -> SlotKey:
+        return gpu.machine_id, self._cluster.machine(gpu.machine_id).slot_of(gpu.index)
+
+    def _rack_of(self, machine_id: str) -> str:
+        return self._cluster.machine(machine_id).rack_id
+
+    def _remove(self, gpus: tuple[GpuId, ...]) -> tuple[GpuId, ...]:
+        for gpu in gpus:
+            key = self._slot_of(gpu)
+            self._slots[key].remove(gpu)
+            if not self._slots[key]:
+                del self._slots[key]
+        return gpus
+
+
+def _merged(groups: Iterable[tuple[str, Sequence[GpuId]]]) -> dict[str, list[GpuId]]:
+    merged: dict[str, list[GpuId]] = {}
+    for name, group in groups:
+        merged.setdefault(name, []).extend(group)
+    return merged
+
+
+def _smaller_first(groups: Iterable[Sequence[GpuId]]) -> list[Sequence[GpuId]]:
+    return sorted(groups, key=lambda group: (len(group), by_place(group[0])))
+
+
+def _largest(groups: Iterable[Sequence[GpuId]], job: JobView, wanted: int) -> tuple[GpuId, ...]:
+    """The largest gang, up to `wanted` GPUs, that one of the groups can make for a job; the first of equals."""
+    best: tuple[GpuId, ...] = ()
+    for group in groups:
+        if len(group) > len(best):
+            gang = _fullest_first(group, wanted, job.shape.gpus_per_task)
+            if len(gang) > len(best) and len(gang) >= job.shape.demand_min_gpus:
+                best = gang
+                if len(best) == wanted:
+                    break
+    return best
+
+
+def _fullest_first(group: Sequence[GpuId], size: int, unit: int) -> tuple[GpuId, ...]:
+    """Up to `size` GPUs in whole units, from the machines with most of them, so that few machines take part."""
+    if group[0].machine_id == group[-1].machine_id:
+        return tuple(group[: min(size, len(group)) // unit * unit])
+    by_machine: dict[str, list[tuple[GpuId, ...]]] = {}
+    for task in tasks_of(group, unit):
+        by_machine.setdefault(task[0].machine_id, []).append(task)
+    ordered = sorted(by_machine.values(), key=lambda tasks: (-len(tasks), tasks[0][0].machine_id))
+    tasks = [task for tasks in ordered for task in tasks][: size // unit]
+    return tuple(sorted([gpu for task in tasks for gpu in task], key=by_place))
