@@ -1,14 +1,16 @@
-"""Markets made by real agents: apps in a virtual cluster that have run for a while bid on what is then on offer."""
+"""Markets made by real agents: apps of a simulated run that have run for a while bid on what is then on offer."""
 
 from __future__ import annotations
 
 import math
 import random
 
-from am.agent.views import JobView
-from audit.virtual_cluster import App, Job, World
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.arbiter.round_values import RoundSnapshot
+from simulator.costs import Costs
+from simulator.settings import Settings
+from simulator.simulation import Simulation
+from simulator.workload import AppTrace, JobTrace, Workload
 from themis.apps import CRUDE_SLOWDOWN, JobShape, Slowdown
 from themis.bids import Market
 from themis.choices import LeaseEnds
@@ -22,6 +24,7 @@ SLOWDOWNS = (
 SMALL_CLUSTER = ((2, 2), (2, 2), (2,), (2,), (1,))
 TESTBED_CLUSTER = ((2,),) * 8 + ((2, 2),) * 12
 LARGE_CLUSTER = ((2, 2, 2, 2),) * 16 + ((1, 1, 1, 1),) * 6 + ((1,),) * 16
+COSTS = Costs()
 _RACKS = 3
 _MOST_WAITS = 20
 
@@ -56,19 +59,19 @@ def agent_market(seed: int, slots: tuple[tuple[int, ...], ...], *, apps: int, bi
     rng = random.Random(seed)
     cluster = cluster_of(slots)
     ends = rng.choice((LeaseEnds.ALIGNED, LeaseEnds.STAGGERED, LeaseEnds.STAGGERED))
-    world = World(cluster, "tiresias", seed=seed, leases=LeasePolicy(ends=ends))
+    leases = LeasePolicy(ends=ends, checkpoint_lead_s=COSTS.checkpoint_s)
     # Together the apps want two to four times what there is.
     scale = rng.uniform(2.0, 4.0) * cluster.gpus / apps
+    traces, at_s = [], 0.0
     for number in range(apps):
-        world.submit(random_app(rng, f"a{number:02}", scale))
+        traces.append(random_app(rng, f"a{number:02}", scale, at_s))
         if rng.random() < 0.3:
-            world.play()
-            _pass_time(world, rng)
-    world.play()
-    for _ in range(rng.randint(0, 3)):
-        _pass_time(world, rng)
-        world.play()
-    return _round_with_bids(world, rng, bidders)
+            at_s += rng.uniform(0.0, leases.duration_s)
+    settings = Settings(cluster=cluster, policy="tiresias", seed=seed, leases=leases, costs=COSTS)
+    run = Simulation(Workload(name="audit", apps=tuple(traces)), settings)
+    run.play_until(at_s)
+    run.play_rounds(rng.randint(1, 4))
+    return _round_with_bids(run, rng, bidders)
 
 
 def cluster_of(slots: tuple[tuple[int, ...], ...]) -> Cluster:
@@ -80,42 +83,44 @@ def cluster_of(slots: tuple[tuple[int, ...], ...]) -> Cluster:
     return Cluster(name="audit", machines=machines)
 
 
-def random_app(rng: random.Random, app_id: str, demand_gpus: float) -> App:
-    """An app whose jobs together want about `demand_gpus` GPUs at most."""
+def random_app(rng: random.Random, name: str, demand_gpus: float, arrival_s: float) -> AppTrace:
+    """An app whose jobs together want about `demand_gpus` GPUs at most, in iterations of one second of one GPU."""
     unit, least = rng.choice(((1, 1), (1, 1), (1, 2), (2, 1), (1, 4)))
     shape = JobShape(tasks=least * rng.choice((1, 1, 2, 3)), min_tasks=least, gpus_per_task=unit)
     slowdown = rng.choice(SLOWDOWNS)
-    jobs = max(1, round(rng.uniform(0.3, 1.7) * demand_gpus / shape.demand_max_gpus))
+    count = max(1, round(rng.uniform(0.3, 1.7) * demand_gpus / shape.demand_max_gpus))
     work_s = math.pow(10.0, rng.uniform(2.5, 4.5))
-    views = (
-        JobView(job_id=f"{app_id}-j{number}", iterations_left=1, serial_iteration_s=1.0, slowdown=slowdown, shape=shape)
-        for number in range(jobs)
+    jobs = tuple(
+        JobTrace(
+            job_id=f"{name}-j{number}",
+            iterations_total=round(work_s * rng.uniform(0.5, 2.0)),
+            serial_iteration_s=1.0,
+            slowdown=slowdown,
+            shape=shape,
+        )
+        for number in range(count)
     )
-    return App(app_id, [Job(view, left_s=work_s * rng.uniform(0.5, 2.0)) for view in views])
+    return AppTrace(name=name, arrival_s=arrival_s, jobs=jobs)
 
 
-def _pass_time(world: World, rng: random.Random) -> None:
-    """Go on to an event, or to some moment before it."""
-    next_s = world.next_event_s()
-    if math.isfinite(next_s):
-        world.advance(world.now_s + (next_s - world.now_s) * rng.choice((0.3, 1.0, 1.0)))
+def _round_with_bids(run: Simulation, rng: random.Random, bidders: int) -> Market:
+    """A round with at least a drawn part of the cluster on offer; where that does not come, what there is.
 
-
-def _round_with_bids(world: World, rng: random.Random, bidders: int) -> Market:
-    """A round with at least a drawn part of the cluster on offer; where that does not come, what there is."""
-    least_gpus = rng.choice((0.1, 0.25, 0.5, 1.0)) * world.cluster.gpus
-    snapshot, _ = world.arbiter.begin_round(world.now_s)
+    Until then no rounds are played, so that more is on offer, and in fragments, than a round has that comes in time.
+    """
+    least_gpus = rng.choice((0.1, 0.25, 0.5, 1.0)) * run.settings.cluster.gpus
+    snapshot, _ = run.arbiter.begin_round(run.now_s)
     for _ in range(_MOST_WAITS):
         if snapshot.free.gpus >= least_gpus:
             break
-        world.advance(world.now_s + rng.uniform(20.0, 100.0))
-        snapshot, _ = world.arbiter.begin_round(world.now_s)
-    bids = (world.bid(snapshot, app_id) for app_id in sorted(_worst_apps(world, snapshot)[:bidders]))
+        run.pass_time(run.now_s + rng.uniform(20.0, 100.0))
+        snapshot, _ = run.arbiter.begin_round(run.now_s)
+    bids = (run.bid(snapshot, app_id) for app_id in sorted(_worst_apps(run, snapshot)[:bidders]))
     machines = tuple(machine for machine in snapshot.machines if machine.free)
     return Market(machines=machines, bids=tuple(bid for bid in bids if bid.empty_value > 0))
 
 
-def _worst_apps(world: World, snapshot: RoundSnapshot) -> list[str]:
-    reports = [world.report(snapshot, app.app_id) for app in snapshot.apps]
+def _worst_apps(run: Simulation, snapshot: RoundSnapshot) -> list[str]:
+    reports = [run.report(snapshot, app.app_id) for app in snapshot.apps]
     wanting = sorted((report for report in reports if report.demands), key=lambda report: (-report.rho, report.app_id))
     return [report.app_id for report in wanting]

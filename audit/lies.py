@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 
-from audit.variants import scaled, with_row
-from themis.bids import Bid, BidRow
+from simulator.agents import rows_times
+from themis.bids import Bid
 
 FACTORS = (0.1, 0.25, 0.5, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0, 4.0, 10.0)
 ROW_FACTORS = (0.5, 0.8, 1.25, 2.0)
@@ -16,7 +15,7 @@ EMPTY_FACTORS = (0.1, 0.5, 0.8, 1.25, 2.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lie:
+class FalseBid:
     """A bid that is not the truth. `kind` is `factor`, `row`, `hide` or `empty`."""
 
     kind: str
@@ -24,7 +23,7 @@ class Lie:
     bid: Bid
 
 
-def lies(bid: Bid, won: int | None, rng: random.Random) -> Iterator[Lie]:
+def lies(bid: Bid, won: int | None, rng: random.Random) -> Iterator[FalseBid]:
     """Lies of every kind about one bid.
 
     Args:
@@ -33,14 +32,14 @@ def lies(bid: Bid, won: int | None, rng: random.Random) -> Iterator[Lie]:
         rng: Which rows to lie about.
     """
     for factor in FACTORS:
-        changed = scaled(bid, factor, empty=False)
-        yield Lie(kind="factor", what=f"all rows times {factor:g}", bid=changed)
+        changed = rows_times(bid, factor)
+        yield FalseBid(kind="factor", what=f"all rows times {factor:g}", bid=changed)
     yield from _about_rows(bid, _rows_of_interest(bid, won, rng))
     yield from _by_hiding(bid, won, rng)
     if bid.empty_value > 0:
         for factor in EMPTY_FACTORS:
             changed = replace(bid, empty_value=bid.empty_value * factor)
-            yield Lie(kind="empty", what=f"empty value times {factor:g}", bid=changed)
+            yield FalseBid(kind="empty", what=f"empty value times {factor:g}", bid=changed)
 
 
 def _rows_of_interest(bid: Bid, won: int | None, rng: random.Random) -> list[int]:
@@ -52,18 +51,14 @@ def _rows_of_interest(bid: Bid, won: int | None, rng: random.Random) -> list[int
     return sorted(rows)
 
 
-def _about_rows(bid: Bid, rows: list[int]) -> Iterator[Lie]:
+def _about_rows(bid: Bid, rows: list[int]) -> Iterator[FalseBid]:
     for index in rows:
         for factor in ROW_FACTORS:
-            changed = with_row(bid, index, partial(_times, factor=factor))
-            yield Lie(kind="row", what=f"row {index} times {factor:g}", bid=changed)
+            changed = rows_times(bid, factor, index)
+            yield FalseBid(kind="row", what=f"row {index} times {factor:g}", bid=changed)
 
 
-def _times(row: BidRow, factor: float) -> BidRow:
-    return replace(row, value=row.value * factor)
-
-
-def _by_hiding(bid: Bid, won: int | None, rng: random.Random) -> Iterator[Lie]:
+def _by_hiding(bid: Bid, won: int | None, rng: random.Random) -> Iterator[FalseBid]:
     """Without the rows of fewest GPUs (one, half, all but the largest), the row won, the best one, or a random one."""
     count = len(bid.rows)
     if count < 2:
@@ -80,4 +75,4 @@ def _by_hiding(bid: Bid, won: int | None, rng: random.Random) -> Iterator[Lie]:
         hidden["the row that it wins"] = [won]
     for what, gone in hidden.items():
         kept = tuple(row for index, row in enumerate(bid.rows) if index not in set(gone))
-        yield Lie(kind="hide", what=f"hides {what}", bid=replace(bid, rows=kept))
+        yield FalseBid(kind="hide", what=f"hides {what}", bid=replace(bid, rows=kept))

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from audit.case import Case
-from audit.lies import Lie, lies
+from audit.lies import FalseBid, lies
 from audit.valuation import Valuer, expected_value
 from audit.variants import with_bid
 from rm_plugin.solvers.port import Solution, SolveStatus
@@ -36,7 +36,7 @@ class Misreport:
     """A lie and what it gains: utility over that of the truth, minus 1, by each way of counting."""
 
     app_id: str
-    lie: Lie
+    lie: FalseBid
     gains: Mapping[str, float]
 
 

@@ -1,4 +1,4 @@
-"""Sharing incentive over rounds: whole searches in virtual time, and how late apps end against their fair share."""
+"""Sharing incentive over rounds: simulated searches, and how late their apps end against their fair share."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from am.agent.fairness import RhoDefinition
 from audit.agent_markets import SMALL_CLUSTER, cluster_of, random_app
-from audit.virtual_cluster import World
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.solvers.port import WinnerDetermination
+from simulator.settings import Settings
+from simulator.simulation import Simulation
+from simulator.workload import Workload
+from themis.errors import InvariantError
 
 APPS = 10
-_MOST_ROUNDS = 3000
+_AUCTION_LIMIT_S = 30.0
 _LOADS = (4.0, 12.0)
 """Together the apps want between so many times the cluster's GPUs."""
 
@@ -37,15 +41,21 @@ def play_world(seed: int, number: int, make_solver: Callable[[], WinnerDetermina
     Args:
         seed: The audit's seed.
         number: Which world.
-        make_solver: Makes the solver of an auction.
+        make_solver: Makes the solver of the auctions.
+
+    Raises:
+        InvariantError: An invariant of the arbiter did not hold after a round.
     """
     rng = random.Random(child_seed(seed, "world", str(number)))
     cluster = cluster_of(SMALL_CLUSTER)
     demand_gpus = rng.uniform(*_LOADS) * cluster.gpus / APPS
-    at_s, arrivals = 0.0, []
+    at_s, traces = 0.0, []
     for index in range(APPS):
-        arrivals.append((at_s, random_app(rng, f"a{index}", demand_gpus)))
+        traces.append(random_app(rng, f"a{index}", demand_gpus, at_s))
         at_s += rng.choice((0.0, 0.0, 60.0, 600.0))
-    world = World(cluster, seed=rng.getrandbits(32), make_solver=make_solver)
-    world.run(arrivals, most_rounds=_MOST_ROUNDS)
-    return WorldRho(number=number, rounds=len(world.results), rho=dict(sorted(world.rho.items())))
+    settings = Settings(cluster=cluster, seed=rng.getrandbits(32), auction_limit_s=_AUCTION_LIMIT_S)
+    record = Simulation(Workload(name="audit", apps=tuple(traces)), settings, solver=make_solver()).run()
+    if record.counts.violations:
+        raise InvariantError("an invariant of the arbiter was broken", value=record.counts.violations[0])
+    rho = {app.name: app.rho[RhoDefinition.THEMIS] for app in record.apps}
+    return WorldRho(number=number, rounds=record.counts.rounds, rho=rho)

@@ -1,12 +1,13 @@
-"""Markets made from a market: shuffled, scaled, with a bid, a row or a machine changed."""
+"""Markets made from a market: shuffled, scaled, with a bid or a machine changed."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from simulator.agents import rows_times
 from themis.bids import Bid, BidRow, FreeMachine, Market
 
 Item = TypeVar("Item")
@@ -18,21 +19,14 @@ def shuffled(market: Market, rng: random.Random) -> Market:
     return replace(market, machines=_mixed(market.machines, rng), bids=_mixed(bids, rng))
 
 
-def scaled(bid: Bid, factor: float, *, empty: bool = True) -> Bid:
-    """A bid with all values of rows, and of the empty bundle where `empty`, times a factor."""
-    rows = tuple(replace(row, value=row.value * factor) for row in bid.rows)
-    return replace(bid, rows=rows, empty_value=bid.empty_value * factor if empty else bid.empty_value)
+def scaled(bid: Bid, factor: float) -> Bid:
+    """A bid with all its values, that of the empty bundle too, times a factor."""
+    return replace(rows_times(bid, factor), empty_value=bid.empty_value * factor)
 
 
 def with_bid(market: Market, bid: Bid) -> Market:
     """The market with the bid of one app replaced."""
     return replace(market, bids=tuple(bid if other.app_id == bid.app_id else other for other in market.bids))
-
-
-def with_row(bid: Bid, index: int, change: Callable[[BidRow], BidRow]) -> Bid:
-    """A bid with one row changed."""
-    rows = tuple(change(row) if place == index else row for place, row in enumerate(bid.rows))
-    return replace(bid, rows=rows)
 
 
 def with_machine(market: Market, machine: FreeMachine) -> Market:

@@ -12,6 +12,7 @@ from am.agent.fairness import ideal_time_s
 from am.agent.views import AppView, JobView, Surroundings
 from am.tuners.port import Phase
 from am.tuners.successive_halving import successive_halving
+from simulator.workloads.sampling import search_jobs
 from tf_jobs.tables_reader import read_speeds
 from themis.apps import CRUDE_SLOWDOWN, JobShape, JobSpec, Slowdown
 
@@ -57,7 +58,7 @@ def draw_app(
     done, and up to two leases.
     """
     shape = _draw_shape(rng, gangs, elastic=rng.random() < elastic_share)
-    jobs = 1 if rng.random() < _SINGLE_JOB_SHARE else round(20 + 82 * rng.random() ** 0.5)
+    jobs = 1 if rng.random() < _SINGLE_JOB_SHARE else search_jobs(rng.random())
     phases = _phases(jobs)
     work_gpu_s = jobs * shape.demand_max_gpus * _TASK_GPU_S * rng.lognormvariate(0.0, _TAIL_SIGMA)
     serial_s = work_gpu_s / sum(phase.jobs * phase.iterations for phase in phases)

@@ -118,6 +118,14 @@ def with_slowdowns(app: AppView, change: Callable[[Slowdown], Slowdown]) -> AppV
     return replace(app, jobs=jobs, reference=reference)
 
 
+def rows_times(bid: Bid, factor: float, place: int | None = None) -> Bid:
+    """The bid with all its rows, or the one at that place, worth `factor` times as much; the empty bundle stays."""
+    rows = tuple(
+        replace(row, value=row.value * factor) if place in (None, index) else row for index, row in enumerate(bid.rows)
+    )
+    return replace(bid, rows=rows)
+
+
 def _times(slowdown: Slowdown, factors: Sequence[float]) -> Slowdown:
     """S times a factor a level, at least 1 and never falling as GPUs lie farther apart."""
     levels = (slowdown.slot, slowdown.machine, slowdown.rack, slowdown.cluster)
@@ -170,12 +178,7 @@ def lie_about_slowdown(share: float) -> Lie:
 
 def lie_by_factor(factor: float) -> Lie:
     """All rows are said to be worth `factor` times what they are; nothing is worth what it is."""
-
-    def bid(truth: Bid) -> Bid:
-        rows = tuple(replace(row, value=row.value * factor) for row in truth.rows)
-        return replace(truth, rows=rows)
-
-    return Lie(name=f"rows times {factor:g}", bid=bid)
+    return Lie(name=f"rows times {factor:g}", bid=lambda truth: rows_times(truth, factor))
 
 
 def lie_by_largest_row(factor: float) -> Lie:
@@ -185,8 +188,7 @@ def lie_by_largest_row(factor: float) -> Lie:
         if not truth.rows:
             return truth
         place = max(range(len(truth.rows)), key=lambda index: (truth.rows[index].gpus, truth.rows[index].value, -index))
-        changed = replace(truth.rows[place], value=truth.rows[place].value * factor)
-        return replace(truth, rows=(*truth.rows[:place], changed, *truth.rows[place + 1 :]))
+        return rows_times(truth, factor, place)
 
     return Lie(name=f"largest row times {factor:g}", bid=bid)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -10,8 +11,8 @@ from am.app_view import held_gang
 from am.jobs.planner import Holdings, Plan, make_plan
 from am.tuners.port import Observation, ObservationKind, TunerPlan
 from am.tuners.registry import make_tuner
+from simulator.costs import Costs
 from simulator.jobs import SimJob
-from simulator.settings import Costs
 from simulator.workload import AppTrace
 from themis.apps import JobSpec
 from themis.cluster import Cluster, GpuId
@@ -72,7 +73,7 @@ class SimApp:
         self.leases: dict[GpuId, Lease] = {}
         self._reserved: set[GpuId] = set()
         self._cluster = cluster
-        self._costs = costs
+        self.costs = costs
         specs = [
             JobSpec(job_id=job.job_id, shape=job.shape, iterations_total=job.iterations_total) for job in trace.jobs
         ]
@@ -81,6 +82,7 @@ class SimApp:
         self.first_phases = self.plan.phases
         self.jobs = {job.job_id: SimJob(job) for job in sorted(trace.jobs, key=lambda job: job.job_id)}
         self._gangs: dict[tuple[str, int], tuple[tuple[tuple[GpuId, ...], list[GpuId]], HeldGang]] = {}
+        self._still: tuple[JobView, ...] | None = None
         self._median: dict[frozenset[str], JobView] = {}
         self._planned: Mapping[str, tuple[GpuId, ...]] = {}
         self._warm: set[GpuId] = set()
@@ -95,14 +97,22 @@ class SimApp:
         return AppView(
             app_id=self.app_id,
             elapsed_s=now_s - self.submitted_at_s,
-            jobs=tuple([job.view(now_s) for job in self._pending]),
-            later_phases=self.plan.phases[1:],
+            jobs=self._jobs_at(now_s),
+            later_phases=self._later_phases,
             work_total_gpu_s=self.work_total_gpu_s,
             demand_max_gpus=self.trace.demand_max_gpus,
             reference=self._reference(),
             held=tuple(self._held(up_until_s)) if self.leases or self._planned else (),
-            restart_s=self._costs.restart_s,
+            restart_s=self.costs.restart_s,
         )
+
+    def _jobs_at(self, now_s: float) -> tuple[JobView, ...]:
+        """The jobs of the phase. As long as none of them runs it is the same tuple, by which agents know it again."""
+        if self._still is None or any(job.running for job in self._pending):
+            views = tuple([job.view(now_s) for job in self._pending])
+            if self._still is None or not all(map(operator.is_, views, self._still)):
+                self._still = views
+        return self._still
 
     def whole_view(self) -> AppView:
         """The app as submitted, with all its work still to do."""
@@ -116,7 +126,7 @@ class SimApp:
             work_total_gpu_s=self.work_total_gpu_s,
             demand_max_gpus=self.trace.demand_max_gpus,
             reference=median_job(jobs),
-            restart_s=self._costs.restart_s,
+            restart_s=self.costs.restart_s,
         )
 
     # ---- leases ----
@@ -187,6 +197,8 @@ class SimApp:
     def _follow_plan(self) -> None:
         """Take over the targets of the tuner's plan; jobs that are not in it do not run."""
         self._pending = [self.jobs[job_id] for job_id in sorted(self.plan.targets)]
+        self._later_phases = self.plan.phases[1:]
+        self._still = None
         for job in self._pending:
             job.aim(self.plan.targets[job.job_id])
         if len(self.phases) <= self.plan.phase and self._pending:
@@ -195,7 +207,7 @@ class SimApp:
 
     def _make_plan(self, holdings: Holdings, now_s: float) -> Plan:
         planned = [job.planned(now_s) for job in self._pending]
-        return make_plan(planned, {}, holdings, self._cluster, self._costs.restart_s)
+        return make_plan(planned, {}, holdings, self._cluster, self.costs.restart_s)
 
     def _holdings(self) -> Holdings:
         expiring = frozenset(gpu for gpu, lease in self.leases.items() if lease.state is LeaseState.EXPIRING)
@@ -210,26 +222,28 @@ class SimApp:
         self._warm.update(gpus)
         self.tally.restarts += job.interrupted
         job.interrupted = False
-        delay_s = self._costs.restore_s + (self._costs.container_s if cold else 0.0)
+        delay_s = self.costs.restore_s + (self.costs.container_s if cold else 0.0)
         ends_at_s = job.start(gpus, self._cluster.level_of_gpus(gpus), now_s, delay_s)
         return Started(job=job, ends_at_s=ends_at_s)
 
     def _stop(self, job: SimJob, now_s: float) -> bool:
         """Stop a job; False when it has nothing to save and is gone at once."""
+        self._still = None
         reached = job.iteration_at(now_s)
         progressed = reached > job.iteration
         self._count_run(job, now_s)
         self.tally.lost_gpu_s += _unfinished_gpu_s(job, reached, now_s)
-        saving = progressed and self._costs.checkpoint_s > 0.0
+        saving = progressed and self.costs.checkpoint_s > 0.0
         job.halt(reached, interrupted=True, saving=saving)
         self.tally.checkpoints += progressed
         return saving
 
     def _lose(self, job: SimJob, now_s: float) -> None:
+        self._still = None
         reached = job.iteration_at(now_s)
         kept = job.iteration
         if job.running:
-            every_s = self._costs.checkpoint_every_s
+            every_s = self.costs.checkpoint_every_s
             saved_s = job.ran_s(now_s) // every_s * every_s if every_s else 0.0
             kept += int(saved_s / job.iteration_s)
             self.tally.checkpoints += int(job.ran_s(now_s) // every_s) if every_s else 0

@@ -44,6 +44,17 @@ def sweep_document(documents: Sequence[Document]) -> Document:
     }
 
 
+def completion_ratios(recorded: Document, replayed: Document) -> Document:
+    """Completion times of the second run over those of the first, by app, with their median and spread.
+
+    Apps that one of the runs does not have, or that did not end in it, are left out.
+    """
+    before = {app["name"]: app["completion_s"] for app in recorded["apps"] if app["completion_s"]}
+    after = {app["name"]: app["completion_s"] for app in replayed["apps"]}
+    by_app = {name: after[name] / before[name] for name in before if after.get(name) is not None}
+    return {"by_app": by_app, **_spread(list(by_app.values()))}
+
+
 def _numbers(value: object, key: str) -> Iterator[tuple[str, float | None]]:
     if isinstance(value, Mapping):
         for name, inner in value.items():

@@ -116,6 +116,24 @@ def summary(values: Iterable[float]) -> Summary:
     return {"mean": math.fsum(ordered) / len(ordered), "p50": median, "p95": ordered[rank]}
 
 
+def percentile(values: Iterable[float], share: float) -> float:
+    """The value below which this share of the values lies, linear between neighbours; nan for none.
+
+    For distributions that are compared with others; a run's own summary goes by the nearest rank, as the testbed's.
+
+    Args:
+        values: In any order.
+        share: From 0 to 1: 0.95 for the 95th percentile.
+    """
+    ordered = sorted(values)
+    if not ordered:
+        return math.nan
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
 def _app(app: AppOutcome) -> Document:
     return {
         "name": app.name,

@@ -104,7 +104,10 @@ class RoundRecord:
 
 @dataclass(slots=True, kw_only=True)
 class Counts:
-    """Sums over all rounds of a run, kept also where the rounds themselves are not."""
+    """Sums over all rounds of a run, kept also where the rounds themselves are not.
+
+    `declined` are moments at which round after round only granted what was given straight back.
+    """
 
     rounds: int = 0
     auctions: int = 0
@@ -114,6 +117,7 @@ class Counts:
     bids_cut: int = 0
     wins: int = 0
     wins_to_nothing: int = 0
+    declined: int = 0
     auctions_unproven: int = 0
     granted_gpus: int = 0
     renewed_gpus: int = 0

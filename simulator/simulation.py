@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from am.agent.fairness import rho_by_definition
@@ -14,19 +14,23 @@ from rm_plugin.arbiter.auction import AuctionOutcome, run_auction
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.arbiter.round_values import AskBids, AskReports, RoundSnapshot
 from rm_plugin.arbiter.rounds import Answer, Question, RoundResult, play_round
+from rm_plugin.policies.port import Policy
 from rm_plugin.policies.registry import make_policy
-from rm_plugin.solvers.registry import solver
+from rm_plugin.solvers.port import WinnerDetermination
+from rm_plugin.solvers.registry import solver as solver_named
 from simulator.agents import Agent, HonestAgent
 from simulator.app import SimApp
 from simulator.bounds import least_rho
 from simulator.events import EventQueue, Phase
 from simulator.jobs import SimJob
+from simulator.observer import Observer
 from simulator.record import AppOutcome, Counts, RoundRecord, RunRecord
 from simulator.rounds import count_round, round_record
 from simulator.settings import Settings
 from simulator.workload import AppTrace, Workload
 from themis.bids import AppReport, Bid, Market
 from themis.clock import VirtualClock
+from themis.cluster import GpuId
 from themis.errors import InputError, InvariantError
 from themis.leases import LeaseChange
 
@@ -35,18 +39,31 @@ Watch = Callable[["Simulation"], None]
 
 _MOST_ROUNDS_AT_ONCE = 200
 _SAME_TIME_S = 1e-6
+_MOST_DECLINED = 3
+"""Rounds in a row at one moment of which every GPU was given straight back: whoever asked for them told no truth, or
+believes what its planner does not. What is free then waits for the next event."""
 
 
 class Simulation:
-    """One run over one workload. `run` plays it to its end; it is used once.
+    """One run over one workload. `run` plays it to its end, also after it was played a part of the way; used once.
 
     Args:
         workload: The apps that arrive.
         settings: Cluster, policy and choices.
         make_agent: The agent of each app; honest by default.
+        observer: Is told of every round and lease as the run goes.
+        solver: Holds the auctions instead of the one that the settings name.
     """
 
-    def __init__(self, workload: Workload, settings: Settings, make_agent: MakeAgent | None = None) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        settings: Settings,
+        make_agent: MakeAgent | None = None,
+        *,
+        observer: Observer | None = None,
+        solver: WinnerDetermination | None = None,
+    ) -> None:
         _check_fits(workload, settings)
         self.workload = workload
         self.settings = settings
@@ -59,11 +76,13 @@ class Simulation:
         self.rounds: list[RoundRecord] = []
         self.counts = Counts()
         self._policy = make_policy(settings.policy)
-        self._solver = solver(settings.solver)
+        self._solver = solver or solver_named(settings.solver)
+        self._observer = observer
         self._make_agent = make_agent or (lambda _: HonestAgent())
         self._agents: dict[str, Agent] = {}
         self._queue: EventQueue[Callable[[], None]] = EventQueue()
         self._reasons: list[str] = []
+        self._first_reason_s = 0.0
         self._dirty: dict[str, None] = {}
         self._chances: dict[str, float] = {}
         self._round_due_s = math.inf
@@ -77,11 +96,22 @@ class Simulation:
             lease_s=settings.leases.duration_s,
             rule=settings.bundle_rule,
         )
+        self._schedule_all()
 
     @property
     def now_s(self) -> float:
         """The time in the run."""
         return self.clock.now_s()
+
+    @property
+    def next_s(self) -> float:
+        """When something happens next; infinite when nothing will."""
+        return min(self._queue.next_s(), self._round_due_s)
+
+    @property
+    def over(self) -> bool:
+        """True when every app of the workload has ended."""
+        return len(self.ended) == len(self.workload.apps)
 
     def run(self, watch: Watch | None = None) -> RunRecord:
         """Play the run to its end. `watch` is called after every round.
@@ -90,13 +120,32 @@ class Simulation:
             InvariantError: Apps are left that nothing can ever finish.
         """
         started_s = time.perf_counter()
-        self._schedule_all()
-        while len(self.ended) < len(self.workload.apps):
-            at_s = min(self._queue.next_s(), self._round_due_s)
-            if math.isinf(at_s):
-                raise InvariantError("apps are left that nothing will ever finish", value=sorted(self.apps))
-            self._moment(at_s, watch)
+        while not self.over:
+            self._next_moment(watch)
         return self._record(time.perf_counter() - started_s)
+
+    def play_rounds(self, count: int) -> None:
+        """Play on until so many more rounds were played, all of one moment, or until every app has ended."""
+        enough = self.counts.rounds + count
+        while not self.over and self.counts.rounds < enough:
+            self._next_moment()
+
+    def play_until(self, time_s: float) -> None:
+        """Play on up to a time: all that happens until then, but for the rounds of that very moment, which come next.
+
+        Args:
+            time_s: No earlier than now.
+        """
+        while self.next_s < time_s - _SAME_TIME_S:
+            self._next_moment()
+        self.pass_time(time_s)
+
+    def pass_time(self, until_s: float) -> None:
+        """Go on to a time without rounds, as while an arbiter is down."""
+        while self._queue.next_s() < until_s:
+            self._moment(self._queue.next_s(), rounds=False)
+        self._moment(until_s, rounds=False)
+        self._round_due_s = self.now_s
 
     # ---- time ----
 
@@ -108,9 +157,15 @@ class Simulation:
             self._queue.add(outage.lost_at_s, Phase.MACHINE, lambda name=machine_id: self._lose_machine(name))  # type: ignore[misc]
             self._queue.add(outage.back_at_s, Phase.MACHINE, lambda name=machine_id: self._machine_back(name))  # type: ignore[misc]
 
-    def _moment(self, at_s: float, watch: Watch | None) -> None:
-        """Everything that happens at one time, in phases, until nothing more does."""
+    def _next_moment(self, watch: Watch | None = None) -> None:
+        if math.isinf(self.next_s):
+            raise InvariantError("apps are left that nothing will ever finish", value=sorted(self.apps))
+        self._moment(self.next_s, watch)
+
+    def _moment(self, at_s: float, watch: Watch | None = None, *, rounds: bool = True) -> None:
+        """Everything that happens at one time, in phases, until nothing more does; without its rounds if so wanted."""
         self.clock.advance_to(max(at_s, self.now_s))
+        declined = 0
         for _ in range(_MOST_ROUNDS_AT_ONCE):
             while self._queue.next_s() <= self.now_s + _SAME_TIME_S:
                 self.counts.events += 1
@@ -118,36 +173,59 @@ class Simulation:
             self._act()
             if self._queue.next_s() <= self.now_s + _SAME_TIME_S:
                 continue
-            if not self._round_wanted():
+            if not (rounds and self._round_wanted()):
                 return
+            before = self._holders()
             self._play()
             self._act()
             if watch is not None:
                 watch(self)
+            declined = declined + 1 if before == self._holders() else 0
+            if declined == _MOST_DECLINED:
+                self.counts.declined += 1
+                self._reasons.clear()
         raise InvariantError("rounds without end at one moment", value=self.now_s, remedy="report this workload")
 
+    def _holders(self) -> dict[GpuId, tuple[int, float]]:
+        """Who holds what until when: leases by GPU."""
+        return {gpu: (lease.lease_id, lease.expires_at_s) for gpu, lease in self.arbiter.table.live.items()}
+
     def _round_wanted(self) -> bool:
+        """True when there is a reason for a round, GPUs to hand out, and `coalesce_s` has passed since."""
         due_s = self.arbiter.next_lease_round_s()
         self._round_due_s = math.inf if due_s is None else max(due_s, self.now_s)
         if due_s is not None and due_s <= self.now_s + _SAME_TIME_S:
-            self._reasons.append("lease end")
+            self._wants_round("lease end")
+        elif not (self._reasons and self.apps and self.arbiter.table.free_gpus()):
+            self._reasons.clear()
+            return False
+        if self.now_s + _SAME_TIME_S >= self._first_reason_s + self.settings.coalesce_s:
             return True
-        if self._reasons and self.apps and self.arbiter.table.free_gpus():
-            return True
-        self._reasons.clear()
+        self._round_due_s = self._first_reason_s + self.settings.coalesce_s
         return False
 
     def _wants_round(self, reason: str) -> None:
+        if not self._reasons:
+            self._first_reason_s = self.now_s
         if reason not in self._reasons:
             self._reasons.append(reason)
 
     # ---- apps ----
 
     def _arrive(self, trace: AppTrace) -> None:
-        app = SimApp(trace.name, trace, self.settings.cluster, self.settings.costs, self.now_s)
+        app = SimApp(trace.name, trace, self.settings.cluster, trace.costs or self.settings.costs, self.now_s)
         self.apps[app.app_id] = app
         self._agents[app.app_id] = self._make_agent(trace)
         self.arbiter.add_app(app.app_id, now_s=self.now_s)
+        if trace.startup_s:
+            self.arbiter.set_silent(app.app_id, True)
+            self._queue.add(self.now_s + trace.startup_s, Phase.ARRIVAL, lambda: self._registered(app))
+        else:
+            self._wants_round("arrival")
+
+    def _registered(self, app: SimApp) -> None:
+        """An app's master is up."""
+        self.arbiter.set_silent(app.app_id, False)
         self._wants_round("arrival")
 
     def _act(self) -> None:
@@ -167,7 +245,7 @@ class Simulation:
         for started in acted.started:
             self._queue.add(started.ends_at_s, Phase.TARGET, self._target_event(app, started.job))
         for job in acted.stopping:
-            self._queue.add(self.now_s + self.settings.costs.checkpoint_s, Phase.STOPPED, self._stop_event(app, job))
+            self._queue.add(self.now_s + app.costs.checkpoint_s, Phase.STOPPED, self._stop_event(app, job))
         if acted.returned:
             self._hear(self.arbiter.release(acted.returned, now_s=self.now_s, reason="planned"))
             self._wants_round("GPUs came back")
@@ -208,7 +286,7 @@ class Simulation:
         around = replace(self._around, contention=max(1.0, self.arbiter.contention(app.app_id, self.now_s)))
         whole = app.whole_view()
         rho = rho_by_definition(whole, self.now_s - app.submitted_at_s, around)
-        costs, tally = self.settings.costs, app.tally
+        costs, tally = app.costs, app.tally
         start_s = costs.container_s + costs.restore_s
         phases = [jobs for jobs in app.phases if jobs]
         scored = tally.scored_gpu_s / tally.running_gpu_s if tally.running_gpu_s else 1.0
@@ -263,10 +341,12 @@ class Simulation:
             self.rounds.append(round_record(result, reasons, self._asked, self.arbiter.lease_end_s(self.now_s)))
         if self.settings.validate:
             self._validate()
+        if self._observer is not None:
+            self._observer.round_played(result)
 
-    def decide(self, snapshot: RoundSnapshot) -> RoundResult:
-        """Play a round on a snapshot of this moment without applying it."""
-        round_ = play_round(snapshot, self._policy)
+    def decide(self, snapshot: RoundSnapshot, policy: Policy | None = None) -> RoundResult:
+        """Play a round on a snapshot of this moment without applying it; by another policy if one is given."""
+        round_ = play_round(snapshot, policy or self._policy)
         question = next(round_)
         while True:
             try:
@@ -277,13 +357,14 @@ class Simulation:
 
     def _answer(self, snapshot: RoundSnapshot, question: Question) -> Answer:
         if isinstance(question, AskReports):
-            return {app_id: self._report(snapshot, app_id) for app_id in question.app_ids}
+            return {app_id: self.report(snapshot, app_id) for app_id in question.app_ids}
         if isinstance(question, AskBids):
             self._asked = question.app_ids
-            return {app_id: self._bid(snapshot, app_id) for app_id in question.app_ids}
+            return {app_id: self.bid(snapshot, app_id) for app_id in question.app_ids}
         return self._auction(question.market)
 
-    def _report(self, snapshot: RoundSnapshot, app_id: str) -> AppReport:
+    def report(self, snapshot: RoundSnapshot, app_id: str) -> AppReport:
+        """What an app answers when a round begins on a snapshot of this moment."""
         view = self._view(snapshot, app_id)
         return self._agents[app_id].report(view, self._around_of(snapshot, app_id), snapshot.round_id)
 
@@ -296,7 +377,8 @@ class Simulation:
             self._views[app_id] = self.apps[app_id].view(self.now_s, self._up_until_s())
         return self._views[app_id]
 
-    def _bid(self, snapshot: RoundSnapshot, app_id: str) -> Bid:
+    def bid(self, snapshot: RoundSnapshot, app_id: str) -> Bid:
+        """What an app answers to the offer of such a round."""
         started_s = time.perf_counter()
         view = self._view(snapshot, app_id)
         offer = snapshot.offer_to(app_id, deadline_s=self.now_s)
@@ -322,11 +404,14 @@ class Simulation:
     def _note_chances(self, snapshot: RoundSnapshot) -> None:
         """Seconds from each app's submission to the first round that had GPUs enough for its smallest gang."""
         free = snapshot.free.gpus
-        for app_id, app in self.apps.items():
-            if app_id not in self._chances and free >= app.smallest_gang_gpus:
-                self._chances[app_id] = self.now_s - app.submitted_at_s
+        for standing in snapshot.apps:
+            app = self.apps[standing.app_id]
+            if app.app_id not in self._chances and not standing.silent and free >= app.smallest_gang_gpus:
+                self._chances[app.app_id] = self.now_s - app.submitted_at_s
 
-    def _hear(self, changes: Iterable[LeaseChange]) -> None:
+    def _hear(self, changes: Sequence[LeaseChange]) -> None:
+        if self._observer is not None and changes:
+            self._observer.leases_changed(changes)
         for change in changes:
             app = self.apps.get(change.lease.app_id)
             if app is not None and app.hear(change):

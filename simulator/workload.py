@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from simulator.costs import Costs
 from themis.apps import JobShape, Slowdown, TunerSpec
 from themis.errors import InputError
 
@@ -56,11 +57,17 @@ class JobTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppTrace:
-    """An app: when it arrives, its jobs, the tuner that searches them, and the model, for the reader only."""
+    """An app: when it arrives, its jobs, the tuner that searches them, and the model, for the reader only.
+
+    `startup_s` is how long its app master takes from the app's arrival until it can answer the arbiter; `costs` are
+    those of its jobs where they differ from the run's.
+    """
 
     name: str
     arrival_s: float
     jobs: tuple[JobTrace, ...]
+    startup_s: float = 0.0
+    costs: Costs | None = None
     tuner: TunerSpec = field(default_factory=lambda: TunerSpec(name="single"))
     model: str = ""
 
@@ -69,6 +76,8 @@ class AppTrace:
             raise InputError("an app needs at least one job", value=self.name)
         if not self.arrival_s >= 0.0:
             raise InputError("an app cannot arrive before the start", value=(self.name, self.arrival_s))
+        if not self.startup_s >= 0.0:
+            raise InputError("an app master cannot be up before it is started", value=(self.name, self.startup_s))
 
     @property
     def demand_max_gpus(self) -> int:

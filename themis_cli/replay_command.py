@@ -46,13 +46,18 @@ def _run(options: argparse.Namespace) -> int:
 
     documents = make_all(runs, options.jobs)
     if options.json:
-        content = {"recorded": recorded.document, "replayed": documents}
+        from simulator.compare import completion_ratios
+
+        ratios = [completion_ratios(recorded.document, document) for document in documents]
+        content = {"recorded": recorded.document, "replayed": documents, "completion_ratios": ratios}
         sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
         return 0
-    from themis_cli.simulate_table import print_columns
+    from themis_cli.simulate_table import print_columns, print_completions
 
     columns: dict[str, Sequence[Document]] = {f"recorded: {recorded.document['policy']}": [recorded.document]}
     print_columns(columns | {document["policy"]: [document] for document in documents})
+    if len(documents) == 1:
+        print_completions(recorded.document, documents[0])
     return 0
 
 

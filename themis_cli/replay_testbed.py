@@ -19,6 +19,7 @@ from testbed.run_record import RunRecord, read_run
 from themis.errors import InputError
 from themis.wire.values import app_from_message
 from themis_cli.replay_command import Recorded
+from themis_cli.replay_measured import as_measured
 from themis_cli.simulate_live import as_live
 
 _OF_AN_APP = (
@@ -82,13 +83,15 @@ def _workload(record: RunRecord) -> Workload:
     first_s = min(app.submitted_at_s for app in submitted)
     arrivals = [(app.submitted_at_s - first_s, replace(app_from_message(app.spec), name=app.name)) for app in submitted]
     facts = record.facts
-    return from_specs(arrivals, name=facts.mix, time_scale=facts.time_scale, seed=facts.seed)
+    workload = from_specs(arrivals, name=facts.mix, time_scale=facts.time_scale, seed=facts.seed)
+    return as_measured(workload, record)
 
 
 def _settings(record: RunRecord) -> Settings:
     live = record.settings
     base = Settings(cluster=record.cluster, policy=live.policy, seed=live.seed)
-    return as_live(base, auction=live.auction, lease=live.lease, time_scale=live.time_scale)
+    chosen = as_live(base, auction=live.auction, lease=live.lease, time_scale=live.time_scale)
+    return replace(chosen, coalesce_s=live.coalesce_s)
 
 
 def _by_definition(apps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

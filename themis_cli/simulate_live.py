@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.arbiter.round_values import RoundSettings
-from simulator.settings import Costs, Settings
+from simulator.costs import Costs
+from simulator.settings import Settings
 from themis.config.rm_settings import AuctionSettings, LeaseSettings
 
 

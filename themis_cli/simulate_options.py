@@ -14,8 +14,9 @@ from themis.errors import InputError
 if TYPE_CHECKING:
     from rm_plugin.arbiter.core import LeasePolicy
     from rm_plugin.arbiter.round_values import RoundSettings
+    from simulator.costs import Costs
     from simulator.runs import LieChoice
-    from simulator.settings import Costs, NodeOutage, Settings
+    from simulator.settings import NodeOutage, Settings
 
 DEFAULT_SEED = 1
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from simulator.compare import Spread, spreads_of
+from simulator.compare import Spread, completion_ratios, spreads_of
 from simulator.metrics import DEFINITION, Document
 
 _PLAIN_COLUMNS = 120
@@ -80,6 +80,27 @@ def print_columns(columns: Mapping[str, Sequence[Document]]) -> None:
     console = _console()
     console.print(_figures(columns))
     console.print(Text(f"rho by the definition {DEFINITION} where not said otherwise"), soft_wrap=True)
+
+
+def print_completions(recorded: Document, replayed: Document) -> None:
+    """Print the completion times of two runs of the same apps, and the second over the first."""
+    ratios = completion_ratios(recorded, replayed)
+    times_s = {app["name"]: app["completion_s"] for app in replayed["apps"]}
+    table = Table(box=None, pad_edge=False)
+    table.add_column("completion of app")
+    for heading in ("recorded", "replayed", "ratio"):
+        table.add_column(heading, justify="right")
+    for app in recorded["apps"]:
+        name = app["name"]
+        if name in ratios["by_app"]:
+            cells = (_time(app["completion_s"]), _time(times_s[name]), f"{ratios['by_app'][name]:.2f}")
+            table.add_row(name, *(Text(cell) for cell in cells))
+    console = _console()
+    console.print()
+    console.print(table)
+    if ratios["median"] is not None:
+        spread = f"{ratios['min']:.2f} .. {ratios['max']:.2f}"
+        console.print(Text(f"replayed over recorded: median {ratios['median']:.3f} ({spread})"), soft_wrap=True)
 
 
 def _console() -> Console:

@@ -7,10 +7,14 @@ from collections.abc import Iterable
 
 from am.agent.fairness import Valuer
 from am.agent.finish_time import finish_time_s
+from am.agent.memo import Memo
 from am.agent.views import AppView, GangAt, HeldGang, JobView, Surroundings
 from themis.apps import JobShape
 from themis.bids import AppReport, GangDemand, PhaseLeft
 from themis.cluster import Allocation, Level
+
+_PHASES: Memo[tuple[PhaseLeft, ...]] = Memo()
+_WAITING: Memo[tuple[GangDemand, ...]] = Memo()
 
 
 def make_report(app: AppView, around: Surroundings, round_id: int) -> AppReport:
@@ -31,6 +35,10 @@ def make_report(app: AppView, around: Surroundings, round_id: int) -> AppReport:
 
 def phases_left(app: AppView) -> tuple[PhaseLeft, ...]:
     """What the search has still to do: the current phase by its jobs, later ones by the median job (equation 2)."""
+    return _PHASES.of((app.jobs, app.later_phases, app.reference), (), lambda: _phases_left(app))
+
+
+def _phases_left(app: AppView) -> tuple[PhaseLeft, ...]:
     left = []
     if app.jobs:
         works = [job.iterations_left * job.serial_iteration_s for job in app.jobs]
@@ -61,10 +69,16 @@ def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
     A job without a gang wants one. A job on a gang with room wants more only where growing saves more than a restart.
     A job that may lose a part of its gang and can run on the rest wants to have it whole again.
     """
+    if not app.held:
+        return _WAITING.of((app.jobs,), (), lambda: tuple([job.demand for job in app.jobs]))
     held = {gang.job_id: gang for gang in app.held}
-    return tuple(
-        demand for job in app.jobs if (demand := _demand_of(job, held.get(job.job_id), app.restart_s)) is not None
-    )
+    demands = []
+    for job in app.jobs:
+        gang = held.get(job.job_id)
+        demand = job.demand if gang is None else _demand_of(job, gang, app.restart_s)
+        if demand is not None:
+            demands.append(demand)
+    return tuple(demands)
 
 
 def growth_pays(job: JobView, gang: GangAt, gpus: int, level: Level, restart_s: float) -> bool:
@@ -110,10 +124,11 @@ def usable_gpus(shape: JobShape, gpus: Allocation) -> int:
     return shape.usable_gpus(sum(count - count % shape.gpus_per_task for _, count in gpus))
 
 
-def _demand_of(job: JobView, held: HeldGang | None, restart_s: float) -> GangDemand | None:
+def _demand_of(job: JobView, held: HeldGang, restart_s: float) -> GangDemand | None:
+    """What a job wants beside or instead of the gang that it holds."""
     shape = job.shape
-    near = held.gpus - held.up if held is not None and held.up != held.gpus else Allocation()
-    if held is not None and not held.renewable:
+    near = held.gpus - held.up if held.up != held.gpus else Allocation()
+    if not held.renewable:
         if not growth_pays(job, held.at, shape.demand_max_gpus, held.level, restart_s):
             return None
         return _growth_of(job, near, pays_above(job, held.at, restart_s))

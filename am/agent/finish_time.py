@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from am.agent.memo import Memo
 from am.agent.views import AppView, GangAt, JobView, Surroundings
 from am.tuners.port import Phase
 from themis.apps import JobShape
@@ -191,15 +192,32 @@ def time_on_count_s(app: AppView, gpus: float, around: Surroundings) -> float:
     The GPUs are split evenly into gangs for one of the jobs' shapes, that which ends the app first. The smallest gang
     is one on which every job can run.
     """
-    shapes = _shapes((*app.jobs, app.median_job))
-    smallest = max(shape.demand_min_gpus for shape in shapes)
+    smallest = _SMALLEST.of((app.jobs, app.reference), (), lambda: _smallest_gpus(app))
     if gpus < smallest:
-        return time_on_count_s(app, smallest, around) * smallest / gpus if gpus > 0 else math.inf
-    whole = int(gpus)
-    if not app.jobs:
-        return later_phases_time_s(app, whole, around, Level.SLOT)
-    splits = (even_counts(whole, len(app.jobs), shape, around) for shape in shapes)
-    return min(_finish_time_s(app, split, around) for split in splits)
+        return _time_on_whole_s(app, smallest, around) * smallest / gpus if gpus > 0 else math.inf
+    return _time_on_whole_s(app, int(gpus), around)
+
+
+_SMALLEST: Memo[int] = Memo()
+_TIMES_S: Memo[float] = Memo()
+
+
+def _smallest_gpus(app: AppView) -> int:
+    return max(shape.demand_min_gpus for shape in _shapes((*app.jobs, app.median_job)))
+
+
+def _time_on_whole_s(app: AppView, gpus: int, around: Surroundings) -> float:
+    """`time_on_count_s` of a whole number of GPUs, at least the smallest gang; while no job runs it stays the same."""
+    objects = (app.jobs, app.later_phases, app.reference, around.fitting_level)
+
+    def work_out() -> float:
+        if not app.jobs:
+            return later_phases_time_s(app, gpus, around, Level.SLOT)
+        shapes = _shapes((*app.jobs, app.median_job))
+        splits = (even_counts(gpus, len(app.jobs), shape, around) for shape in shapes)
+        return min(_finish_time_s(app, split, around) for split in splits)
+
+    return _TIMES_S.of(objects, (gpus,), work_out)
 
 
 def _shapes(jobs: Sequence[JobView]) -> list[JobShape]:

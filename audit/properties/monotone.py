@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from audit.case import SAME, Case, same, value_won
-from audit.variants import with_bid, with_free_gpu, with_machine, with_row
+from audit.variants import with_bid, with_free_gpu, with_machine
 from rm_plugin.solvers.port import Solution, SolveStatus
+from simulator.agents import rows_times
 from themis.bids import Market
 from themis.choices import EmptyBundle
 
@@ -57,7 +58,7 @@ def _raised(case: Case, full: Solution) -> Iterator[str]:
     """A winner whose row is worth more still wins it: the objective rises by just that."""
     for app_id in sorted(full.wins)[:2]:
         bid, index = case.bids[app_id], full.wins[app_id].row
-        raised = with_row(bid, index, lambda row: replace(row, value=row.value * _FACTOR))
+        raised = rows_times(bid, _FACTOR, index)
         more = case.solve(with_bid(case.market, raised))
         if more.status is not SolveStatus.OPTIMAL:
             continue

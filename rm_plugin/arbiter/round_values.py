@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.leftovers import Claim
@@ -39,7 +40,7 @@ class AppStanding:
     silent: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RoundSnapshot:
     """Everything a policy decides on. What was not asked for yet is None.
 
@@ -59,14 +60,22 @@ class RoundSnapshot:
     bids: Mapping[str, Bid] | None = None
     outcome: AuctionOutcome | None = None
 
-    @property
+    @cached_property
     def free(self) -> Allocation:
         """GPUs on offer by machine, renewable ones included."""
         return Allocation.of({machine.machine_id: machine.free for machine in self.machines})
 
     def standing(self, app_id: str) -> AppStanding:
         """The standing of an app of this round."""
-        return next(app for app in self.apps if app.app_id == app_id)
+        return self._standings[app_id]
+
+    @cached_property
+    def _standings(self) -> Mapping[str, AppStanding]:
+        return {app.app_id: app for app in self.apps}
+
+    @cached_property
+    def _free_slots(self) -> Mapping[str, tuple[int, ...]]:
+        return {machine.machine_id: machine.free_slots for machine in self.machines if machine.free}
 
     def offer_to(self, app_id: str, deadline_s: float) -> Offer:
         """What the round offers an app, to be answered by `deadline_s`: all free GPUs, and what the app holds."""
@@ -77,7 +86,7 @@ class RoundSnapshot:
             deadline_s=deadline_s,
             lease_s=self.lease_s,
             free=self.free,
-            slots={machine.machine_id: machine.free_slots for machine in self.machines if machine.free},
+            slots=self._free_slots,
             renewable=standing.renewable,
             kept=standing.kept,
             contention=standing.contention,

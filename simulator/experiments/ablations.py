@@ -11,13 +11,14 @@ from matplotlib.transforms import Bbox
 
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.arbiter.round_values import RoundSettings
+from simulator.costs import Costs
 from simulator.experiments import sweeps
 from simulator.experiments.macro import CLUSTER, LOADS
 from simulator.experiments.plans import LEAD_S, make_workload, settings_of, workload_arguments
 from simulator.experiments.plotting import INK, new_figure
 from simulator.experiments.port import Cell, Comparison, Done, Findings, Scale
 from simulator.experiments.statistics import DEFINITIONS, Row, Summary
-from simulator.settings import Costs, Settings
+from simulator.settings import Settings
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
 
 STAGGERED = LeasePolicy(ends=LeaseEnds.STAGGERED, checkpoint_lead_s=LEAD_S)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
+from simulator.costs import Costs
 from simulator.experiments import macro
 from simulator.experiments.plotting import cdf_lines, legend_below, new_figure
 from simulator.experiments.port import Cell, Comparison, Done, Findings, Scale
 from simulator.experiments.statistics import Row, grouped, median, numbers, percentile, summary
-from simulator.settings import Costs
 
 _MOST_POINTS = 200
 _PAPER = {

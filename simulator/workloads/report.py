@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from am.tuners.port import Phase
 from am.tuners.registry import make_tuner
+from simulator.metrics import percentile
 from simulator.workload import AppTrace, JobTrace, Workload
 from simulator.workloads.models import CATEGORY_SHARES, read_models
 from simulator.workloads.sampling import (
@@ -19,7 +20,6 @@ from simulator.workloads.sampling import (
     MEDIAN_TASK_GPU_S,
     SINGLE_SHARE,
     TAIL_FACTOR,
-    percentile,
 )
 from themis.apps import JobSpec
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import exp, log, sqrt
 from statistics import NormalDist
 
@@ -39,12 +38,3 @@ def search_jobs(share: float) -> int:
 def middle_share(rank: int, count: int) -> float:
     """The share that stands for a rank, 0 to count - 1: the middle of its part."""
     return (rank + 0.5) / count
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The quantile of some values at a share, 0 to 1, linear between them."""
-    ordered = sorted(values)
-    place = share * (len(ordered) - 1)
-    left = min(int(place), max(len(ordered) - 2, 0))
-    right = min(left + 1, len(ordered) - 1)
-    return ordered[left] + (ordered[right] - ordered[left]) * (place - left)

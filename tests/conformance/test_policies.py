@@ -1,4 +1,4 @@
-"""What every policy must do, whichever rule it goes by: over random apps, whole searches long, in virtual time."""
+"""What every policy must do, whichever rule it goes by: over random apps, whole simulated searches long."""
 
 import math
 import random
@@ -9,14 +9,17 @@ import pytest
 from agent_cases import CRUDE_SLOWDOWN, FLAT, cluster_of
 from documents import code, table_rows
 
-from am.agent.views import JobView
-from audit.virtual_cluster import App, Job, World
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSettings
 from rm_plugin.policies.demands import machines_after, usable_left
 from rm_plugin.policies.registry import POLICIES, make_policy
+from simulator.costs import Costs
+from simulator.observer import History
+from simulator.settings import NodeOutage, Settings
+from simulator.simulation import Simulation
+from simulator.workload import AppTrace, JobTrace, LossCurve, Workload
 from themis.apps import JobShape, Slowdown
-from themis.bids import FreeMachine, LossForecast
+from themis.bids import FreeMachine
 from themis.choices import LeaseEnds, Rounding
 from themis.cluster import Allocation, Level
 from themis.errors import UnknownNameError
@@ -25,54 +28,69 @@ from themis.leases import LeaseChangeKind
 CLUSTER = cluster_of((2, 2), (2, 2), (2,), (2,), (2, 2), racks=("r0", "r1"))
 # Slot and machine alike: a demand tells what its job holds without the slot, so growth in one is judged by the machine.
 FAR = Slowdown(1.0, 1.0, 2.0, 4.0)
-SEEDS = range(3)
 ENDS = [LeaseEnds.ALIGNED, LeaseEnds.STAGGERED]
+CHEAP = Costs(checkpoint_s=0.0, restore_s=8.0, container_s=0.0)
+LOST = NodeOutage(machine_id="m1", lost_at_s=900.0, back_at_s=2500.0)
+# The story of each seed: with cheap restarts, with costly ones, and with costly ones and a machine that is away.
+STORIES = ((CHEAP, ()), (Costs(), ()), (Costs(), (LOST,)))
+SEEDS = range(len(STORIES))
 
 
-def random_app(rng, name):
+class Unforeseen:
+    """A loss that no agent can forecast."""
+
+    def at(self, iteration):
+        return 1.0
+
+
+def random_app(rng, name, at_s):
     least, unit = rng.choice([1, 1, 1, 2]), rng.choice([1, 1, 2])
     shape = JobShape(tasks=least + rng.randint(0, 3), min_tasks=least, gpus_per_task=unit)
     slowdown = rng.choice([FLAT, CRUDE_SLOWDOWN, FAR])
-    jobs = []
-    for place in range(rng.randint(1, 5)):
-        job_id = f"{name}-j{place}"
-        view = JobView(
-            job_id=job_id,
-            iterations_left=1,
+    jobs = [
+        JobTrace(
+            job_id=(job_id := f"{name}-j{place}"),
+            iterations_total=rng.randint(200, 6000),
             serial_iteration_s=1.0,
             slowdown=slowdown,
             shape=shape,
-            forecast=random_forecast(job_id),
+            curve=random_curve(job_id),
         )
-        jobs.append(Job(view, left_s=rng.uniform(200, 6000)))
-    return App(name, jobs)
+        for place in range(rng.randint(1, 5))
+    ]
+    return AppTrace(name=name, arrival_s=at_s, jobs=tuple(jobs))
 
 
-def random_forecast(job_id):
+def random_curve(job_id):
     """A curve of the job's own, or none: drawn by its id, so that the draws of the apps stay what they are."""
     rng = random.Random(job_id)
     if rng.random() < 0.3:
-        return None
-    return LossForecast(
-        floor=0.1,
-        drop=rng.uniform(0, 5),
-        scale=rng.uniform(1, 1000),
-        power=rng.choice([0.5, 1.0, 2.0]),
-        iteration=rng.randint(0, 5000),
-        serial_iteration_s=1.0,
-    )
+        return Unforeseen()
+    return LossCurve(floor=0.1, drop=rng.uniform(0, 5), scale=rng.uniform(1, 1000), power=rng.choice([0.5, 1.0, 2.0]))
 
 
-def arrivals(seed, apps=8):
+def workload(seed, apps, waits=(0, 0, 50, 300)):
     rng = random.Random(seed)
     at_s, found = 0.0, []
     for place in range(apps):
-        found.append((at_s, random_app(rng, f"a{place}")))
-        at_s += rng.choice([0, 0, 50, 300])
-    return found
+        found.append(random_app(rng, f"a{place}", at_s))
+        at_s += rng.choice(waits)
+    return Workload(name=f"{apps} random apps", apps=tuple(found))
 
 
-def check_decision(world, result):
+def settings(name, seed, ends=LeaseEnds.ALIGNED, costs=CHEAP, outages=(), **rounds):
+    return Settings(
+        cluster=CLUSTER,
+        policy=name,
+        seed=seed,
+        leases=LeasePolicy(ends=ends),
+        rounds=RoundSettings(**rounds),
+        costs=costs,
+        outages=outages,
+    )
+
+
+def check_decision(run, result):
     """Feasible, within what was asked for, and no GPU left that a job could use."""
     snapshot, decision = result.snapshot, result.decision
     assert not result.refused
@@ -82,18 +100,23 @@ def check_decision(world, result):
     free = Allocation.of({machine.machine_id: machine.free for machine in left})
     assert granted + free == snapshot.free
     for app_id, gangs in grants.items():
-        check_app(world, snapshot, app_id, gangs)
+        check_app(run, snapshot, app_id, gangs)
     assert usable_left(snapshot.machines, decision) == 0
 
 
-def check_app(world, snapshot, app_id, gangs):
+def check_app(run, snapshot, app_id, gangs):
     report = snapshot.reports[app_id]
     given = sum(gang.gpus.gpus for gang in gangs)
     assert 0 < given <= report.demand_gpus
+    jobs = [job for job in run.apps[app_id].jobs.values() if job.job_id in run.apps[app_id].plan.targets]
+    standing = snapshot.standing(app_id)
+    held = standing.kept.gpus
+    if any(job.stopping for job in jobs):
+        # A job that saves itself to move asks as if it had nothing, and until it has moved the app gives nothing back.
+        held = sum(len(job.gpus) for job in jobs if job.running) - standing.renewable.gpus
     # Of a gang whose leases end at two times a job may keep a part too small to run on, until it gives that back.
-    shapes = [job.view.shape for job in world.apps[app_id].open]
-    most = sum(shape.demand_max_gpus + shape.demand_min_gpus - 1 for shape in shapes)
-    assert given + snapshot.standing(app_id).kept.gpus <= most
+    most = sum(job.trace.shape.demand_max_gpus + job.trace.shape.demand_min_gpus - 1 for job in jobs)
+    assert given + held <= most
     for gang in gangs:
         assert gang.level is true_level(gang)
 
@@ -107,29 +130,24 @@ def true_level(gang):
     return Level.MACHINE
 
 
-class Story:
-    """A whole search of several apps: the world at its end, rho and GPU time of every app, every result checked."""
+class Story(History):
+    """A whole search of several apps: all that was decided, every round of it checked."""
 
-    def __init__(self, name, ends, seed, apps=8, **settings):
-        self.world = World(CLUSTER, name, seed=seed, leases=LeasePolicy(ends=ends), rounds=RoundSettings(**settings))
-        self.rho, self.taken_gpu_s = {}, {}
-        self._end_app = self.world.arbiter.end_app
-        self.world.arbiter.end_app = self._remember
-        self.world.run(arrivals(seed, apps), watch=lambda result: check_decision(self.world, result))
+    def __init__(self, name, seed, apps=8, **choices):
+        super().__init__()
+        self.run = Simulation(workload(seed, apps), settings(name, seed, **choices), observer=self)
+        self.record = self.run.run(watch=lambda run: run.arbiter.validate())
+        self.rho = {app.name: app.rho["themis"] for app in self.record.apps}
 
-    def _remember(self, app_id, *, now_s, reason):
-        app = self.world.apps[app_id]
-        demand = sum(job.view.shape.demand_max_gpus for job in app.jobs)
-        cluster_s = app.work_s / min(CLUSTER.gpus, demand)
-        contention = self.world.arbiter.contention(app_id, now_s)
-        self.rho[app_id] = (now_s - app.submitted_at_s) / (cluster_s * contention)
-        self.taken_gpu_s[app_id] = self.world.arbiter.attained_gpu_s(app_id, now_s)
-        return self._end_app(app_id, now_s=now_s, reason=reason)
+    def round_played(self, result):
+        super().round_played(result)
+        check_decision(self.run, result)
 
 
 @cache
 def story(name, ends, seed):
-    return Story(name, ends, seed)
+    costs, outages = STORIES[seed]
+    return Story(name, seed, ends=ends, costs=costs, outages=outages)
 
 
 @pytest.mark.parametrize("ends", ENDS)
@@ -137,20 +155,26 @@ def story(name, ends, seed):
 class TestWholeSearches:
     def test_every_round_is_feasible_within_demand_and_work_conserving(self, name, ends):
         for seed in SEEDS:
-            world = story(name, ends, seed).world
-            assert len(world.results) > 10
-            assert world.arbiter.table.live == {}
+            told = story(name, ends, seed)
+            assert len(told.results) > 10
+            assert told.record.counts.violations == []
+            assert told.run.arbiter.table.live == {}
 
     def test_gpu_time_is_no_less_than_the_work(self, name, ends):
         for seed in SEEDS:
             told = story(name, ends, seed)
-            for app in told.world.apps.values():
-                assert told.taken_gpu_s[app.app_id] >= app.work_s * (1 - 1e-9)
+            for app, trace in zip(told.record.apps, told.run.workload.apps, strict=True):
+                assert app.gpu_time_s >= sum(job.work_gpu_s for job in trace.jobs) * (1 - 1e-9)
+
+    def test_machines_are_lost_only_where_they_should_be(self, name, ends):
+        for seed, (_, outages) in enumerate(STORIES):
+            kinds = {change.kind for change in story(name, ends, seed).changes}
+            assert (LeaseChangeKind.REVOKED in kinds) == bool(outages)
 
     def test_renewals_keep_lease_and_gpu_and_no_id_comes_back(self, name, ends):
         for seed in SEEDS:
             gpu_of, renewed = {}, 0
-            for change in story(name, ends, seed).world.changes:
+            for change in story(name, ends, seed).changes:
                 lease = change.lease
                 is_new = change.kind in (LeaseChangeKind.GRANTED, LeaseChangeKind.RESERVED)
                 if is_new and lease.lease_id not in gpu_of:
@@ -160,48 +184,46 @@ class TestWholeSearches:
             assert renewed > 10
 
     def test_the_same_seed_gives_the_same_history(self, name, ends):
-        one, two = (Story(name, ends, 3, apps=4) for _ in range(2))
-        assert one.world.changes == two.world.changes
+        one, two = (Story(name, 3, apps=4, ends=ends, costs=Costs()) for _ in range(2))
+        assert one.changes == two.changes
         assert one.rho == two.rho
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
 class TestOneRound:
-    def worlds(self, name):
-        """A world in the middle of things, with the snapshot of its next round."""
+    def runs(self, name):
+        """A run in the middle of things, with the snapshot of its next round."""
         for seed in range(4):
-            world = World(CLUSTER, name, seed=seed)
-            for _, app in arrivals(seed, apps=6):
-                world.submit(app)
-            for _ in range(2 + seed):
-                world.play()
-                world.advance(min(world.next_event_s(), world.now_s + 700))
-            yield world, world.arbiter.begin_round(world.now_s)[0]
+            run = Simulation(workload(seed, apps=6, waits=(0,)), settings(name, seed))
+            run.play_rounds(2 + seed)
+            # Jobs end while no round is played, up to the next that has to be.
+            run.pass_time(min(run.arbiter.next_lease_round_s(), run.now_s + 700))
+            yield run, run.arbiter.begin_round(run.now_s)[0]
 
     def test_the_order_of_apps_and_machines_does_not_matter(self, name):
-        for world, snapshot in self.worlds(name):
-            straight = world.decide(snapshot).decision
+        for run, snapshot in self.runs(name):
+            straight = run.decide(snapshot).decision
             shuffled = replace(snapshot, apps=snapshot.apps[::-1], machines=snapshot.machines[::-1])
-            turned = world.decide(shuffled).decision
+            turned = run.decide(shuffled).decision
             assert (turned.auction, turned.leftovers) == (straight.auction, straight.leftovers)
             assert set(turned.unserved) == set(straight.unserved)
 
     def test_deciding_twice_gives_the_same_and_changes_nothing(self, name):
-        for world, snapshot in self.worlds(name):
-            before = dict(world.arbiter.table.live)
-            assert world.decide(snapshot) == world.decide(snapshot, make_policy(name))
-            assert world.arbiter.table.live == before
+        for run, snapshot in self.runs(name):
+            before = dict(run.arbiter.table.live)
+            assert run.decide(snapshot) == run.decide(snapshot, make_policy(name))
+            assert run.arbiter.table.live == before
 
     def test_an_app_whose_master_is_away_gets_nothing(self, name):
-        for world, snapshot in self.worlds(name):
+        for run, snapshot in self.runs(name):
             for app in snapshot.apps[:2]:
                 silent = tuple(
                     replace(each, silent=True) if each.app_id == app.app_id else each for each in snapshot.apps
                 )
-                assert app.app_id not in world.decide(replace(snapshot, apps=silent)).decision.grants()
+                assert app.app_id not in run.decide(replace(snapshot, apps=silent)).decision.grants()
 
     def test_with_nothing_free_nothing_is_granted(self, name):
-        for world, snapshot in self.worlds(name):
+        for run, snapshot in self.runs(name):
             full = tuple(
                 FreeMachine(
                     machine_id=machine.machine_id, rack_id=machine.rack_id, free_slots=(0,) * len(machine.free_slots)
@@ -209,17 +231,17 @@ class TestOneRound:
                 for machine in snapshot.machines
             )
             bare = tuple(replace(app, renewable=Allocation()) for app in snapshot.apps)
-            assert world.decide(replace(snapshot, machines=full, apps=bare)).decision.grants() == {}
+            assert run.decide(replace(snapshot, machines=full, apps=bare)).decision.grants() == {}
 
     def test_only_themis_holds_auctions(self, name):
-        for world, snapshot in self.worlds(name):
-            reports = {app.app_id: world.report(snapshot, app.app_id) for app in snapshot.apps}
+        for run, snapshot in self.runs(name):
+            reports = {app.app_id: run.report(snapshot, app.app_id) for app in snapshot.apps}
             step = make_policy(name).decide(replace(snapshot, reports=reports))
             assert isinstance(step, AskBids if name == "themis" else Decision)
 
     def test_nobody_there(self, name):
-        for world, snapshot in self.worlds(name):
-            decision = world.decide(replace(snapshot, apps=())).decision
+        for run, snapshot in self.runs(name):
+            decision = run.decide(replace(snapshot, apps=())).decision
             assert decision == Decision()
 
 
@@ -228,10 +250,9 @@ class TestThemis:
 
     def test_every_app_gets_a_gpu_within_as_many_leases_as_there_are_apps(self):
         for seed in SEEDS:
-            world = story("themis", LeaseEnds.ALIGNED, seed).world
-            for app in world.apps.values():
-                waited_s = app.first_gpu_at_s - app.submitted_at_s
-                assert waited_s <= 600.0 * len(world.apps), (seed, app.app_id)
+            apps = story("themis", LeaseEnds.ALIGNED, seed).record.apps
+            for app in apps:
+                assert app.queueing_s <= 600.0 * len(apps), (seed, app.name)
 
     def test_rho_stays_near_1_and_below_that_of_least_attained_service(self):
         worst = {
@@ -242,12 +263,12 @@ class TestThemis:
         assert math.fsum(map(math.log, worst["themis"])) < math.fsum(map(math.log, worst["tiresias"]))
 
     @pytest.mark.parametrize(
-        "settings",
+        "choices",
         [{"f": 0.0}, {"f": 1.0}, {"payments": False}, {"rounding": Rounding.NEAREST}, {"rounding": Rounding.BY_GPU}],
-        ids=lambda settings: next(iter(settings)) + str(next(iter(settings.values()))),
+        ids=lambda choices: next(iter(choices)) + str(next(iter(choices.values()))),
     )
-    def test_its_choices_all_lead_to_an_end(self, settings):
-        told = Story("themis", LeaseEnds.ALIGNED, 5, apps=5, **settings)
+    def test_its_choices_all_lead_to_an_end(self, choices):
+        told = Story("themis", 5, apps=5, **choices)
         assert len(told.rho) == 5
 
 

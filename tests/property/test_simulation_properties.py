@@ -49,6 +49,7 @@ def test_every_app_ends_and_its_times_add_up(policy, ends, costs):
         record = random_run(seed, policy=policy, leases=leases, costs=costs).run()
         assert len(record.apps) == 8
         assert not record.counts.violations
+        assert not record.counts.declined
         for each in record.apps:
             assert each.gpu_time_s >= each.running_gpu_s - 1e-6
             assert each.running_gpu_s >= each.ideal_gpu_s - 1e-6

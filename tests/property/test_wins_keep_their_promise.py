@@ -2,47 +2,63 @@
 
 import random
 
-from agent_cases import FLAT, cluster_of, jobs_of
+from agent_cases import FLAT, cluster_of
 from bid_cases import random_shape
 
 from am.agent.finish_time import phase_time_s
 from am.agent.views import GangAt
-from audit.virtual_cluster import RESTART_S, App, Job, World
 from rm_plugin.arbiter.core import LeasePolicy
+from simulator.costs import Costs
+from simulator.observer import History
+from simulator.settings import Settings
+from simulator.simulation import Simulation
+from simulator.workload import AppTrace, JobTrace, Workload
 
 CLUSTERS = [cluster_of((3,), (2,)), cluster_of((4,), (2, 2)), cluster_of((2,), (2,), (1,))]
+RESTART_S = 8.0
+ITERATION_S = 0.125  # a job that is moved does the iteration again that it was in
 
 
-def world_with(cluster, jobs):
-    world = World(cluster, leases=LeasePolicy(duration_s=1e7))
-    app = App("app", [Job(each, each.serial_work_s) for each in jobs])
-    world.submit(app)
-    return world, app
+def jobs_of(works_s, shape):
+    return tuple(
+        JobTrace(
+            job_id=f"j{place}",
+            iterations_total=round(work_s / ITERATION_S),
+            serial_iteration_s=ITERATION_S,
+            slowdown=FLAT,
+            shape=shape,
+        )
+        for place, work_s in enumerate(works_s)
+    )
 
 
-def promised_s(cluster, jobs):
-    """T of the best row of the bid on the whole cluster."""
-    world, app = world_with(cluster, jobs)
-    snapshot, _ = world.arbiter.begin_round(0.0)
-    row = max(world.bid(snapshot, app.app_id).rows, key=lambda row: row.value)
+def promised_s(run, snapshot):
+    """T of the best row of the app's bid on the whole cluster."""
+    row = max(snapshot.bids["app"].rows, key=lambda row: row.value)
     gangs = [GangAt(gang.gpus, gang.within) for gang in row.gangs for _ in range(gang.count)]
-    return phase_time_s(jobs, gangs)
+    return phase_time_s(run.apps["app"].whole_view().jobs, gangs)
 
 
 def lateness(seed):
     """How late an app ends that is alone on a cluster, as a part of what was promised; 0 when it keeps its promise."""
     rng = random.Random(seed)
     cluster, shape = rng.choice(CLUSTERS), random_shape(rng)
-    works = [rng.randint(5000, 40000) for _ in range(rng.randint(1, 4))]
-    jobs = jobs_of(works, shape, FLAT)
+    jobs = jobs_of([rng.randint(5000, 40000) for _ in range(rng.randint(1, 4))], shape)
     if shape.demand_min_gpus > cluster.gpus:
         return 0.0
-    world, app = world_with(cluster, jobs)
-    world.play()
-    world.run()
+    app = AppTrace(name="app", arrival_s=0.0, jobs=jobs)
+    settings = Settings(
+        cluster=cluster,
+        leases=LeasePolicy(duration_s=1e7),
+        costs=Costs(checkpoint_s=0.0, restore_s=RESTART_S, container_s=0.0),
+    )
+    history = History()
+    run = Simulation(Workload(name="alone", apps=(app,)), settings, observer=history)
+    run.play_rounds(1)
+    promised = promised_s(run, history.results[0].snapshot)
+    (ended,) = run.run().apps
     # T knows nothing of starts; one restart more is what the planner pays rather than let jobs wait (`best_sizes`).
-    promised = promised_s(cluster, jobs) * (1 + 1e-9) + (len(jobs) + 1) * RESTART_S
-    return max(0.0, app.ended_at_s / promised - 1.0)
+    return max(0.0, ended.completion_s / (promised * (1 + 1e-9) + (len(jobs) + 1) * RESTART_S) - 1.0)
 
 
 def test_alone_on_a_cluster_where_s_is_flat():

@@ -1,7 +1,8 @@
 """Small clusters, apps and runs for the tests of the simulator."""
 
 from rm_plugin.arbiter.core import LeasePolicy
-from simulator.settings import Costs, Settings
+from simulator.costs import Costs
+from simulator.settings import Settings
 from simulator.simulation import Simulation
 from simulator.workload import AppTrace, JobTrace, LossCurve, Workload
 from themis.apps import JobShape, Slowdown, TunerSpec

@@ -1,6 +1,7 @@
 """The numbers of a run: worked examples, and what a document holds."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,17 @@ from sim_records import app, record
 
 from am.agent.fairness import RhoDefinition
 from simulator.compare import figures_of, spreads_of, sweep_document
-from simulator.metrics import MEASURED, document_of, fairness, jain, measured_of, metrics_of, share_over, summary
+from simulator.metrics import (
+    MEASURED,
+    document_of,
+    fairness,
+    jain,
+    measured_of,
+    metrics_of,
+    percentile,
+    share_over,
+    summary,
+)
 from simulator.record import Counts
 
 
@@ -24,6 +35,12 @@ def test_medians_are_the_middle_and_95th_percentiles_the_nearest_rank():
     assert summary([1.0, 2.0])["p50"] == 1.5
     assert summary([float(n) for n in range(1, 101)])["p95"] == 95.0
     assert summary([]) == {"mean": None, "p50": None, "p95": None}
+
+
+def test_percentiles_of_distributions_are_linear_between_values():
+    assert [percentile([3.0, 1.0, 2.0], share) for share in (0.0, 0.25, 0.5, 1.0)] == [1.0, 1.5, 2.0, 3.0]
+    assert percentile([7.0], 0.95) == 7.0
+    assert math.isnan(percentile([], 0.5))
 
 
 def test_a_share_counts_what_lies_above_the_limit_not_on_it():

@@ -33,6 +33,16 @@ class TestOneApp:
         assert outcome.running_gpu_s == pytest.approx(2000)
         assert outcome.ideal_gpu_s == pytest.approx(2000)
 
+    def test_nothing_is_asked_of_an_app_before_its_master_is_up(self):
+        late = replace(app("a", job(iterations=2000)), startup_s=70.0)
+        outcome = of(run(ONE, late), "a")
+        assert outcome.completion_s == pytest.approx(70 + 35 + 2000)
+        assert outcome.bound == pytest.approx(outcome.rho["themis"])
+
+    def test_an_app_may_have_costs_of_its_own(self):
+        own = replace(app("a", job(iterations=2000)), costs=FREE)
+        assert of(run(ONE, own), "a").completion_s == pytest.approx(2000)
+
     def test_a_gang_over_machines_runs_at_its_slowdown(self):
         record = run(TWO, app("a", job(iterations=1000, gpus=2, slowdown=FAR)), costs=FREE)
         assert of(record, "a").completion_s == pytest.approx(1000 * 2.0 / 2)

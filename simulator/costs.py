@@ -1,0 +1,28 @@
+"""What a job's life costs beside its iterations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """What a job's life costs beside its iterations, in seconds.
+
+    Attributes:
+        checkpoint_s: A job that stops writes a checkpoint for so long before it gives its GPUs back.
+        restore_s: A job that starts reads its checkpoint and makes its first step so long after its containers stand.
+        container_s: Containers on GPUs that the app did not hold already take so long to start.
+        checkpoint_every_s: A running job saves itself so often; what it did since is lost with its machine. The write
+            goes on beside the training and costs nothing.
+    """
+
+    checkpoint_s: float = 5.0
+    restore_s: float = 5.0
+    container_s: float = 30.0
+    checkpoint_every_s: float = 300.0
+
+    @property
+    def restart_s(self) -> float:
+        """What moving a running job costs it."""
+        return self.checkpoint_s + self.container_s + self.restore_s

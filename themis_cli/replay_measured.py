@@ -1,0 +1,114 @@
+"""What a live run measured of its apps, so that a simulated run of them need not assume it: start-up, costs, pace."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+from simulator.costs import Costs
+from simulator.workload import AppTrace, Workload
+from testbed.events import Event
+from testbed.run_record import RunRecord
+from themis.apps import Slowdown
+from themis.cluster import Level
+from themis.wire import themis_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One app's medians, in seconds; None where nothing of the kind was seen.
+
+    Attributes:
+        startup_s: From the app's submission until its master had registered.
+        start_s: From the start of a job's tasks to its first step.
+        resize_s: From the word to stop to the end of the old tasks, and from the start of the new to their first step.
+        serial_iteration_s: An iteration on one GPU at S = 1.
+    """
+
+    startup_s: float | None
+    start_s: float | None
+    resize_s: float | None
+    serial_iteration_s: float | None
+
+
+def as_measured(workload: Workload, record: RunRecord) -> Workload:
+    """The workload of a live run with what the run itself measured in the place of assumptions.
+
+    Every app gets its own medians; one of which something was not seen gets the median of those of its kind, trained
+    or replayed. The pace is taken over for jobs that train; replayed ones run at the speeds that they were given.
+    """
+    replayed = {app.name: app.spec.replay for app in record.apps if app.HasField("spec")}
+    slowdowns = {app.name: app.jobs[0].slowdown for app in workload.apps}
+    measured = measure(record, slowdowns)
+    kinds = {kind: _typical([measured[name] for name in replayed if replayed[name] is kind]) for kind in (True, False)}
+    apps = (_with(app, measured[app.name], kinds[replayed[app.name]], replayed[app.name]) for app in workload.apps)
+    return replace(
+        workload, apps=tuple(apps), source=f"{workload.source} Start-up, costs and pace as that run had them."
+    )
+
+
+def measure(record: RunRecord, slowdowns: Mapping[str, Slowdown]) -> dict[str, Measured]:
+    """What the run measured, by the app's name."""
+    events: dict[str, list[Event]] = defaultdict(list)
+    for event in record.events:
+        events[event.app_id].append(event)
+    return {
+        app.name: _measured(app, events[app.app_id], slowdowns[app.name])
+        for app in record.apps
+        if app.name in slowdowns
+    }
+
+
+def _measured(app: pb.AppStatus, events: Sequence[Event], slowdown: Slowdown) -> Measured:
+    registered = [event.time_s - app.submitted_at_s for event in events if event.kind == "am_registered"]
+    return Measured(
+        startup_s=registered[0] if registered else None,
+        start_s=_median(event.detail["since_start_s"] for event in _of(events, "first_step")),
+        resize_s=_median(event.detail["seconds"] for event in _of(events, "resize")),
+        serial_iteration_s=_median(_serial_s(event.detail, slowdown) for event in _of(events, "job_progress")),
+    )
+
+
+def _of(events: Iterable[Event], kind: str) -> Iterable[Event]:
+    return (event for event in events if event.kind == kind)
+
+
+def _serial_s(detail: Mapping[str, Any], slowdown: Slowdown) -> float | None:
+    seconds, gpus = detail.get("iteration_s"), detail.get("gpus")
+    if not isinstance(seconds, int | float) or not isinstance(gpus, int) or not gpus:
+        return None
+    return seconds * gpus / slowdown.at(Level.parse(str(detail["level"])))
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [float(value) for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _typical(some: Sequence[Measured]) -> Measured:
+    def of(read: Callable[[Measured], float | None]) -> float | None:
+        return _median(read(each) for each in some)
+
+    return Measured(
+        startup_s=of(lambda each: each.startup_s),
+        start_s=of(lambda each: each.start_s),
+        resize_s=of(lambda each: each.resize_s),
+        serial_iteration_s=None,
+    )
+
+
+def _with(app: AppTrace, own: Measured, kind: Measured, replayed: bool) -> AppTrace:
+    start_s = _first(own.start_s, kind.start_s)
+    stop_s = max(0.0, _first(own.resize_s, kind.resize_s) - start_s)
+    jobs = app.jobs
+    if not replayed and own.serial_iteration_s:
+        jobs = tuple(replace(job, serial_iteration_s=own.serial_iteration_s) for job in jobs)
+    costs = Costs(checkpoint_s=stop_s, restore_s=start_s, container_s=0.0)
+    return replace(app, jobs=jobs, startup_s=_first(own.startup_s, kind.startup_s), costs=costs)
+
+
+def _first(*values: float | None) -> float:
+    return next((value for value in values if value is not None), 0.0)
