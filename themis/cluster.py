@@ -18,7 +18,7 @@ class Level(IntEnum):
     RACK = 2
     CLUSTER = 3
 
-    # An enum hashes its name, in Python; gangs by level are looked up all the time, and equal numbers hash alike anyhow.
+    # An enum hashes its name, in Python; gangs by level are looked up all the time, and equal numbers hash alike.
     __hash__ = int.__hash__
 
     @property

@@ -5,17 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from themis.errors import InputError
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
     from simulator.experiments.output import Written
-    from simulator.experiments.port import Done, Experiment, Findings, Scale
+    from simulator.experiments.port import Experiment, Findings, Scale
 
 _ALL = "all"
 _SEEDS = {"quick": 3, "paper": 5}
@@ -69,12 +68,7 @@ def _make(
     done: list[tuple[Experiment, Findings, Written]] = []
     with (
         ProgressLine(experiments, scale, seeds, options.jobs) as line,
-        closing(
-            cast(
-                "Generator[tuple[Experiment, list[Done]], None, None]",
-                run_all(experiments, scale, seeds, options.jobs, line.told),
-            )
-        ) as results,
+        closing(run_all(experiments, scale, seeds, options.jobs, line.told)) as results,
     ):
         for experiment, runs in results:
             findings = experiment.evaluate(runs)

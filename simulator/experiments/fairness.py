@@ -10,16 +10,8 @@ from matplotlib.figure import Figure
 from simulator.experiments import macro
 from simulator.experiments.plotting import cdf_lines, fair_line, legend_below, new_figure
 from simulator.experiments.port import Cell, Comparison, Done, Findings, Scale
-from simulator.experiments.statistics import (
-    DEFINITIONS,
-    UNFAIR_RHO,
-    Row,
-    Summary,
-    grouped,
-    numbers,
-    percentile,
-    summary,
-)
+from simulator.experiments.statistics import DEFINITIONS, UNFAIR_RHO, Row, Summary, grouped, numbers, summary
+from simulator.metrics import percentile
 
 PAPER_LEAST, PAPER_MOST = 2.2, 3.25
 _NEAR_BOUND = 1.1

@@ -127,9 +127,9 @@ def _lines(rows: Sequence[Row], error: float, largest: float) -> list[Comparison
 
 
 def _verdict(change: float) -> str:
-    if abs(change) <= PAPER_CHANGE:
-        return "no more than in the paper."
-    return "more than in the paper." if change > 0.0 else "max rho falls."
+    if change < -1.0:
+        return "max rho falls."
+    return "no more than in the paper." if change <= PAPER_CHANGE else "more than in the paper."
 
 
 def _remarks(rows: Sequence[Row], largest: float) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ from simulator.costs import Costs
 from simulator.experiments import macro
 from simulator.experiments.plotting import cdf_lines, legend_below, new_figure
 from simulator.experiments.port import Cell, Comparison, Done, Findings, Scale
-from simulator.experiments.statistics import Row, grouped, median, numbers, percentile, summary
+from simulator.experiments.statistics import Row, grouped, median, numbers, summary
+from simulator.metrics import percentile
 
 _MOST_POINTS = 200
 _PAPER = {

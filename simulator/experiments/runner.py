@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 from simulator.experiments.port import Cell, Done, Experiment, Scale
 from simulator.parallel import mapped
@@ -14,7 +14,7 @@ Progress = Callable[[int, int], None]
 
 def run_all(
     experiments: Sequence[Experiment], scale: Scale, seeds: int, processes: int, progress: Progress = lambda *_: None
-) -> Iterator[tuple[Experiment, list[Done]]]:
+) -> Generator[tuple[Experiment, list[Done]], None, None]:
     """Every experiment with its runs, in the order given, each as soon as its runs are made.
 
     Args:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from simulator.metrics import jain, share_over
+from simulator.metrics import jain, percentile, share_over
 from simulator.record import RunRecord
 
 Row = Mapping[str, str | float]
@@ -44,22 +44,6 @@ def summary(values: Iterable[float]) -> Summary:
 def median(values: Iterable[float]) -> float:
     """The middle value, the mean of the two middle ones for an even number; nan for none."""
     return percentile(values, 0.5)
-
-
-def percentile(values: Iterable[float], share: float) -> float:
-    """The value below which this share of the values lies, linear between neighbours; nan for none.
-
-    Args:
-        values: In any order.
-        share: From 0 to 1: 0.95 for the 95th percentile.
-    """
-    ordered = sorted(values)
-    if not ordered:
-        return math.nan
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
 def mean(values: Iterable[float]) -> float:

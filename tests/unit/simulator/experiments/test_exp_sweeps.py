@@ -107,7 +107,7 @@ def test_every_alternative_changes_the_settings_and_no_two_alike():
 def test_restart_costs_are_those_of_their_names():
     costs = {variant.alternative: variant.costs.restart_s for variant in VARIANTS if variant.costs is not None}
 
-    assert costs == {"0 s": 0.0, "60 s": 60.0}
+    assert costs == {"1 s": pytest.approx(1.0), "60 s": 60.0}
 
 
 # ---- evaluations ----------------------------------------------------------------------------------------------------
