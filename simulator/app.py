@@ -224,7 +224,7 @@ class SimApp:
         job.interrupted = False
         delay_s = self.costs.restore_s + (self.costs.container_s if cold else 0.0)
         ends_at_s = job.start(gpus, self._cluster.level_of_gpus(gpus), now_s, delay_s)
-        return Started(job=job, ends_at_s=ends_at_s)
+        return Started(job=job, ends_at_s=ends_at_s + self.costs.finish_s)
 
     def _stop(self, job: SimJob, now_s: float) -> bool:
         """Stop a job; False when it has nothing to save and is gone at once."""

@@ -13,6 +13,7 @@ class Costs:
         checkpoint_s: A job that stops writes a checkpoint for so long before it gives its GPUs back.
         restore_s: A job that starts reads its checkpoint and makes its first step so long after its containers stand.
         container_s: Containers on GPUs that the app did not hold already take so long to start.
+        finish_s: A job that reached its target saves itself and leaves its GPUs for so long.
         checkpoint_every_s: A running job saves itself so often; what it did since is lost with its machine. The write
             goes on beside the training and costs nothing.
     """
@@ -20,6 +21,7 @@ class Costs:
     checkpoint_s: float = 5.0
     restore_s: float = 5.0
     container_s: float = 30.0
+    finish_s: float = 0.0
     checkpoint_every_s: float = 300.0
 
     @property

@@ -29,6 +29,7 @@ class SimJob:
     gpus: tuple[GpuId, ...] = ()
     level: Level = Level.SLOT
     ready_at_s: float = 0.0
+    reaches_at_s: float = math.inf
     iteration_s: float = math.inf
     stopping: bool = False
     run: int = 0
@@ -55,7 +56,8 @@ class SimJob:
         self.iteration_s = self.trace.serial_iteration_s * self.trace.slowdown.at(level) / usable
         self.run += 1
         self._view = self._waiting = None
-        return self.ready_at_s + (self.target - self.iteration) * self.iteration_s
+        self.reaches_at_s = self.ready_at_s + (self.target - self.iteration) * self.iteration_s
+        return self.reaches_at_s
 
     def aim(self, target: int) -> None:
         """Set the iteration to reach."""
@@ -83,7 +85,7 @@ class SimJob:
 
     def ran_s(self, now_s: float) -> float:
         """Seconds for which it has made iterations since it was started."""
-        return max(0.0, now_s - self.ready_at_s) if self.running else 0.0
+        return max(0.0, min(now_s, self.reaches_at_s) - self.ready_at_s) if self.running else 0.0
 
     def view(self, now_s: float) -> JobView:
         """The job as its agent sees it: with the iterations left to its target, at least one."""

@@ -174,6 +174,7 @@ def _auctions(record: RunRecord) -> Document:
         "share_of_empty_bids": _share(counts.empty_bids, counts.bids),
         "wins": counts.wins,
         "wins_to_nothing": counts.wins_to_nothing,
+        "declined": counts.declined,
         "granted_gpus": granted,
         "renewed_gpus": counts.renewed_gpus,
         "share_of_gpus_by_leftovers": _share(counts.leftover_gpus, granted),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -25,12 +25,14 @@ class Measured:
         startup_s: From the app's submission until its master had registered.
         start_s: From the start of a job's tasks to its first step.
         resize_s: From the word to stop to the end of the old tasks, and from the start of the new to their first step.
+        finish_s: What a run that ended by itself took beside its start and its iterations.
         serial_iteration_s: An iteration on one GPU at S = 1.
     """
 
     startup_s: float | None
     start_s: float | None
     resize_s: float | None
+    finish_s: float | None
     serial_iteration_s: float | None
 
 
@@ -64,11 +66,13 @@ def measure(record: RunRecord, slowdowns: Mapping[str, Slowdown]) -> dict[str, M
 
 def _measured(app: pb.AppStatus, events: Sequence[Event], slowdown: Slowdown) -> Measured:
     registered = [event.time_s - app.submitted_at_s for event in events if event.kind == "am_registered"]
+    serial_s = _median(_serial_s(event.detail, slowdown) for event in _of(events, "job_progress"))
     return Measured(
         startup_s=registered[0] if registered else None,
         start_s=_median(event.detail["since_start_s"] for event in _of(events, "first_step")),
         resize_s=_median(event.detail["seconds"] for event in _of(events, "resize")),
-        serial_iteration_s=_median(_serial_s(event.detail, slowdown) for event in _of(events, "job_progress")),
+        finish_s=None if serial_s is None else _median(_finishes_s(events, slowdown, serial_s)),
+        serial_iteration_s=serial_s,
     )
 
 
@@ -81,6 +85,23 @@ def _serial_s(detail: Mapping[str, Any], slowdown: Slowdown) -> float | None:
     if not isinstance(seconds, int | float) or not isinstance(gpus, int) or not gpus:
         return None
     return seconds * gpus / slowdown.at(Level.parse(str(detail["level"])))
+
+
+def _finishes_s(events: Iterable[Event], slowdown: Slowdown, serial_s: float) -> Iterator[float]:
+    """Of each run that ended by itself: its whole length less its start and its iterations, in seconds."""
+    started: dict[tuple[str, int], Event] = {}
+    first_s: dict[tuple[str, int], float] = {}
+    for event in events:
+        key = str(event.detail.get("job_id")), int(event.detail.get("incarnation") or 0)
+        if event.kind == "tasks_started":
+            started[key] = event
+        elif event.kind == "first_step":
+            first_s[key] = event.detail["since_start_s"]
+        elif event.kind == "tasks_ended" and not event.detail["requested"] and key in started and key in first_s:
+            begun = started[key]
+            iterations = event.detail["iteration"] - begun.detail["iteration"]
+            pace_s = serial_s * slowdown.at(Level.parse(str(begun.detail["level"]))) / len(begun.detail["gpus"])
+            yield max(0.0, event.time_s - begun.time_s - first_s[key] - iterations * pace_s)
 
 
 def _median(values: Iterable[float | None]) -> float | None:
@@ -96,6 +117,7 @@ def _typical(some: Sequence[Measured]) -> Measured:
         startup_s=of(lambda each: each.startup_s),
         start_s=of(lambda each: each.start_s),
         resize_s=of(lambda each: each.resize_s),
+        finish_s=of(lambda each: each.finish_s),
         serial_iteration_s=None,
     )
 
@@ -106,7 +128,8 @@ def _with(app: AppTrace, own: Measured, kind: Measured, replayed: bool) -> AppTr
     jobs = app.jobs
     if not replayed and own.serial_iteration_s:
         jobs = tuple(replace(job, serial_iteration_s=own.serial_iteration_s) for job in jobs)
-    costs = Costs(checkpoint_s=stop_s, restore_s=start_s, container_s=0.0)
+    finish_s = _first(own.finish_s, kind.finish_s)
+    costs = Costs(checkpoint_s=stop_s, restore_s=start_s, container_s=0.0, finish_s=finish_s)
     return replace(app, jobs=jobs, startup_s=_first(own.startup_s, kind.startup_s), costs=costs)
 
 

@@ -39,5 +39,6 @@ def _faster(costs: Costs, time_scale: float) -> Costs:
         checkpoint_s=costs.checkpoint_s / time_scale,
         restore_s=costs.restore_s / time_scale,
         container_s=costs.container_s / time_scale,
+        finish_s=costs.finish_s / time_scale,
         checkpoint_every_s=costs.checkpoint_every_s / time_scale,
     )

@@ -129,13 +129,13 @@ stands for a restart that costs nothing: with none at all an app would move its 
 """
 
 TABLE: Mapping[str, tuple[str, str]] = {
-    **{f"max_rho_{definition}": (f"max rho\n{definition}", ".2f") for definition in DEFINITIONS},
-    "share_rho_above_1.05": ("apps with\nrho > 1.05", ".1%"),
+    **{f"max_rho_{name}": ("max rho\n" + name.replace("_", "\n"), ".2f") for name in DEFINITIONS},
+    "share_rho_above_1.05": ("apps with\nrho\n> 1.05", ".1%"),
     sweeps.GPU_TIME: ("GPU time,\nhours", ".0f"),
     "leftover_share": ("GPUs by\nleftovers", ".0%"),
     "bids_an_auction": ("bids an\nauction", ".1f"),
-    "wins_to_nothing": ("wins reduced\nto nothing", ".0f"),
-    "queueing_max_s": ("longest wait for\na first GPU, s", ".0f"),
+    "wins_to_nothing": ("wins\nreduced\nto nothing", ".0f"),
+    "queueing_max_s": ("longest wait\nfor a first\nGPU, s", ".0f"),
 }
 """Columns of the table, with headings and formats."""
 
@@ -294,7 +294,7 @@ def _table(axes: Axes, rows: Sequence[Row], names: Sequence[tuple[str, str]]) ->
         colLabels=[heading for heading, _ in TABLE.values()],
         cellLoc="right",
         loc="center",
-        bbox=Bbox.from_bounds(0.24, 0.0, 0.76, 1.0),
+        bbox=Bbox.from_bounds(0.2, 0.0, 0.8, 1.0),
     )
     table.auto_set_font_size(False)
     table.set_fontsize(7.5)
@@ -302,7 +302,7 @@ def _table(axes: Axes, rows: Sequence[Row], names: Sequence[tuple[str, str]]) ->
         cell.set_edgecolor("#ffffff")
         cell.set_text_props(color=INK)
         if not row:
-            cell.set_height(cell.get_height() * 2.2)
+            cell.set_height(cell.get_height() * 2.6)
             cell.set_text_props(weight="bold")
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,9 +16,11 @@ from simulator.experiments.plotting import legend_below, lines, new_figure
 from simulator.experiments.port import Cell, Comparison, Done, Findings, Scale
 from simulator.experiments.statistics import Row, Summary, mean, run_metrics, summary
 from simulator.experiments.strategies import lying_agent
+from simulator.settings import Settings
 from simulator.workload import AppTrace, JobTrace, LossCurve, Workload
 from simulator.workloads.models import model_named
 from themis.apps import JobShape
+from themis.choices import BundleRule, EmptyBundle
 
 CLUSTER = "fig18"
 APPS = 8
@@ -30,23 +32,26 @@ HOURS = 1.5
 """What a job takes on its whole gang at S = 1."""
 
 POINTS = (0, 20, 40, 100)
-FINE_POINTS: Mapping[Scale, Sequence[int]] = {Scale.QUICK: (0, 10, 20, 30, 40, 70, 100), Scale.PAPER: range(0, 101, 5)}
-"""X in percent: few points where runs take long."""
+"""X in percent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What the paper leaves open: jobs of an app and f. `liars` is how many apps a seed lie in turn, at quick scale."""
+    """What the paper leaves open: jobs of an app, f, and what a bundle is worth beyond its lease.
+
+    `liars` apps a seed lie in turn, by `quick_points` percent, at quick scale.
+    """
 
     title: str
-    jobs: int
+    jobs: int = 1
     f: float
+    rule: BundleRule = BundleRule.CONTINUATION
     liars: int = 1
-    fine: bool = False
+    quick_points: Sequence[int] = POINTS
 
     def points(self, scale: Scale) -> Sequence[int]:
         """X in percent."""
-        return FINE_POINTS[scale] if self.fine else POINTS
+        return range(0, 101, 5) if scale is Scale.PAPER else self.quick_points
 
     def liars_of(self, scale: Scale, seed: int) -> list[int]:
         """Which of the apps lie in turn with this seed: other ones with the next, at the paper's scale all."""
@@ -55,13 +60,20 @@ class Setting:
 
 
 SETTINGS = (
-    Setting(title="GPUs for all, f = 0.8", jobs=1, f=0.8, liars=2, fine=True),
+    Setting(title="GPUs for all, f = 0.8", f=0.8, liars=2, quick_points=(0, 10, 20, 30, 40, 70, 100)),
     Setting(title="twice as many wanted, f = 0.8", jobs=2, f=0.8),
-    Setting(title="GPUs for all, f = 0", jobs=1, f=0.0),
+    Setting(title="GPUs for all, f = 0", f=0.0),
+    Setting(title="the same, bundles for life", f=0.0, rule=BundleRule.LEXICOGRAPHIC, quick_points=(0, 40)),
 )
-"""With one job each the apps want just the cluster's 64 GPUs. With f = 0.8 two of eight apps bid, with f = 0 all."""
+"""With one job each the apps want just the cluster's 64 GPUs. With f = 0.8 two of eight apps bid, with f = 0 all.
+
+`lexicographic` values a bundle as if the app held it to its end, as the paper's formula reads; by default a bundle is
+held for one lease, so that losing one costs little, and so does taking it from others.
+"""
 
 _STRIDE = 3
+_KEPT = "liar_kept_share"
+
 PAPER_TIPPING = 34.0
 _LOSS = 0.05
 _LIAR, _OTHERS, _ALL = "liar_completion_h", "truthful_completion_h", "mean_completion_h"
@@ -92,7 +104,7 @@ class StrategicLie:
 
     def draw(self, findings: Findings) -> Figure:
         """The liar's completion time and the mean of the truthful apps by X; a panel for each setting."""
-        figure = new_figure(len(SETTINGS), width=11.0)
+        figure = new_figure(len(SETTINGS), width=13.0, sharey=True)
         for axes, setting in zip(figure.axes, SETTINGS, strict=True):
             _panel(axes, _of(findings.rows, setting))
             axes.set_title(setting.title)
@@ -133,19 +145,26 @@ def _name(place: int) -> str:
 
 
 def _of(rows: Sequence[Row], setting: Setting) -> list[Row]:
-    return sweeps.where(rows, jobs=setting.jobs, f=setting.f)
+    return sweeps.where(rows, setting=setting.title)
 
 
 def _cell(setting: Setting, seed: int, liar: int, share: int) -> Cell:
     lies = {"liar": _name(liar), "lie": "slowdown", "amount": share / 100}
     return Cell(
-        labels={"jobs": setting.jobs, "f": setting.f, "lie_percent": share, "seed": seed, "liar": _name(liar)},
+        labels={"setting": setting.title, "lie_percent": share, "seed": seed, "liar": _name(liar)},
         make_workload=like_apps,
         workload_arguments={"jobs": setting.jobs},
-        settings=settings_of(CLUSTER, sweeps.OURS, seed, rounds=RoundSettings(f=setting.f)),
+        settings=_settings(setting, seed),
         make_agent=lying_agent if share else None,
         agent_arguments=lies if share else {},
     )
+
+
+def _settings(setting: Setting, seed: int) -> Settings:
+    for_life = setting.rule is BundleRule.LEXICOGRAPHIC
+    empty = EmptyBundle.LEXICOGRAPHIC if for_life else EmptyBundle.FINITE
+    settings = settings_of(CLUSTER, sweeps.OURS, seed, rounds=RoundSettings(f=setting.f, empty_bundle=empty))
+    return replace(settings, bundle_rule=setting.rule, record_rounds=True)
 
 
 def _row(run: Done) -> Row:
@@ -153,7 +172,15 @@ def _row(run: Done) -> Row:
     own = [app.completion_s / 3600.0 for app in run.record.apps if app.name == liar]
     others = [app.completion_s / 3600.0 for app in run.record.apps if app.name != liar]
     everybody = mean([*own, *others])
-    return {**run.cell.labels, _LIAR: own[0], _OTHERS: mean(others), _ALL: everybody, **run_metrics(run.record)}
+    shares = [each.shares[str(liar)] for each in run.record.rounds if liar in each.proportional]
+    return {
+        **run.cell.labels,
+        _LIAR: own[0],
+        _OTHERS: mean(others),
+        _ALL: everybody,
+        _KEPT: mean(shares) if shares else 1.0,
+        **run_metrics(run.record),
+    }
 
 
 def _changes(rows: Sequence[Row], share: float, column: str, honest: str = "") -> Summary:
@@ -186,12 +213,12 @@ def _lines(rows: Sequence[Row], where: str) -> list[Comparison]:
     tipping = tipping_point(rows)
     remark = "lying never costs the liar that much." if math.isnan(tipping) else ""
     shares = [share for share in sweeps.axis(rows, "lie_percent") if share]
-    below = [share for share in shares if share <= PAPER_TIPPING]
-    best = min(below, key=lambda share: _changes(rows, share, _LIAR).median)
+    kept = _by_seed(rows, shares[-1], _KEPT)
+    best = min(shares, key=lambda share: _changes(rows, share, _LIAR).median)
     return [
         sweeps.line(f"completion time without a lie (h), {where}", sweeps.over_seeds(rows, _LIAR, lie_percent=0)),
         sweeps.line(
-            f"liar's completion time / without a lie, its best X up to 34 %, {where}",
+            f"liar's completion time / without a lie, its best X, {where}",
             _changes(rows, best, _LIAR),
             paper="no less",
             number=1.0,
@@ -212,6 +239,7 @@ def _lines(rows: Sequence[Row], where: str) -> list[Comparison]:
             _changes(rows, shares[-1], _OTHERS),
             paper="less",
         ),
+        sweeps.line(f"mean share c that the liar keeps of its wins, X = {shares[-1]:g} %, {where}", kept),
         Comparison(
             what=f"X from which on lying costs the liar {_LOSS:.0%} (%), {where}",
             paper=f"{PAPER_TIPPING:g}",
@@ -239,6 +267,7 @@ def _panel(axes: Axes, rows: Sequence[Row]) -> None:
         "truthful apps, mean": [_by_seed(rows, share, _OTHERS) for share in xs],
     }
     lines(axes, xs, values, "lie X, %", "completion time, hours")
+    axes.set_ylim(bottom=0.0)
     axes.axvline(PAPER_TIPPING, color="#7f8c8d", linewidth=0.9, linestyle=":")
 
 
@@ -252,6 +281,7 @@ def _by_seed(rows: Sequence[Row], share: float, column: str) -> Summary:
 
 def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
     level = model_named(MODEL).slowdown
+    kept = ", ".join(f"{each.title} {_by_seed(_of(rows, each), 0, _KEPT).median:.2g}" for each in SETTINGS)
     nothing = sum(float(row["wins_to_nothing"]) for row in rows)
     return (
         f"The apps are {MODEL} (S {level.rack:g} across the machines of a rack, {level.cluster:g} across racks, 1 on a "
@@ -259,6 +289,8 @@ def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
         "multiplies S across machines by 1 + X; S on a machine is 1 and cannot be made to look smaller.",
         "Like apps need not fare alike even when nobody lies: lots and ties decide who gets the large machine. So the "
         "liar is compared with itself when it does not lie, and with the mean of all when nobody does.",
+        f"What an honest app keeps of its wins, mean c: {kept}. Where a bundle counts for one lease only, taking the "
+        "large machine from others costs them little, so the payment for it is small, and a lie that wins it pays.",
         "Several apps a seed are the liar in turn; numbers are means over the liars, and medians over seeds. "
         f"Wins that payments reduced to nothing, in all {len(rows)} runs: {nothing:g}.",
     )

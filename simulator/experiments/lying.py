@@ -87,7 +87,7 @@ class LyingOverRuns:
     def draw(self, findings: Findings) -> Figure:
         """For each lie, by policy: mean gain of the liar with its standard error, and the change of the others."""
         rows = findings.rows
-        figure = new_figure(2, width=12.5, height=4.2)
+        figure = new_figure(2, width=11.0, height=6.2)
         for axes, column, label in zip(
             figure.axes,
             ("gain_percent", "others_percent"),
@@ -95,7 +95,7 @@ class LyingOverRuns:
             strict=True,
         ):
             _bars(axes, rows, column)
-            axes.set_ylabel(label)
+            axes.set_xlabel(label)
         legend_below(figure)
         return figure
 
@@ -234,6 +234,9 @@ def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
         "Several apps lie in turn, each in every round of its life, all others are honest; a gain is against the "
         "same run without the lie, in percent of the completion time then. Many lies are tried, so a few stand "
         "out by chance.",
+        "Hidden payments guard the auction, not the filter before it: with f above 0 the apps that report the worst "
+        "rho are asked first. The paper argues that agents report what they have cached from their last bid; nothing "
+        "makes a lying agent do so.",
         "Lies in rows do not reach policies that ask for no bids; tiresias and drf go by what the arbiter meters. "
         "Workload: synthetic, 8 searches, load 2, half of the testbed.",
     )
@@ -254,17 +257,21 @@ _COLOURS: Mapping[str, str] = {
 }
 
 
+_THICK = 0.3
+
+
 def _bars(axes: Axes, rows: Sequence[Row], column: str) -> None:
     lies = list(dict.fromkeys((str(row["lie"]), float(row["factor"])) for row in rows))
     policies = list(dict.fromkeys(str(row["policy"]) for row in rows))
-    height = 0.84 / len(policies)
-    for place, policy in enumerate(policies):
-        for group, (lie, factor) in enumerate(lies):
-            values = numbers(sweeps.where(rows, policy=policy, lie=lie, factor=factor), column)
-            if values:
-                at = group + (place - (len(policies) - 1) / 2) * height
-                axes.barh(at, mean(values), height * 0.92, color=_COLOURS.get(policy, INK))
-                axes.errorbar(mean(values), at, xerr=standard_error(values), fmt="none", ecolor=INK, elinewidth=0.7)
+    for group, (lie, factor) in enumerate(lies):
+        told = {policy: sweeps.where(rows, policy=policy, lie=lie, factor=factor) for policy in policies}
+        values = {policy: numbers(chosen, column) for policy, chosen in told.items() if chosen}
+        height = 0.8 / len(values)
+        for place, (policy, each) in enumerate(values.items()):
+            at = group + (place - (len(values) - 1) / 2) * height
+            axes.barh(at, mean(each), min(height, _THICK) * 0.9, color=_COLOURS.get(policy, INK))
+            axes.errorbar(mean(each), at, xerr=standard_error(each), fmt="none", ecolor=INK, elinewidth=0.7)
+    for policy in policies:
         axes.barh(0.0, 0.0, color=_COLOURS.get(policy, INK), label=policy)
     axes.set_yticks(range(len(lies)), [f"{lie} x{factor:g}" for lie, factor in lies])
     axes.invert_yaxis()

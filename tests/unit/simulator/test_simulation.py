@@ -43,6 +43,11 @@ class TestOneApp:
         own = replace(app("a", job(iterations=2000)), costs=FREE)
         assert of(run(ONE, own), "a").completion_s == pytest.approx(2000)
 
+    def test_a_job_may_take_its_time_to_leave(self):
+        outcome = of(run(ONE, app("a", job(iterations=2000)), costs=replace(COSTS, finish_s=7.0)), "a")
+        assert outcome.completion_s == pytest.approx(35 + 2000 + 7)
+        assert outcome.running_gpu_s == pytest.approx(2000)
+
     def test_a_gang_over_machines_runs_at_its_slowdown(self):
         record = run(TWO, app("a", job(iterations=1000, gpus=2, slowdown=FAR)), costs=FREE)
         assert of(record, "a").completion_s == pytest.approx(1000 * 2.0 / 2)

@@ -87,8 +87,7 @@ def lie_runs(factors):
     return [
         done(
             record(*(app(f"app-{place}", factor if place == 2 else 1.0) for place in range(APPS))),
-            jobs=setting.jobs,
-            f=setting.f,
+            setting=setting.title,
             lie_percent=share,
             seed=seed,
             liar="app-2",
@@ -105,7 +104,7 @@ def test_the_tipping_point_is_where_lying_begins_to_cost():
     title = SETTINGS[0].title
 
     assert lines[f"X from which on lying costs the liar 5% (%), {title}"].ours == 40
-    best = lines[f"liar's completion time / without a lie, its best X up to 34 %, {title}"]
+    best = lines[f"liar's completion time / without a lie, its best X, {title}"]
     assert (best.ours, best.remark) == (pytest.approx(0.8), "at X = 20 %, where the lie gains 20.0%.")
     assert lines[f"liar's completion time / without a lie, X = 100 %, {title}"].ours == pytest.approx(1.5)
     assert lines[f"truthful apps' completion time / without a lie, X = 100 %, {title}"].ours == 1.0
@@ -116,7 +115,7 @@ def test_the_tipping_point_is_where_lying_begins_to_cost():
 def test_lies_that_never_cost_have_no_tipping_point():
     findings = experiment_named("fig18").evaluate(lie_runs({0: 1.0, 20: 1.2, 100: 0.7}))
 
-    assert math.isnan(tipping_point([row for row in findings.rows if row["jobs"] == 1 and row["f"] == 0.8]))
+    assert math.isnan(tipping_point([row for row in findings.rows if row["setting"] == SETTINGS[0].title]))
     line = by_what(findings)[f"liar's completion time / without a lie, X = 100 %, {SETTINGS[0].title}"]
     assert line.remark == "here the liar gains 30.0%."
 
