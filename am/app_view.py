@@ -56,10 +56,14 @@ def phase_views(jobs: Mapping[str, JobProgress], plan: TunerPlan) -> tuple[JobVi
 
 def work_gpu_s(jobs: Mapping[str, JobProgress], phases: Sequence[Phase]) -> float:
     """The whole search's work in GPU seconds at S = 1: the first phase by its own jobs, later ones by the median."""
-    first, *later = phases
-    own = sum(job.serial_iteration_s * first_iterations(job.spec, first) for job in jobs.values())
-    median_s = reference_job(jobs).serial_iteration_s
-    return own + sum(phase.jobs * phase.iterations for phase in later) * median_s
+    views = [job_view(job, first_iterations(job.spec, phases[0])) for job in jobs.values()]
+    return search_work_gpu_s(views, phases[1:], reference_job(jobs))
+
+
+def search_work_gpu_s(first: Iterable[JobView], later: Iterable[Phase], reference: JobView) -> float:
+    """B of a search (themis.md, section 2): the first phase by its jobs, later ones by the one that stands for all."""
+    own = sum(job.serial_work_s for job in first)
+    return own + sum(phase.jobs * phase.iterations for phase in later) * reference.serial_iteration_s
 
 
 def first_iterations(spec: JobSpec, first: Phase) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from am.agent.views import AppView, HeldGang, JobView, median_job
-from am.app_view import held_gang
+from am.app_view import held_gang, search_work_gpu_s
 from am.jobs.planner import Holdings, Plan, make_plan
 from am.tuners.port import Observation, ObservationKind, TunerPlan
 from am.tuners.registry import make_tuner
@@ -16,6 +16,7 @@ from simulator.jobs import SimJob
 from simulator.workload import AppTrace
 from themis.apps import JobSpec
 from themis.cluster import Cluster, GpuId
+from themis.errors import InvariantError
 from themis.leases import Lease, LeaseChange, LeaseChangeKind
 from themis.lifecycle import LeaseState
 
@@ -176,6 +177,15 @@ class SimApp:
             if any(gpu.machine_id == machine_id for gpu in job.gpus):
                 self._lose(job, now_s)
 
+    def validate(self) -> None:
+        """Assert that every job is on GPUs of the app, and no GPU has two jobs; else InvariantError."""
+        busy = [gpu for job in self.jobs.values() for gpu in job.gpus]
+        if len(busy) != len(set(busy)):
+            raise InvariantError(f"two jobs of app {self.app_id} share a GPU", value=sorted(map(str, busy)))
+        stray = [str(gpu) for gpu in busy if gpu not in self.leases]
+        if stray:
+            raise InvariantError(f"jobs of app {self.app_id} run on GPUs that it does not hold", value=stray)
+
     # ---- acting ----
 
     def act(self, now_s: float) -> Acted:
@@ -234,27 +244,35 @@ class SimApp:
         self._count_run(job, now_s)
         self.tally.lost_gpu_s += _unfinished_gpu_s(job, reached, now_s)
         saving = progressed and self.costs.checkpoint_s > 0.0
-        job.halt(reached, interrupted=True, saving=saving)
+        kept = job.iteration + self._saved_iterations(job, now_s)
+        job.halt(reached, interrupted=reached > 0, saving=saving, saved=kept)
         self.tally.checkpoints += progressed
         return saving
 
     def _lose(self, job: SimJob, now_s: float) -> None:
+        """Its machine is gone: the job falls back to what was saved whole, not to what it was about to save."""
         self._still = None
         reached = job.iteration_at(now_s)
-        kept = job.iteration
-        if job.running:
-            every_s = self.costs.checkpoint_every_s
-            saved_s = job.ran_s(now_s) // every_s * every_s if every_s else 0.0
-            kept += int(saved_s / job.iteration_s)
-            self.tally.checkpoints += int(job.ran_s(now_s) // every_s) if every_s else 0
+        kept = job.saved if job.stopping else job.iteration + self._saved_iterations(job, now_s)
+        lost_gpu_s = (reached - kept) * job.trace.serial_iteration_s
+        self.tally.checkpoints -= job.stopping
         self._count_run(job, now_s)
-        self.tally.lost_gpu_s += (reached - kept) * job.trace.serial_iteration_s + _unfinished_gpu_s(
-            job, reached, now_s
-        )
+        self.tally.lost_gpu_s += lost_gpu_s + _unfinished_gpu_s(job, reached, now_s)
         job.halt(kept, interrupted=True)
+
+    def _saves(self, job: SimJob, now_s: float) -> int:
+        """How often a running job has saved itself since it started."""
+        every_s = self.costs.checkpoint_every_s
+        return int(job.ran_s(now_s) // every_s) if every_s else 0
+
+    def _saved_iterations(self, job: SimJob, now_s: float) -> int:
+        """Iterations since its start that are in its newest save."""
+        saves = self._saves(job, now_s)
+        return int(saves * self.costs.checkpoint_every_s / job.iteration_s) if saves else 0
 
     def _count_run(self, job: SimJob, now_s: float) -> None:
         """Add the run that ends now to the app's sums."""
+        self.tally.checkpoints += self._saves(job, now_s)
         gpu_s = len(job.gpus) * job.ran_s(now_s)
         self.tally.running_gpu_s += gpu_s
         self.tally.scored_gpu_s += gpu_s / job.trace.slowdown.at(job.level)
@@ -293,8 +311,8 @@ class SimApp:
     def _work_gpu_s(self) -> float:
         """B: the first phase by its own jobs, later ones by the median job (themis.md, section 2)."""
         first, *later = self.first_phases
-        own = sum(_view_of(job, first.iterations).serial_work_s for job in self.jobs.values())
-        return own + sum(phase.jobs * phase.iterations for phase in later) * self._reference().serial_iteration_s
+        views = [_view_of(job, first.iterations) for job in self.jobs.values()]
+        return search_work_gpu_s(views, later, self._reference())
 
 
 def _view_of(job: SimJob, iterations: int) -> JobView:

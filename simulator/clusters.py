@@ -20,6 +20,7 @@ CLUSTERS: Mapping[str, str] = {
 
 MACHINES_A_RACK = 8
 MOST_MACHINES = 100_000
+MOST_GPUS = 100_000
 
 _GROUP = re.compile(r"([1-9]\d{0,5})x([1-9]\d{0,2})(?:/([1-9]\d{0,2}))?")
 _DEVICE = "gpu"
@@ -54,6 +55,9 @@ def _cluster(name: str, spec: str) -> Cluster:
     total = sum(count for count, _ in groups)
     if total > MOST_MACHINES:
         raise InputError("too many machines in a cluster", value=spec, remedy=f"at most {MOST_MACHINES}")
+    gpus = sum(count * sum(slots) for count, slots in groups)
+    if gpus > MOST_GPUS:
+        raise InputError("too many GPUs in a cluster", value=spec, remedy=f"at most {MOST_GPUS}")
     racks = -(-total // MACHINES_A_RACK)
     width = max(2, len(str(total - 1)))
     slots = [slots for count, slots in groups for _ in range(count)]

@@ -34,6 +34,7 @@ class SimJob:
     stopping: bool = False
     run: int = 0
     interrupted: bool = False
+    saved: int = 0
     _view: JobView | None = field(default=None, repr=False)
     _viewed: int = field(default=-1, repr=False)
     _waiting: PlannedJob | None = field(default=None, repr=False)
@@ -64,8 +65,9 @@ class SimJob:
         if target != self.target:
             self.target, self._view, self._waiting = target, None, None
 
-    def halt(self, iteration: int, *, interrupted: bool, saving: bool = False) -> None:
-        """Make no more iterations; while it is `saving` its GPUs stay busy."""
+    def halt(self, iteration: int, *, interrupted: bool, saving: bool = False, saved: int = 0) -> None:
+        """Make no more iterations. While it is `saving` its GPUs stay busy, and `saved` is all that is saved whole."""
+        self.saved = saved
         self.iteration, self.interrupted, self.stopping = iteration, interrupted, saving
         self.run += 1
         self._view = self._waiting = None

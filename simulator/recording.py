@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from am.agent.fairness import RhoDefinition
 from simulator.plain import plain, restored
 from simulator.record import AppOutcome, Counts, RoundRecord, RunRecord
 from simulator.runs import LieChoice, Run
@@ -70,7 +72,25 @@ def parse_recording(text: str, source: str) -> Recording:
         raise InputError(f"{source} is cut short: it has no end", remedy="make the recording again")
     run = _run(header, f"{source}, line 1")
     rounds, apps = (_restored_lines(lines, kind, source) for kind in ("round", "app"))
-    return Recording(run=run, record=_record(lines[-1], rounds, apps, f"{source}, line {len(lines)}"))
+    record = _record(lines[-1], rounds, apps, f"{source}, line {len(lines)}")
+    _check_whole(run, record, source)
+    return Recording(run=run, record=record)
+
+
+def _check_whole(run: Run, record: RunRecord, source: str) -> None:
+    """A line that is gone from the middle would go unnoticed: the figures would be of some apps only."""
+    wanted = {app.name for app in run.workload.apps}
+    found = [app.name for app in record.apps]
+    strange = sorted(wanted ^ set(found)) or sorted({name for name in found if found.count(name) > 1})
+    if strange:
+        raise InputError(f"{source} is damaged: apps are missing or there twice", value=strange, remedy="make it again")
+    if len(record.rounds) not in (0, record.counts.rounds):
+        counted = (len(record.rounds), record.counts.rounds)
+        raise InputError(f"{source} is damaged: rounds are missing", value=counted, remedy="make it again")
+    for app in record.apps:
+        figures = (*(app.rho.get(name, math.nan) for name in RhoDefinition), app.ended_at_s, app.submitted_at_s)
+        if not all(map(math.isfinite, figures)) or app.ended_at_s < app.submitted_at_s:
+            raise InputError(f"{source} is damaged: figures of app {app.name}", value=figures, remedy="make it again")
 
 
 def _input(run: Run) -> dict[str, Any]:

@@ -283,7 +283,12 @@ class Simulation:
         self._wants_round("an app ended")
 
     def _outcome(self, app: SimApp) -> AppOutcome:
-        around = replace(self._around, contention=max(1.0, self.arbiter.contention(app.app_id, self.now_s)))
+        # By the whole cluster: a machine that happens to be away as the app ends must not make its ideal time longer.
+        around = replace(
+            self._around,
+            cluster_gpus=self.settings.cluster.gpus,
+            contention=max(1.0, self.arbiter.contention(app.app_id, self.now_s)),
+        )
         whole = app.whole_view()
         rho = rho_by_definition(whole, self.now_s - app.submitted_at_s, around)
         costs, tally = app.costs, app.tally
@@ -422,6 +427,11 @@ class Simulation:
         self.counts.checks += 1
         try:
             self.arbiter.validate()
+            for app in self.apps.values():
+                app.validate()
+            overdue = self.arbiter.overdue(self.now_s)
+            if overdue:
+                raise InvariantError("GPUs were not given back in time", value=[str(lease.gpu) for lease in overdue])
         except InvariantError as error:
             self.counts.violations.append(f"at {self.now_s:g} s: {error}")
 
@@ -453,11 +463,24 @@ def _check_fits(workload: Workload, settings: Settings) -> None:
     for outage in settings.outages:
         cluster.machine(outage.machine_id)
     for app in workload.apps:
+        _check_costs(app, settings)
         for job in app.jobs:
             least, unit = job.shape.demand_min_gpus, job.shape.gpus_per_task
-            if least > cluster.gpus or unit > cluster.largest_machine_gpus:
+            if sum(machine.gpus // unit * unit for machine in cluster.machines) < least:
                 raise InputError(
                     f"job {job.job_id} of app {app.name} can never run on cluster {cluster.name}",
                     value=f"at least {least} GPUs in tasks of {unit}",
                     remedy=f"the cluster has {cluster.gpus} GPUs, its largest machine {cluster.largest_machine_gpus}",
                 )
+
+
+def _check_costs(app: AppTrace, settings: Settings) -> None:
+    """A job that saves itself for too long would lose its GPUs by force, which is not simulated."""
+    costs, leases = app.costs or settings.costs, settings.leases
+    most_s = leases.checkpoint_lead_s + leases.grace_s
+    if costs.checkpoint_s > most_s:
+        raise InputError(
+            "writing a checkpoint takes longer than a lease that ends allows",
+            value=f"{costs.checkpoint_s:g} s",
+            remedy=f"at most the lead and the grace together, here {most_s:g} s: raise the lead (--lead-s)",
+        )

@@ -10,6 +10,8 @@ from simulator.costs import Costs
 from themis.apps import JobShape, Slowdown, TunerSpec
 from themis.errors import InputError
 
+MOST_WORK_GPU_S = 100 * 365.25 * 86400
+
 
 class Curve(Protocol):
     """What a job's loss is by iteration."""
@@ -48,6 +50,9 @@ class JobTrace:
         if self.iterations_total < 1 or not self.serial_iteration_s > 0.0:
             value = (self.job_id, self.iterations_total, self.serial_iteration_s)
             raise InputError("a job needs iterations, and each of them time", value=value)
+        if self.work_gpu_s > MOST_WORK_GPU_S:
+            work = f"{self.work_gpu_s:.3g} GPU seconds in {self.job_id}"
+            raise InputError("a job cannot have more work than a century of one GPU", value=work)
 
     @property
     def work_gpu_s(self) -> float:

@@ -42,7 +42,7 @@ def _run(options: argparse.Namespace) -> int:
     recorded = _read(options.recording)
     runs = planned(options, recorded.run)
     # Imported late: bad input should be told at once.
-    from themis_cli.simulate_running import make_all
+    from themis_cli.simulate_running import broken, make_all
 
     documents = make_all(runs, options.jobs)
     if options.json:
@@ -51,14 +51,14 @@ def _run(options: argparse.Namespace) -> int:
         ratios = [completion_ratios(recorded.document, document) for document in documents]
         content = {"recorded": recorded.document, "replayed": documents, "completion_ratios": ratios}
         sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
-        return 0
+        return broken(documents)
     from themis_cli.simulate_table import print_columns, print_completions
 
     columns: dict[str, Sequence[Document]] = {f"recorded: {recorded.document['policy']}": [recorded.document]}
     print_columns(columns | {document["policy"]: [document] for document in documents})
     if len(documents) == 1:
         print_completions(recorded.document, documents[0])
-    return 0
+    return broken(documents)
 
 
 def planned(options: argparse.Namespace, recorded: Run) -> list[Run]:

@@ -43,10 +43,11 @@ def _run(options: argparse.Namespace) -> int:
         return _one_in_full(options, runs)
     # Imported late: bad input should be told at once.
     from themis_cli.simulate_output import show
-    from themis_cli.simulate_running import make_all
+    from themis_cli.simulate_running import broken, make_all
 
-    show(make_all(runs, options.jobs), as_json=options.json)
-    return 0
+    documents = make_all(runs, options.jobs)
+    show(documents, as_json=options.json)
+    return broken(documents)
 
 
 def _one_in_full(options: argparse.Namespace, runs: Sequence[Run]) -> int:
@@ -56,7 +57,7 @@ def _one_in_full(options: argparse.Namespace, runs: Sequence[Run]) -> int:
     from themis_cli.simulate_explain import explained, explained_lines
     from themis_cli.simulate_output import show
     from themis_cli.simulate_recording import opened_recording
-    from themis_cli.simulate_running import make_one
+    from themis_cli.simulate_running import broken, make_one
 
     run = _only(runs)
     if options.explain is not None and options.explain not in (names := [app.name for app in run.workload.apps]):
@@ -68,13 +69,13 @@ def _one_in_full(options: argparse.Namespace, runs: Sequence[Run]) -> int:
     document = document_of(record)
     if options.explain is None:
         show([document], as_json=options.json)
-        return 0
+        return broken([document])
     rounds = explain(record.rounds, options.explain)
     if options.json:
         show([{**document, "explained": explained(options.explain, rounds)}], as_json=True)
     else:
         sys.stdout.write("\n".join(explained_lines(options.explain, rounds)) + "\n")
-    return 0
+    return broken([document])
 
 
 def _only(runs: Sequence[Run]) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from simulator.metrics import Document
@@ -21,3 +22,13 @@ def make_all(runs: Sequence[Run], processes: int) -> list[Document]:
     """The documents of runs, in their order, so many runs at a time."""
     with Progress(len(runs)) as progress:
         return documents_of(runs, processes, progress.run_made, progress.watch)
+
+
+def broken(documents: Sequence[Document]) -> int:
+    """The exit code of runs: 1 when an invariant broke, the first of which is told on standard error, else 0."""
+    for document in documents:
+        violations = document["invariants"]["violations"]
+        if violations:
+            sys.stderr.write(f"themis: an invariant broke under {document['policy']}: {violations[0]}\n")
+            return 1
+    return 0

@@ -97,8 +97,10 @@ def pays_above(job: JobView, gang: GangAt, restart_s: float) -> float:
     used = job.shape.usable_gpus(gang.gpus)
     if not used:
         return 0.0
-    spare_s = job.serial_work_s * job.slowdown.at(gang.level) / used - 2.0 * restart_s
-    return job.serial_work_s / spare_s if spare_s > 0.0 else math.inf
+    slowdown = job.slowdown.at(gang.level)
+    spare_s = job.serial_work_s * slowdown / used - 2.0 * restart_s
+    # Rounding must not make a job faster than itself: where restarts are free it would move for ever.
+    return max(used / slowdown, job.serial_work_s / spare_s) if spare_s > 0.0 else math.inf
 
 
 def parts_left(app: AppView, gangs: Iterable[HeldGang]) -> tuple[GangAt, ...]:

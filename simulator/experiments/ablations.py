@@ -34,7 +34,7 @@ class Variant:
         choice: What is chosen.
         alternative: What is taken instead of the default.
         against: Name of the variant that it is compared with.
-        slow: Takes several times as long as the default; left out at quick scale.
+        slow: Takes long, or is in another figure too; left out at quick scale.
     """
 
     choice: str
@@ -78,7 +78,7 @@ VARIANTS = (
     Variant(choice="restart cost", alternative="1 s", costs=Costs(checkpoint_s=0.2, container_s=0.6, restore_s=0.2)),
     Variant(choice="restart cost", alternative="60 s", costs=Costs(checkpoint_s=10.0, container_s=45.0, restore_s=5.0)),
     Variant(choice="f", alternative="0", rounds=RoundSettings(f=0.0)),
-    Variant(choice="f", alternative="0.5", rounds=RoundSettings(f=0.5)),
+    Variant(choice="f", alternative="0.5", rounds=RoundSettings(f=0.5), slow=True),
     Variant(choice="f", alternative="1", rounds=RoundSettings(f=1.0)),
     Variant(choice="f and payments", alternative="0, off", rounds=RoundSettings(f=0.0, payments=False), against="f: 0"),
     Variant(

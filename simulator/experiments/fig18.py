@@ -110,6 +110,8 @@ class StrategicLie:
             axes.set_title(setting.title)
         for axes in figure.axes[1:]:
             axes.set_ylabel("")
+        longest = max(float(row[column]) for row in findings.rows for column in (_LIAR, _OTHERS))
+        figure.axes[0].set_ylim(0.0, 1.05 * longest)
         legend_below(figure)
         return figure
 
@@ -267,7 +269,7 @@ def _panel(axes: Axes, rows: Sequence[Row]) -> None:
         "truthful apps, mean": [_by_seed(rows, share, _OTHERS) for share in xs],
     }
     lines(axes, xs, values, "lie X, %", "completion time, hours")
-    axes.set_ylim(bottom=0.0)
+    axes.set_xlim(-3.0, 103.0)
     axes.axvline(PAPER_TIPPING, color="#7f8c8d", linewidth=0.9, linestyle=":")
 
 

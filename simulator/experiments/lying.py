@@ -52,7 +52,7 @@ CONTENDERS = (
 Tiresias and drf go by what the arbiter itself has metered, so that these lies do not reach them.
 """
 
-FACTORS: Mapping[Scale, Sequence[float]] = {Scale.QUICK: (0.5, 2.0, 4.0), Scale.PAPER: (0.5, 0.8, 1.25, 2.0, 4.0)}
+FACTORS: Mapping[Scale, Sequence[float]] = {Scale.QUICK: (0.5, 4.0), Scale.PAPER: (0.5, 0.8, 1.25, 2.0, 4.0)}
 LIARS: Mapping[Scale, int] = {Scale.QUICK: 3, Scale.PAPER: APPS}
 """How many of the apps lie in turn on each workload."""
 

@@ -58,6 +58,11 @@ Throughputs = Mapping[tuple[str, str, int], Throughput]
 """By model, batch size and number of GPUs."""
 
 
+def unreadable(error: Exception) -> str:
+    """Why a file could not be read, in few words."""
+    return str(error.strerror) if isinstance(error, OSError) else "it is not the text that it should be"
+
+
 def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughputs:
     """The table of throughputs for one type of GPU; raises InputError naming file, line and field."""
     found = {}
@@ -75,9 +80,9 @@ def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughput
                         consolidated=_positive(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}"),
                         unconsolidated=_positive(row[_COLUMNS[5]], f"{place}: {_COLUMNS[5]}"),
                     )
-    except OSError as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         remedy = "name the throughputs.csv that belongs to the trace"
-        raise InputError(f"cannot read {path}", value=error.strerror, remedy=remedy) from None
+        raise InputError(f"cannot read {path}", value=unreadable(error), remedy=remedy) from None
     return found
 
 
@@ -85,8 +90,10 @@ def read_gavel_trace(path: Path) -> tuple[GavelJob, ...]:
     """The jobs of a trace, tab-separated as Gavel writes it; raises InputError naming file, line and field."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise InputError(f"cannot read {path}", value=error.strerror, remedy="check the path") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"cannot read {path}", value=unreadable(error), remedy="name a trace as Gavel writes it"
+        ) from None
     return tuple(_job(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1) if line.strip())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import isfinite
@@ -115,11 +116,16 @@ def bursts_of(jobs: Iterable[PhillyJob], gap_s: float = BURST_GAP_S) -> tuple[Bu
     return tuple(Burst(jobs=tuple(burst)) for burst in bursts)
 
 
-def _opened(path: Path) -> Any:
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """The file as text; one that cannot be read as such raises InputError."""
     try:
-        return path.open(newline="", encoding="utf-8")
+        with path.open(newline="", encoding="utf-8") as stream:
+            yield stream
     except OSError as error:
         raise InputError(f"cannot read {path}", value=error.strerror, remedy="check the path") from None
+    except (UnicodeDecodeError, csv.Error):
+        raise InputError(f"cannot read {path}", value="it is not the text that it should be") from None
 
 
 def _csv_job(row: Mapping[str, str | None], place: str) -> PhillyJob:

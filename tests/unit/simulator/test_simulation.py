@@ -8,7 +8,7 @@ from sim_cases import COSTS, FAR, FREE, app, cluster, job, run, settings, worklo
 from rm_plugin.arbiter.core import LeasePolicy
 from simulator.settings import NodeOutage
 from simulator.simulation import Simulation
-from themis.apps import TunerSpec
+from themis.apps import JobShape, TunerSpec
 from themis.choices import LeaseEnds
 from themis.errors import InputError
 
@@ -117,6 +117,23 @@ class TestMachines:
         record = run(TWO, app("a", job(iterations=1000)), outages=(outage,))
         assert of(record, "a").completion_s == pytest.approx(250 + 35 + 800)
 
+    def test_an_app_that_ends_while_a_machine_is_away_is_measured_by_the_whole_cluster(self):
+        away = NodeOutage(machine_id="m1", lost_at_s=500.0, back_at_s=9000.0)
+        jobs = [job("j0", 1000), job("j1", 1000)]
+        outcome = of(run(TWO, app("a", *jobs), costs=FREE, outages=(away,)), "a")
+        assert outcome.rho["themis"] == pytest.approx(outcome.completion_s / 1000)
+        assert outcome.rho["themis"] >= outcome.bound
+
+    def test_what_a_job_was_about_to_save_is_lost_with_its_machine(self):
+        outage = NodeOutage(machine_id="m0", lost_at_s=597.0, back_at_s=700.0)
+        apps = (app("a", job(iterations=2000)), app("b", job(iterations=10), at_s=400.0))
+        record = run(ONE, *apps, outages=(outage,), policy="tiresias")
+        # It stopped at 595 with its newest save at 535.
+        assert of(record, "a").lost_gpu_s == pytest.approx(60)
+
+    def test_saves_on_the_way_count_however_a_run_ends(self):
+        assert of(run(ONE, app("a", job(iterations=950))), "a").checkpoints == 9 + 1
+
     def test_a_machine_that_nobody_used_changes_nothing(self):
         outage = NodeOutage(machine_id="m1", lost_at_s=250.0, back_at_s=300.0)
         record = run(TWO, app("a", job(iterations=1000)), outages=(outage,))
@@ -127,6 +144,17 @@ class TestWrongInput:
     def test_a_job_larger_than_the_cluster_is_named(self):
         with pytest.raises(InputError, match="job j0 of app a can never run"):
             Simulation(workload(app("a", job(gpus=3))), settings(TWO))
+
+    def test_tasks_that_fit_on_no_machine_together(self):
+        shape = JobShape(tasks=2, min_tasks=2, gpus_per_task=4)
+        wide = app("a", replace(job(), shape=shape))
+        with pytest.raises(InputError, match="can never run"):
+            Simulation(workload(wide), settings(cluster((4,), (2,), (2,))))
+
+    def test_a_checkpoint_that_takes_longer_than_a_lease_allows(self):
+        leases = LeasePolicy(duration_s=600, checkpoint_lead_s=5, grace_s=30)
+        with pytest.raises(InputError, match="raise the lead"):
+            Simulation(workload(app("a")), settings(ONE, costs=replace(COSTS, checkpoint_s=60.0), leases=leases))
 
     def test_an_outage_of_an_unknown_machine(self):
         outage = NodeOutage(machine_id="m7", lost_at_s=1.0, back_at_s=2.0)

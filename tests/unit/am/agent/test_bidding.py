@@ -21,11 +21,12 @@ from agent_cases import (
 )
 
 from am.agent.bidding import ROW_CAP, growth_pays, make_bid, make_report, unmet_demands
+from am.agent.demands import pays_above
 from am.agent.fairness import Valuer
 from am.agent.finish_time import finish_time_s
 from am.agent.views import GangAt
 from am.tuners.port import Phase
-from themis.apps import JobShape
+from themis.apps import JobShape, Slowdown
 from themis.bids import Gang, GangDemand
 from themis.choices import BundleRule
 from themis.cluster import Allocation, Level
@@ -259,6 +260,12 @@ class TestGrowth:
 
     def test_it_pays_for_a_gang_that_is_too_small_to_run(self):
         assert growth_pays(job(shape=PAIRS), GangAt(1, Level.SLOT), 2, Level.SLOT, 1e6)
+
+    def test_a_job_is_not_faster_than_itself_where_restarts_are_free(self):
+        for iterations in range(1, 400, 7):
+            one = job(work=iterations, slowdown=Slowdown(1.0, 1.23, 3.673, 4.895), shape=JobShape(tasks=4))
+            for level in Level:
+                assert pays_above(one, GangAt(3, level), 0.0) >= 3 / one.slowdown.at(level)
 
     def test_farther_can_undo_it(self):
         one = job(work=1000, shape=JobShape(tasks=4), slowdown=STRICT)
