@@ -460,8 +460,14 @@ class Simulation:
 
 def _check_fits(workload: Workload, settings: Settings) -> None:
     cluster = settings.cluster
-    for outage in settings.outages:
-        cluster.machine(outage.machine_id)
+    away_until_s: dict[str, float] = {}
+    for outage in sorted(settings.outages, key=lambda outage: outage.lost_at_s):
+        machine_id = cluster.machine(outage.machine_id).machine_id
+        if outage.lost_at_s < away_until_s.get(machine_id, 0.0):
+            raise InputError(
+                "a machine cannot be lost while it is away", value=outage, remedy="make one outage of both"
+            )
+        away_until_s[machine_id] = outage.back_at_s
     for app in workload.apps:
         _check_costs(app, settings)
         for job in app.jobs:

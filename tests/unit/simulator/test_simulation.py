@@ -156,6 +156,14 @@ class TestWrongInput:
         with pytest.raises(InputError, match="raise the lead"):
             Simulation(workload(app("a")), settings(ONE, costs=replace(COSTS, checkpoint_s=60.0), leases=leases))
 
+    def test_a_machine_that_is_lost_while_it_is_away(self):
+        outages = (
+            NodeOutage(machine_id="m0", lost_at_s=10.0, back_at_s=90.0),
+            NodeOutage(machine_id="m0", lost_at_s=50.0, back_at_s=200.0),
+        )
+        with pytest.raises(InputError, match="make one outage of both"):
+            Simulation(workload(app("a")), settings(ONE, outages=outages))
+
     def test_an_outage_of_an_unknown_machine(self):
         outage = NodeOutage(machine_id="m7", lost_at_s=1.0, back_at_s=2.0)
         with pytest.raises(InputError, match="m7"):
