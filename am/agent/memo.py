@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sized
 from typing import Generic, TypeVar
 
 R = TypeVar("R")
 
-_MOST = 2048
+_MOST_PARTS = 20_000
+"""So many jobs and other parts are kept in all; then the older half goes, and what is still in use comes back."""
 
 
 class Memo(Generic[R]):
@@ -19,6 +20,7 @@ class Memo(Generic[R]):
 
     def __init__(self) -> None:
         self._known: dict[tuple[Hashable, ...], tuple[tuple[object, ...], R]] = {}
+        self._parts = 0
 
     def of(self, objects: tuple[object, ...], values: tuple[Hashable, ...], work_out: Callable[[], R]) -> R:
         """The result for these objects and values, worked out if it is new."""
@@ -27,9 +29,14 @@ class Memo(Generic[R]):
         if known is not None:
             return known[1]
         result = work_out()
-        if len(self._known) >= _MOST:
-            # The oldest half goes: what is still in use comes back at once.
-            for old in list(self._known)[: _MOST // 2]:
-                del self._known[old]
         self._known[key] = objects, result
+        self._parts += _parts(objects)
+        if self._parts > _MOST_PARTS:
+            for old in list(self._known)[: (len(self._known) + 1) // 2]:
+                self._parts -= _parts(self._known.pop(old)[0])
         return result
+
+
+def _parts(objects: tuple[object, ...]) -> int:
+    first = objects[0]
+    return 1 + (len(first) if isinstance(first, Sized) else 0)
