@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
 from random import Random
+from types import MappingProxyType
 from typing import Protocol
 
 from am.agent.bidding import make_bid, make_report
@@ -14,7 +15,7 @@ from am.agent.views import AppView, Surroundings
 from rm_plugin.arbiter.seeds import child_seed
 from themis.apps import Slowdown
 from themis.bids import AppReport, Bid, Offer
-from themis.errors import InputError
+from themis.errors import InputError, UnknownNameError
 
 
 class Agent(Protocol):
@@ -211,3 +212,23 @@ def lie_throughout(factor: float) -> Lie:
     """The app claims to be `factor` times as far from fair in its report, and that rows are worth as much more."""
     about_rho, about_rows = lie_about_rho(factor), lie_by_factor(factor)
     return Lie(name=f"rho and rows times {factor:g}", report=about_rho.report, bid=about_rows.bid)
+
+
+LIES: Mapping[str, Callable[[float], Lie]] = MappingProxyType(
+    {
+        "rows": lie_by_factor,
+        "largest_row": lie_by_largest_row,
+        "rho": lie_about_rho,
+        "throughout": lie_throughout,
+        "work": lie_about_work,
+        "slowdown": lie_about_slowdown,
+    }
+)
+"""Kinds of lies by name. All take a factor but `slowdown`, which takes a share."""
+
+
+def lie_named(kind: str, amount: float) -> Lie:
+    """The lie of that kind; an unknown one raises UnknownNameError."""
+    if kind not in LIES:
+        raise UnknownNameError("lie", kind, LIES)
+    return LIES[kind](amount)

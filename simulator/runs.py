@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from rm_plugin.arbiter.seeds import child_seed
-from simulator.agents import (
-    Agent,
-    ErringAgent,
-    HonestAgent,
-    Lie,
-    LyingAgent,
-    lie_about_rho,
-    lie_by_factor,
-    lie_by_largest_row,
-    lie_throughout,
-)
+from simulator.agents import LIES, Agent, ErringAgent, HonestAgent, LyingAgent, lie_named
 from simulator.record import RunRecord
 from simulator.settings import Settings
 from simulator.simulation import MakeAgent, Simulation, Watch
 from simulator.workload import AppTrace, Workload
 from themis.errors import InputError, UnknownNameError
 
-LIES: Mapping[str, Callable[[float], Lie]] = {
-    "rows": lie_by_factor,
-    "largest_row": lie_by_largest_row,
-    "rho": lie_about_rho,
-    "throughout": lie_throughout,
-}
-"""Kinds of lies by name."""
-
 _KIB = 1024.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LieChoice:
-    """An app whose agent lies: the kind, a key of LIES, and its factor."""
+    """An app whose agent lies: the kind, a key of `simulator.agents.LIES`, and its factor."""
 
     app: str
     kind: str
@@ -77,7 +58,7 @@ class Run:
     @property
     def make_agent(self) -> MakeAgent:
         """The agent of each app."""
-        lies = {lie.app: LIES[lie.kind](lie.factor) for lie in self.lies}
+        lies = {lie.app: lie_named(lie.kind, lie.factor) for lie in self.lies}
 
         def make(app: AppTrace) -> Agent:
             agent: Agent = HonestAgent()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SEED = 1
 
-_LIE_HELP = "an app lies; kinds: rows, largest_row, rho, throughout; may be repeated"
+_LIE_HELP = "an app lies; kinds: rows, largest_row, rho, throughout, work, slowdown; may be repeated"
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:

@@ -81,26 +81,6 @@ def share_leftovers_by_job(
     return dict(sorted(granted.items()))
 
 
-def serve_in_order(machines: Sequence[FreeMachine], claims: Sequence[Claim]) -> dict[str, dict[str, PlacedGang]]:
-    """Serve claims whole, one app after the other in the order given; each renews in place first.
-
-    The greedy rule of policies that rank apps and hold no auction. Returns the gang by job id by app id.
-    """
-    room = Room(machines)
-    granted: dict[str, dict[str, PlacedGang]] = {}
-    hopeless: set[_Kind] = set()
-    for claim in claims:
-        if not room.gpus:
-            break
-        queue = _Queue(claim, hopeless)
-        queue.renew(room)
-        while queue.step(room):
-            pass
-        if gangs := queue.gangs():
-            granted[claim.app_id] = gangs
-    return granted
-
-
 def _take_turns(room: Room, queues: Iterable[_Queue]) -> None:
     """One job a turn, round after round; a queue that cannot use any GPU any more drops out."""
     waiting = deque(queues)

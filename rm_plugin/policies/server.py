@@ -186,10 +186,7 @@ class Server:
                 self.take(app_id, job, proposal.gang)
 
     def serve_in_order(self, app_ids: Iterable[str]) -> Decision:
-        """Serve apps whole, one after the other.
-
-        It decides as `leftovers.serve_in_order` does, without a look at jobs whose like found no place.
-        """
+        """Serve apps whole, one after the other."""
         for app_id in app_ids:
             self.serve_whole(app_id)
         return self.decision()

@@ -37,12 +37,12 @@ class Contender:
     lies: tuple[str, ...]
 
 
-IN_BIDS = ("rows", "largest row", "throughout")
+IN_BIDS = ("rows", "largest_row", "throughout")
 IN_REPORTS = ("rho", "work")
 
 CONTENDERS = (
     Contender(name="themis", policy="themis", f=0.8, lies=(*IN_REPORTS, *IN_BIDS)),
-    Contender(name="themis, f = 0", policy="themis", f=0.0, lies=("work", "rows", "largest row")),
+    Contender(name="themis, f = 0", policy="themis", f=0.0, lies=("work", "rows", "largest_row")),
     Contender(name="worst_rho_first", policy="worst_rho_first", f=0.8, lies=IN_REPORTS),
     Contender(name="srtf", policy="srtf", f=0.8, lies=("work",)),
     Contender(name="srsf", policy="srsf", f=0.8, lies=("work",)),
@@ -185,8 +185,8 @@ def _best_lies(rows: Sequence[Row]) -> list[Comparison]:
                 paper="no gain" if policy.startswith(sweeps.OURS) else "",
                 ours=gain,
                 spread=_by_seed(group, "gain_percent").spread,
-                remark=f"{lie} times {factor:g}, standard error {error:.2g} over {len(group)} liars; {verdict}. The "
-                f"others take {mean(numbers(group, 'others_percent')):+.2g} %.",
+                remark=f"{_words(lie)} times {factor:g}, standard error {error:.2g} over {len(group)} liars; {verdict}."
+                f" The others take {mean(numbers(group, 'others_percent')):+.2g} %.",
             )
         )
     return lines
@@ -200,7 +200,7 @@ def _each_lie(rows: Sequence[Row]) -> list[Comparison]:
         losers = mean(float(gain < -100 * _PAYS) for gain in gains)
         lines.append(
             Comparison(
-                what=f"gain by {lie} times {factor:g}, {policy} (%)",
+                what=f"gain by {_words(lie)} times {factor:g}, {policy} (%)",
                 ours=mean(gains),
                 spread=_by_seed(group, "gain_percent").spread,
                 remark=f"{winners:.0%} of the liars gain more than {_PAYS:.0%}, {losers:.0%} lose more; in rho "
@@ -219,7 +219,7 @@ def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
     texts = []
     for policy in dict.fromkeys(str(row["policy"]) for row in rows):
         paying = [
-            f"{lie} times {factor:g}"
+            f"{_words(lie)} times {factor:g}"
             for (name, lie, factor), group in _lie_groups(rows).items()
             if name == policy and _stands_out(numbers(group, "gain_percent"))
         ]
@@ -273,10 +273,15 @@ def _bars(axes: Axes, rows: Sequence[Row], column: str) -> None:
             axes.errorbar(mean(each), at, xerr=standard_error(each), fmt="none", ecolor=INK, elinewidth=0.7)
     for policy in policies:
         axes.barh(0.0, 0.0, color=_COLOURS.get(policy, INK), label=policy)
-    axes.set_yticks(range(len(lies)), [f"{lie} x{factor:g}" for lie, factor in lies])
+    axes.set_yticks(range(len(lies)), [f"{_words(lie)} x{factor:g}" for lie, factor in lies])
     axes.invert_yaxis()
     axes.axvline(0.0, color=INK, linewidth=0.8)
     axes.grid(axis="x", color=GRID)
 
 
 EXPERIMENT = LyingOverRuns()
+
+
+def _words(lie: str) -> str:
+    """A kind of lie as tables write it."""
+    return lie.replace("_", " ")

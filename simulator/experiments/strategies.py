@@ -2,37 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-
 from rm_plugin.arbiter.seeds import child_seed
-from simulator.agents import (
-    Agent,
-    ErringAgent,
-    HonestAgent,
-    Lie,
-    LyingAgent,
-    lie_about_rho,
-    lie_about_slowdown,
-    lie_about_work,
-    lie_by_factor,
-    lie_by_largest_row,
-    lie_throughout,
-)
+from simulator.agents import Agent, ErringAgent, HonestAgent, LyingAgent, lie_named
 from simulator.workload import AppTrace
-from themis.errors import UnknownNameError
-
-LIES: Mapping[str, Callable[[float], Lie]] = MappingProxyType(
-    {
-        "rows": lie_by_factor,
-        "largest row": lie_by_largest_row,
-        "rho": lie_about_rho,
-        "throughout": lie_throughout,
-        "work": lie_about_work,
-        "slowdown": lie_about_slowdown,
-    }
-)
-"""Lies by name. All take a factor but `slowdown`, which takes a share."""
 
 
 def erring_agent(app: AppTrace, error: float, seed: int) -> Agent:
@@ -46,9 +18,8 @@ def lying_agent(app: AppTrace, liar: str, lie: str, amount: float) -> Agent:
     Args:
         app: Whose agent is wanted.
         liar: The name of the app that lies.
-        lie: A key of LIES.
+        lie: A key of `simulator.agents.LIES`.
         amount: What the lie takes.
     """
-    if lie not in LIES:
-        raise UnknownNameError("lie", lie, LIES)
-    return LyingAgent(HonestAgent(), LIES[lie](amount)) if app.name == liar else HonestAgent()
+    told = lie_named(lie, amount)
+    return LyingAgent(HonestAgent(), told) if app.name == liar else HonestAgent()

@@ -6,11 +6,12 @@ from dataclasses import fields
 import pytest
 from documents import code, table_rows, text_of
 
+from simulator.agents import LIES
 from simulator.clusters import cluster_named
 from simulator.costs import Costs
 from simulator.events import Phase
 from simulator.metrics import document_of
-from simulator.runs import LIES, Run, make_run
+from simulator.runs import Run, make_run
 from simulator.settings import Settings
 from simulator.workloads.registry import workload_named
 from themis_cli import replay_command, simulate_command

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rm_plugin.arbiter.leftovers import Claim, serve_in_order
+from rm_plugin.arbiter.leftovers import Claim, _Queue
 from rm_plugin.arbiter.placement import Standing, place_in
 from rm_plugin.policies.nearby import place_near
 from rm_plugin.policies.server import Server
@@ -66,6 +66,19 @@ def test_the_quick_place_is_the_best_place(data):
         standing = Standing(gpus=Allocation.of({stands.machine_id: demand.unit_gpus}), slot=slot)
     room = Room(free)
     assert place_near(room, demand, standing) == place_in(room, demand, standing)
+
+
+def serve_in_order(free, claims):
+    """Claims served whole, one app after the other, each renewing in place first, by the parts that share leftovers."""
+    room, granted = Room(free), {}
+    for claim in claims:
+        queue = _Queue(claim, set())
+        queue.renew(room)
+        while queue.step(room):
+            pass
+        if gangs := queue.gangs():
+            granted[claim.app_id] = gangs
+    return granted
 
 
 @given(st.data())

@@ -7,14 +7,14 @@ import pytest
 from exp_records import app as plain_app
 from exp_records import by_what, done, record
 
-from simulator.agents import HonestAgent, LyingAgent
+from simulator.agents import LIES, HonestAgent, LyingAgent
 from simulator.experiments.fig18 import APPS, GANG_GPUS, SETTINGS, like_apps, tipping_point
 from simulator.experiments.lying import CONTENDERS, HONEST, standard_error
 from simulator.experiments.plotting import house_style
 from simulator.experiments.port import Scale
 from simulator.experiments.registry import experiment_named
 from simulator.experiments.runner import run_cell
-from simulator.experiments.strategies import LIES, erring_agent, lying_agent
+from simulator.experiments.strategies import erring_agent, lying_agent
 from themis.errors import UnknownNameError
 
 
@@ -57,7 +57,7 @@ def test_the_same_lies_are_told_under_themis_and_without_an_auction():
 
 def test_an_unknown_lie_lists_the_known_ones():
     (first, *_) = like_apps(1).apps
-    with pytest.raises(UnknownNameError, match="largest row"):
+    with pytest.raises(UnknownNameError, match="largest_row"):
         lying_agent(first, first.name, "hush", 1.0)
 
 
