@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
@@ -42,7 +44,7 @@ def _apart(function: Callable[[T], R], items: Iterable[tuple[K, T]], processes: 
 
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
-    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_leave_interrupts_to_the_parent)
+    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_bound_to_the_parent)
     try:
         # A few ahead only: an interrupt should not find hundreds of runs waiting.
         todo = iter(items)
@@ -71,5 +73,16 @@ def _end(pool: ProcessPoolExecutor) -> None:
         worker.join()
 
 
-def _leave_interrupts_to_the_parent() -> None:
+def _bound_to_the_parent() -> None:
+    """Leave interrupts to the parent, and do not outlive it, however it ends: nobody else would end this process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+
+
+def _end_with_the_parent() -> None:
+    import multiprocessing
+
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

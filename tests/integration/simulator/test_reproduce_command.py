@@ -69,9 +69,10 @@ def test_bad_options_are_told(options, told):
     assert ended.stderr.startswith(f"themis: {told}")
 
 
-def test_ctrl_c_ends_it_and_leaves_no_process(tmp_path):
+def begun(folder):
+    """The command with a run under way, and its processes."""
     started = subprocess.Popen(
-        [*COMMAND, "fig11", "--out", str(tmp_path)],
+        [*COMMAND, "fig11", "--out", str(folder)],
         cwd=ROOT,
         start_new_session=True,
         stdout=subprocess.PIPE,
@@ -83,9 +84,22 @@ def test_ctrl_c_ends_it_and_leaves_no_process(tmp_path):
     while not any(child.cpu_times().user > 1.0 for child in own.children(recursive=True)):
         assert time.monotonic() < deadline_s, "no run was begun"
         time.sleep(0.05)
-    children = own.children(recursive=True)
+    return started, own.children(recursive=True)
+
+
+def test_ctrl_c_ends_it_and_leaves_no_process(tmp_path):
+    started, children = begun(tmp_path)
     os.killpg(started.pid, signal.SIGINT)
     _, told = started.communicate(timeout=20)
     assert (started.returncode, told.strip().splitlines()[-1]) == (3, "themis: interrupted")
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert not alive
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_its_processes_do_not_outlive_it(tmp_path, how):
+    started, children = begun(tmp_path)
+    started.send_signal(how)
+    started.communicate(timeout=20)
     _, alive = psutil.wait_procs(children, timeout=5)
     assert not alive
