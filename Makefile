@@ -6,7 +6,7 @@ OUT    ?= out/testbed
 MIX    ?= conf/testbed/main.yaml
 BIN    := $(VENV)/bin
 
-.PHONY: setup testbed test test-slow lint wire docs clean
+.PHONY: setup testbed test test-slow test-hadoop stack stack-down test-stack test-docker lint wire docs clean
 
 setup: $(VENV)/.ready
 
@@ -20,10 +20,29 @@ testbed: setup
 	@exec $(BIN)/themis testbed run $(MIX) --policy $(POLICY) --out $(OUT)
 
 test: setup lint
-	@exec $(BIN)/python -m pytest -m "not slow"
+	@exec $(BIN)/python -m pytest -m "not slow and not hadoop and not stack and not docker"
 
 test-slow: setup
-	@exec $(BIN)/python -m pytest -m slow
+	@exec $(BIN)/python -m pytest -m "slow and not hadoop and not stack and not docker"
+
+# Against real daemons of Hadoop (docs/devcluster.md); needs Java and Maven, and fails without them where CI is set.
+test-hadoop: setup
+	@exec $(BIN)/python -m pytest tests/hadoop -m hadoop
+
+# The containers of docker-compose.yml (docs/stack.md); needs nothing but Docker.
+stack:
+	docker compose up -d --build --wait
+
+stack-down:
+	docker compose down -v
+
+# Starts a stack of its own, beside one that may be running; without Docker it is skipped, or fails where CI is set.
+test-stack: setup
+	@exec $(BIN)/python -m pytest tests/stack -m stack
+
+# Against a Docker engine (docs/docker.md): builds an image without TensorFlow; without an engine it is skipped, and says so.
+test-docker: setup
+	@exec $(BIN)/python -m pytest tests/docker -m docker
 
 lint: setup
 	$(BIN)/ruff check .

@@ -32,9 +32,17 @@ PRIOR_RESTART_S = {True: 0.5, False: 8.0}
 
 
 class App:
-    """Everything about one app in one attempt. Times are on the ResourceManager's clock."""
+    """Everything about one app in one attempt. Times are on the ResourceManager's clock.
 
-    def __init__(self, registered: pb.Registered, folder: Path, journal: Journal, clock: Clock) -> None:
+    Args:
+        registered: What the ResourceManager told.
+        folder: The app's folder on this machine.
+        kept_at: Folder or URI of what must outlive the attempt: checkpoints, where the app names no place for them.
+        journal: What earlier attempts wrote.
+        clock: This machine's.
+    """
+
+    def __init__(self, registered: pb.Registered, folder: Path, kept_at: str, journal: Journal, clock: Clock) -> None:
         self.app_id = registered.app_id
         self.spec = app_from_message(registered.spec)
         self.cluster = cluster_from_message(registered.cluster)
@@ -44,16 +52,19 @@ class App:
         self.heartbeat_s = registered.heartbeat_s
         self.time_scale = registered.time_scale
         self.folder = folder
-        self.checkpoint_uri = self.spec.checkpoint_uri or str(folder / "checkpoints")
+        self.checkpoint_uri = self.spec.checkpoint_uri or f"{kept_at}/checkpoints"
         self.store: CheckpointStore = open_store(self.checkpoint_uri)
         self.board = JobBoard(self.spec, folder, self.time_scale, journal, self.store.latest_iteration)
         self.leases: dict[GpuId, Lease] = {}
-        self.around: Surroundings = surroundings(
-            self.cluster,
-            contention=registered.contention,
-            active_apps=registered.active_apps,
-            lease_s=registered.lease_s,
-            rule=BundleRule(registered.bundle_rule),
+        self.around: Surroundings = replace(
+            surroundings(
+                self.cluster,
+                contention=registered.contention,
+                active_apps=registered.active_apps,
+                lease_s=registered.lease_s,
+                rule=BundleRule(registered.bundle_rule),
+            ),
+            cluster_gpus=registered.gpus_available or self.cluster.gpus,
         )
         self._clock = clock
         self._offset_s = registered.now_s - clock.now_s()
@@ -62,6 +73,7 @@ class App:
         self._reserved: frozenset[GpuId] = frozenset()
         self._given_back: set[int] = set()
         self._version = 0
+        self._coming: pb.ClusterUpdate | None = None
 
     def now_s(self) -> float:
         """The present time on the ResourceManager's clock."""
@@ -90,6 +102,28 @@ class App:
         ]
         self.leases = {lease.gpu: lease for lease in leases if lease.state is not LeaseState.RESERVED}
         self._reserved = frozenset(lease.gpu for lease in leases if lease.state is LeaseState.RESERVED)
+
+    def take_cluster(self, update: pb.ClusterUpdate) -> None:
+        """The machines that there are from now on."""
+        self._coming = update
+        self.fit_cluster()
+
+    def fit_cluster(self) -> None:
+        """Go over to the machines that were told last, once nothing runs any more on a GPU that is not among them."""
+        if self._coming is None:
+            return
+        cluster = cluster_from_message(self._coming.cluster)
+        if not all(gpu in cluster.gpu_set for job in self.board.jobs.values() for gpu in job.gpus):
+            return
+        self.cluster, update, self._coming = cluster, self._coming, None
+        fresh = surroundings(
+            self.cluster,
+            contention=self.around.contention,
+            active_apps=self.around.active_apps,
+            lease_s=self.around.lease_s,
+            rule=self.around.rule,
+        )
+        self.around = replace(fresh, cluster_gpus=update.gpus_available)
 
     def new_session(self) -> None:
         """A restarted ResourceManager counts its updates anew."""

@@ -47,9 +47,9 @@ def job_view(progress: JobProgress, iterations_left: int) -> JobView:
 
 
 def phase_views(jobs: Mapping[str, JobProgress], plan: TunerPlan) -> tuple[JobView, ...]:
-    """The unfinished jobs of the current phase, in order of their ids."""
+    """The unfinished jobs of the current phase by their ids, each to its target or where it may stop at the latest."""
     return tuple(
-        job_view(jobs[job_id], max(1, target - jobs[job_id].profile.iteration))
+        job_view(jobs[job_id], max(1, min(target, plan.latest.get(job_id, target)) - jobs[job_id].profile.iteration))
         for job_id, target in sorted(plan.targets.items())
     )
 

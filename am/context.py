@@ -2,27 +2,53 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from themis.errors import InputError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmContext:
-    """Where the ResourceManager is, who we are, where our files lie."""
+    """Where the ResourceManager is, who we are, where our files lie.
+
+    Attributes:
+        rm_address: `host:port`.
+        app_id: The app.
+        attempt: Counts from 1.
+        token: Proves the attempt.
+        folder: The app's folder on this machine.
+        storage: Folder or URI of what the next attempt must find, on whatever machine it runs.
+        engine: Where tasks run, by name.
+        run_id: The mark of the ResourceManager's run; empty for none.
+        engine_settings: What the engine needs to know beside, in its own terms.
+    """
 
     rm_address: str
     app_id: str
     attempt: int
     token: str = field(repr=False)
     folder: Path
+    storage: str = ""
+    engine: str = "local"
+    run_id: str = ""
+    engine_settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kept_at(self) -> str:
+        """Folder or URI of what must outlive the attempt."""
+        return self.storage or str(self.folder)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> AmContext:
-        """Read THEMIS_RM_ADDRESS, _APP_ID, _ATTEMPT, _APP_TOKEN and _APP_DIR; a missing one raises InputError."""
+        """Read THEMIS_RM_ADDRESS, _APP_ID, _ATTEMPT, _APP_TOKEN and _APP_DIR; a missing one raises InputError.
+
+        THEMIS_STORAGE_URI, THEMIS_ENGINE, THEMIS_RUN_ID and THEMIS_ENGINE_SETTINGS (JSON) may be there.
+        """
         names = ("THEMIS_RM_ADDRESS", "THEMIS_APP_ID", "THEMIS_ATTEMPT", "THEMIS_APP_TOKEN", "THEMIS_APP_DIR")
         missing = [name for name in names if not environment.get(name)]
         if missing:
@@ -34,5 +60,9 @@ class AmContext:
             app_id=environment["THEMIS_APP_ID"],
             attempt=int(environment["THEMIS_ATTEMPT"]),
             token=environment["THEMIS_APP_TOKEN"],
-            folder=Path(environment["THEMIS_APP_DIR"]),
+            folder=Path(environment["THEMIS_APP_DIR"]).absolute(),
+            storage=environment.get("THEMIS_STORAGE_URI", ""),
+            engine=environment.get("THEMIS_ENGINE") or "local",
+            run_id=environment.get("THEMIS_RUN_ID", ""),
+            engine_settings=json.loads(environment.get("THEMIS_ENGINE_SETTINGS") or "{}"),
         )

@@ -1,25 +1,21 @@
-"""The app master's journal: what its next attempt needs to go on, in a file of JSON lines that is only appended to.
+"""The app master's journal: what its next attempt needs to go on, as JSON lines that are only appended to.
 
-Every line is one `write` of its own, so that the death of the process at any instruction leaves at most one torn line,
-the last; it is cut off when the journal is opened again. A power cut may lose the newest lines.
+They lie in a local file or on HDFS (am/journal_store.py, am/journal_hdfs.py). The death of the process at any
+instruction leaves a beginning of them and at most one torn line, which is cut off when the journal is opened again. A
+power cut may lose the newest lines of a file; the death of the process those of the last moment on HDFS.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from am.journal_store import JournalError, open_journal_store
 from am.tuners.port import Observation, ObservationKind
-from themis.errors import ThemisError
 from themis.lifecycle import JobState
-
-
-class JournalError(ThemisError, OSError):
-    """The journal cannot be read or written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,24 +41,19 @@ class JournalContent:
 class Journal:
     """A journal open for appending; `content` is what earlier attempts wrote.
 
+    Args:
+        place: A local path, or the URI of a folder on HDFS (`hdfs://`, `webhdfs://`).
+
     Raises:
-        JournalError: The file cannot be used, or a line that is not the last is damaged.
+        JournalError: The place cannot be used, or a line that is not the last is damaged.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, place: Path | str) -> None:
+        self._store = open_journal_store(place)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise JournalError("cannot open the journal", value=str(path), remedy=str(error)) from error
-        try:
-            whole, _, torn = path.read_bytes().rpartition(b"\n")
-            if torn:
-                os.ftruncate(self._descriptor, len(whole) + 1 if whole else 0)
-            self.content = _content(whole, path)
+            self.content = _content(self._store.content(), self._store.place)
         except BaseException:
-            os.close(self._descriptor)
+            self._store.close()
             raise
 
     def observation(self, observation: Observation) -> None:
@@ -81,20 +72,18 @@ class Journal:
         self._append({"note": {"name": name, "value": value}})
 
     def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
+        """End the appending."""
+        self._store.close()
 
     def _append(self, line: Mapping[str, object]) -> None:
-        data = json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
-        if os.write(self._descriptor, data) != len(data):
-            raise JournalError("the journal was written in part only", value=str(self._path), remedy="free some space")
+        self._store.append(json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n")
 
 
-def _content(data: bytes, path: Path) -> JournalContent:
+def _content(data: bytes, place: str) -> JournalContent:
     observations: list[Observation] = []
     jobs: dict[str, JobRecord] = {}
     notes: dict[str, Any] = {}
-    for number, line in enumerate(data.split(b"\n") if data else (), start=1):
+    for number, line in enumerate(data.split(b"\n")[:-1], start=1):
         try:
             entry = json.loads(line)
             if "observation" in entry:
@@ -106,7 +95,7 @@ def _content(data: bytes, path: Path) -> JournalContent:
                 notes[entry["note"]["name"]] = entry["note"]["value"]
         except (ValueError, KeyError, TypeError) as error:
             remedy = f"damaged in line {number}: {error}; move the file away to begin anew"
-            raise JournalError("cannot read the journal", value=str(path), remedy=remedy) from error
+            raise JournalError("cannot read the journal", value=place, remedy=remedy) from error
     return JournalContent(observations=tuple(observations), jobs=jobs, notes=notes)
 
 

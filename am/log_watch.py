@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from am.app import App
 from am.jobs.job_runner import Emit
 from am.jobs.run import JobRun
-from am.profiler.parser import parse_line
+from am.profiler.job_reader import JobReader
 from am.profiler.records import CheckpointSaved, Record, StepLoss, Validation
 from themis.lifecycle import JobState
 
@@ -23,15 +23,14 @@ class LogWatch:
         self._app = app
         self._emit = emit
         self._on_change = on_change
+        self._readers: dict[str, JobReader] = {}
+        self._told: dict[str, set[str]] = {}
 
     def catch_up(self) -> None:
         """Read what earlier attempts' jobs logged, for progress and loss; nothing is told of it again."""
         for job in self._app.board.jobs.values():
-            while lines := job.follower.poll():
-                for line in lines:
-                    record = parse_line(line)
-                    if record is not None:
-                        job.profile.feed(record)
+            for record in self._reader(job).catch_up(self._app.now_s()):
+                job.profile.feed(record)
 
     def poll(self) -> None:
         """Read on in the logs of all jobs that run."""
@@ -41,11 +40,32 @@ class LogWatch:
 
     def read(self, job: JobRun) -> None:
         """Read on in one job's log."""
-        for line in job.follower.poll():
-            record = parse_line(line)
-            if record is not None:
-                job.profile.feed(record)
-                self._tell(job, record)
+        now_s = self._app.now_s()
+        for record in self._reader(job).read(now_s):
+            job.profile.feed(record)
+            self._tell(job, record)
+        job.profile.look(now_s)
+        self._tell_health(job)
+
+    def _reader(self, job: JobRun) -> JobReader:
+        if job.job_id not in self._readers:
+            self._readers[job.job_id] = JobReader(job.follower, [job.folder])
+        return self._readers[job.job_id]
+
+    def _tell_health(self, job: JobRun) -> None:
+        """Tell once of a stall and of a divergence, and again when one comes back."""
+        stall, diverged = job.profile.stall, job.profile.diverged
+        if stall is not None:
+            detail = {"iteration": job.profile.iteration, "waited_s": stall.waited_s, "allowed_s": stall.allowed_s}
+            self._tell_once(job, "job_stalled", detail)
+        if diverged is not None:
+            self._tell_once(job, "job_diverged", {"iteration": diverged.since_iteration, "losses": diverged.losses})
+        present = {"job_stalled": stall is not None, "job_diverged": diverged is not None}
+        self._told[job.job_id] = {kind for kind, holds in present.items() if holds}
+
+    def _tell_once(self, job: JobRun, kind: str, detail: Mapping[str, object]) -> None:
+        if kind not in self._told.get(job.job_id, set()):
+            self._emit(kind, job.job_id, detail)
 
     def _tell(self, job: JobRun, record: Record) -> None:
         match record:
@@ -86,7 +106,9 @@ class LogWatch:
         if now_s - job.reported_at_s < PROGRESS_EVENT_S:
             return
         job.reported_at_s = now_s
-        self._app.board.progressed(job)
+        if self._app.board.progressed(job):
+            # The tuner stopped a job because of what this one told.
+            self._on_change()
         detail = {
             "iteration": step,
             "incarnation": job.incarnation,

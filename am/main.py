@@ -8,8 +8,8 @@ import signal
 import sys
 
 from am.context import AmContext
+from am.engine import open_engine
 from am.master import AppMaster
-from am.runtimes.local import LocalRuntime
 from themis.clock import WallClock
 from themis.errors import ThemisError
 
@@ -17,6 +17,8 @@ from themis.errors import ThemisError
 def main() -> int:
     """Run one attempt of one app; returns the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    # It tells of every request.
+    logging.getLogger("hdfs.client").setLevel(logging.WARNING)
     try:
         return asyncio.run(_run(AmContext.from_environment()))
     except ThemisError as error:
@@ -25,8 +27,9 @@ def main() -> int:
 
 
 async def _run(context: AmContext) -> int:
-    master = AppMaster(context, LocalRuntime(), WallClock())
+    master = AppMaster(context, open_engine(context), WallClock())
     loop = asyncio.get_running_loop()
+
     loop.add_signal_handler(signal.SIGTERM, master.stop, "the app master was told to end")
     # Ctrl-C in a terminal is for the command in front of it, not for what a ResourceManager started.
     loop.add_signal_handler(signal.SIGINT, lambda: None)

@@ -7,17 +7,20 @@ import json
 import logging
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import TypeVar
 
 from am.app import App
 from am.context import AmContext
+from am.engine import AmEngine
 from am.jobs.job_runner import JobRunner
 from am.jobs.planner import Plan, PlannedJob, make_plan
 from am.jobs.run import JobRun
 from am.journal import Journal
+from am.log_archive import open_archive
 from am.log_watch import LogWatch
 from am.negotiator import Negotiator
-from am.runtimes.port import ContainerRuntime
+from am.page.state import AmPageState, page_state
 from am.session import RmSession
 from am.status import finish_message, heartbeat_message
 from themis.clock import Clock
@@ -27,6 +30,8 @@ from themis.lifecycle import AppState, JobState
 from themis.wire import themis_pb2 as pb
 
 LOG = logging.getLogger("themis.am")
+
+T = TypeVar("T")
 
 _POLL_S = 0.2
 _LINGER_S = 0.5
@@ -38,11 +43,12 @@ _GIVE_UP_S = 60.0
 class AppMaster:
     """One attempt of one app. `run` returns the process's exit code."""
 
-    def __init__(self, context: AmContext, runtime: ContainerRuntime, clock: Clock) -> None:
+    def __init__(self, context: AmContext, engine: AmEngine, clock: Clock) -> None:
         self._context = context
-        self._runtime = runtime
+        self._engine = engine
         self._clock = clock
-        self._journal = Journal(context.folder / "journal.jsonl")
+        self._journal = Journal(f"{context.kept_at}/journal.jsonl")
+        self._archive = open_archive(context.folder, context.kept_at)
         self._session = RmSession(
             context.rm_address, self._register, self._on_message, clock=clock, give_up_s=_GIVE_UP_S
         )
@@ -60,19 +66,26 @@ class AppMaster:
     async def run(self) -> int:
         """Run until the search is over, the app is killed, or the ResourceManager stays away."""
         loop = asyncio.get_running_loop()
+        await self._engine.start(self._page_state, self._progress)
+        if self._archive is not None:
+            await asyncio.to_thread(self._archive.restore)
         session = loop.create_task(self._session.run())
         work = loop.create_task(self._work())
+        lost = loop.create_task(self._engine.lost())
         try:
-            await asyncio.wait({session, work}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({session, work, lost}, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
                 return work.result()
+            if lost.done():
+                LOG.error("the engine has given this attempt up")
+                return 1
             return self._abandoned(session)
         finally:
-            for task in (work, session):
+            for task in (work, session, lost):
                 task.cancel()
-            await asyncio.gather(work, session, return_exceptions=True)
-            await self._runtime.close()
-            self._journal.close()
+            await asyncio.gather(work, session, lost, return_exceptions=True)
+            await self._engine.close()
+            await asyncio.to_thread(self._journal.close)
 
     def stop(self, reason: str) -> None:
         """End early: jobs checkpoint and stop, the app counts as killed."""
@@ -86,7 +99,13 @@ class AppMaster:
         held = [] if self._app is None else [lease.lease_id for lease in self._app.leases.values()]
         context = self._context
         return pb.Register(
-            app_id=context.app_id, attempt=context.attempt, token=context.token, held_lease_ids=held, pid=os.getpid()
+            app_id=context.app_id,
+            attempt=self._engine.attempt,
+            token=context.token,
+            held_lease_ids=held,
+            pid=os.getpid(),
+            page_url=self._engine.page_url,
+            engine_id=self._engine.engine_id,
         )
 
     def _on_message(self, message: pb.RmMessage) -> None:
@@ -102,6 +121,9 @@ class AppMaster:
         elif body == "leases":
             self._app.take_leases(message.leases)
             self._dirty.set()
+        elif body == "cluster":
+            self._app.take_cluster(message.cluster)
+            self._dirty.set()
         elif body == "acknowledge":
             self._acknowledged(self._app, message.acknowledge)
         elif body == "shut_down":
@@ -109,10 +131,12 @@ class AppMaster:
 
     def _registered(self, message: pb.Registered) -> None:
         if self._app is None:
-            app = App(message, self._context.folder, self._journal, self._clock)
+            app = App(message, self._context.folder, self._context.kept_at, self._journal, self._clock)
             self._logs = LogWatch(app, self._emit, self._dirty.set)
             self._logs.catch_up()
-            self._jobs = JobRunner(app, self._runtime, self._emit, self._logs.read, self._dirty.set)
+            self._jobs = JobRunner(
+                app, self._engine.runtime, self._emit, self._logs.read, self._dirty.set, self._no_room
+            )
             self._negotiator = Negotiator(app, lambda: self._planned)
             self._app = app
             app.board.on_turn = lambda job: self._emit("job_state", job.job_id, {"state": job.state.value})
@@ -142,16 +166,23 @@ class AppMaster:
         assert app is not None
         loop = asyncio.get_running_loop()
         background = [loop.create_task(self._poll_logs()), loop.create_task(self._beat(app))]
+        if self._archive is not None:
+            background.append(loop.create_task(self._archive.keep_on()))
         try:
             try:
-                state, diagnostics = await self._search(app)
+                state, diagnostics = await _unless_one_fails(self._search(app), background)
             except ThemisError as error:
                 LOG.exception("the app cannot go on")
                 state, diagnostics = AppState.FAILED, str(error)
             await self._jobs.stop_all(diagnostics or "the app ends")
             app.board.finish(JobState.KILLED if state is AppState.KILLED else JobState.STOPPED)
-            self._session.send(pb.AmMessage(finish=finish_message(app, state, diagnostics)))
+            if self._archive is not None:
+                await self._archive.keep()
+            # In a thread, as it looks at the best job's checkpoint, which may lie far away.
+            finish = await asyncio.to_thread(finish_message, app, state, diagnostics)
+            self._session.send(pb.AmMessage(finish=finish))
             await self._session.delivered()
+            await self._engine.finish(state, diagnostics)
             return 0 if state is AppState.FINISHED else 1
         finally:
             for task in background:
@@ -179,6 +210,7 @@ class AppMaster:
             self._dirty.clear()
 
     def _make_plan(self, app: App) -> Plan:
+        app.fit_cluster()
         losers = app.board.settle_losers()
         targets = app.board.plan().targets
         view = app.view({}, frozenset())
@@ -219,6 +251,12 @@ class AppMaster:
             release = pb.Release(lease_ids=app.give_back(gpus), reason=reason)
             self._session.send(pb.AmMessage(release=release))
 
+    def _no_room(self, gpus: tuple[GpuId, ...], reason: str) -> None:
+        """The engine could not start tasks on these GPUs: they go back, marked so that nobody is given them at once."""
+        assert self._app is not None
+        ids = self._app.give_back(gpu for gpu in gpus if gpu in self._app.leases)
+        self._session.send(pb.AmMessage(release=pb.Release(lease_ids=ids, reason=reason, no_room=True)))
+
     def _tell_plan(self, app: App) -> None:
         plan = app.board.plan()
         detail = {
@@ -229,6 +267,12 @@ class AppMaster:
             "best": plan.best,
         }
         self._emit("tuner", "", detail)
+
+    def _page_state(self) -> AmPageState | None:
+        return None if self._app is None else page_state(self._app, self._engine.attempt, self._planned)
+
+    def _progress(self) -> float:
+        return 0.0 if self._app is None else self._app.board.done_share()
 
     def _running(self, app: App) -> list[JobRun]:
         return [job for job in app.board.jobs.values() if job.running]
@@ -250,6 +294,19 @@ class AppMaster:
             LOG.error("%s", error)
             return 1
         raise error or ThemisError("the session ended")
+
+
+async def _unless_one_fails(work: Coroutine[None, None, T], others: Sequence[asyncio.Task[None]]) -> T:
+    """The result of some work, beside which others run for ever: without one of them it would go on blind."""
+    main = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({main, *others}, return_when=asyncio.FIRST_COMPLETED)
+        for other in others:
+            if other.done():
+                other.result()
+        return await main
+    finally:
+        main.cancel()
 
 
 def _outcome(app: App) -> tuple[AppState, str]:

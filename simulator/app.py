@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from am.agent.views import AppView, HeldGang, JobView, median_job
 from am.app_view import held_gang, search_work_gpu_s
@@ -34,7 +34,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """A job that was started: `ends_at_s` is when it reaches its target if nothing comes between."""
+    """A job that runs: `ends_at_s` is when it reaches its target or its tuner hears of it, if nothing comes between."""
 
     job: SimJob
     ends_at_s: float
@@ -87,6 +87,7 @@ class SimApp:
         self._median: dict[frozenset[str], JobView] = {}
         self._planned: Mapping[str, tuple[GpuId, ...]] = {}
         self._warm: set[GpuId] = set()
+        self._heard: list[SimJob] = []
         self.work_total_gpu_s = self._work_gpu_s()
         self.phases: list[tuple[JobView, ...]] = []
         self._follow_plan()
@@ -110,10 +111,15 @@ class SimApp:
     def _jobs_at(self, now_s: float) -> tuple[JobView, ...]:
         """The jobs of the phase. As long as none of them runs it is the same tuple, by which agents know it again."""
         if self._still is None or any(job.running for job in self._pending):
-            views = tuple([job.view(now_s) for job in self._pending])
+            views = tuple([self._until_latest(job, job.view(now_s), now_s) for job in self._pending])
             if self._still is None or not all(map(operator.is_, views, self._still)):
                 self._still = views
         return self._still
+
+    def _until_latest(self, job: SimJob, view: JobView, now_s: float) -> JobView:
+        """The view of a job that its tuner foresees to stop: with the iterations left until then."""
+        latest = self.plan.latest.get(job.job_id)
+        return view if latest is None else replace(view, iterations_left=max(1, latest - job.iteration_at(now_s)))
 
     def whole_view(self) -> AppView:
         """The app as submitted, with all its work still to do."""
@@ -156,16 +162,16 @@ class SimApp:
     # ---- what happens to jobs ----
 
     def target_reached(self, job: SimJob, now_s: float) -> None:
-        """A job has done the iterations that its tuner wanted."""
+        """A job has done the iterations that its tuner wanted, or so many that the tuner hears of them."""
+        iteration = job.iteration_at(now_s)
+        if self.plan.hears_every and iteration < job.target:
+            self._progressed(job, iteration, now_s)
+            return
         self._count_run(job, now_s)
         job.halt(job.target, interrupted=False)
         self.tally.checkpoints += 1
         loss = job.trace.curve.at(job.iteration)
-        self._tuner.observe(
-            Observation(kind=ObservationKind.TARGET_REACHED, job_id=job.job_id, iteration=job.iteration, loss=loss)
-        )
-        self.plan = self._tuner.plan()
-        self._follow_plan()
+        self._observe(ObservationKind.TARGET_REACHED, job, job.iteration, loss)
 
     def stopped(self, job: SimJob) -> None:
         """A job's checkpoint is written: nothing of it runs any more."""
@@ -173,7 +179,7 @@ class SimApp:
 
     def machine_lost(self, machine_id: str, now_s: float) -> None:
         """Jobs on that machine fall back to their newest checkpoint; their other GPUs are idle at once."""
-        for job in self._pending:
+        for job in (*self._pending, *self._losers()):
             if any(gpu.machine_id == machine_id for gpu in job.gpus):
                 self._lose(job, now_s)
 
@@ -194,15 +200,37 @@ class SimApp:
             self.first_gpu_at_s = now_s
         holdings = self._holdings()
         plan = self._make_plan(holdings, now_s)
-        stopping = tuple(job for job_id in plan.stop if self._stop(job := self.jobs[job_id], now_s))
-        started = tuple(self._start(self.jobs[job_id], gpus, now_s) for job_id, gpus in plan.start.items())
+        ending = [job_id for job_id in plan.stop if not self.jobs[job_id].stopping]
+        stopping = tuple(job for job_id in ending if self._stop(job := self.jobs[job_id], now_s))
+        heard = tuple(self._started(job, now_s) for job in self._heard if job.running)
+        self._heard.clear()
+        started = heard + tuple(self._start(self.jobs[job_id], gpus, now_s) for job_id, gpus in plan.start.items())
         self._planned = plan.wait
-        busy = {gpu for job in self._pending for gpu in job.gpus}
+        busy = {gpu for job in (*self._pending, *self._losers()) for gpu in job.gpus}
         back = {*plan.release, *(holdings.expiring - busy)}
         returned = tuple(sorted(self.leases[gpu].lease_id for gpu in back if gpu in self.leases))
-        return Acted(moved=len(stopping) < len(plan.stop), started=started, stopping=stopping, returned=returned)
+        return Acted(moved=len(stopping) < len(ending), started=started, stopping=stopping, returned=returned)
 
     # ---- inside ----
+
+    def _observe(self, kind: ObservationKind, job: SimJob, iteration: int, loss: float) -> None:
+        self._tuner.observe(Observation(kind=kind, job_id=job.job_id, iteration=iteration, loss=loss))
+        self.plan = self._tuner.plan()
+        self._follow_plan()
+
+    def _progressed(self, job: SimJob, iteration: int, now_s: float) -> None:
+        """The tuner hears of a running job, which may be the end of it; with the last one the app ends at once."""
+        self._observe(ObservationKind.PROGRESS, job, iteration, job.trace.curve.at(iteration))
+        if self.plan.finished:
+            self._stop(job, now_s)
+        elif job.job_id in self.plan.targets:
+            self._heard.append(job)
+
+    def _losers(self) -> list[SimJob]:
+        """Jobs that their tuner has stopped while they ran and whose GPUs are not free yet."""
+        if not self.plan.hears_every:
+            return []
+        return [job for job_id, job in self.jobs.items() if job.gpus and job_id not in self.plan.targets]
 
     def _follow_plan(self) -> None:
         """Take over the targets of the tuner's plan; jobs that are not in it do not run."""
@@ -211,13 +239,17 @@ class SimApp:
         self._still = None
         for job in self._pending:
             job.aim(self.plan.targets[job.job_id])
+        if self.plan.hears_every:
+            # Who is stopped when depends on the schedule: there is no work that any schedule must do.
+            return
         if len(self.phases) <= self.plan.phase and self._pending:
             self.phases += [()] * (self.plan.phase - len(self.phases))
             self.phases.append(tuple(_view_of(job, job.target - job.iteration) for job in self._pending))
 
     def _make_plan(self, holdings: Holdings, now_s: float) -> Plan:
         planned = [job.planned(now_s) for job in self._pending]
-        return make_plan(planned, {}, holdings, self._cluster, self.costs.restart_s)
+        losers = {job.job_id: job.gpus for job in self._losers()}
+        return make_plan(planned, losers, holdings, self._cluster, self.costs.restart_s)
 
     def _holdings(self) -> Holdings:
         expiring = frozenset(gpu for gpu, lease in self.leases.items() if lease.state is LeaseState.EXPIRING)
@@ -233,8 +265,15 @@ class SimApp:
         self.tally.restarts += job.interrupted
         job.interrupted = False
         delay_s = self.costs.restore_s + (self.costs.container_s if cold else 0.0)
-        ends_at_s = job.start(gpus, self._cluster.level_of_gpus(gpus), now_s, delay_s)
-        return Started(job=job, ends_at_s=ends_at_s + self.costs.finish_s)
+        job.start(gpus, self._cluster.level_of_gpus(gpus), now_s, delay_s)
+        return self._started(job, now_s)
+
+    def _started(self, job: SimJob, now_s: float) -> Started:
+        """What comes next of a running job: its target, or that its tuner hears of it."""
+        heard_at = job.iteration_at(now_s) + self.plan.hears_every
+        if self.plan.hears_every and heard_at < job.target:
+            return Started(job=job, ends_at_s=job.ready_at_s + (heard_at - job.iteration) * job.iteration_s)
+        return Started(job=job, ends_at_s=job.reaches_at_s + self.costs.finish_s)
 
     def _stop(self, job: SimJob, now_s: float) -> bool:
         """Stop a job; False when it has nothing to save and is gone at once."""

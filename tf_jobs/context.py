@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from am.checkpoints.uri import local_folder
+from tf_jobs.addresses import Address, read_addresses
 from themis.errors import InputError, UnknownNameError
 
 LEVELS = ("slot", "machine", "rack", "cluster")
-HISTORY_NAME = "history.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +23,8 @@ class TaskContext:
         tasks: Number of tasks of this incarnation.
         incarnation: Starts of the job so far, this one included.
         checkpoint_uri: Where checkpoints lie.
-        job_dir: Working folder of the job, shared by its tasks.
+        job_dir: Working folder of this task. Neither its peers nor later incarnations need have the same.
+        addresses: Where each task may listen to its peers; empty for one task alone.
         gpus: GPUs leased to the job, over all machines.
         level: Nearest locality level that all of these GPUs share.
         time_scale: How many times faster than real time emulated work runs.
@@ -37,6 +37,7 @@ class TaskContext:
     incarnation: int
     checkpoint_uri: str
     job_dir: Path
+    addresses: tuple[Address, ...]
     gpus: int
     level: str
     time_scale: float
@@ -66,7 +67,9 @@ def read_context(program_name: str, environment: Mapping[str, str], checkpoint_u
             "THEMIS_TASK_INDEX is not below THEMIS_TASKS", value=task_index, remedy=f"use 0 to {tasks - 1}"
         )
     uri = checkpoint_uri or environment.get("THEMIS_CHECKPOINT_URI", "")
-    job_dir = _job_dir(environment, uri, job_id)
+    if tasks > 1 and not uri:
+        raise InputError("several tasks need THEMIS_CHECKPOINT_URI", remedy="name a place that all of them reach")
+    job_dir = Path(environment.get("THEMIS_JOB_DIR") or Path("themis-jobs") / job_id)
     level = environment.get("THEMIS_LEVEL") or "slot"
     if level not in LEVELS:
         raise UnknownNameError("locality level in THEMIS_LEVEL", level, LEVELS)
@@ -75,9 +78,10 @@ def read_context(program_name: str, environment: Mapping[str, str], checkpoint_u
         job_id=job_id,
         task_index=task_index,
         tasks=tasks,
-        incarnation=_incarnation(environment, tasks, job_dir),
+        incarnation=_incarnation(environment, tasks),
         checkpoint_uri=uri or str(job_dir / "checkpoints"),
         job_dir=job_dir,
+        addresses=read_addresses(environment, tasks=tasks, task_index=task_index),
         gpus=count_gpus(environment.get("THEMIS_GPUS", ""), default=tasks),
         level=level,
         time_scale=_time_scale(environment),
@@ -101,27 +105,13 @@ def count_gpus(text: str, *, default: int) -> int:
     return total
 
 
-def _job_dir(environment: Mapping[str, str], uri: str, job_id: str) -> Path:
-    """The job's folder; by hand it is beside its checkpoints, or below the working folder without any."""
-    named = environment.get("THEMIS_JOB_DIR")
-    if named:
-        return Path(named)
-    return local_folder(uri) / job_id if uri else Path("themis-jobs") / job_id
-
-
-def _incarnation(environment: Mapping[str, str], tasks: int, job_dir: Path) -> int:
-    """The incarnation as given; one task alone may count the starts in its history instead."""
-    if environment.get("THEMIS_INCARNATION"):
-        return _whole(environment, "THEMIS_INCARNATION", 1, low=1)
-    if tasks > 1:
+def _incarnation(environment: Mapping[str, str], tasks: int) -> int:
+    """The incarnation, by which several tasks tell their peers from those of other starts; one alone may go without."""
+    if tasks > 1 and not environment.get("THEMIS_INCARNATION"):
         raise InputError(
             "several tasks need THEMIS_INCARNATION", remedy="set it to 1 at the first start and raise it at each start"
         )
-    try:
-        history = (job_dir / HISTORY_NAME).read_text(encoding="utf-8")
-    except OSError:
-        return 1
-    return 1 + history.count('"event": "start"')
+    return _whole(environment, "THEMIS_INCARNATION", 1, low=1)
 
 
 def _whole(environment: Mapping[str, str], name: str, default: int, *, low: int) -> int:

@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from tf_jobs.context import HISTORY_NAME
+HISTORY_NAME = "history.jsonl"
 
 
 class History:

@@ -1,94 +1,263 @@
-"""How the tasks of a replay job keep together: marker files in the job's folder, and a lock that dies with its task.
+"""How the tasks of a replay job keep together: the chief listens on its address, the others hold a connection to it.
 
 Stands in for the collectives of a real job: all start together, one asked to stop stops all, one that dies fails all.
+Nothing here waits; who uses it polls. The messages, by what they `say`:
+
+- `hello`, from a task, with the job, the incarnation and its index: the first on every connection.
+- `welcome`, from the chief: taken in. `refused`, with the reason `why`: another job's, another incarnation's, unknown.
+- `stop`, from a task: it has been asked to stop, so the job should.
+- `died`, from the chief, with the index of the `task` that hung up.
+- `end`, from the chief, with the job's exit `code`. Who hangs up before the end has died.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-from pathlib import Path
+import select
+import socket
+import struct
+import time
 
+from tf_jobs.addresses import Address
+from tf_jobs.channel import Channel, Message
 from tf_jobs.context import TaskContext
+from themis.errors import ThemisError
 
-FOLDER = "tasks"
+CONNECT_LIMIT_S = 1.0
+END_LIMIT_S = 2.0
+NO_LINGER = struct.pack("ii", 1, 0)
 
 
-class Peers:
-    """One task's view of its peers in this incarnation.
+class Chief:
+    """The chief's side, for a job of two tasks or more.
 
     Args:
-        context: This task's context.
+        context: The chief's context.
+
+    Attributes:
+        stop_asked: A task has asked to stop.
+        dead: Index of the first task that has died, or None.
+
+    Raises:
+        ThemisError: It cannot listen on its address.
     """
 
     def __init__(self, context: TaskContext) -> None:
+        self.stop_asked = False
+        self.dead: int | None = None
         self._context = context
-        self._folder = context.job_dir / FOLDER
-        self._prefix = f"{context.incarnation:06d}"
-        self._held: int | None = None
+        self._listener: socket.socket | None = listen(context.addresses[0])
+        self._strangers: list[Channel] = []
+        self._tasks: dict[int, Channel] = {}
 
-    def announce(self) -> None:
-        """Show that this task lives, until its process ends; the chief also clears what earlier incarnations left."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        if self._context.chief:
-            for path in self._folder.iterdir():
-                if path.name.split(".")[0] < self._prefix:
-                    path.unlink(missing_ok=True)
-        # Locked before it gets its name, so whoever sees the file unlocked knows that its task is dead.
-        final = self._alive(self._context.task_index)
-        hidden = final.with_name(f"{final.name}.{os.getpid()}.new")
-        self._held = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        fcntl.flock(self._held, fcntl.LOCK_EX)
-        hidden.rename(final)
+    def missing(self) -> list[int]:
+        """The tasks that have not come up."""
+        return [index for index in range(1, self._context.tasks) if index not in self._tasks]
 
-    def all_announced(self) -> bool:
-        """Whether every task of the job has come up."""
-        return all(self._alive(index).exists() for index in range(self._context.tasks))
+    def poll(self) -> None:
+        """Take in what has come: tasks, their messages, their deaths."""
+        self._admit()
+        for index, task in self._tasks.items():
+            self._hear(index, task)
 
-    def dead(self) -> int | None:
-        """The index of a task that came up and is gone, or None."""
-        for index in range(self._context.tasks):
-            if index != self._context.task_index and self._is_dead(self._alive(index)):
-                return index
+    def publish_end(self, code: int) -> None:
+        """Tell the others the job's exit code, and wait END_LIMIT_S seconds at most until they have heard."""
+        self._admit()
+        for task in self._tasks.values():
+            task.send({"say": "end", "code": code})
+        deadline_s = time.monotonic() + END_LIMIT_S
+        while (left_s := deadline_s - time.monotonic()) > 0.0:
+            # Read on: a socket closed over unread messages would take back what it has sent.
+            for task in self._tasks.values():
+                while task.next() is not None:
+                    pass
+            open_still = [task for task in self._tasks.values() if not task.closed]
+            if not open_still:
+                break
+            select.select(open_still, [], [], left_s)
+
+    def close(self) -> None:
+        """Hang up on everyone."""
+        self._stop_listening()
+        for task in self._tasks.values():
+            task.close()
+
+    def _admit(self) -> None:
+        """Take in whoever has come, until all have."""
+        if self._listener is None:
+            return
+        self._accept(self._listener)
+        for stranger in list(self._strangers):
+            self._identify(stranger)
+        if not self.missing():
+            self._stop_listening()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                connected, _ = listener.accept()
+            except OSError:
+                # Nobody waits, or who did is gone again.
+                return
+            self._strangers.append(Channel(connected))
+
+    def _identify(self, stranger: Channel) -> None:
+        """Take a task in by its first message, or hang up on whoever it is."""
+        message = stranger.next()
+        if message is None and not stranger.closed:
+            return
+        self._strangers.remove(stranger)
+        index = self._index_in(message or {})
+        if index is not None and index not in self._tasks:
+            self._tasks[index] = stranger
+            stranger.send({"say": "welcome"})
+            return
+        mine = f"{self._context.job_id!r} of {self._context.app_id!r}, incarnation {self._context.incarnation}"
+        why = f"the chief there is of job {mine}" if index is None else "this task is there already"
+        stranger.send({"say": "refused", "why": why})
+        stranger.close()
+
+    def _index_in(self, message: Message) -> int | None:
+        """Which task says hello; None where it is none of this incarnation's."""
+        index = message.get("task")
+        if isinstance(index, int) and 0 < index < self._context.tasks and message == hello(self._context, index):
+            return index
         return None
+
+    def _hear(self, index: int, task: Channel) -> None:
+        """Read what a task has to say, and notice its death."""
+        while (message := task.next()) is not None:
+            self.stop_asked = self.stop_asked or message.get("say") == "stop"
+        if task.closed and self.dead is None:
+            self.dead = index
+            for other in self._tasks.values():
+                other.send({"say": "died", "task": index})
+
+    def _stop_listening(self) -> None:
+        """All are here, or it is over: whoever else comes finds the port closed."""
+        for stranger in self._strangers:
+            stranger.close()
+        self._strangers.clear()
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+
+class Follower:
+    """The side of a task that is not the chief.
+
+    Args:
+        context: This task's context.
+
+    Attributes:
+        joined: The chief has taken this task in.
+        dead: Index of a task that has died, the chief's where the connection broke; or None.
+        end_code: The job's exit code, once the chief has told it.
+        trouble: Why the chief could not be reached the last time.
+    """
+
+    def __init__(self, context: TaskContext) -> None:
+        self.joined = False
+        self.dead: int | None = None
+        self.end_code: int | None = None
+        self.trouble = "not tried yet"
+        self._context = context
+        self._refusal = ""
+        self._stop_asked = False
+        self._channel: Channel | None = None
+
+    def poll(self) -> None:
+        """Connect where that is still to be done, and take in what the chief has said."""
+        if self._channel is None:
+            self._channel = self._connect()
+        if self._channel is None:
+            return
+        while (message := self._channel.next()) is not None:
+            self._take(message)
+        if not self._channel.closed:
+            return
+        if not self.joined:
+            self._channel.close()
+            self._channel = None
+        elif self.dead is None and self.end_code is None:
+            self.dead = 0
 
     def ask_stop(self) -> None:
         """Ask the chief to stop the job after a checkpoint."""
-        (self._folder / f"{self._prefix}.stop").touch()
+        if not self._stop_asked and self._channel is not None:
+            self._channel.send({"say": "stop"})
+        self._stop_asked = True
 
-    def stop_asked(self) -> bool:
-        """Whether a task has asked to stop."""
-        return (self._folder / f"{self._prefix}.stop").exists()
+    def close(self) -> None:
+        """Hang up."""
+        if self._channel is not None:
+            self._channel.close()
 
-    def publish_end(self, code: int) -> None:
-        """Tell the other tasks the job's exit code."""
-        final = self._folder / f"{self._prefix}.end"
-        hidden = final.with_name(f"{final.name}.new")
-        hidden.write_text(str(code), encoding="utf-8")
-        hidden.rename(final)
-
-    def end_code(self) -> int | None:
-        """The job's exit code, once the chief has published it."""
+    def _connect(self) -> Channel | None:
+        """A connection on which this task has said who it is, or None where nobody answers yet."""
         try:
-            return int((self._folder / f"{self._prefix}.end").read_text(encoding="utf-8"))
-        except FileNotFoundError:
+            connected = connect(self._context.addresses[0])
+        except OSError as error:
+            self.trouble = str(error)
             return None
+        channel = Channel(connected)
+        self.trouble = self._refusal or "whoever listens there did not answer as a chief does"
+        channel.send(hello(self._context, self._context.task_index))
+        if self._stop_asked:
+            channel.send({"say": "stop"})
+        return channel
 
-    def _alive(self, index: int) -> Path:
-        return self._folder / f"{self._prefix}.task-{index}"
+    def _take(self, message: Message) -> None:
+        match message:
+            case {"say": "welcome"}:
+                self.joined = True
+            case {"say": "refused", "why": str(why)}:
+                self._refusal = self.trouble = why
+            case {"say": "died", "task": int(task)} if self.joined:
+                self.dead = task
+            case {"say": "end", "code": int(code)} if self.joined:
+                self.end_code = code
 
-    @staticmethod
-    def _is_dead(path: Path) -> bool:
-        """Whether a task's file is there and nobody holds its lock."""
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            # Shared, so that two tasks that look at the same time do not take each other for the owner.
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        finally:
-            os.close(descriptor)
-        return True
+
+def hello(context: TaskContext, task_index: int) -> Message:
+    """How a task says who it is."""
+    return {
+        "say": "hello",
+        "app": context.app_id,
+        "job": context.job_id,
+        "incarnation": context.incarnation,
+        "task": task_index,
+    }
+
+
+def listen(address: Address) -> socket.socket:
+    """A socket that listens to this machine alone on a loopback address, otherwise on the port of all interfaces.
+
+    All, because the name that others reach this machine by may be none that it has itself, as in a container.
+
+    Raises:
+        ThemisError: The port is taken, or the address is not this machine's.
+    """
+    try:
+        if address.loopback:
+            family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+            listener = socket.create_server((address.host, address.port), family=family)
+        elif socket.has_dualstack_ipv6():
+            listener = socket.create_server(("", address.port), family=socket.AF_INET6, dualstack_ipv6=True)
+        else:
+            listener = socket.create_server(("", address.port))
+    except OSError as error:
+        raise ThemisError("the chief cannot listen to its peers", value=str(address), remedy=str(error)) from error
+    listener.setblocking(False)
+    return listener
+
+
+def connect(address: Address) -> socket.socket:
+    """A connection to `address`; raises OSError where nobody listens there, or does not answer in time."""
+    connected = socket.create_connection((address.host, address.port), CONNECT_LIMIT_S)
+    if connected.getsockname() == connected.getpeername():
+        # Nobody listens, and by chance the kernel chose the very port as this end's: TCP then connects a socket to
+        # itself. Dropped without the usual minute of lingering, which would keep the chief off its port.
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+        connected.close()
+        raise ConnectionRefusedError("nobody listens there yet")
+    return connected

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 STARTUP_LIMIT_S = 180.0
 STEP_LIMIT_S = 20.0
+SAVE_LIMIT_S = 180.0
+"""For an iteration after a checkpoint: the store may be away for a while, which is no death of a peer."""
 LINGER_S = 0.3
 
 
@@ -57,8 +59,6 @@ def _run(name: str, arguments: Sequence[str], stop: StopRequest) -> int:
     batch_size = values.whole("batch_size")
     if batch_size < context.tasks:
         raise InputError("--batch_size is below the number of tasks", value=batch_size, remedy="raise it")
-    if context.tasks > 1 and "TF_CONFIG" not in os.environ:
-        raise InputError("several tasks need TF_CONFIG", remedy="list the workers' addresses in it")
     # Below the job's folder, not a temporary folder of its own: a killed task could not remove that.
     scratch = context.job_dir / "scratch" / str(context.task_index)
     scratch.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,11 @@ def _train(name: str, values: Values, context: TaskContext, stop: StopRequest, s
     recorder = _recorder(context, values, start, restore_s)
     run = TrainingRun(learner, values, recorder, scratch, meta)
     watchdog.beat(STARTUP_LIMIT_S, "waiting for the first iteration")
-    code = run.go(start, stop.requested, lambda: watchdog.beat(STEP_LIMIT_S, "waiting for the next iteration"))
+
+    def beat(saves: bool) -> None:
+        watchdog.beat(SAVE_LIMIT_S if saves else STEP_LIMIT_S, "waiting for the next iteration")
+
+    code = run.go(start, stop.requested, beat)
     _part(tf, workers, context, watchdog)
     return code
 
@@ -124,7 +128,7 @@ def _part(tf: Any, workers: Workers, context: TaskContext, watchdog: Watchdog) -
 
     if context.tasks == 1:
         return
-    watchdog.beat(STEP_LIMIT_S, "parting")
+    watchdog.beat(SAVE_LIMIT_S, "parting")
     try:
         meet(tf, workers)
     except PeerLostError:

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import NoReturn
 
@@ -17,10 +18,14 @@ from tf_jobs.emulation import Emulation
 from tf_jobs.exit_codes import EXIT_CHECKPOINTED, EXIT_DONE
 from tf_jobs.flags import HelpRequested, Values, parse
 from tf_jobs.pace import Pace
+from tf_jobs.peers import Follower
 from tf_jobs.recorder import Recorder, restore, stderr_log
 from tf_jobs.tables_reader import Curve, Speed, family_of, model_speed, nearest_curve, parse_slowdown
-from tf_jobs.waiting import StopAsked, Waiting
+from tf_jobs.waiting import PEER_POLL_S, START_LIMIT_S, START_POLL_S, StopAsked, Waiting, nap, peer_died
 from themis.errors import ThemisError
+
+LEAVE_LIMIT_S = 2.0
+"""How long a task that is asked to stop before it has met its chief goes on looking for it, to pass the word on."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -60,39 +65,55 @@ def run_chief(values: Values, context: TaskContext) -> int:
     store = open_store(context.checkpoint_uri)
     log = stderr_log()
     log.replay(values.text("model"), context.time_scale)
-    waiting = Waiting(context)
-    try:
-        waiting.for_peers()
-    except StopAsked:
-        return waiting.ended(EXIT_CHECKPOINTED)
-    meta: Meta = {"program": "replay", "model": values.text("model"), "seed": values.whole("seed")}
-    begun_s = time.monotonic()
-    found = restore(store, context.job_id, context.job_dir / "scratch", meta)
-    start = found.iteration if found else 0
-    recorder = Recorder(context, values.whole("keep_checkpoints"), log)
-    recorder.started(start, time.monotonic() - begun_s if found else None)
-    pace = Pace(
-        iteration_s=speed.iteration_time_s(context.gpus, context.level) / context.time_scale,
-        seed=values.whole("seed"),
-        start=start,
-    )
-    emulation = Emulation(values, context, recorder, pace, curve, waiting, meta)
-    return waiting.ended(emulation.go(start))
+    with closing(Waiting(context)) as waiting:
+        try:
+            waiting.for_peers()
+        except StopAsked:
+            return waiting.ended(EXIT_CHECKPOINTED)
+        meta: Meta = {"program": "replay", "model": values.text("model"), "seed": values.whole("seed")}
+        begun_s = time.monotonic()
+        found = restore(store, context.job_id, context.job_dir / "scratch", meta)
+        start = found.iteration if found else 0
+        recorder = Recorder(context, values.whole("keep_checkpoints"), log)
+        recorder.started(start, time.monotonic() - begun_s if found else None)
+        pace = Pace(
+            iteration_s=speed.iteration_time_s(context.gpus, context.level) / context.time_scale,
+            seed=values.whole("seed"),
+            start=start,
+        )
+        emulation = Emulation(values, context, recorder, pace, curve, waiting, meta)
+        return waiting.ended(emulation.go(start))
 
 
 def follow_chief(context: TaskContext) -> int:
     """Sleep until the chief ends, pass a stop request on to it, and end with its exit code.
 
     Raises:
-        ThemisError: The chief is gone without an end, or does not come up.
+        ThemisError: A task is gone before the end, or the chief did not take this one in within START_LIMIT_S seconds.
     """
-    waiting = Waiting(context)
+    limit_s = time.monotonic() + START_LIMIT_S
     asked = False
-    while (code := waiting.peers.end_code()) is None:
-        try:
-            waiting.for_end()
-        except StopAsked:
-            if not asked:
-                waiting.peers.ask_stop()
-            asked = True
-    return code
+    with closing(Follower(context)) as chief:
+        while chief.end_code is None:
+            try:
+                nap(PEER_POLL_S if chief.joined else START_POLL_S)
+            except StopAsked:
+                chief.ask_stop()
+                limit_s, asked = min(limit_s, time.monotonic() + LEAVE_LIMIT_S), True
+            chief.poll()
+            if chief.end_code is None and chief.dead is not None:
+                raise peer_died(chief.dead)
+            if not chief.joined and time.monotonic() > limit_s:
+                if asked:
+                    return EXIT_CHECKPOINTED
+                raise not_taken_in(context, chief.trouble)
+        return chief.end_code
+
+
+def not_taken_in(context: TaskContext, trouble: str) -> ThemisError:
+    """The error of a task that has not found its chief."""
+    return ThemisError(
+        f"the chief did not take this task in within {START_LIMIT_S:g} s",
+        value=str(context.addresses[0]),
+        remedy=f"start all tasks with the same THEMIS_INCARNATION and TF_CONFIG ({trouble})",
+    )

@@ -51,13 +51,13 @@ class TrainingRun:
         self._scratch = scratch
         self._meta = meta
 
-    def go(self, start: int, stop_requested: Callable[[], bool], beat: Callable[[], None]) -> int:
+    def go(self, start: int, stop_requested: Callable[[], bool], beat: Callable[[bool], None]) -> int:
         """Run iterations `start` + 1 up to the last one, or until any task is asked to stop; returns the exit code.
 
         Args:
             start: Iterations already done.
             stop_requested: Whether this task has been asked to stop.
-            beat: Called after every iteration.
+            beat: Called after every iteration, with whether the chief saves before the next one.
 
         Raises:
             PeerLostError: Another task is gone, and this one was not asked to stop.
@@ -72,12 +72,13 @@ class TrainingRun:
                 # All tasks were told to stop, and a peer was quicker than this iteration: it does not count.
                 return self._stopped(start, done)
             done += 1
-            beat()
+            due = done % self._checkpoint_every == 0
+            beat(due or outcome.stop or done == self._last)
             self._log(done, outcome.loss, first=done == start + 1)
             if done < self._last:
                 if outcome.stop:
                     return self._stopped(start, done)
-                if done % self._checkpoint_every == 0:
+                if due:
                     self._save(done, "checkpoint")
         self._ended(start, done)
         return EXIT_DONE

@@ -6,13 +6,14 @@ import signal
 import time
 
 from tf_jobs.context import TaskContext
-from tf_jobs.peers import Peers
+from tf_jobs.peers import Chief
 from tf_jobs.signals import STOP_SIGNALS
 from themis.errors import ThemisError
 
 PEER_POLL_S = 0.25
 START_POLL_S = 0.05
-START_LIMIT_S = 60.0
+START_LIMIT_S = 180.0
+"""How far apart the tasks of a job may come up: a machine may have to fetch an image first."""
 
 
 class StopAsked(Exception):  # noqa: N818 - a request, not an error
@@ -20,67 +21,72 @@ class StopAsked(Exception):  # noqa: N818 - a request, not an error
 
 
 class Waiting:
-    """Sleeps that end early on a stop request and fail on a dead peer.
+    """The chief's sleeps, which end early on a stop request and fail on a dead peer.
 
     Args:
-        context: This task's context.
+        context: The chief's context.
+
+    Raises:
+        ThemisError: It has peers and cannot listen to them.
     """
 
     def __init__(self, context: TaskContext) -> None:
-        self.peers = Peers(context)
-        self._context = context
-        self._alone = context.tasks == 1
         self._begun_s = time.monotonic()
-        if not self._alone:
-            self.peers.announce()
+        self._peers = Chief(context) if context.tasks > 1 else None
 
     def for_peers(self) -> None:
-        """Wait until all tasks have come up; raises StopAsked, or ThemisError after START_LIMIT_S seconds."""
-        while not self._alone and not self.peers.all_announced():
-            self._nap(START_POLL_S)
-            self._check_start_limit()
+        """Wait until all tasks have come up.
 
-    def for_end(self) -> None:
-        """Sleep one poll of a follower; raises StopAsked, or ThemisError where the chief is gone or never came."""
-        self._nap(PEER_POLL_S)
-        if not self.peers.all_announced():
-            self._check_start_limit()
-        dead = self.peers.dead()
-        if dead is not None and self.peers.end_code() is None:
-            raise ThemisError("another task of the job died", value=dead, remedy="restart the job")
+        Raises:
+            StopAsked: Any of them has been asked to stop.
+            ThemisError: One died, or is still missing after START_LIMIT_S seconds.
+        """
+        while self._peers and (missing := self._peers.missing()):
+            nap(START_POLL_S)
+            self._check_peers()
+            if time.monotonic() - self._begun_s > START_LIMIT_S:
+                raise ThemisError(
+                    f"not all tasks of the job came up within {START_LIMIT_S:g} s",
+                    value=missing,
+                    remedy="start all of them with the same THEMIS_INCARNATION and TF_CONFIG",
+                )
 
     def until(self, deadline_s: float) -> None:
         """Sleep until the monotonic clock shows `deadline_s`; raises StopAsked, or ThemisError for a dead peer."""
         while (left_s := deadline_s - time.monotonic()) > 0.0:
-            self._nap(left_s if self._alone else min(left_s, PEER_POLL_S))
+            nap(min(left_s, PEER_POLL_S) if self._peers else left_s)
             self._check_peers()
         # A stop that came while the last point was logged is taken here, even when the clock is behind.
-        self._nap(0.0)
+        nap(0.0)
+        self._check_peers()
 
     def ended(self, code: int) -> int:
         """Tell the peers the job's exit code, and return it."""
-        if not self._alone:
-            self.peers.publish_end(code)
+        if self._peers:
+            self._peers.publish_end(code)
         return code
 
-    def _check_start_limit(self) -> None:
-        if time.monotonic() - self._begun_s > START_LIMIT_S:
-            raise ThemisError(
-                f"not all tasks of the job came up within {START_LIMIT_S:g} s",
-                value=self._context.job_id,
-                remedy="start all of them with the same THEMIS_INCARNATION and THEMIS_JOB_DIR",
-            )
+    def close(self) -> None:
+        """Hang up on the peers."""
+        if self._peers:
+            self._peers.close()
 
     def _check_peers(self) -> None:
-        if self._alone:
+        if self._peers is None:
             return
-        if self.peers.stop_asked():
+        self._peers.poll()
+        if self._peers.stop_asked:
             raise StopAsked
-        dead = self.peers.dead()
-        if dead is not None:
-            raise ThemisError("another task of the job died", value=dead, remedy="restart the job")
+        if self._peers.dead is not None:
+            raise peer_died(self._peers.dead)
 
-    @staticmethod
-    def _nap(seconds: float) -> None:
-        if signal.sigtimedwait(STOP_SIGNALS, seconds) is not None:
-            raise StopAsked
+
+def nap(seconds: float) -> None:
+    """Sleep, or raise StopAsked as soon as this task is asked to stop."""
+    if signal.sigtimedwait(STOP_SIGNALS, seconds) is not None:
+        raise StopAsked
+
+
+def peer_died(task_index: int) -> ThemisError:
+    """The error of a task whose peer is gone."""
+    return ThemisError("another task of the job died", value=task_index, remedy="restart the job")

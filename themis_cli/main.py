@@ -39,6 +39,8 @@ def build_parser() -> argparse.ArgumentParser:
         auction_command,
         audit_command,
         bench_command,
+        checkpoints_command,
+        devcluster_command,
         replay_command,
         reproduce_command,
         rho_command,
@@ -56,7 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
     modules = (
         rm_command, rho_command, testbed_command, auction_command, bench_command, audit_command, simulate_command,
         reproduce_command,
-        replay_command,
+        replay_command, devcluster_command, checkpoints_command,
     )  # fmt: skip
     for module in modules:
         module.add_to(commands)

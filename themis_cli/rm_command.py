@@ -23,6 +23,9 @@ def _start(options: argparse.Namespace) -> int:
     logging.basicConfig(
         level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
+    if options.log_level != "DEBUG":
+        # It tells of every request.
+        logging.getLogger("hdfs.client").setLevel(logging.WARNING)
     # Imported late, as all that is slow to import: other commands start without it.
     from themis.config.rm_settings import load_rm_settings
 

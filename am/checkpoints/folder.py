@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from am.checkpoints.manifest import chunks, encode, read_folder, verified_folder
+from am.checkpoints.newest import newest_whole
 from am.checkpoints.store import (
     DEFAULT_KEEP_LAST,
     MANIFEST_NAME,
@@ -34,7 +35,6 @@ LOCK_NAME = ".lock"
 WRITING_PREFIX = ".writing-"
 TRASH_PREFIX = ".trash-"
 LOCK_POLL_S = 0.02
-LIST_ATTEMPTS = 5
 
 
 class FolderStore:
@@ -74,17 +74,7 @@ class FolderStore:
     def latest(self, job_id: str) -> Checkpoint | None:
         """The newest whole checkpoint, every checksum verified."""
         check_job_id(job_id)
-        for _attempt in range(LIST_ATTEMPTS):
-            vanished = False
-            for folder in self._newest_first(job_id):
-                checkpoint = verified_folder(folder)
-                if checkpoint is not None:
-                    return checkpoint
-                vanished = vanished or not folder.exists()
-            if not vanished:
-                return None
-            # A writer pruned what was listed, so newer ones exist: list again.
-        return None
+        return newest_whole(lambda: self._newest_first(job_id), verified_folder, Path.exists)
 
     def latest_iteration(self, job_id: str) -> int | None:
         """Iteration of the newest checkpoint by manifest and file sizes alone."""
@@ -119,6 +109,25 @@ class FolderStore:
                         kept += 1
         except OSError as error:
             raise CheckpointError("cannot prune checkpoints", value=str(job_folder), remedy=str(error)) from error
+
+    def jobs(self) -> tuple[str, ...]:
+        """Jobs that have a folder here, sorted."""
+        try:
+            return tuple(sorted(p.name for p in self._root.iterdir() if p.is_dir() and not p.name.startswith(".")))
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise CheckpointError("cannot list checkpoints", value=str(self._root), remedy=str(error)) from error
+
+    def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
+        """All of a job's checkpoints by manifest and file sizes, oldest first."""
+        check_job_id(job_id)
+        found = map(read_folder, reversed(self._newest_first(job_id)))
+        return tuple(checkpoint for checkpoint in found if checkpoint is not None)
+
+    def is_whole(self, checkpoint: Checkpoint) -> bool:
+        """Whether every file of a checkpoint still has its recorded content."""
+        return verified_folder(self._root / checkpoint.job_id / f"{checkpoint.iteration:012d}") == checkpoint
 
     def _newest_first(self, job_id: str) -> list[Path]:
         """Folders that have a checkpoint's name, newest first."""

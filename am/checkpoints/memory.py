@@ -94,6 +94,23 @@ class MemoryStore:
             for iteration in [i for i in of_job if i < oldest_kept]:
                 del of_job[iteration]
 
+    def jobs(self) -> tuple[str, ...]:
+        """Jobs that have checkpoints here, sorted."""
+        with self._lock:
+            return tuple(sorted(job_id for job_id, of_job in self._kept.items() if of_job))
+
+    def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
+        """All of a job's checkpoints, oldest first."""
+        check_job_id(job_id)
+        with self._lock:
+            return tuple(kept[0] for _, kept in sorted(self._kept.get(job_id, {}).items()))
+
+    def is_whole(self, checkpoint: Checkpoint) -> bool:
+        """Whether every file of a checkpoint still has its recorded content."""
+        with self._lock:
+            found = self._kept.get(checkpoint.job_id, {}).get(checkpoint.iteration)
+        return found is not None and found[0] == checkpoint and _whole(*found)
+
     def corrupt(self, job_id: str, iteration: int, name: str, content: bytes) -> None:
         """Overwrite one kept file behind its record's back, for tests of what readers do then."""
         with self._lock:

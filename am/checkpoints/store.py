@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from themis.errors import InputError, ThemisError
+from themis.errors import InputError, ThemisError, UnreachableError
 
 Meta = Mapping[str, str | int | float]
 
@@ -25,6 +25,12 @@ class CheckpointError(ThemisError):
 
 class BrokenCheckpointError(CheckpointError, ValueError):
     """A checkpoint whose content differs from what its manifest promises."""
+
+
+class UnreachableStoreError(CheckpointError, UnreachableError):
+    """The place where checkpoints lie stayed away for longer than we wait."""
+
+    exit_code = UnreachableError.exit_code
 
 
 class MissingCheckpointError(CheckpointError, LookupError):
@@ -98,6 +104,22 @@ class CheckpointStore(Protocol):
 
     def prune(self, job_id: str, keep_last: int = DEFAULT_KEEP_LAST) -> None:
         """Drop all but the newest `keep_last` whole checkpoints; broken ones newer than those stay for inspection."""
+        ...
+
+
+class CheckpointArchive(CheckpointStore, Protocol):
+    """A store that can also be looked through: what moving checkpoints between stores needs."""
+
+    def jobs(self) -> tuple[str, ...]:
+        """Jobs that have something here, sorted."""
+        ...
+
+    def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
+        """All of a job's checkpoints by manifest and file sizes, oldest first; contents unread."""
+        ...
+
+    def is_whole(self, checkpoint: Checkpoint) -> bool:
+        """Whether it is still there and every checksum is right."""
         ...
 
 

@@ -91,10 +91,12 @@ class JobBoard:
         self.turn(job, JobState.PHASE_DONE)
         self._observe(job, ObservationKind.TARGET_REACHED)
 
-    def progressed(self, job: JobRun) -> None:
-        """A job logged a loss; tuners that stop on curves listen. The pace may have changed what B is."""
+    def progressed(self, job: JobRun) -> bool:
+        """A job logged a loss; the pace may have changed what B is. True when a tuner that listens stopped a job."""
+        stopped = self.plan().stopped
         self._observe(job, ObservationKind.PROGRESS)
         self.remeasure()
+        return self.plan().stopped != stopped
 
     def failed(self, job: JobRun, diagnostics: str) -> None:
         """A job is given up for good."""
@@ -123,7 +125,8 @@ class JobBoard:
                 self.turn(job, JobState.WAITING)
 
     def finish(self, state: JobState) -> None:
-        """The search is over: whatever has no final state yet gets one."""
+        """The search is over: whatever has no final state yet gets one; whom the tuner stopped at its very end, too."""
+        self.settle_losers()
         for job in self.jobs.values():
             if JOB_LIFECYCLE.is_final(job.state):
                 continue
@@ -160,6 +163,8 @@ class JobBoard:
             job = self.jobs[job_id]
             job.incarnation, job.restarts = record.incarnation, record.restarts
             job.saved_iteration = saved_iteration(job_id) or 0
+            # Where its log was written nobody may be able to read any more.
+            job.profile.reach(job.saved_iteration)
             held = (JobState.STARTING, JobState.RUNNING, JobState.CHECKPOINTING)
             job.state = JobState.WAITING if record.state in held else record.state
             if job.state is JobState.FAILED and job_id in self.plan().targets:

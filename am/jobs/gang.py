@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Sequence
-from contextlib import ExitStack
 
 from am.runtimes.port import ContainerRuntime, TaskExit, TaskHandle, TaskLaunch
 
@@ -14,13 +12,14 @@ PEER_GRACE_S = 5.0
 
 
 async def start_gang(runtime: ContainerRuntime, launches: Sequence[TaskLaunch]) -> list[TaskHandle]:
-    """Start every task or none: when one cannot be started, the others are killed again."""
+    """Start every task or none: when one cannot be started, the others are killed again and all seats given back."""
     handles: list[TaskHandle] = []
     try:
         for launch in launches:
             handles.append(await runtime.start(launch))  # noqa: PERF401 - those started must be known on failure
     except Exception:
         await asyncio.gather(*(runtime.kill(handle) for handle in handles))
+        await runtime.vacate([launch.seat for launch in launches[len(handles) :] if launch.seat is not None])
         raise
     return handles
 
@@ -34,12 +33,3 @@ async def wait_gang(runtime: ContainerRuntime, handles: Sequence[TaskHandle]) ->
         if pending and any(not task.result().succeeded for task in done):
             await asyncio.gather(*(runtime.stop(handle, PEER_GRACE_S) for handle in handles if handle.ended is None))
     return [wait.result() for wait in waits]
-
-
-def free_addresses(count: int) -> tuple[str, ...]:
-    """Loopback addresses with ports that were free just now, one a task."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return tuple(f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from am.app import App
 from am.jobs.command import RunValues, job_command
 from am.jobs.environment import Gang, task_environment
-from am.jobs.gang import free_addresses, start_gang, wait_gang
+from am.jobs.gang import start_gang, wait_gang
 from am.jobs.pool import tasks_of
 from am.jobs.run import JobRun
-from am.runtimes.port import ContainerRuntime, ExitReason, TaskExit, TaskLaunch
+from am.runtimes.port import ContainerRuntime, ExitReason, NoRoomError, Seat, SeatRequest, TaskExit, TaskLaunch
 from themis.cluster import GpuId
 from themis.lifecycle import JobState
 
@@ -27,10 +27,21 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 2.0
 
 Emit = Callable[[str, str, Mapping[str, object]], None]
 OnChange = Callable[[], None]
+OnNoRoom = Callable[[tuple[GpuId, ...], str], None]
 
 
 class JobRunner:
-    """One an app master. `drain` reads a job's log to its end, `on_change` is told of every end of an incarnation."""
+    """One an app master.
+
+    Args:
+        app: The app.
+        runtime: Where tasks run.
+        emit: Tells an event.
+        drain: Reads a job's log to its end.
+        on_change: Told of every end of an incarnation.
+        on_no_room: Told of GPUs that the app has leases on but the engine no room, and why. They must be given back
+            within the call.
+    """
 
     def __init__(
         self,
@@ -39,12 +50,15 @@ class JobRunner:
         emit: Emit,
         drain: Callable[[JobRun], None],
         on_change: OnChange,
+        on_no_room: OnNoRoom,
     ) -> None:
         self._app = app
         self._runtime = runtime
         self._emit = emit
         self._drain = drain
         self._on_change = on_change
+        self._on_no_room = on_no_room
+        self._reserving: dict[str, asyncio.Future[tuple[Seat, ...]]] = {}
         self._running: set[asyncio.Task[None]] = set()
 
     def start(self, job: JobRun, gpus: tuple[GpuId, ...]) -> None:
@@ -67,6 +81,8 @@ class JobRunner:
             return
         job.stop_asked_at_s = self._app.now_s()
         self._app.board.turn(job, JobState.CHECKPOINTING)
+        if (reserving := self._reserving.get(job.job_id)) is not None:
+            reserving.cancel()
         for handle in job.handles:
             self._spawn(self._stop_task(handle))
 
@@ -80,8 +96,12 @@ class JobRunner:
     # ---- one incarnation ----
 
     async def _run(self, job: JobRun) -> None:
+        no_room = ""
         try:
             exits = await self._run_tasks(job)
+        except NoRoomError as error:
+            LOG.warning("%s: %s", job.job_id, error)
+            no_room, exits = str(error), []
         except Exception as error:
             # Whatever it was: a job that is stuck would hold its GPUs for good.
             LOG.exception("%s could not be started", job.job_id)
@@ -101,15 +121,23 @@ class JobRunner:
             "iteration": job.saved_iteration,
         }
         self._emit("tasks_ended", job.job_id, detail)
-        self._settle(job, exits, requested)
-        if job.restarts and job.state is JobState.WAITING and not requested:
+        if no_room and not requested:
+            # No fault of the job's: it waits for GPUs where there is room.
+            self._app.board.turn(job, JobState.WAITING)
+            self._on_no_room(gpus, no_room)
+        else:
+            self._settle(job, exits, requested)
+        if job.restarts and job.state is JobState.WAITING and not requested and not no_room:
             # It crashed: what made it crash may pass. Its GPUs stay its own for the moment.
             await asyncio.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (job.restarts - 1)))
         job.gpus = ()
         self._on_change()
 
     async def _run_tasks(self, job: JobRun) -> list[TaskExit]:
-        launches = self._launches(job)
+        seats = await self._reserve(job)
+        if seats is None:
+            return []
+        launches = self._launches(job, seats)
         job.handles = await start_gang(self._runtime, launches)
         if job.stop_reason:
             # It was told to stop while it was being started, before there was anything to tell.
@@ -126,6 +154,26 @@ class JobRunner:
         }
         self._emit("tasks_started", job.job_id, detail)
         return await wait_gang(self._runtime, job.handles)
+
+    async def _reserve(self, job: JobRun) -> tuple[Seat, ...] | None:
+        """Room for the gang, or None when the job was told to stop while it waited for it."""
+        resources = self._app.spec.resources
+        requests = [
+            SeatRequest(
+                job_id=job.job_id, task_index=index, gpus=gpus, memory_mb=resources.memory_mb, vcores=resources.vcores
+            )
+            for index, gpus in enumerate(tasks_of(job.gpus, job.spec.shape.gpus_per_task))
+        ]
+        reserving = asyncio.ensure_future(self._runtime.reserve(requests))
+        self._reserving[job.job_id] = reserving
+        try:
+            return await reserving
+        except asyncio.CancelledError:
+            if not job.stop_reason:
+                raise
+            return None
+        finally:
+            del self._reserving[job.job_id]
 
     async def _stop_task(self, handle: object) -> None:
         await self._runtime.stop(handle, self._app.grace_s)  # type: ignore[arg-type]
@@ -158,7 +206,7 @@ class JobRunner:
 
     # ---- launching ----
 
-    def _launches(self, job: JobRun) -> list[TaskLaunch]:
+    def _launches(self, job: JobRun, seats: Sequence[Seat]) -> list[TaskLaunch]:
         app = self._app
         tasks = tasks_of(job.gpus, job.spec.shape.gpus_per_task)
         emulated = all(self._emulated(gpu) for gpu in job.gpus)
@@ -167,7 +215,7 @@ class JobRunner:
             job_id=job.job_id,
             incarnation=job.incarnation,
             gpus=tasks,
-            addresses=free_addresses(len(tasks)) if len(tasks) > 1 else (),
+            addresses=tuple(seat.address for seat in seats) if len(tasks) > 1 else (),
             level=job.level,
             checkpoint_uri=app.checkpoint_uri,
             job_dir=str(job.folder),
@@ -184,13 +232,14 @@ class JobRunner:
                 incarnation=job.incarnation,
                 command=command,
                 environment=task_environment(gang, index),
+                seat=seat,
                 gpus=gpus,
                 emulated=emulated,
                 working_dir=job.folder,
                 log_path=job.task_log(index),
                 memory_mb=app.spec.resources.memory_mb,
             )
-            for index, gpus in enumerate(tasks)
+            for index, (gpus, seat) in enumerate(zip(tasks, seats, strict=True))
         ]
 
     def _values(self, job: JobRun) -> RunValues:

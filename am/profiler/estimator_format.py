@@ -15,8 +15,14 @@ from am.profiler.records import (
     Validation,
 )
 
+ESTIMATOR_STARTS = rb"INFO:tensorflow:|I[0-9]{4} "
+
 # `INFO:tensorflow:..`, or `I0728 12:00:01.123456 140 basic_session_run_hooks.py:262] ..`
 _PREFIX = re.compile(r"INFO:tensorflow:|I[0-9]{4} [0-9:.]{8,20} +[0-9]{1,20} [^ \]]{1,200}\] ")
+# By far the most lines, read in one go.
+_USUAL = re.compile(
+    rf"INFO:tensorflow:(?:loss = ({NUMBER}), step = ({INTEGER})(?: \(({NUMBER}) sec\))?|global_step/sec: ({NUMBER}))"
+)
 _STEPS_PER_SECOND = re.compile(rf"global_step/sec: ({NUMBER})")
 _EXAMPLES_PER_SECOND = re.compile(rf"Average examples/sec: ({NUMBER}) \({NUMBER}\), step = ({INTEGER})")
 _VALIDATION = re.compile(rf"Validation \(step ({INTEGER})\): (.{{1,2000}})")
@@ -29,6 +35,11 @@ _STEP_NAMES = ("step", "global_step")
 
 def parse_estimator(line: str) -> Record | None:
     """The record of a line of an Estimator, None for any other."""
+    if usual := _USUAL.fullmatch(line):
+        loss, step, seconds, rate = usual.groups()
+        if rate is not None:
+            return StepsPerSecond(rate=float(rate))
+        return StepLoss(step=int(step), loss=float(loss), seconds=None if seconds is None else float(seconds))
     prefix = _PREFIX.match(line)
     if prefix is None:
         return None

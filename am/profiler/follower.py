@@ -1,20 +1,42 @@
-"""Follows a file that grows: whole lines as they come, over truncation, rotation and absence."""
+"""Follows files that grow: what was added as it comes, over truncation, rotation and absence."""
 
 from __future__ import annotations
 
 import os
+from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 MAX_LINE_BYTES = 64 * 1024
 MAX_POLL_BYTES = 4 * 1024 * 1024
 
+_REMEMBERED_BYTES = 64
+_LINE_END = b"\n"
+_REDRAW = b"\r"
 
-class LogFollower:
+
+class Start(Enum):
+    """How a part of a file stands to what was read before it."""
+
+    GOES_ON = "goes on"
+    CUT = "the file was cut short and is read from its beginning"
+    REPLACED = "another file has taken the place of the one before, which was read to its end"
+
+
+class Part(NamedTuple):
+    """Bytes of a file, in order."""
+
+    data: bytes
+    start: Start = Start.GOES_ON
+
+
+class FileFollower:
     """Reads what was added to a file since the last `poll`.
 
-    A poll without news costs two system calls. A file that was replaced is read to its end before the new one. A file
-    that was cut short is read from its beginning; when it has grown beyond the old length by the next poll, nobody can
-    see that it was cut. Lines longer than MAX_LINE_BYTES are dropped, as no log line is that long.
+    A poll without news costs three system calls. A file that was replaced is read to its end before the new one. A file
+    that was cut short is read from its beginning: it is shorter than what was read of it, or the bytes before the place
+    where reading goes on are no longer the same. Only one that was written anew with the same bytes there, or to the
+    very same length, is taken for one that goes on.
 
     Args:
         path: The file, which may come into being later.
@@ -23,41 +45,27 @@ class LogFollower:
 
     def __init__(self, path: Path, offset: int = 0) -> None:
         self._path = path
-        self._offset = offset
+        self.offset = offset
+        self._before = b""
         self._descriptor = -1
-        self._partial = b""
-        self._dropping = False
 
-    @property
-    def offset(self) -> int:
-        """Bytes of the present file that were returned as whole lines, or dropped."""
-        return self._offset - len(self._partial)
-
-    def poll(self) -> list[bytes]:
-        """Whole lines that were added, without their ends; at most about MAX_POLL_BYTES of them at once."""
+    def poll(self) -> list[Part]:
+        """What was added; at most about MAX_POLL_BYTES of it at once."""
         try:
             there = self._path.stat()
         except OSError:
             there = None
         if self._descriptor < 0 and (there is None or not self._open()):
             return []
-        lines = self._read()
+        parts = self._read()
         present = os.fstat(self._descriptor)
         replaced = there is not None and (there.st_dev, there.st_ino) != (present.st_dev, present.st_ino)
-        if replaced and self._offset >= present.st_size:
-            lines += self.finish()
+        if replaced and self.offset >= present.st_size:
             self.close()
-            self._offset = 0
+            self.offset, self._before = 0, b""
             if self._open():
-                lines += self._read()
-        return lines
-
-    def finish(self) -> list[bytes]:
-        """The last line though it has no end, once its writer is gone; at most one."""
-        rest, self._partial = self._partial, b""
-        whole = [] if self._dropping or not rest else [rest]
-        self._dropping = False
-        return whole
+                parts += [Part(b"", Start.REPLACED), *self._read()]
+        return parts
 
     def close(self) -> None:
         """Close the file; `poll` opens it again where it was."""
@@ -72,23 +80,86 @@ class LogFollower:
             return False
         return True
 
-    def _read(self) -> list[bytes]:
-        """Read on, from the beginning when the file is shorter than what was read of it."""
-        if os.fstat(self._descriptor).st_size < self._offset:
-            self._offset, self._partial, self._dropping = 0, b"", False
+    def _read(self) -> list[Part]:
+        """Read on, or from the beginning when the file was cut."""
+        size = os.fstat(self._descriptor).st_size
+        if size == self.offset:
+            return []
         try:
-            data = os.pread(self._descriptor, MAX_POLL_BYTES, self._offset)
+            if size > self.offset:
+                known = len(self._before)
+                data = os.pread(self._descriptor, MAX_POLL_BYTES + known, self.offset - known)
+                if data.startswith(self._before):
+                    return self._took(data[known:], Start.GOES_ON)
+            self.offset, self._before = 0, b""
+            return self._took(os.pread(self._descriptor, MAX_POLL_BYTES, 0), Start.CUT)
         except OSError:
             return []
-        self._offset += len(data)
-        return self._split(data) if data else []
 
-    def _split(self, data: bytes) -> list[bytes]:
-        *whole, self._partial = (self._partial + data).split(b"\n")
-        if whole and self._dropping:
+    def _took(self, data: bytes, start: Start) -> list[Part]:
+        self.offset += len(data)
+        self._before = (self._before + data[-_REMEMBERED_BYTES:])[-_REMEMBERED_BYTES:]
+        return [Part(data, start)]
+
+
+class LogFollower:
+    """Reads the whole lines that were added to a log since the last `read`.
+
+    A carriage return ends a line too, as bars are drawn anew behind one for as long as their line lasts. Lines of which
+    more than MAX_LINE_BYTES come without an end are dropped, as no log line is that long.
+
+    Args:
+        path: The file, which may come into being later.
+        offset: Where to begin in it, in bytes; for a reader that comes back.
+    """
+
+    def __init__(self, path: Path, offset: int = 0) -> None:
+        self._file = FileFollower(path, offset)
+        self._partial = b""
+        self._dropping = False
+
+    @property
+    def offset(self) -> int:
+        """Bytes of the present file that were returned as whole lines, or dropped."""
+        return self._file.offset - len(self._partial)
+
+    def read(self) -> bytes:
+        """Whole lines that were added, with their ends; at most about MAX_POLL_BYTES of them at once."""
+        return b"".join(self._lines(part) for part in self._file.poll())
+
+    def finish(self) -> bytes:
+        """The last line though it had no end, once its writer is gone; empty when there is none."""
+        rest, self._partial = self._partial, b""
+        whole = rest + _LINE_END if rest and not self._dropping else b""
+        self._dropping = False
+        return whole
+
+    def close(self) -> None:
+        """Close the file; `read` opens it again where it was."""
+        self._file.close()
+
+    def _lines(self, part: Part) -> bytes:
+        before = b""
+        if part.start is Start.REPLACED:
+            before = self.finish()
+        elif part.start is Start.CUT:
+            self._partial, self._dropping = b"", False
+        return before + self._whole(part.data)
+
+    def _whole(self, data: bytes) -> bytes:
+        """The lines that end in this data; what follows the last end waits."""
+        last = data.rfind(_LINE_END)
+        end = max(last, data.rfind(_REDRAW, last + 1)) + 1
+        lines = self._partial + data[:end] if end else b""
+        if lines and self._dropping:
             # The end of a line whose beginning was dropped.
-            del whole[0]
+            lines = data[_first_end(data) + 1 : end]
             self._dropping = False
+        self._partial = data[end:] if end else self._partial + data
         if len(self._partial) > MAX_LINE_BYTES:
             self._partial, self._dropping = b"", True
-        return [line for line in whole if len(line) <= MAX_LINE_BYTES]
+        return lines
+
+
+def _first_end(data: bytes) -> int:
+    return min(place for place in (data.find(_LINE_END), data.find(_REDRAW)) if place >= 0)

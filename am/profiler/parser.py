@@ -1,26 +1,108 @@
-"""From a line of a log to a record. Formats are functions in a list: a new one is a new module and one more entry."""
+"""From the bytes of a log to records. A new format is a new module and one more entry in FORMATS."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
 
-from am.profiler.estimator_format import parse_estimator
-from am.profiler.records import Record
-from am.profiler.themis_format import parse_themis
+from am.profiler.cnn_benchmarks_format import CnnBenchmarksFormat
+from am.profiler.estimator_format import ESTIMATOR_STARTS, parse_estimator
+from am.profiler.keras_format import KerasFormat
+from am.profiler.log_format import LineFormat, LogFormat
+from am.profiler.records import Record, StepLoss
+from am.profiler.themis_format import THEMIS_STARTS, parse_themis
 
-LogFormat = Callable[[str], Record | None]
-"""A format: the record of a line, or None when the line is not of this format. Never raises, whatever the line."""
+FORMATS: tuple[Callable[[], LogFormat], ...] = (
+    lambda: LineFormat(ESTIMATOR_STARTS, parse_estimator),
+    lambda: LineFormat(THEMIS_STARTS, parse_themis),
+    KerasFormat,
+    CnnBenchmarksFormat,
+)
 
-FORMATS: tuple[LogFormat, ...] = (parse_estimator, parse_themis)
+MAX_RECORD_BYTES = 4096
+"""No line that tells anything is longer; of a bar that is drawn anew, no drawing."""
+
+SILENCE_RECORDS = 100
+"""So many records of other workers without one of the worker believed, and another is believed from then on."""
+
+# What launchers put before every line of a worker: `[1,0]<stdout>:`, `(worker pid=7) `, `worker-0: `.
+_TAG = (
+    rb"\[[\w,.:/ =-]{1,40}\](?:<std(?:out|err)>:?)?:? ?|\([\w,.:/ =-]{1,60}\) ?"
+    rb"|(?:chief|worker|task|rank|replica)[\w.-]{0,20}(?:\|[0-9]{1,6})?: ?"
+)
+_CLOCK = re.compile(rb"[0-9]:[0-9]{2}")
 
 
-def parse_line(line: str | bytes, formats: Sequence[LogFormat] = FORMATS) -> Record | None:
-    """The record of one line, None when no format knows it; bytes that are not UTF-8 are tolerated."""
-    text = line.decode("utf-8", errors="replace") if isinstance(line, bytes) else line
-    text = text.rstrip("\r\n")
-    return next((record for parse in formats if (record := parse(text)) is not None), None)
+class LogReader:
+    """Reads one log, in any mixture of formats, as it comes.
+
+    Bytes that are not UTF-8 are tolerated, and zero bytes passed over: UTF-16 has them, and so has a log that was cut
+    short under its writer. Of a line that was drawn several times the last drawing in the data counts.
+
+    Where lines carry workers' tags, the first worker to tell a step is believed, and no other: all workers of a
+    synchronous job tell the same.
+    """
+
+    def __init__(self, formats: Sequence[Callable[[], LogFormat]] = FORMATS) -> None:
+        self._formats = [make() for make in formats]
+        self._candidates, self._ways = _patterns(tuple(each.starts for each in self._formats))
+        self._believed: bytes | None = None
+        self._silent = 0
+
+    def read(self, data: bytes) -> list[Record]:
+        """The records of whole lines, in order."""
+        if b"\0" in data:
+            data = data.replace(b"\0", b"")
+        records: list[Record] = []
+        for match in self._candidates.finditer(b"\n" + data):
+            tag = match[1]
+            found = self._line(match[0][1:] if tag is None else match[0][1 + len(tag) :])
+            if found and (tag is None or self._believes(tag, found)):
+                records += found
+        return records
+
+    def _line(self, line: bytes) -> Sequence[Record]:
+        """The records of a line in the format that it starts like."""
+        way = self._ways.match(line)
+        if b"\r" in line or b"\b" in line:
+            line = _last_drawing(line)
+        if way is None or way.lastindex is None or len(line) > MAX_RECORD_BYTES:
+            return ()
+        return self._formats[way.lastindex - 1].read(line.decode("utf-8", "replace").rstrip())
+
+    def _believes(self, tag: bytes, found: Sequence[Record]) -> bool:
+        if _CLOCK.search(tag):
+            return True
+        vacant = self._believed is None or self._silent >= SILENCE_RECORDS
+        if vacant and any(isinstance(record, StepLoss) for record in found):
+            self._believed = tag
+        if self._believed in (None, tag):
+            self._silent = 0
+            return True
+        self._silent += 1
+        return False
 
 
-def parse_lines(lines: Iterable[str | bytes], formats: Sequence[LogFormat] = FORMATS) -> list[Record]:
-    """The records of many lines, in order."""
-    return [record for line in lines if (record := parse_line(line, formats)) is not None]
+def parse_line(line: str) -> Record | None:
+    """The first record of one line by itself, None when it tells nothing."""
+    return next(iter(LogReader().read(line.encode("utf-8", "replace") + b"\n")), None)
+
+
+def _last_drawing(line: bytes) -> bytes:
+    """What a terminal shows last: behind the last carriage return, or the last backspace, that something follows."""
+    line = line.rstrip(b"\r\b ")
+    last = line[line.rfind(b"\r") + 1 :]
+    return last[last.rfind(b"\b") + 1 :]
+
+
+@cache
+def _patterns(starts: tuple[bytes, ...]) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """Every line that may tell something, group 1 a worker's tag; and how lines start, group 1 + i as in format i.
+
+    The line end in front is a literal, so that the search goes from line to line at the speed of `memchr`. Groups that
+    capture stay out of the first pattern's alternatives: with them, `re` tries each in full, not by its first byte.
+    """
+    flat = b"|".join(starts)
+    candidates = re.compile(rb"\n(?:" + flat + rb"|(" + _TAG + rb")(?:" + flat + rb"))[^\n]*")
+    return candidates, re.compile(b"|".join(b"(" + start + b")" for start in starts))

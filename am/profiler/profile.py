@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from am.profiler.health import Divergence, NonFinite, ProgressClock, Stall
 from am.profiler.loss_history import LossHistory
 from am.profiler.pace import Intervals, Pace, Placement
 from am.profiler.records import (
@@ -19,14 +20,11 @@ from am.profiler.records import (
     StepsPerSecond,
     Validation,
 )
-from am.profiler.slowdowns import measured_slowdown, serial_iteration_s
+from am.profiler.slowdowns import LevelSeen, levels_seen, measured_slowdown, serial_iteration_s
+from am.profiler.strands import Strands
 from themis.apps import CRUDE_SLOWDOWN, Estimate, Slowdown
 from themis.bids import LossForecast
 from themis.cluster import Level
-
-# A rate and the rounded seconds of the line after it mean the same interval when they agree this well.
-_ROUNDING_S = 0.0006
-_AGREE = 0.02
 
 
 class JobProfile:
@@ -43,12 +41,16 @@ class JobProfile:
         self._estimate = estimate or Estimate()
         self._intervals: dict[Placement, Intervals] = {}
         self._placement: Placement | None = None
-        self._previous_step: int | None = None
-        self._first = True
+        self._here: Intervals | None = None
+        self._strands = Strands()
         self._rate: float | None = None
+        self._non_finite = NonFinite()
+        self._clock = ProgressClock()
         self._loss_step = -1
         self._losses = LossHistory()
         self._validation_step = -1
+        self._told_steps = 0
+        self._last_reached = 0
         self.iteration = 0
         self.loss = math.nan
         self.validation_loss: float | None = None
@@ -60,6 +62,8 @@ class JobProfile:
     def started(self, gpus: int, level: Level) -> None:
         """The job was started, or started again, on so many GPUs that lie so far apart."""
         self._placement = Placement(gpus, level)
+        self._here = self._intervals.setdefault(self._placement, Intervals())
+        self._clock.begin()
         self._begin()
 
     def feed(self, record: Record) -> None:
@@ -83,6 +87,7 @@ class JobProfile:
                 self.reach(record.iteration)
             case LossOnly():
                 self.loss = record.loss
+                self._non_finite.add(self.iteration, record.loss)
             case Replay():
                 self.replay = record
 
@@ -116,38 +121,56 @@ class JobProfile:
         """S by level: measured where that is possible, else the user's estimate, else the crude one."""
         return measured_slowdown(self.paces, self._estimate.slowdown or CRUDE_SLOWDOWN)
 
+    def levels_seen(self) -> Mapping[Level, LevelSeen]:
+        """S of the levels that the job has run at, with how much and how well each was measured."""
+        return levels_seen(self.paces, self._estimate.slowdown or CRUDE_SLOWDOWN)
+
+    @property
+    def diverged(self) -> Divergence | None:
+        """Since when the losses are no numbers, None while they are."""
+        return self._non_finite.divergence
+
+    @property
+    def stall(self) -> Stall | None:
+        """For how long the job has made no progress though it should have, None while it does. See `look`."""
+        return self._clock.stall
+
+    def look(self, now_s: float) -> None:
+        """The time, by any clock, as often as the log of the running job is read: what `stall` goes by."""
+        self._clock.look(now_s, self._told_steps)
+
     def forecast(self, serial_iteration_s: float) -> LossForecast | None:
         """The loss to come by the losses so far, at so many seconds an iteration; None while too few are known."""
         return self._losses.forecast(self.iteration, serial_iteration_s)
 
     def _begin(self) -> None:
         """A new incarnation writes from here on: its first interval holds set-up work, its steps may go back."""
-        self._previous_step = None
+        self._strands = Strands()
         self._rate = None
-        self._first = True
 
     def reach(self, iteration: int) -> None:
         """The job did so many iterations, as its log tells or its end does."""
         self.iteration = max(self.iteration, iteration)
+        if iteration != self._last_reached:
+            # A job that repeats lost steps moves as well.
+            self._told_steps += 1
+            self._last_reached = iteration
 
     def _step_loss(self, record: StepLoss) -> None:
         self.reach(record.step)
-        if record.step > self._loss_step:
-            self._losses.add(record.step, record.loss)
-        if record.step >= self._loss_step:
-            self._loss_step, self.loss = record.step, record.loss
-        previous, rate = self._previous_step, self._rate
-        self._previous_step, self._rate = record.step, None
-        if previous is None or self._placement is None or record.seconds is None:
-            return
-        if record.step <= previous:
-            self._first = True
-            return
-        seconds = _seconds(record.seconds, record.step - previous, rate)
-        if seconds is not None:
-            intervals = self._intervals.setdefault(self._placement, Intervals())
-            intervals.add(seconds / (record.step - previous), first=self._first)
-            self._first = False
+        if record.loss is not None:
+            self._lost(record.step, record.loss)
+        rate, self._rate = self._rate, None
+        interval = self._strands.interval(record, rate)
+        if interval is not None and self._here is not None:
+            self._here.add(interval.iteration_s, first=interval.first)
+
+    def _lost(self, step: int, loss: float) -> None:
+        if step > self._loss_step:
+            self._losses.add(step, loss)
+        if step >= self._loss_step:
+            self._loss_step, self.loss = step, loss
+            self._non_finite.add(step, loss)
 
     def _validated(self, record: Validation) -> None:
         self.reach(record.step)
@@ -159,12 +182,3 @@ class JobProfile:
         self.reach(record.iteration)
         if self.checkpoint is None or record.iteration >= self.checkpoint.iteration:
             self.checkpoint = record
-
-
-def _seconds(rounded_s: float, steps: int, rate: float | None) -> float | None:
-    """The length of an interval: by the rate that was logged with it, which is not rounded; None for nonsense."""
-    if rate is not None and math.isfinite(rate) and rate > 0.0:
-        exact_s = steps / rate
-        if abs(exact_s - rounded_s) <= _ROUNDING_S + _AGREE * exact_s:
-            return exact_s
-    return rounded_s if math.isfinite(rounded_s) and rounded_s > 0.0 else None

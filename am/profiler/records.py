@@ -7,10 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepLoss:
-    """The loss at a step. `seconds` since the line before of its kind, None where the log does not say."""
+    """A step that was done, and the loss at it.
+
+    Attributes:
+        step: Steps done so far, over all epochs.
+        loss: None where the log does not say.
+        seconds: Since the line before of its kind, None where the log does not say.
+    """
 
     step: int
-    loss: float
+    loss: float | None
     seconds: float | None = None
 
 
@@ -23,7 +29,10 @@ class LossOnly:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsPerSecond:
-    """Steps a second since the line before of its kind; more digits than the seconds of StepLoss have."""
+    """Steps a second, since the line before of its kind or as a mean of what was done lately.
+
+    It belongs to the StepLoss that follows; the seconds of that one, where it has any, are rounded and this is not.
+    """
 
     rate: float
 

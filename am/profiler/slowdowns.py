@@ -2,11 +2,43 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from am.profiler.pace import Pace, Placement
 from themis.apps import Slowdown
 from themis.cluster import Level
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelSeen:
+    """S at a level that a job has run at.
+
+    Attributes:
+        factor: S, as `measured_slowdown` has it.
+        spread: How far single intervals lie from it, as a median, in the same unit: that of the level and that of the
+            nearest level seen, which it is compared with. The nearest level itself has its own alone.
+        count: Intervals measured at the level.
+    """
+
+    factor: float
+    spread: float
+    count: int
+
+
+def levels_seen(paces: Mapping[Placement, Pace], assumed: Slowdown) -> Mapping[Level, LevelSeen]:
+    """S with spread and count of every level with enough intervals, nearest first."""
+    slowdown = measured_slowdown(paces, assumed)
+    settled = {placement: pace for placement, pace in paces.items() if pace.settled}
+    levels = sorted({placement.level for placement in settled})
+    shares = {level: _spread_share(level, settled) for level in levels}
+    seen: dict[Level, LevelSeen] = {}
+    for level in levels:
+        share = shares[level] if level == levels[0] else math.hypot(shares[level], shares[levels[0]])
+        count = sum(pace.count for at, pace in settled.items() if at.level == level)
+        seen[level] = LevelSeen(factor=slowdown.at(level), spread=slowdown.at(level) * share, count=count)
+    return seen
 
 
 def measured_slowdown(paces: Mapping[Placement, Pace], assumed: Slowdown) -> Slowdown:
@@ -46,6 +78,13 @@ def weighted_median(values: Iterable[tuple[float, int]]) -> float:
         if reached >= half:
             return value
     return ordered[-1][0]
+
+
+def _spread_share(level: Level, paces: Mapping[Placement, Pace]) -> float:
+    """The median distance from the median, as a share of it, over the placements of a level."""
+    return weighted_median(
+        (pace.spread_s / pace.iteration_s, pace.count) for at, pace in paces.items() if at.level == level
+    )
 
 
 def _ratio(level: Level, paces: Mapping[Placement, Pace], nearer: Mapping[Level, float]) -> float:

@@ -7,6 +7,8 @@ import re
 from am.profiler.numbers import INTEGER, NUMBER
 from am.profiler.records import CheckpointSaved, Record, Replay, Restored
 
+THEMIS_STARTS = rb"INFO:themis:"
+
 _PREFIX = "INFO:themis:"
 _CHECKPOINT = re.compile(rf"checkpoint iteration = ({INTEGER}), seconds = ({NUMBER}), bytes = ({INTEGER})")
 _RESTORED = re.compile(rf"restored iteration = ({INTEGER}), seconds = ({NUMBER})")

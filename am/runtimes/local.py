@@ -6,19 +6,17 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Coroutine, Mapping
+import socket
+from collections.abc import Coroutine, Sequence
+from contextlib import ExitStack
 
 from am.runtimes.memory_use import tree_memory_mb
-from am.runtimes.port import ExitReason, TaskExit, TaskHandle, TaskLaunch, visible_devices
-from themis.errors import InputError, InvariantError
+from am.runtimes.port import ExitReason, Seat, SeatRequest, TaskExit, TaskHandle, TaskLaunch
+from am.runtimes.task_process import RUN_MARK, inherited_environment, own_environment, process_command, task_marks
+from themis.errors import InvariantError
 from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
 
 _LOG = logging.getLogger(__name__)
-_SHELL = ("/bin/sh", "-c")
-_PATIENT = "trap 'exit $?' TERM\n"
-"""The word to stop goes to the whole group: the shell waits for its command to save, then ends with its exit code."""
-
-_RUN_MARK = "THEMIS_RUN_ID"
 
 
 class LocalTask:
@@ -61,12 +59,23 @@ class LocalRuntime:
         self._watchers: set[asyncio.Task[None]] = set()
         self._inherited = inherited_environment(os.environ)
 
+    async def reserve(self, requests: Sequence[SeatRequest]) -> tuple[Seat, ...]:
+        """Seats on this machine, each with a loopback port that was free just now."""
+        addresses = free_addresses(len(requests))
+        return tuple(
+            Seat(seat_id=f"{request.job_id}/{request.task_index}", address=address)
+            for request, address in zip(requests, addresses, strict=True)
+        )
+
+    async def vacate(self, seats: Sequence[Seat]) -> None:
+        """Nothing is held for a seat that nobody took."""
+
     async def start(self, launch: TaskLaunch) -> LocalTask:
         """Start a task; raises StartError when its folders or its program cannot be used."""
         process = start(
             ProcessSpec(
-                command=_command(launch),
-                environment={**self._inherited, **launch.environment, **_cards(launch), **task_marks(launch)},
+                command=process_command(launch),
+                environment={**self._inherited, **own_environment(launch, os.environ.get(RUN_MARK, ""))},
                 working_dir=launch.working_dir,
                 stdout=launch.log_path,
                 dies_with_parent=True,
@@ -99,7 +108,7 @@ class LocalRuntime:
     async def _watch(self, task: LocalTask) -> None:
         code = await task.process.wait()
         # In a thread, as it looks at every process of the machine.
-        left = await asyncio.to_thread(kill_marked, task_marks(task.launch))
+        left = await asyncio.to_thread(kill_marked, task_marks(task.launch, os.environ.get(RUN_MARK, "")))
         if left:
             _LOG.warning("processes of job %s cannot be killed: %s", task.launch.job_id, left)
         del self._tasks[task.pid]
@@ -130,39 +139,15 @@ class LocalRuntime:
         return handle
 
 
-def task_marks(launch: TaskLaunch) -> dict[str, str]:
-    """The environment variables by which a task and all its descendants are known.
-
-    The run's mark is among them where there is one: two ResourceManagers on one machine count their apps alike.
-    """
-    run_id = os.environ.get(_RUN_MARK)
-    return {
-        **({_RUN_MARK: run_id} if run_id else {}),
-        "THEMIS_APP_ID": launch.app_id,
-        "THEMIS_JOB_ID": launch.job_id,
-        "THEMIS_TASK_INDEX": str(launch.task_index),
-        "THEMIS_INCARNATION": str(launch.incarnation),
-    }
-
-
-def inherited_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What a task inherits: everything but our own variables, whose secrets are no business of the user's program."""
-    return {name: value for name, value in environment.items() if not name.startswith("THEMIS_") or name == _RUN_MARK}
+def free_addresses(count: int) -> tuple[str, ...]:
+    """Loopback addresses with ports that were free just now, one a task."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return tuple(f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)
 
 
 def _tell(launch: TaskLaunch, line: str) -> None:
     with contextlib.suppress(OSError), launch.log_path.open("a", encoding="utf-8") as log:
         log.write(line)
-
-
-def _command(launch: TaskLaunch) -> tuple[str, ...]:
-    if not launch.command:
-        raise InputError("a task needs a command", value=launch.job_id)
-    return (*_SHELL, _PATIENT + launch.command) if isinstance(launch.command, str) else launch.command
-
-
-def _cards(launch: TaskLaunch) -> dict[str, str]:
-    # Set here, last: whatever a program's environment says, it sees no card that it holds no lease on.
-    cards = {"CUDA_VISIBLE_DEVICES": visible_devices(launch.gpus, emulated=launch.emulated)}
-    # Indices as nvidia-smi and the cluster file count them, not fastest card first.
-    return cards if launch.emulated else {**cards, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Sequence
 
-from am.runtimes.port import ExitReason, TaskExit, TaskHandle, TaskLaunch
+from am.runtimes.port import ExitReason, Seat, SeatRequest, TaskExit, TaskHandle, TaskLaunch
 from themis.errors import InvariantError, ThemisError
 
 
@@ -40,6 +41,9 @@ class MemoryRuntime:
             Once a job's script is used up, its tasks run until they are ended.
         refused: Job ids whose tasks cannot be started.
         stubborn: Job ids whose tasks ignore `stop` until the grace is over and then end by SIGKILL.
+        full: Job ids for whose tasks there is never room.
+
+    `seated` holds the ids of the seats that are taken or reserved.
     """
 
     def __init__(
@@ -48,7 +52,10 @@ class MemoryRuntime:
         exit_codes: dict[str, list[int]] | None = None,
         refused: frozenset[str] = frozenset(),
         stubborn: frozenset[str] = frozenset(),
+        full: frozenset[str] = frozenset(),
     ) -> None:
+        self.seated: set[str] = set()
+        self._full = full
         self.started: list[MemoryTask] = []
         self.stops: list[tuple[int, float]] = []
         self._exit_codes = {job: list(codes) for job, codes in (exit_codes or {}).items()}
@@ -59,6 +66,21 @@ class MemoryRuntime:
     def running(self) -> list[MemoryTask]:
         """Tasks that have not ended, in the order of their start."""
         return [task for task in self.started if task.ended is None]
+
+    async def reserve(self, requests: Sequence[SeatRequest]) -> tuple[Seat, ...]:
+        """Seats at made-up addresses; requests of jobs in `full` wait until they are cancelled."""
+        if any(request.job_id in self._full for request in requests):
+            await asyncio.Event().wait()
+        seats = tuple(
+            Seat(seat_id=f"{request.job_id}/{request.task_index}", address=f"127.0.0.1:{10_000 + number}")
+            for number, request in enumerate(requests)
+        )
+        self.seated.update(seat.seat_id for seat in seats)
+        return seats
+
+    async def vacate(self, seats: Sequence[Seat]) -> None:
+        """Forget the seats."""
+        self.seated.difference_update(seat.seat_id for seat in seats)
 
     async def start(self, launch: TaskLaunch) -> MemoryTask:
         """Start a task, or raise ThemisError when its job is among the refused."""

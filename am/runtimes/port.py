@@ -9,6 +9,40 @@ from pathlib import Path
 from typing import Protocol
 
 from themis.cluster import GpuId
+from themis.errors import ThemisError
+
+
+class NoRoomError(ThemisError):
+    """The engine has no room for a task where the app holds leases: somebody else is there, or the machine is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeatRequest:
+    """Room for one task of a gang: its leased GPUs, all on one machine, and what else it may use.
+
+    `memory_mb` of 0 leaves it to the runtime.
+    """
+
+    job_id: str
+    task_index: int
+    gpus: tuple[GpuId, ...]
+    memory_mb: int = 0
+    vcores: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """Room that a task was given.
+
+    Attributes:
+        seat_id: The runtime's own name for it.
+        address: `host:port` where the task may listen to its peers; its peers reach it there.
+        job_dir: The job's folder as the task sees it; empty where that is the app master's own.
+    """
+
+    seat_id: str
+    address: str
+    job_dir: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +57,7 @@ class TaskLaunch:
         working_dir: Folder the task starts in; made when missing.
         log_path: File that standard output and standard error are appended to; its folder is made when missing.
         memory_mb: What the task may use; 0 for no limit. Each runtime says how far it enforces it.
+        seat: The room reserved for it; None where the runtime needs none reserved.
     """
 
     app_id: str
@@ -36,6 +71,7 @@ class TaskLaunch:
     working_dir: Path
     log_path: Path
     memory_mb: int = 0
+    seat: Seat | None = None
 
 
 class ExitReason(StrEnum):
@@ -87,6 +123,20 @@ class TaskHandle(Protocol):
 
 class ContainerRuntime(Protocol):
     """Starts and ends tasks. All methods belong to one event loop."""
+
+    async def reserve(self, requests: Sequence[SeatRequest]) -> tuple[Seat, ...]:
+        """Room for every task of a gang, or for none: what was got is given back when a part cannot be had in time.
+
+        Each seat is then started, or given back with `vacate`. Cancelling gives back what was got.
+
+        Raises:
+            NoRoomError: There is no room, or not in time.
+        """
+        ...
+
+    async def vacate(self, seats: Sequence[Seat]) -> None:
+        """Give back seats on which nothing was started; returns when nothing of ours is there any more."""
+        ...
 
     async def start(self, launch: TaskLaunch) -> TaskHandle:
         """Start a task; raises ThemisError when it cannot be started at all."""

@@ -13,9 +13,9 @@ from themis.errors import InputError, UnknownNameError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
-    """A phase as planned at submission: `jobs` jobs run up to the cumulative iteration `target`."""
+    """A phase as planned at submission: `sizes` jobs, by bracket, run up to the cumulative iteration `target`."""
 
-    jobs: int
+    sizes: tuple[int, ...]
     target: int
 
 
@@ -32,6 +32,7 @@ class _Seen:
 class PhasedTuner:
     """Runs jobs through rungs; at the end of each the jobs of least loss at their target go on.
 
+    - Jobs compete within their bracket only. All brackets are in the same phase at the same time.
     - A phase ends when each of its jobs has reached its target or failed.
     - A job's target is the rung's, capped at the job's own `iterations_total`; a job that is at its target already when
       a phase begins takes no part in the waiting and competes with the loss it has.
@@ -40,14 +41,22 @@ class PhasedTuner:
     - A failed job drops out. Later rungs keep their planned size as long as enough jobs live: a failure takes the place
       of a loser. When all fail, the plan is finished and nobody is best.
     - Jobs that took part in the last phase to its end are not in `stopped`, nor are failed ones.
+
+    Args:
+        name: The tuner's name.
+        jobs: The jobs of the app.
+        rungs: The phases; no bracket has more jobs in one than in the one before.
+        brackets: The ids of each bracket's jobs, every job in one of them; none: one bracket of all.
     """
 
-    def __init__(self, name: str, jobs: Sequence[JobSpec], rungs: Sequence[Rung]) -> None:
+    def __init__(
+        self, name: str, jobs: Sequence[JobSpec], rungs: Sequence[Rung], brackets: Sequence[Sequence[str]] = ()
+    ) -> None:
         self.name = name
         self._rungs = _merged(rungs)
         self._totals = {job.job_id: job.iterations_total for job in jobs}
         self._seen = {job.job_id: _Seen() for job in jobs}
-        self._members = tuple(self._totals)
+        self._brackets = [tuple(bracket) for bracket in brackets] or [tuple(self._totals)]
         self._stopped: set[str] = set()
         self._phase = 0
         self._finished = False
@@ -89,41 +98,46 @@ class PhasedTuner:
     def _advance(self) -> None:
         """End the phase, and those after it that need no iteration, once nothing of it is pending."""
         while not self._finished and not self._pending():
-            alive = self._ranked()
-            if not alive or self._phase == len(self._rungs) - 1:
+            if not self._alive() or self._phase == len(self._rungs) - 1:
                 self._finished = True
                 return
             self._phase += 1
-            keep = self._rungs[self._phase].jobs
-            self._stopped.update(alive[keep:])
-            self._members = tuple(alive[:keep])
+            ranked = [self._ranked(bracket) for bracket in self._brackets]
+            sizes = self._rungs[self._phase].sizes
+            self._stopped.update(job for jobs, size in zip(ranked, sizes, strict=True) for job in jobs[size:])
+            self._brackets = [tuple(jobs[:size]) for jobs, size in zip(ranked, sizes, strict=True)]
 
     def _target(self, job_id: str) -> int:
         return min(self._rungs[self._phase].target, self._totals[job_id])
 
+    def _living(self, bracket: Sequence[str]) -> list[str]:
+        return [job for job in bracket if not self._seen[job].failed]
+
     def _alive(self) -> list[str]:
-        return [job for job in self._members if not self._seen[job].failed]
+        """Living members of the phase."""
+        return [job for bracket in self._brackets for job in self._living(bracket)]
 
     def _pending(self) -> list[str]:
         return sorted(job for job in self._alive() if self._seen[job].reached < self._target(job))
 
-    def _ranked(self) -> list[str]:
-        """Living members of the phase, best first."""
-        return sorted(self._alive(), key=lambda job: (loss_rank(self._seen[job].loss), job))
+    def _ranked(self, jobs: Sequence[str]) -> list[str]:
+        """Those of the jobs that live, best first."""
+        return sorted(self._living(jobs), key=lambda job: (loss_rank(self._seen[job].loss), job))
 
     def _best(self) -> str | None:
         """The leader: least newest loss among the phase's living jobs that were heard of at all."""
-        return next((job for job in self._ranked() if self._seen[job].iteration >= 0), None)
+        return next((job for job in self._ranked(self._alive()) if self._seen[job].iteration >= 0), None)
 
     def _phases_left(self) -> tuple[Phase, ...]:
         """The current phase and the later ones, no larger than the number of jobs still alive; none once finished."""
         if self._finished:
             return ()
-        alive = len(self._alive())
+        alive = [len(self._living(bracket)) for bracket in self._brackets]
         done = self._rungs[self._phase - 1].target if self._phase else 0
         phases = []
         for rung in self._rungs[self._phase :]:
-            phases.append(Phase(jobs=min(rung.jobs, alive), iterations=rung.target - done))
+            jobs = sum(map(min, rung.sizes, alive))
+            phases.append(Phase(jobs=jobs, iterations=rung.target - done))
             done = rung.target
         return tuple(phases)
 

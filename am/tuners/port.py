@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -43,6 +43,13 @@ class TunerPlan:
 
     `targets` holds, for every job of the current phase that is still to run, the cumulative iteration to reach in it.
     `phases` are the current phase and the later ones; `stopped` the jobs that lost; `best` the leader so far.
+
+    `phase` counts the barriers passed. A tuner without barriers stays in phase 0; its later phases are the work that it
+    still expects beyond `targets`. Every job of the app takes part in the first phase. `latest` holds, for jobs of
+    `targets` that are foreseen to stop before their target, the latest iteration at which they may: they count to there
+    in rho (themis.md, section 2, performance-curve stopping), and run on to their target if they are not stopped.
+    `hears_every` is 0 for a tuner that goes by targets alone; else it wants to hear of a running job's loss once in so
+    many iterations, or as often as there are losses.
     """
 
     phase: int
@@ -51,6 +58,8 @@ class TunerPlan:
     stopped: frozenset[str]
     finished: bool
     best: str | None
+    latest: Mapping[str, int] = field(default_factory=dict)
+    hears_every: int = 0
 
 
 class Tuner(Protocol):

@@ -1,19 +1,45 @@
-"""Tuners by name."""
+"""Tuners by name: those that ship, and those of others that an installed package's entry point brings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from am.tuners import (
+    asynchronous_halving,
+    hyperband,
+    median_stopping,
+    performance_curve,
+    single,
+    successive_halving,
+)
 from am.tuners.phased import longest
 from am.tuners.port import Tuner
-from am.tuners.single import NAME as SINGLE
-from am.tuners.single import single
-from am.tuners.successive_halving import NAME as SUCCESSIVE_HALVING
-from am.tuners.successive_halving import successive_halving
 from themis.apps import JobSpec, TunerSpec
-from themis.config.tuner_settings import check_tuner
+from themis.config.tuner_settings import OPTUNA, check_tuner, find_plugin
+from themis.errors import InputError
 
-TUNERS: Mapping[str, Callable[..., Tuner]] = {SINGLE: single, SUCCESSIVE_HALVING: successive_halving}
+
+def _optuna(jobs: Sequence[JobSpec], **settings: int | str) -> Tuner:
+    """Imported when it is asked for: Optuna is an extra."""
+    try:
+        from am.tuners.optuna_tuner import optuna_tuner
+    except ModuleNotFoundError as error:
+        remedy = "install the extra: pip install 'themis-scheduler[optuna]'"
+        raise InputError(
+            "tuner optuna needs a package that is not installed", value=error.name, remedy=remedy
+        ) from error
+    return optuna_tuner(jobs, **settings)  # type: ignore[arg-type]
+
+
+TUNERS: Mapping[str, Callable[..., Tuner]] = {
+    single.NAME: single.single,
+    successive_halving.NAME: successive_halving.successive_halving,
+    hyperband.NAME: hyperband.hyperband,
+    asynchronous_halving.NAME: asynchronous_halving.asynchronous_halving,
+    median_stopping.NAME: median_stopping.median_stopping,
+    performance_curve.NAME: performance_curve.performance_curve,
+    OPTUNA: _optuna,
+}
 """Each is a function of the jobs and, by keyword, of the settings that `themis.config.tuner_settings` lists."""
 
 
@@ -22,7 +48,10 @@ def make_tuner(spec: TunerSpec, jobs: Sequence[JobSpec]) -> Tuner:
 
     Raises:
         UnknownNameError: An unknown tuner or setting; the nearest known name is given, or all.
-        InputError: A setting of the wrong type, out of range, or at odds with another or with the jobs.
+        InputError: A setting of the wrong type, out of range, or at odds with another or with the jobs; or a tuner
+            whose package is missing or cannot be loaded.
     """
     check_tuner(spec, jobs=len(jobs), iterations=longest(jobs), source="the app")
-    return TUNERS[spec.name](jobs, **spec.settings)
+    make = TUNERS.get(spec.name) or find_plugin(spec.name).make
+    tuner: Tuner = make(jobs, **spec.settings)
+    return tuner

@@ -12,4 +12,4 @@ NAME = "single"
 
 def single(jobs: Sequence[JobSpec]) -> PhasedTuner:
     """All jobs run to their `iterations_total` in one phase."""
-    return PhasedTuner(NAME, jobs, (Rung(jobs=len(jobs), target=longest(jobs)),))
+    return PhasedTuner(NAME, jobs, (Rung(sizes=(len(jobs),), target=longest(jobs)),))

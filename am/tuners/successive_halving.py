@@ -39,11 +39,12 @@ def successive_halving(
         if eta is not None or first_iterations is not None:
             raise InputError("`phases` stands in place of `eta` and `first_iterations`", value=phases)
         return PhasedTuner(NAME, jobs, _explicit_rungs(phases, len(jobs), total))
-    rungs = _geometric_rungs(len(jobs), total, DEFAULT_ETA if eta is None else eta, first_iterations)
+    rungs = geometric_rungs(len(jobs), total, DEFAULT_ETA if eta is None else eta, first_iterations)
     return PhasedTuner(NAME, jobs, rungs)
 
 
-def _geometric_rungs(jobs: int, total: int, eta: int, first: int | None) -> tuple[Rung, ...]:
+def geometric_rungs(jobs: int, total: int, eta: int, first: int | None) -> tuple[Rung, ...]:
+    """Rungs of `jobs`, `jobs / eta`, .. and at last one job; targets grow by `eta`, see `successive_halving`."""
     if eta < 2:
         raise InputError("eta must be 2 or more", value=eta)
     if first is not None and first < 1:
@@ -58,7 +59,7 @@ def _geometric_rungs(jobs: int, total: int, eta: int, first: int | None) -> tupl
         targets = [max(1, total // eta ** (last - i)) for i in range(len(sizes))]
     else:
         targets = [min(total, first * eta**i) for i in range(len(sizes))]
-    return tuple(Rung(jobs=size, target=target) for size, target in zip(sizes, targets, strict=True))
+    return tuple(Rung(sizes=(size,), target=target) for size, target in zip(sizes, targets, strict=True))
 
 
 def _explicit_rungs(text: str, jobs: int, total: int) -> tuple[Rung, ...]:
@@ -69,8 +70,8 @@ def _explicit_rungs(text: str, jobs: int, total: int) -> tuple[Rung, ...]:
         if match is None:
             raise InputError("malformed phase", value=part, remedy="write JOBSxITERATIONS, as in 4x8,2x16,1x36")
         target += int(match[2])
-        rungs.append(Rung(jobs=int(match[1]), target=target))
-    sizes = [rung.jobs for rung in rungs]
+        rungs.append(Rung(sizes=(int(match[1]),), target=target))
+    sizes = [rung.sizes[0] for rung in rungs]
     if sizes != sorted(sizes, reverse=True):
         raise InputError("a phase cannot have more jobs than the one before", value=text)
     if sizes[0] != jobs:

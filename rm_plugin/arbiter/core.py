@@ -7,7 +7,7 @@ The live service and the simulator drive this same class.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from rm_plugin.arbiter.contention import Contention
@@ -17,7 +17,7 @@ from rm_plugin.arbiter.rounds import RoundResult
 from rm_plugin.arbiter.seeds import child_seed
 from themis.bids import PlacedGang
 from themis.choices import LeaseEnds
-from themis.cluster import Cluster
+from themis.cluster import Cluster, GpuId
 from themis.errors import InvariantError
 from themis.leases import Lease, LeaseChange, LeaseChangeKind
 from themis.lifecycle import LeaseState
@@ -106,8 +106,9 @@ class Arbiter:
         """Frame a round: leases that end within the lead are up for renewal, and all free GPUs on offer.
 
         Leases of apps whose master is away are prolonged in place instead: they wait for it until it is given up.
+        Leases on closed GPUs are nobody's to renew: they begin to expire. Both are in the changes.
         """
-        prolonged = self._prolong_silent(now_s)
+        changes = [*self._prolong_silent(now_s), *self._expire_closed(now_s)]
         renewable = self._renewable(now_s)
         self._up = frozenset(lease.lease_id for lease in renewable)
         snapshot = RoundSnapshot(
@@ -121,7 +122,7 @@ class Arbiter:
             seed=child_seed(self._seed, "round", str(self._next_round_id)),
         )
         self._next_round_id += 1
-        return snapshot, prolonged
+        return snapshot, changes
 
     def settle(self, result: RoundResult, *, now_s: float) -> list[LeaseChange]:
         """Apply a round's decision to the leases, as they are now.
@@ -191,6 +192,19 @@ class Arbiter:
         """A machine is there again: its GPUs are free from now on. An unknown one raises UnknownNameError."""
         self.table.regain(machine_id)
 
+    def close_gpus(self, gpus: Collection[GpuId]) -> None:
+        """From now on exactly these GPUs are not given out, and leases on them not renewed. Not during a round."""
+        self.table.close(gpus)
+
+    def refit(self, cluster: Cluster) -> None:
+        """The cluster has other machines from now on. Not during a round.
+
+        Raises:
+            InvariantError: A machine with leases is missing or changed: it has to be lost before.
+        """
+        self.table.refit(cluster)
+        self.cluster = cluster
+
     # ---- invariants ----
 
     def validate(self) -> None:
@@ -225,6 +239,10 @@ class Arbiter:
     def _renewable(self, now_s: float) -> list[Lease]:
         until_s = now_s + self._leases.checkpoint_lead_s + 1e-9
         return [lease for lease in self.table.ending(until_s) if not self._is_silent(lease.app_id)]
+
+    def _expire_closed(self, now_s: float) -> list[LeaseChange]:
+        closed = self.table.closed
+        return self.table.expire([lease for lease in self._renewable(now_s) if lease.gpu in closed]) if closed else []
 
     def _prolong_silent(self, now_s: float) -> list[LeaseChange]:
         until_s = now_s + self._leases.checkpoint_lead_s + 1e-9

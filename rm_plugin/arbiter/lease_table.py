@@ -3,7 +3,8 @@
 A GPU has at most one live lease (GRANTED or EXPIRING). Beside an EXPIRING one it may have a RESERVED lease: the GPU
 is won by another app, whose lease is granted at the moment that the former holder gives the GPU back.
 
-A machine may be lost and come back. While it is lost it has no leases, and none of its GPUs is free.
+A machine may be lost and come back. While it is lost it has no leases, and none of its GPUs is free. A GPU may be
+closed: a lease on it runs to its end, but it is not given out.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class LeaseTable:
         self._reserved = LeaseIndex()
         self._by_id: dict[int, Lease] = {}
         self._lost = {cluster.machine(machine_id).machine_id for machine_id in lost}
+        self._closed: frozenset[GpuId] = frozenset()
         # Both hold for a machine until a lease on it starts or ends, or the machine is lost or comes back.
         self._free: dict[str, tuple[GpuId, ...]] = {}
         self._offers: dict[str, FreeMachine] = {}
@@ -60,6 +62,11 @@ class LeaseTable:
         return frozenset(self._lost)
 
     @property
+    def closed(self) -> frozenset[GpuId]:
+        """GPUs that are not given out."""
+        return self._closed
+
+    @property
     def gpus_there(self) -> int:
         """GPUs of the machines that are there, leased ones included."""
         return self._cluster.gpus - sum(self._cluster.machine(machine_id).gpus for machine_id in self._lost)
@@ -83,7 +90,7 @@ class LeaseTable:
         return self._by_id.get(lease_id)
 
     def free_gpus(self) -> list[GpuId]:
-        """GPUs without a live lease on machines that are there, machine by machine."""
+        """GPUs to give out, machine by machine: without a live lease, on machines that are there, not closed."""
         return [gpu for machine in self._cluster.machines for gpu in self._free_on(machine.machine_id)]
 
     def ending(self, until_s: float) -> list[Lease]:
@@ -203,6 +210,34 @@ class LeaseTable:
         self._lost.discard(self._cluster.machine(machine_id).machine_id)
         self._forget(machine_id)
 
+    def expire(self, leases: Iterable[Lease]) -> list[LeaseChange]:
+        """GRANTED leases that nobody will renew begin to expire."""
+        return [self._expire(lease, 0) for lease in leases]
+
+    def close(self, gpus: Collection[GpuId]) -> None:
+        """From now on exactly these GPUs are closed; ones that the cluster does not have raise UnknownNameError."""
+        closed = frozenset(gpus)
+        for machine_id in {gpu.machine_id for gpu in closed ^ self._closed}:
+            self._cluster.machine(machine_id)
+            self._forget(machine_id)
+        self._closed = closed
+
+    def refit(self, cluster: Cluster) -> None:
+        """The cluster has other machines from now on; those with leases must be among them, as they were.
+
+        Raises:
+            InvariantError: A machine with leases is missing or changed; nothing is changed then.
+        """
+        kept = {machine.machine_id: machine for machine in cluster.machines}
+        for gpu in (*self.live, *self.reserved):
+            if kept.get(gpu.machine_id) != self._cluster.machine(gpu.machine_id):
+                raise InvariantError("a machine with leases cannot change", value=gpu.machine_id)
+        self._cluster = cluster
+        self._lost &= set(kept)
+        self._closed = frozenset(gpu for gpu in self._closed if gpu in cluster.gpu_set)
+        self._free.clear()
+        self._offers.clear()
+
     # ---- inside: leases ----
 
     def _renewed(self, gang: PlacedGang, mine: Mapping[str, set[GpuId]]) -> tuple[list[GpuId], dict[str, int]]:
@@ -297,8 +332,11 @@ class LeaseTable:
         free = self._free.get(machine_id)
         if free is None:
             there = () if machine_id in self._lost else self._cluster.gpus_of(machine_id)
-            free = self._free[machine_id] = tuple(gpu for gpu in there if gpu not in self.live)
+            free = self._free[machine_id] = self._givable(there)
         return free
+
+    def _givable(self, gpus: Iterable[GpuId]) -> tuple[GpuId, ...]:
+        return tuple(gpu for gpu in gpus if gpu not in self.live and gpu not in self._closed)
 
     def _available(self, up: Iterable[GpuId]) -> dict[str, set[GpuId]]:
         """GPUs to give by machine: free ones and those up for renewal."""
@@ -353,8 +391,8 @@ class LeaseTable:
         self._reserved.validate()
         for machine_id, free in self._free.items():
             there = () if machine_id in self._lost else self._cluster.gpus_of(machine_id)
-            if free != tuple(gpu for gpu in there if gpu not in self.live):
-                raise InvariantError("the free GPUs of a machine are not those without a lease", value=machine_id)
+            if free != self._givable(there):
+                raise InvariantError("the free GPUs of a machine are not those to give out", value=machine_id)
         for machine_id, offer in self._offers.items():
             if offer != self._offer(self._cluster.machine(machine_id), ()):
                 raise InvariantError("a machine's offer is not what it has free", value=machine_id)

@@ -11,15 +11,13 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from rm_plugin.engines.port import AmExit, OnAmExit
+from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
 from themis.errors import InputError
 from themis.processes import (
     ProcessSpec,
     RunningProcess,
     has_marks,
-    is_alive,
     kill_marked,
     start,
     wait_for_exit,
@@ -50,19 +48,19 @@ class LocalAppLauncher:
         self._gone: dict[str, asyncio.Event] = {}
         self._closed = False
 
-    async def launch(self, app_id: str, attempt: int, environment: Mapping[str, str], working_dir: Path) -> int:
+    async def launch(self, launch: AmLaunch) -> int:
         """Start an attempt; returns its process id. Raises StartError when it cannot be started."""
-        await self.kill(app_id)
-        ours = {**self._marks(app_id), "THEMIS_ATTEMPT": str(attempt)}
+        await self.kill(launch.app_id)
+        ours = {**self._marks(launch.app_id), "THEMIS_ATTEMPT": str(launch.attempt)}
         process = start(
             ProcessSpec(
                 command=self._command,
-                environment={**os.environ, **environment, **ours},
-                working_dir=working_dir,
-                stdout=working_dir / f"am-{attempt}.log",
+                environment={**os.environ, **launch.environment, **ours},
+                working_dir=launch.working_dir,
+                stdout=launch.working_dir / f"am-{launch.attempt}.log",
             )
         )
-        self._watch(app_id, attempt, process.pid, process)
+        self._watch(launch.app_id, launch.attempt, process.pid, process)
         return process.pid
 
     async def adopt(self, app_id: str, attempt: int, pid: int) -> bool:
@@ -79,10 +77,6 @@ class LocalAppLauncher:
         # Until its watcher has swept too: that sweep must not meet the app's next attempt.
         if gone := self._gone.get(app_id):
             await gone.wait()
-
-    def is_alive(self, pid: int) -> bool:
-        """Whether the process of this id lives."""
-        return is_alive(pid)
 
     async def shutdown(self) -> None:
         """SIGKILL every process of this run."""

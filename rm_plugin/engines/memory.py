@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
-from rm_plugin.engines.port import AmExit, OnAmExit
+from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryAm:
-    """An app master as it was launched."""
+    """An app master as it was launched; `pid` is made up."""
 
-    app_id: str
-    attempt: int
+    launch: AmLaunch
     pid: int
-    environment: Mapping[str, str] = field(default_factory=dict)
-    working_dir: Path = Path()
+
+    @property
+    def app_id(self) -> str:
+        """The app."""
+        return self.launch.app_id
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt of it."""
+        return self.launch.attempt
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What the app master was given."""
+        return self.launch.environment
 
 
 class MemoryAppLauncher:
@@ -29,15 +40,13 @@ class MemoryAppLauncher:
         self.living: dict[str, MemoryAm] = {}
         self._on_exit = on_exit
 
-    async def launch(self, app_id: str, attempt: int, environment: Mapping[str, str], working_dir: Path) -> int:
+    async def launch(self, launch: AmLaunch) -> int:
         """Remember an attempt; returns a made-up process id."""
-        await self.kill(app_id)
-        ours = {**environment, "THEMIS_APP_ID": app_id, "THEMIS_ATTEMPT": str(attempt)}
-        pid = len(self.launched) + 1
-        am = MemoryAm(app_id=app_id, attempt=attempt, pid=pid, environment=ours, working_dir=working_dir)
+        await self.kill(launch.app_id)
+        am = MemoryAm(launch=launch, pid=len(self.launched) + 1)
         self.launched.append(am)
-        self.living[app_id] = am
-        return pid
+        self.living[launch.app_id] = am
+        return am.pid
 
     async def adopt(self, app_id: str, attempt: int, pid: int) -> bool:
         """True when that app master is among the living."""
@@ -47,10 +56,6 @@ class MemoryAppLauncher:
     async def kill(self, app_id: str) -> None:
         """End the app's master by SIGKILL."""
         await self.end(app_id, -signal.SIGKILL)
-
-    def is_alive(self, pid: int) -> bool:
-        """Whether the app master of this made-up id lives."""
-        return any(am.pid == pid for am in self.living.values())
 
     async def shutdown(self) -> None:
         """End all without telling."""

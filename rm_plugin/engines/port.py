@@ -3,19 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AmLaunch:
+    """An attempt of an app, to be started.
+
+    Attributes:
+        app_id: The app.
+        attempt: Counts from 1.
+        environment: What its app master needs to know; THEMIS_APP_ID and THEMIS_ATTEMPT are added.
+        working_dir: The app's folder on this machine.
+        name: Of the app, for lists.
+        user: Who submitted it.
+        queue: Where the engine has queues.
+        attempts_left: How many more the app may have, this one included; an engine may make them by itself.
+    """
+
+    app_id: str
+    attempt: int
+    environment: Mapping[str, str] = field(repr=False)
+    working_dir: Path
+    name: str = ""
+    user: str = ""
+    queue: str = ""
+    attempts_left: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AmExit:
-    """The end of an app master. `exit_code` is None when nobody can know it: it was adopted, not started by us."""
+    """The end of an app master.
+
+    `exit_code` is None when nobody can know it: it was adopted, not started by us. `killed` is set when an operator
+    ended the app in the engine itself, and says what the engine says of it.
+    """
 
     app_id: str
     attempt: int
     pid: int
     exit_code: int | None
+    killed: str = ""
 
 
 OnAmExit = Callable[[AmExit], Awaitable[None]]
@@ -25,11 +55,10 @@ OnAmExit = Callable[[AmExit], Awaitable[None]]
 class AppLauncher(Protocol):
     """Starts and ends app masters. All methods belong to one event loop."""
 
-    async def launch(self, app_id: str, attempt: int, environment: Mapping[str, str], working_dir: Path) -> int:
+    async def launch(self, launch: AmLaunch) -> int:
         """Start an attempt and return its process id (or a number that stands for one).
 
-        An earlier attempt of the app is ended first. THEMIS_APP_ID and THEMIS_ATTEMPT are added to `environment`.
-        Raises ThemisError when it cannot be started.
+        An earlier attempt of the app is ended first. Raises ThemisError when it cannot be started.
         """
         ...
 
@@ -39,10 +68,6 @@ class AppLauncher(Protocol):
 
     async def kill(self, app_id: str) -> None:
         """End the app's master and all its tasks; returns when they are gone. An unknown app is no error."""
-        ...
-
-    def is_alive(self, pid: int) -> bool:
-        """Whether the process of this id lives."""
         ...
 
     async def shutdown(self) -> None:

@@ -106,7 +106,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         """The logs of an app's jobs, or of one job; those of its app master are the source `am`."""
         try:
             entry = self._manager.entries.get(request.app_id)
-            logs = LogFollower(self._manager.folder(entry.app_id), request.job_id)
+            logs = LogFollower(await self._manager.fetch_logs(entry), request.job_id)
         except ThemisError as error:
             await _refuse(context, error)
             raise
@@ -117,6 +117,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             if not request.follow or ended:
                 return
             await asyncio.sleep(_LOG_POLL_S)
+            await self._manager.fetch_logs(entry)
 
     async def ClusterInfo(
         self,

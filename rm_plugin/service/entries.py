@@ -30,8 +30,11 @@ class AppEntry:
     state: AppState = AppState.SUBMITTED
     attempt: int = 0
     lost_attempt: int = 0
+    registered_attempt: int = 0
     excused_attempts: int = 0
     pid: int = 0
+    page_url: str = ""
+    engine_id: str = ""
     started_at_s: float | None = None
     finished_at_s: float | None = None
     diagnostics: str = ""

@@ -6,20 +6,21 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from pathlib import Path
 
 from rm_plugin.arbiter.core import Arbiter
-from rm_plugin.engines.port import AmExit, AppLauncher
+from rm_plugin.engines.port import AmExit, AmLaunch, AppLauncher
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session import Session
 from themis.apps import AppSpec
 from themis.clock import Clock
+from themis.cluster import Cluster, GpuId
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError
-from themis.leases import LeaseChange
+from themis.leases import LeaseChange, LeaseChangeKind
 from themis.lifecycle import AppState, LeaseState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import (
@@ -32,8 +33,18 @@ from themis.wire.values import (
 
 LOG = logging.getLogger("themis.rm")
 
+_CHECKPOINT_SCHEMES = ("file", "hdfs", "webhdfs")
+
 KILL_GRACE_S = 10.0
 """How long an app master may take to stop its tasks once it is told to."""
+
+
+FetchLogs = Callable[[str, str, Path], Awaitable[None]]
+"""Brings what an app logged so far, on whatever machine, into its folder here: app, its master's page, folder."""
+
+
+async def there_already(app_id: str, page_url: str, folder: Path) -> None:
+    """Logs of app masters that write into the folder themselves."""
 
 
 class ResourceManager:
@@ -48,6 +59,7 @@ class ResourceManager:
         recorder: Recorder,
         launcher: AppLauncher,
         clock: Clock,
+        fetch_logs: FetchLogs = there_already,
     ) -> None:
         self.settings = settings
         self.arbiter = arbiter
@@ -56,6 +68,8 @@ class ResourceManager:
         self.clock = clock
         self.address = ""
         self.rounds: RoundRunner
+        self._unfit_until_s: dict[GpuId, float] = {}
+        self._fetch_logs = fetch_logs
         self._launcher = launcher
         self._update_version = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -81,12 +95,18 @@ class ResourceManager:
                     value=f"{shape.tasks} tasks of {shape.gpus_per_task} GPUs",
                     remedy=f"ask for at most {room} tasks",
                 )
-        if "://" in spec.checkpoint_uri and not spec.checkpoint_uri.startswith("file://"):
-            raise InputError(
-                "unknown scheme in checkpoint_uri", value=spec.checkpoint_uri, remedy="known: a path, file://"
-            )
+        scheme, separator, _ = spec.checkpoint_uri.partition("://")
+        if separator and scheme.lower() not in _CHECKPOINT_SCHEMES:
+            remedy = "known: a path, " + ", ".join(f"{known}://" for known in _CHECKPOINT_SCHEMES)
+            raise InputError("unknown scheme in checkpoint_uri", value=spec.checkpoint_uri, remedy=remedy)
         if spec.checkpoint_uri and "://" not in spec.checkpoint_uri and not Path(spec.checkpoint_uri).is_absolute():
             raise InputError("checkpoint_uri must be an absolute path or a URI", value=spec.checkpoint_uri)
+
+    async def fetch_logs(self, entry: AppEntry) -> Path:
+        """The app's folder, with what it logged so far."""
+        folder = self.folder(entry.app_id)
+        await self._fetch_logs(entry.app_id, "" if entry.ended else entry.page_url, folder)
+        return folder
 
     async def submit(self, spec: AppSpec) -> AppEntry:
         """Accept an app and start its app master."""
@@ -120,8 +140,12 @@ class ResourceManager:
             raise InputError("this attempt is over", value=f"{message.app_id} attempt {message.attempt}")
         if entry.session is not None:
             entry.session.close()
+        if message.attempt > entry.attempt:
+            self._next_attempt(entry, message)
         session = Session(entry.app_id, message.attempt)
         entry.session, entry.last_seen_s, entry.pid = session, self.clock.now_s(), message.pid
+        entry.page_url, entry.engine_id = message.page_url, message.engine_id
+        entry.registered_attempt = message.attempt
         self.arbiter.set_silent(entry.app_id, False)
         self._release_unheld(entry, set(message.held_lease_ids))
         if entry.state is not AppState.RUNNING:
@@ -175,11 +199,70 @@ class ResourceManager:
     async def am_exited(self, exit_: AmExit) -> None:
         """An app master ended, and nothing of the attempt runs any more."""
         entry = self.entries.get(exit_.app_id)
-        if entry.ended or self._closing or exit_.attempt != entry.attempt or entry.forced_reason:
+        if entry.ended or self._closing or exit_.attempt < entry.attempt or entry.forced_reason:
             # Whoever takes by force goes on by itself, once nothing is left to kill: a new attempt would be killed too.
+            return
+        # An engine may have made attempts by itself that never registered.
+        entry.attempt = exit_.attempt
+        if exit_.killed:
+            self._killed_from_outside(entry, exit_.killed)
             return
         reason = "it ended" if exit_.exit_code is None else f"exit code {exit_.exit_code}"
         await self._lost(entry, reason)
+
+    # ---- for the watch over the machines ----
+
+    def machine_lost(self, machine_id: str, reason: str) -> None:
+        """A machine is gone, with all that ran on it: its leases end."""
+        LOG.warning("%s: %s", machine_id, reason)
+        changes = self.arbiter.machine_lost(machine_id, now_s=self.clock.now_s(), reason=reason)
+        detail = {"machine_id": machine_id, "reason": reason}
+        self.recorder.record("machine_lost", detail=detail, leases=changes)
+        self._leases_ended([])
+        self.notify(changes)
+        self._tell_cluster()
+
+    def machines_back(self, machine_ids: Iterable[str]) -> None:
+        """Machines that were lost are there again. Between rounds only."""
+        back = list(machine_ids)
+        for machine_id in back:
+            LOG.info("%s is back", machine_id)
+            self.arbiter.machine_back(machine_id)
+            self.recorder.record("machine_back", detail={"machine_id": machine_id})
+        if back:
+            self._tell_cluster()
+            self.rounds.trigger("gpus free")
+
+    def refit(self, cluster: Cluster, joined: Iterable[str]) -> None:
+        """The cluster has other machines from now on, some for the first time. Between rounds only."""
+        self.arbiter.refit(cluster)
+        for machine_id in joined:
+            LOG.info("%s joined with %d GPUs", machine_id, cluster.machine(machine_id).gpus)
+            detail = {"machine_id": machine_id, "gpus": cluster.machine(machine_id).gpus}
+            self.recorder.record("machine_joined", detail=detail)
+        self.recorder.keep_cluster(cluster)
+        self._tell_cluster()
+        self.rounds.trigger("gpus free")
+
+    def close_gpus(self, gpus: frozenset[GpuId]) -> None:
+        """Exactly these GPUs are not given out from now on. Between rounds only."""
+        opened = self.arbiter.table.closed - gpus
+        self.arbiter.close_gpus(gpus)
+        if opened:
+            self.rounds.trigger("gpus free")
+
+    def unfit_gpus(self, now_s: float) -> list[GpuId]:
+        """GPUs where the engine had no room a while ago."""
+        self._unfit_until_s = {gpu: until_s for gpu, until_s in self._unfit_until_s.items() if until_s > now_s}
+        return list(self._unfit_until_s)
+
+    def _tell_cluster(self) -> None:
+        update = pb.ClusterUpdate(
+            cluster=cluster_to_message(self.arbiter.cluster), gpus_available=self.arbiter.gpus_available
+        )
+        for entry in self.entries.active():
+            if entry.session is not None:
+                entry.session.send(pb.RmMessage(cluster=update))
 
     # ---- life of the service ----
 
@@ -192,13 +275,17 @@ class ResourceManager:
             for app_id in {lease.app_id for lease in self.arbiter.overdue(now_s)}:
                 await self._take_by_force(self.entries.get(app_id), "the lease was not given back in time")
             for entry in self.entries.active():
-                if now_s - entry.last_seen_s > self.settings.am_expiry_s:
-                    await self._take_by_force(entry, "the app master is silent")
+                known = entry.registered_attempt == entry.attempt
+                limit_s = self.settings.am_expiry_s if known else self.settings.am_start_s
+                if now_s - entry.last_seen_s > limit_s:
+                    await self._take_by_force(entry, "the app master is silent" if known else "it never registered")
 
     async def recover(self) -> None:
         """Take up the apps that a former ResourceManager left: wait for their app masters, or start them again."""
         for entry in self.entries.active():
             entry.last_seen_s = self.clock.now_s()
+            # Its master may have registered with the former ResourceManager, and will again at once if it lives.
+            entry.registered_attempt = entry.attempt
             if not await self._launcher.adopt(entry.app_id, entry.attempt, entry.pid):
                 entry.excused_attempts += 1
                 await self._lost(entry, "it was gone when the ResourceManager came back")
@@ -235,8 +322,18 @@ class ResourceManager:
             "THEMIS_APP_TOKEN": entry.token,
             "THEMIS_APP_DIR": str(folder),
         }
+        launch = AmLaunch(
+            app_id=entry.app_id,
+            attempt=entry.attempt,
+            environment=environment,
+            working_dir=folder,
+            name=entry.spec.name,
+            user=entry.spec.user,
+            queue=entry.spec.queue,
+            attempts_left=self.settings.am_max_attempts - (entry.attempt - 1 - entry.excused_attempts),
+        )
         try:
-            entry.pid = await self._launcher.launch(entry.app_id, entry.attempt, environment, folder)
+            entry.pid = await self._launcher.launch(launch)
         except ThemisError as error:
             self._end(entry, AppState.FAILED, f"its app master could not be started: {error}")
             return
@@ -266,6 +363,21 @@ class ResourceManager:
             entry.last_seen_s = self.clock.now_s()
             await self._launch(entry)
 
+    def _next_attempt(self, entry: AppEntry, message: pb.Register) -> None:
+        """The engine itself started another attempt, after the end of the former."""
+        reason = "the engine started another attempt"
+        self.recorder.record("am_lost", app_id=entry.app_id, detail={"attempt": entry.attempt, "reason": reason})
+        entry.attempt = message.attempt
+        detail = {"attempt": message.attempt, "pid": message.pid}
+        self.recorder.record("am_started", app_id=entry.app_id, detail=detail, app=entry)
+
+    def _killed_from_outside(self, entry: AppEntry, diagnostics: str) -> None:
+        """An operator ended the app in the engine; nothing of it runs any more."""
+        if entry.session is not None:
+            entry.session.close()
+            entry.session = None
+        self._end(entry, AppState.KILLED, entry.kill_reason or diagnostics)
+
     async def _take_by_force(self, entry: AppEntry, reason: str) -> None:
         """Kill all of an app's processes, then end its leases: never the other way round."""
         LOG.warning("%s: %s: taken by force", entry.app_id, reason)
@@ -292,7 +404,12 @@ class ResourceManager:
         ids = mine & set(message.lease_ids)
         if not ids:
             return
-        changes = self.arbiter.release(ids, now_s=self.clock.now_s(), reason=message.reason)
+        now_s = self.clock.now_s()
+        changes = self.arbiter.release(ids, now_s=now_s, reason=message.reason)
+        if message.no_room:
+            # Whoever was given them now would fare no better; the watch over the machines closes them for a while.
+            gpus = [change.lease.gpu for change in changes if change.kind is LeaseChangeKind.RELEASED]
+            self._unfit_until_s |= dict.fromkeys(gpus, now_s + self.settings.unfit_s)
         self._leases_ended(changes)
 
     def _revoke(self, lease_ids: Iterable[int], reason: str) -> None:
@@ -334,6 +451,10 @@ class ResourceManager:
         self.recorder.record("app_state", app_id=entry.app_id, detail=detail, app=entry, leases=changes)
         self._leases_ended([])
         self.notify(change for change in changes if change.lease.app_id != entry.app_id)
+        self._spawn(self._bring_logs(entry))
+
+    async def _bring_logs(self, entry: AppEntry) -> None:
+        await self.fetch_logs(entry)
 
     def _welcome(self, entry: AppEntry) -> pb.Registered:
         lease = self.settings.lease
@@ -353,6 +474,7 @@ class ResourceManager:
             contention=self.arbiter.contention(entry.app_id, now_s),
             bundle_rule=self.settings.auction.bundle_rule.value,
             app_id=entry.app_id,
+            gpus_available=self.arbiter.gpus_available,
         )
 
     def _lease_update(self, app_id: str) -> pb.LeaseUpdate:

@@ -8,7 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.store import StateStore, StoredEvent, StoreTransaction
 from themis.clock import Clock
+from themis.cluster import Cluster
 from themis.leases import LeaseChange
+from themis.wire import themis_pb2 as pb
+from themis.wire.values import cluster_from_message, cluster_to_message
 
 
 class Recorder:
@@ -46,6 +49,17 @@ class Recorder:
         with self.store.transaction() as transaction:
             _write_leases(transaction, changes, self._clock.now_s())
         self._wake()
+
+    def keep_cluster(self, cluster: Cluster) -> None:
+        """Remember the machines, so that leases on them can be read again while a machine is away."""
+        text = cluster_to_message(cluster).SerializeToString(deterministic=True).hex()
+        with self.store.transaction() as transaction:
+            transaction.put_meta("cluster", text)
+
+    def kept_cluster(self) -> Cluster | None:
+        """The machines as `keep_cluster` was told them last; None before."""
+        text = self.store.meta("cluster")
+        return cluster_from_message(pb.Cluster.FromString(bytes.fromhex(text))) if text else None
 
     def events(self, after: int, app_id: str, limit: int) -> tuple[StoredEvent, ...]:
         """Events after a sequence number."""

@@ -34,7 +34,10 @@ Notify = Callable[[list[LeaseChange]], None]
 
 
 class RoundRunner:
-    """Plays one round at a time. `trigger` asks for one; reasons that come close together make one round."""
+    """Plays one round at a time. `trigger` asks for one; reasons that come close together make one round.
+
+    Whoever changes what a round takes as given holds `between_rounds` meanwhile.
+    """
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class RoundRunner:
         self._wake = asyncio.Event()
         self._seen_demand: tuple[object, ...] = ()
         self.rounds = 0
+        self.between_rounds = asyncio.Lock()
 
     def trigger(self, reason: str) -> None:
         """A resource became available, or an app came that could use one."""
@@ -82,7 +86,8 @@ class RoundRunner:
         while True:
             reasons = await self._next_reasons()
             try:
-                await self._play(reasons)
+                async with self.between_rounds:
+                    await self._play(reasons)
             except Exception:
                 # A defect in one round must not end the service: it is written down, and the next event tries again.
                 LOG.exception("a round failed")
@@ -108,9 +113,9 @@ class RoundRunner:
     # ---- one round ----
 
     async def _play(self, reasons: list[str]) -> None:
-        snapshot, prolonged = self._arbiter.begin_round(self._clock.now_s())
-        self._recorder.record_leases(prolonged)
-        self._notify(prolonged)
+        snapshot, changes = self._arbiter.begin_round(self._clock.now_s())
+        self._recorder.record_leases(changes)
+        self._notify(changes)
         self._seen_demand = self._demand()
         if not snapshot.free or all(app.silent for app in snapshot.apps):
             return

@@ -15,21 +15,22 @@ import grpc
 from rm_plugin.arbiter.core import Arbiter, LeasePolicy
 from rm_plugin.arbiter.lease_table import LeaseTable
 from rm_plugin.arbiter.round_values import RoundSettings
-from rm_plugin.engines.local import LocalAppLauncher
+from rm_plugin.engines.engine import Engine, LocalEngine, open_engine
 from rm_plugin.engines.port import AmExit
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.auctioneer import Auctioneer
 from rm_plugin.service.client_service import ClientService
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.manager import ResourceManager
+from rm_plugin.service.nodes import NodeWatch
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session_service import ArbiterService
 from rm_plugin.service.store import StateStore
 from rm_plugin.service.store_sqlite import SqliteStore
+from rm_plugin.service.web.rm_page import RmPage
 from themis.clock import Clock, WallClock
 from themis.cluster import Cluster
-from themis.config.cluster_file import load_cluster
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError
 from themis.leases import LeaseChangeKind
@@ -48,52 +49,72 @@ _OPTIONS = [
 
 def run(settings: RmSettings) -> int:
     """Run a ResourceManager until SIGTERM or SIGINT; returns the exit code."""
-    cluster = load_cluster(settings.cluster)
+    engine = open_engine(settings)
     make_policy(settings.policy)
-    return asyncio.run(_serve(settings, cluster))
+    return asyncio.run(_serve(settings, engine))
 
 
-async def _serve(settings: RmSettings, cluster: Cluster) -> int:
+async def _serve(settings: RmSettings, engine: Engine) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     store = SqliteStore(settings.state_dir / "rm.sqlite")
     try:
-        server = Server(settings, cluster, store, WallClock())
+        cluster = await engine.open()
+        server = Server(settings, cluster, store, WallClock(), engine)
         try:
             await server.start()
             await stop.wait()
         finally:
             await server.stop()
     finally:
+        await engine.close()
         store.close()
     return 0
 
 
 class Server:
-    """A ResourceManager with its services on one loop; for tests, several fit in one process."""
+    """A ResourceManager with its services on one loop; for tests, several fit in one process.
 
-    def __init__(self, settings: RmSettings, cluster: Cluster, store: StateStore, clock: Clock) -> None:
+    Args:
+        settings: All choices.
+        cluster: The machines that there are now, as the engine told.
+        store: What lasts.
+        clock: The wall's.
+        engine: Opened already; processes of this machine where none is given.
+    """
+
+    def __init__(
+        self, settings: RmSettings, cluster: Cluster, store: StateStore, clock: Clock, engine: Engine | None = None
+    ) -> None:
         self._settings = settings
         self._store = store
         self._clock = clock
         self._background: list[asyncio.Task[None]] = []
+        self._page: RmPage | None = None
         self._server = grpc.aio.server(options=_OPTIONS)
         run_id = _run_id(store)
         self._auctioneer = Auctioneer(settings.auction.solver, settings.auction.time_limit_s)
         recorder = Recorder(store, clock)
         self._entries = AppEntries([AppEntry.restored(app) for app in store.apps()])
-        launcher = LocalAppLauncher(run_id, self._am_exited)
-        arbiter = _arbiter(settings, cluster, store, clock, self._entries)
+        engine = engine or LocalEngine(cluster)
+        arbiter = _arbiter(settings, with_kept(cluster, recorder.kept_cluster()), store, clock, self._entries)
+        recorder.keep_cluster(arbiter.cluster)
+
+        def machines_of(app_id: str) -> set[str]:
+            return {lease.gpu.machine_id for lease in arbiter.table.of_app(app_id)}
+
         self.manager = ResourceManager(
             settings=settings,
             arbiter=arbiter,
             entries=self._entries,
             recorder=recorder,
-            launcher=launcher,
+            launcher=engine.launcher(run_id, self._am_exited, machines_of),
             clock=clock,
+            fetch_logs=engine.fetch_logs,
         )
+        self._nodes = NodeWatch(self.manager, engine.inventory(), engine.poll_s)
         self.manager.rounds = RoundRunner(
             settings=settings,
             arbiter=arbiter,
@@ -116,7 +137,11 @@ class Server:
         _write_address(self._settings.state_dir / "address", self.manager.address)
         LOG.info("listening on %s", self.manager.address)
         await self.manager.recover()
-        for work in (self.manager.rounds.run(), self.manager.watch_over()):
+        await self._nodes.look()
+        if self._settings.page:
+            self._page = RmPage(self.manager, self._settings.policy)
+            LOG.info("the page is at %s", await self._page.start(self._settings.page))
+        for work in (self.manager.rounds.run(), self.manager.watch_over(), self._nodes.run()):
             self._background.append(asyncio.get_running_loop().create_task(work))
         return self.manager.address
 
@@ -126,6 +151,8 @@ class Server:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        if self._page is not None:
+            await self._page.stop()
         await self.manager.close()
         await self._server.stop(grace=0.5)
         self._auctioneer.close()
@@ -135,13 +162,14 @@ class Server:
     def _listen(self) -> str:
         """Bind, and return the address. A port left to chance stays the same over restarts: app masters come back."""
         host, _, port = self._settings.listen.rpartition(":")
-        former = self._store.meta("address") if port == "0" else None
+        former_port = (self._store.meta("address") or "").rpartition(":")[2]
+        former = f"{host}:{former_port}" if port == "0" and former_port else None
         for wanted in filter(None, (former, self._settings.listen)):
             try:
                 bound = self._server.add_insecure_port(wanted)
             except RuntimeError:
                 continue
-            address = f"{host}:{bound}"
+            address = f"{self._settings.advertise or host}:{bound}"
             with self._store.transaction() as transaction:
                 transaction.put_meta("address", address)
             return address
@@ -200,6 +228,18 @@ def _arbiter(settings: RmSettings, cluster: Cluster, store: StateStore, clock: C
         arbiter.add_app(entry.app_id, now_s=entry.submitted_at_s, attained_gpu_s=attained_gpu_s.get(entry.app_id, 0.0))
         arbiter.set_silent(entry.app_id, True)
     return arbiter
+
+
+def with_kept(cluster: Cluster, kept: Cluster | None) -> Cluster:
+    """The machines that there are, and those that there were: leases of apps that go on may lie on one that is away."""
+    if kept is None:
+        return cluster
+    now = {machine.machine_id for machine in cluster.machines}
+    gone = tuple(machine for machine in kept.machines if machine.machine_id not in now)
+    if not gone:
+        return cluster
+    devices = {**kept.devices, **cluster.devices}
+    return Cluster(name=cluster.name, machines=cluster.machines + gone, devices=devices)
 
 
 def _attained_gpu_s(store: StateStore) -> dict[str, float]:

@@ -39,6 +39,8 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         final_rho=entry.finish.rho,
         phase=entry.heartbeat.phase,
         phases=entry.heartbeat.phases,
+        page_url=entry.page_url,
+        engine_id=entry.engine_id,
         jobs=entry.finish.jobs if ended else entry.heartbeat.jobs,
     )
     if whole:

@@ -8,20 +8,23 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
-    "themis", "rm_plugin", "am", "submarine_client", "tf_jobs", "testbed", "simulator", "bench", "audit", "themis_cli",
+    "themis", "rm_plugin", "am", "submarine_client", "tf_jobs", "testbed", "simulator", "bench", "audit",
+    "hadoop", "devcluster", "themis_cli",
 )  # fmt: skip
 
 # For each package, the modules of ours beside itself that it may import; a name covers everything below it.
 ALLOWED = {
     "themis": (),
-    "rm_plugin": ("themis",),
-    "am": ("themis",),
+    "rm_plugin": ("themis", "hadoop"),
+    "am": ("themis", "hadoop"),
     "tf_jobs": ("themis", "am.checkpoints"),
     "submarine_client": ("themis", "tf_jobs.catalog", "tf_jobs.tables_reader"),
     "testbed": ("themis", "submarine_client"),
     "simulator": ("themis", "rm_plugin", "am", "tf_jobs.tables_reader"),
-    "bench": ("themis", "rm_plugin", "am", "tf_jobs.tables_reader", "simulator"),
+    "bench": ("themis", "rm_plugin", "am", "tf_jobs.tables_reader", "simulator", "hadoop"),
     "audit": ("themis", "rm_plugin", "am", "simulator"),
+    "hadoop": ("themis",),
+    "devcluster": ("themis", "hadoop"),
     "themis_cli": (
         "themis",
         "rm_plugin",
@@ -32,7 +35,15 @@ ALLOWED = {
         "simulator",
         "bench",
         "audit",
+        "devcluster",
     ),
+}
+
+# Within a package, the modules (by the beginning of their names) that alone may import what the table above allows.
+ONLY_FROM = {
+    ("am", "hadoop"): ("am.checkpoints.hdfs", "am.journal_hdfs", "am.log_archive_hdfs", "am.runtimes.yarn"),
+    ("bench", "hadoop"): ("bench.checkpoint_",),
+    ("rm_plugin", "hadoop"): ("rm_plugin.engines.yarn", "rm_plugin.engines.remote_logs"),
 }
 
 # Pure: they decide on values alone. Reading text is theirs, reading files and clocks is not.
@@ -65,7 +76,7 @@ IMPURE = {"asyncio", "grpc", "logging", "multiprocessing", "os", "psutil", "sock
 IMPURE |= {"datetime", "secrets", "tempfile", "threading", "time", "uuid"}
 # What a pure folder holds that is not pure, and why.
 EXCEPTIONS = {
-    "am.profiler.follower": {"os"},  # reads growing files: the one I/O of the profiler
+    "am.profiler.follower": {"os"},  # reads growing files; beside listing folders the one I/O of the profiler
 }
 # A solver has a time limit, so it may look at a clock.
 TIMED = ("rm_plugin.solvers",)
@@ -145,6 +156,14 @@ def test_packages_import_only_those_before_them(package):
         if within(name, PACKAGES) and not within(name, allowed)
     ]
     assert not wrong
+
+
+@pytest.mark.parametrize(("package", "allowed"), ONLY_FROM)
+def test_what_only_some_modules_may_import(package, allowed):
+    roots = ONLY_FROM[package, allowed]
+    importers = [module for module in modules_of(package) if any(within(name, (allowed,)) for name in imports(module))]
+    assert importers, f"{package} no longer imports {allowed}"
+    assert not [module for module in importers if not module.startswith(roots)]
 
 
 def test_no_package_of_the_product_imports_tests_or_tools():

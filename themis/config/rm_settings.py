@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -48,13 +49,90 @@ class LeaseSettings(Section):
         return self
 
 
+class YarnSettings(Section):
+    """The engine `yarn`: where Hadoop is, what is asked of YARN, how our programs reach the nodes."""
+
+    conf_dir: str = Field(default="", description="HADOOP_CONF_DIR; empty: that of the environment")
+    storage: str = Field(default="", description="HDFS folder of everything kept; empty: themis/RUN in the user's home")
+    queue: str = Field(default="", description="a queue for all apps; empty: the one that each names")
+    user: str = Field(default="", description="HADOOP_USER_NAME where security is off; empty: that of the environment")
+    as_submitter: bool = Field(
+        default=False, description="YARN applications belong to the users who submitted the apps"
+    )
+    python: str = Field(default="", description="interpreter on the nodes; empty: that of the ResourceManager")
+    archive: str = Field(
+        default="", description="URI of an archive on HDFS that nodes unpack as `env`, with an interpreter"
+    )
+    ship: bool = Field(default=True, description="send our own packages to the nodes; else they are installed there")
+    environment: dict[str, str] = Field(default={}, description="more variables for app masters and tasks")
+    emulated: bool = Field(default=False, description="the nodes' GPUs are declared by hand, there are no cards")
+    device: str = Field(default="gpu", description="name of the device type of the nodes' GPUs")
+    poll_s: float = Field(default=1.0, gt=0, description="how often nodes and applications are looked at")
+    heartbeat_s: float = Field(default=1.0, gt=0, description="app masters' heartbeat to YARN")
+    pin_timeout_s: float = Field(default=20.0, gt=0, description="an ask for a container waits so long")
+    am_memory_mb: int = Field(default=768, ge=64)
+    am_vcores: int = Field(default=1, ge=1)
+    task_memory_mb: int = Field(default=1024, ge=64, description="of a task's container, where the app does not say")
+    keytab: str = Field(default="", description="Kerberos keytab, with `principal`")
+    principal: str = ""
+
+    @model_validator(mode="after")
+    def _kerberos_is_whole(self) -> YarnSettings:
+        if bool(self.keytab) != bool(self.principal):
+            raise ValueError("keytab and principal go together")
+        return self
+
+
+class DockerSettings(Section):
+    """The engine `docker`: which image, how large containers are, what they are given beside."""
+
+    image: str = Field(default="themis-engine", description="of app masters and tasks: Themis and all that jobs need")
+    python: str = Field(default="python", description="interpreter in the image")
+    host: str = Field(default="", description="URL of the engine; empty: DOCKER_HOST, else this machine's")
+    socket: str = Field(
+        default="",
+        description="the engine's socket on its own machine, mounted into app masters; empty: that of the URL",
+    )
+    network: str = Field(default="", description="a bridge network that there is; empty: one is made for the run")
+    user: str = Field(default="", description="UID:GID in containers; empty: those of the ResourceManager")
+    am_memory_mb: int = Field(default=512, ge=64)
+    task_memory_mb: int = Field(default=1024, ge=64, description="of a task's container, where the app does not say")
+    task_shm_mb: int = Field(
+        default=0, ge=0, description="shared memory of a task's container; 0: the engine's default"
+    )
+    runtime: str = Field(default="", description="the engine's runtime for tasks, by name; empty: its default")
+    volumes: tuple[str, ...] = Field(
+        default=(), description="more that tasks see, each `SOURCE:TARGET` or `SOURCE:TARGET:ro`"
+    )
+    environment: dict[str, str] = Field(default={}, description="more variables for app masters and tasks")
+
+    @model_validator(mode="after")
+    def _volumes_are_binds(self) -> DockerSettings:
+        for volume in self.volumes:
+            if not re.fullmatch(r"/[^:]*:/[^:]*(:ro|:rw)?", volume):
+                raise ValueError(f"volumes: write SOURCE:TARGET or SOURCE:TARGET:ro, with whole paths, not {volume!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _user_is_numbers(self) -> DockerSettings:
+        if self.user and not re.fullmatch(r"\d+:\d+", self.user):
+            raise ValueError(f"user: write UID:GID in numbers, not {self.user!r}")
+        return self
+
+
 class RmSettings(Section):
     """A ResourceManager. Relative paths are taken from where the command runs."""
 
-    cluster: Path
+    cluster: Path | None = Field(
+        default=None, description="machines; with the engine yarn, what their node reports do not tell: slots and racks"
+    )
+    yarn: YarnSettings = YarnSettings()
+    docker: DockerSettings = DockerSettings()
     state_dir: Path = Path("out/rm")
     listen: str = DEFAULT_RM_ADDRESS
-    engine: Literal["local"] = "local"
+    advertise: str = Field(default="", description="host by which app masters reach it; empty: that of `listen`")
+    page: str = Field(default="", description="HOST:PORT of the web page and REST; empty: none")
+    engine: Literal["local", "yarn", "docker"] = "local"
     policy: str = "themis"
     auction: AuctionSettings = AuctionSettings()
     lease: LeaseSettings = LeaseSettings()
@@ -63,10 +141,18 @@ class RmSettings(Section):
     bid_deadline_s: float = Field(default=5.0, gt=0)
     heartbeat_s: float = Field(default=1.0, gt=0)
     am_expiry_s: float = Field(default=30.0, gt=0, description="an app master silent for so long is lost")
+    am_start_s: float = Field(default=300.0, gt=0, description="an app master that did not register by then is lost")
+    unfit_s: float = Field(default=30.0, ge=0, description="GPUs where the engine had no room wait so long")
     am_max_attempts: int = Field(default=2, ge=1)
     time_scale: float = Field(default=1.0, gt=0, description="replayed jobs run so many times faster")
     seed: int = 0
     validate_state: bool = Field(default=False, description="check every invariant after every step")
+
+    @model_validator(mode="after")
+    def _machines_come_from_somewhere(self) -> RmSettings:
+        if self.cluster is None and self.engine != "yarn":
+            raise ValueError(f"the engine {self.engine} needs a cluster file: set `cluster`")
+        return self
 
 
 def load_rm_settings(path: Path) -> RmSettings:

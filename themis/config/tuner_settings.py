@@ -1,14 +1,19 @@
-"""The tuners that ship, by name, with their settings: what a group file may say and what a tuner may expect.
+"""The tuners by name, with their settings: what a group file may say and what a tuner may expect.
 
 The client checks a group by this table before it submits it; the app master builds its tuners by the same names. A
-setting that is not given is absent from the TunerSpec: its default is the tuner's.
+setting that is not given is absent from the TunerSpec: its default is the tuner's. Tuners of other packages come by
+entry points of the group `themis.tuners`, each of which names a TunerPlugin; they must be installed where the client
+runs and where the app masters run.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 from themis.apps import Setting, TunerSpec
 from themis.errors import InputError, UnknownNameError
@@ -16,10 +21,12 @@ from themis.errors import InputError, UnknownNameError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingEntry:
-    """One setting: its type, its least value where it is a number, and one line on its meaning and default."""
+    """One setting: its type, its range with both ends or its `choices`, and one line on its meaning and default."""
 
-    kind: type[int] | type[str]
-    low: int = 0
+    kind: type[int] | type[float] | type[str]
+    low: float = 0
+    high: float = math.inf
+    choices: tuple[str, ...] = ()
     help: str
 
 
@@ -31,8 +38,33 @@ class TunerEntry:
     settings: Mapping[str, SettingEntry]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunerPlugin:
+    """A tuner of another package: what an entry point of the group `themis.tuners` must name.
+
+    Attributes:
+        entry: What it does, and its settings. They are checked before `make` is called.
+        make: Makes an `am.tuners.port.Tuner`: a function of the sequence of `themis.apps.JobSpec` and, by keyword, of
+            the settings that were given. Jobs and settings that it cannot serve raise `themis.errors.InputError`.
+    """
+
+    entry: TunerEntry
+    make: Callable[..., Any]
+
+
+PLUGIN_GROUP = "themis.tuners"
+
 SINGLE = "single"
 SUCCESSIVE_HALVING = "successive_halving"
+HYPERBAND = "hyperband"
+ASYNCHRONOUS_HALVING = "asynchronous_halving"
+MEDIAN_STOPPING = "median_stopping"
+PERFORMANCE_CURVE = "performance_curve"
+OPTUNA = "optuna"
+
+_WARMUP = SettingEntry(
+    kind=int, low=1, help="no job is stopped before this iteration; default: a tenth of job.iterations"
+)
 
 TUNERS: Mapping[str, TunerEntry] = {
     SINGLE: TunerEntry(summary="every job runs to its end, in one phase", settings={}),
@@ -45,6 +77,70 @@ TUNERS: Mapping[str, TunerEntry] = {
             ),
             "phases": SettingEntry(
                 kind=str, help="in place of the two: JOBSxITERATIONS of each phase, as in '4x8,2x16,1x36'"
+            ),
+        },
+    ),
+    HYPERBAND: TunerEntry(
+        summary="brackets of successive halving, from many short first phases to few long ones",
+        settings={
+            "eta": SettingEntry(kind=int, low=2, help="one job in eta of a bracket goes on; default 3"),
+            "max_resource": SettingEntry(
+                kind=int,
+                low=1,
+                help="R, how many units job.iterations is; default: the most that the jobs fill all brackets of",
+            ),
+        },
+    ),
+    ASYNCHRONOUS_HALVING: TunerEntry(
+        summary="successive halving without waiting: a job goes on once it is among the best so far",
+        settings={
+            "eta": SettingEntry(kind=int, low=2, help="one job in eta of those that reached a rung goes on; default 2"),
+            "first_iterations": SettingEntry(
+                kind=int, low=1, help="iterations of the first rung; default: such that the last ends at job.iterations"
+            ),
+        },
+    ),
+    MEDIAN_STOPPING: TunerEntry(
+        summary="a job ends when its best loss is worse than the median of the others at its iteration",
+        settings={
+            "warmup": _WARMUP,
+            "min_jobs": SettingEntry(
+                kind=int, low=1, help="others that must have come as far before a job is stopped; default 3"
+            ),
+        },
+    ),
+    PERFORMANCE_CURVE: TunerEntry(
+        summary="a job ends when its loss curve is unlikely to end below the best of the others",
+        settings={
+            "threshold": SettingEntry(
+                kind=float, low=0.0001, high=0.49, help="least probability with which a job goes on; default 0.05"
+            ),
+            "warmup": _WARMUP,
+            "interval": SettingEntry(
+                kind=int, low=1, help="iterations between two looks at a job; default: a fiftieth of job.iterations"
+            ),
+        },
+    ),
+    OPTUNA: TunerEntry(
+        summary="a pruner of Optuna's says which jobs end; needs the extra `optuna`",
+        settings={
+            "pruner": SettingEntry(
+                kind=str, choices=("hyperband", "median", "successive_halving"), help="which; default hyperband"
+            ),
+            "min_resource": SettingEntry(
+                kind=int, low=1, help="of both halving pruners: first iteration; default: a hundredth of job.iterations"
+            ),
+            "reduction_factor": SettingEntry(
+                kind=int, low=2, help="of both halving pruners: one job in so many goes on; default: Optuna's"
+            ),
+            "n_startup_trials": SettingEntry(
+                kind=int, help="of the median pruner: jobs that must have come to their end first; default: Optuna's"
+            ),
+            "n_warmup_steps": SettingEntry(
+                kind=int, help="of the median pruner: no job is stopped before this iteration; default: Optuna's"
+            ),
+            "interval_steps": SettingEntry(
+                kind=int, low=1, help="of the median pruner: iterations between two looks at a job; default: Optuna's"
             ),
         },
     ),
@@ -65,22 +161,86 @@ def check_tuner(tuner: TunerSpec, *, jobs: int, iterations: int, source: str) ->
     Raises:
         InputError: An unknown tuner or setting, a value out of range, or settings at odds with each other or the app.
     """
-    if tuner.name not in TUNERS:
-        raise UnknownNameError(f"tuner in {source}", tuner.name, TUNERS)
-    known = TUNERS[tuner.name].settings
+    known = _entry(tuner.name, source).settings
     for name, value in tuner.settings.items():
         if name not in known:
             raise UnknownNameError(f"setting of tuner {tuner.name} in {source}", name, known)
         _check_value(name, value, known[name], source)
     if tuner.name == SUCCESSIVE_HALVING:
         _check_halving(tuner.settings, jobs, iterations, source)
+    if tuner.name in _BOUND:
+        _check_within(_BOUND[tuner.name], tuner.settings, iterations, source)
+
+
+_BOUND: Mapping[str, str] = {
+    SUCCESSIVE_HALVING: "first_iterations",
+    ASYNCHRONOUS_HALVING: "first_iterations",
+    HYPERBAND: "max_resource",
+    OPTUNA: "min_resource",
+}
+"""Settings that cannot be more than the iterations of a job."""
+
+
+def plugins() -> Mapping[str, EntryPoint]:
+    """The tuners of other packages by name, not loaded yet; a package cannot take the name of one of ours."""
+    return {entry.name: entry for entry in entry_points(group=PLUGIN_GROUP) if entry.name not in TUNERS}
+
+
+def find_plugin(name: str, source: str = "the app") -> TunerPlugin:
+    """Load the tuner of another package.
+
+    Raises:
+        UnknownNameError: Nobody brings a tuner of that name.
+        InputError: Its package cannot be imported, or what it names is no TunerPlugin.
+    """
+    known = plugins()
+    if name not in known:
+        raise UnknownNameError(f"tuner in {source}", name, (*TUNERS, *known))
+    try:
+        found = known[name].load()
+    except Exception as error:
+        # Whatever the package of somebody else does wrong: it is told where it comes from, and nothing else breaks.
+        remedy = f"mend or remove the package that brings {known[name].value}: {type(error).__name__}: {error}"
+        raise InputError(f"{source}: tuner {name} cannot be loaded", remedy=remedy) from error
+    if not isinstance(found, TunerPlugin):
+        remedy = "the entry point must name a themis.config.tuner_settings.TunerPlugin"
+        raise InputError(f"{source}: tuner {name} is not a tuner", value=known[name].value, remedy=remedy)
+    return found
+
+
+def _entry(name: str, source: str) -> TunerEntry:
+    return TUNERS[name] if name in TUNERS else find_plugin(name, source).entry
 
 
 def _check_value(name: str, value: Setting, entry: SettingEntry, source: str) -> None:
-    fits = isinstance(value, entry.kind) and not isinstance(value, bool)
-    if not fits or (isinstance(value, int) and value < entry.low):
-        wanted = f"a whole number of {entry.low} or more" if entry.kind is int else "text"
-        raise InputError(f"{source}: tuner.{name} must be {wanted}", value=value, remedy=f"meaning: {entry.help}")
+    if not _fits(value, entry):
+        raise InputError(
+            f"{source}: tuner.{name} must be {_wanted(entry)}", value=value, remedy=f"meaning: {entry.help}"
+        )
+
+
+def _fits(value: Setting, entry: SettingEntry) -> bool:
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, str):
+        return entry.kind is str and (not entry.choices or value in entry.choices)
+    return isinstance(value, (int, float) if entry.kind is float else entry.kind) and entry.low <= value <= entry.high
+
+
+def _wanted(entry: SettingEntry) -> str:
+    if entry.kind is str:
+        return f"one of {', '.join(entry.choices)}" if entry.choices else "text"
+    what = "a whole number" if entry.kind is int else "a number"
+    return (
+        f"{what} of {entry.low:g} or more" if entry.high == math.inf else f"{what} from {entry.low:g} to {entry.high:g}"
+    )
+
+
+def _check_within(name: str, settings: Mapping[str, Setting], iterations: int, source: str) -> None:
+    value = settings.get(name)
+    if isinstance(value, int) and value > iterations:
+        remedy = f"use at most job.iterations, {iterations}"
+        raise InputError(f"{source}: tuner.{name} is beyond the jobs' end", value=value, remedy=remedy)
 
 
 def _check_halving(settings: Mapping[str, Setting], jobs: int, iterations: int, source: str) -> None:
@@ -89,10 +249,6 @@ def _check_halving(settings: Mapping[str, Setting], jobs: int, iterations: int, 
             remedy = "leave eta and first_iterations out"
             raise InputError(f"{source}: tuner.phases stands in place of the other settings", remedy=remedy)
         _check_phases(str(settings["phases"]), jobs, iterations, source)
-    first = settings.get("first_iterations")
-    if isinstance(first, int) and first > iterations:
-        remedy = f"use at most job.iterations, {iterations}"
-        raise InputError(f"{source}: tuner.first_iterations is beyond the jobs' end", value=first, remedy=remedy)
 
 
 def _check_phases(text: str, jobs: int, iterations: int, source: str) -> None:

@@ -320,18 +320,22 @@ class AmMessage(_message.Message):
     def __init__(self, id: _Optional[int] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., rho: _Optional[_Union[RhoReport, _Mapping]] = ..., bid: _Optional[_Union[Bid, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., job_event: _Optional[_Union[JobEvent, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ...) -> None: ...
 
 class Register(_message.Message):
-    __slots__ = ("app_id", "attempt", "token", "held_lease_ids", "pid")
+    __slots__ = ("app_id", "attempt", "token", "held_lease_ids", "pid", "page_url", "engine_id")
     APP_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     HELD_LEASE_IDS_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_URL_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_ID_FIELD_NUMBER: _ClassVar[int]
     app_id: str
     attempt: int
     token: str
     held_lease_ids: _containers.RepeatedScalarFieldContainer[int]
     pid: int
-    def __init__(self, app_id: _Optional[str] = ..., attempt: _Optional[int] = ..., token: _Optional[str] = ..., held_lease_ids: _Optional[_Iterable[int]] = ..., pid: _Optional[int] = ...) -> None: ...
+    page_url: str
+    engine_id: str
+    def __init__(self, app_id: _Optional[str] = ..., attempt: _Optional[int] = ..., token: _Optional[str] = ..., held_lease_ids: _Optional[_Iterable[int]] = ..., pid: _Optional[int] = ..., page_url: _Optional[str] = ..., engine_id: _Optional[str] = ...) -> None: ...
 
 class RhoReport(_message.Message):
     __slots__ = ("round_id", "rho", "t_shared_s", "t_ideal_s", "demands", "phases_left", "restart_s")
@@ -366,12 +370,14 @@ class Bid(_message.Message):
     def __init__(self, round_id: _Optional[int] = ..., empty_value: _Optional[float] = ..., rows: _Optional[_Iterable[_Union[BidRow, _Mapping]]] = ..., rows_dropped: _Optional[int] = ..., prepare_ms: _Optional[float] = ...) -> None: ...
 
 class Release(_message.Message):
-    __slots__ = ("lease_ids", "reason")
+    __slots__ = ("lease_ids", "reason", "no_room")
     LEASE_IDS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    NO_ROOM_FIELD_NUMBER: _ClassVar[int]
     lease_ids: _containers.RepeatedScalarFieldContainer[int]
     reason: str
-    def __init__(self, lease_ids: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ...) -> None: ...
+    no_room: bool
+    def __init__(self, lease_ids: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., no_room: _Optional[bool] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("progress", "rho", "jobs", "phase", "phases", "unmet_gpus", "best")
@@ -462,7 +468,7 @@ class Finish(_message.Message):
     def __init__(self, state: _Optional[str] = ..., diagnostics: _Optional[str] = ..., rho: _Optional[_Mapping[str, float]] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., best: _Optional[str] = ..., best_checkpoint: _Optional[str] = ...) -> None: ...
 
 class RmMessage(_message.Message):
-    __slots__ = ("id", "registered", "ask_rho", "offer", "leases", "acknowledge", "shut_down")
+    __slots__ = ("id", "registered", "ask_rho", "offer", "leases", "acknowledge", "shut_down", "cluster")
     ID_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     ASK_RHO_FIELD_NUMBER: _ClassVar[int]
@@ -470,6 +476,7 @@ class RmMessage(_message.Message):
     LEASES_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
     SHUT_DOWN_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     id: int
     registered: Registered
     ask_rho: AskRho
@@ -477,10 +484,11 @@ class RmMessage(_message.Message):
     leases: LeaseUpdate
     acknowledge: Acknowledge
     shut_down: ShutDown
-    def __init__(self, id: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., ask_rho: _Optional[_Union[AskRho, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., shut_down: _Optional[_Union[ShutDown, _Mapping]] = ...) -> None: ...
+    cluster: ClusterUpdate
+    def __init__(self, id: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., ask_rho: _Optional[_Union[AskRho, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., shut_down: _Optional[_Union[ShutDown, _Mapping]] = ..., cluster: _Optional[_Union[ClusterUpdate, _Mapping]] = ...) -> None: ...
 
 class Registered(_message.Message):
-    __slots__ = ("spec", "cluster", "submitted_at_s", "now_s", "lease_s", "checkpoint_lead_s", "grace_s", "heartbeat_s", "time_scale", "leases", "active_apps", "contention", "bundle_rule", "app_id")
+    __slots__ = ("spec", "cluster", "submitted_at_s", "now_s", "lease_s", "checkpoint_lead_s", "grace_s", "heartbeat_s", "time_scale", "leases", "active_apps", "contention", "bundle_rule", "app_id", "gpus_available")
     SPEC_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SUBMITTED_AT_S_FIELD_NUMBER: _ClassVar[int]
@@ -495,6 +503,7 @@ class Registered(_message.Message):
     CONTENTION_FIELD_NUMBER: _ClassVar[int]
     BUNDLE_RULE_FIELD_NUMBER: _ClassVar[int]
     APP_ID_FIELD_NUMBER: _ClassVar[int]
+    GPUS_AVAILABLE_FIELD_NUMBER: _ClassVar[int]
     spec: AppSpec
     cluster: Cluster
     submitted_at_s: float
@@ -509,7 +518,8 @@ class Registered(_message.Message):
     contention: float
     bundle_rule: str
     app_id: str
-    def __init__(self, spec: _Optional[_Union[AppSpec, _Mapping]] = ..., cluster: _Optional[_Union[Cluster, _Mapping]] = ..., submitted_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., lease_s: _Optional[float] = ..., checkpoint_lead_s: _Optional[float] = ..., grace_s: _Optional[float] = ..., heartbeat_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., active_apps: _Optional[int] = ..., contention: _Optional[float] = ..., bundle_rule: _Optional[str] = ..., app_id: _Optional[str] = ...) -> None: ...
+    gpus_available: int
+    def __init__(self, spec: _Optional[_Union[AppSpec, _Mapping]] = ..., cluster: _Optional[_Union[Cluster, _Mapping]] = ..., submitted_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., lease_s: _Optional[float] = ..., checkpoint_lead_s: _Optional[float] = ..., grace_s: _Optional[float] = ..., heartbeat_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., active_apps: _Optional[int] = ..., contention: _Optional[float] = ..., bundle_rule: _Optional[str] = ..., app_id: _Optional[str] = ..., gpus_available: _Optional[int] = ...) -> None: ...
 
 class AskRho(_message.Message):
     __slots__ = ("round_id", "now_s", "deadline_s", "contention", "active_apps", "lease_s")
@@ -583,6 +593,14 @@ class ShutDown(_message.Message):
     reason: str
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
+class ClusterUpdate(_message.Message):
+    __slots__ = ("cluster", "gpus_available")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    GPUS_AVAILABLE_FIELD_NUMBER: _ClassVar[int]
+    cluster: Cluster
+    gpus_available: int
+    def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ..., gpus_available: _Optional[int] = ...) -> None: ...
+
 class SubmitRequest(_message.Message):
     __slots__ = ("spec",)
     SPEC_FIELD_NUMBER: _ClassVar[int]
@@ -628,7 +646,7 @@ class KillRequest(_message.Message):
     def __init__(self, app_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class AppStatus(_message.Message):
-    __slots__ = ("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "submitted_at_s", "started_at_s", "finished_at_s", "progress", "rho", "gpus", "gpu_time_s", "attempts", "diagnostics", "best", "jobs", "final_rho", "spec", "leases", "phase", "phases", "best_checkpoint", "folder")
+    __slots__ = ("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "submitted_at_s", "started_at_s", "finished_at_s", "progress", "rho", "gpus", "gpu_time_s", "attempts", "diagnostics", "best", "jobs", "final_rho", "spec", "leases", "phase", "phases", "best_checkpoint", "folder", "page_url", "engine_id")
     class FinalRhoEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -662,6 +680,8 @@ class AppStatus(_message.Message):
     PHASES_FIELD_NUMBER: _ClassVar[int]
     BEST_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     FOLDER_FIELD_NUMBER: _ClassVar[int]
+    PAGE_URL_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_ID_FIELD_NUMBER: _ClassVar[int]
     app_id: str
     name: str
     user: str
@@ -688,7 +708,9 @@ class AppStatus(_message.Message):
     phases: int
     best_checkpoint: str
     folder: str
-    def __init__(self, app_id: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., state: _Optional[str] = ..., tuner: _Optional[str] = ..., program: _Optional[str] = ..., replay: _Optional[bool] = ..., submitted_at_s: _Optional[float] = ..., started_at_s: _Optional[float] = ..., finished_at_s: _Optional[float] = ..., progress: _Optional[float] = ..., rho: _Optional[float] = ..., gpus: _Optional[int] = ..., gpu_time_s: _Optional[float] = ..., attempts: _Optional[int] = ..., diagnostics: _Optional[str] = ..., best: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., final_rho: _Optional[_Mapping[str, float]] = ..., spec: _Optional[_Union[AppSpec, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., best_checkpoint: _Optional[str] = ..., folder: _Optional[str] = ...) -> None: ...
+    page_url: str
+    engine_id: str
+    def __init__(self, app_id: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., state: _Optional[str] = ..., tuner: _Optional[str] = ..., program: _Optional[str] = ..., replay: _Optional[bool] = ..., submitted_at_s: _Optional[float] = ..., started_at_s: _Optional[float] = ..., finished_at_s: _Optional[float] = ..., progress: _Optional[float] = ..., rho: _Optional[float] = ..., gpus: _Optional[int] = ..., gpu_time_s: _Optional[float] = ..., attempts: _Optional[int] = ..., diagnostics: _Optional[str] = ..., best: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., final_rho: _Optional[_Mapping[str, float]] = ..., spec: _Optional[_Union[AppSpec, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., best_checkpoint: _Optional[str] = ..., folder: _Optional[str] = ..., page_url: _Optional[str] = ..., engine_id: _Optional[str] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__ = ("app_id", "after_sequence", "follow")

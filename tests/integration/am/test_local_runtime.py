@@ -10,10 +10,11 @@ import uuid
 
 import pytest
 
-from am.runtimes.local import LocalRuntime, inherited_environment, task_marks
+from am.runtimes.local import LocalRuntime
 from am.runtimes.memory import MemoryRuntime, MemoryTask
 from am.runtimes.memory_use import tree_memory_mb
 from am.runtimes.port import ExitReason, TaskExit, TaskLaunch
+from am.runtimes.task_process import inherited_environment, task_marks
 from themis.cluster import GpuId
 from themis.errors import InputError, InvariantError
 from themis.processes import StartError, find_marked, is_alive, kill_marked
@@ -121,10 +122,10 @@ def test_a_stubborn_task_is_killed_with_what_it_started(tmp_path, app_id):
     async def scenario(runtime):
         task = await runtime.start(launch(tmp_path, app_id, script))
         await eventually(lambda: "up" in task.launch.log_path.read_text(), "the trap is set")
-        await eventually(lambda: len(find_marked(task_marks(task.launch))) >= 3, "its children are up")
+        await eventually(lambda: len(find_marked(task_marks(task.launch, ""))) >= 3, "its children are up")
         end = await runtime.stop(task, 0.1)
         assert end == TaskExit(exit_code=-signal.SIGKILL, reason=ExitReason.STOPPED)
-        assert find_marked(task_marks(task.launch)) == ()
+        assert find_marked(task_marks(task.launch, "")) == ()
 
     run(scenario)
 

@@ -22,7 +22,7 @@ RUN = re.compile(r"run(?:: exit (\d+))?")
 FILE = re.compile(r"(?:.*; )?file: (\S+)")
 PAGES = (
     "README.md", "docs/apps.md", "docs/auction.md", "docs/audit.md", "docs/bench.md", "docs/simulator.md",
-    "docs/reproduction.md",
+    "docs/reproduction.md", "docs/tuners.md",
 )  # fmt: skip
 SETTINGS = """\
 cluster: conf/clusters/small-8.yaml

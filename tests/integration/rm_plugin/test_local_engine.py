@@ -12,7 +12,7 @@ import pytest
 
 from rm_plugin.engines.local import AM_COMMAND, LocalAppLauncher
 from rm_plugin.engines.memory import MemoryAppLauncher
-from rm_plugin.engines.port import AmExit
+from rm_plugin.engines.port import AmExit, AmLaunch
 from themis.errors import InputError
 from themis.processes import find_marked, is_alive, kill_marked
 
@@ -33,6 +33,10 @@ def run_id():
     left = find_marked({"THEMIS_RUN_ID": name})
     kill_marked({"THEMIS_RUN_ID": name})
     assert left == (), "a process outlived its test"
+
+
+def order(app_id, attempt, environment, working_dir):
+    return AmLaunch(app_id=app_id, attempt=attempt, environment=environment, working_dir=working_dir)
 
 
 class Exits:
@@ -78,11 +82,11 @@ def test_a_run_needs_an_id():
 
 def test_an_exit_is_told_once_after_its_tasks_are_gone(tmp_path, run_id):
     async def scenario(engine, exits):
-        pid = await engine.launch("app-1", 1, {"MINE": "yes", "LIVES_S": "0.3"}, tmp_path / "app-1")
-        assert engine.is_alive(pid)
+        pid = await engine.launch(order("app-1", 1, {"MINE": "yes", "LIVES_S": "0.3"}, tmp_path / "app-1"))
+        assert is_alive(pid)
         await exits.came.wait()
         assert find_marked({"THEMIS_RUN_ID": run_id}) == ()
-        assert not engine.is_alive(pid)
+        assert not is_alive(pid)
         await engine.kill("app-1")
         assert exits.told == [AmExit(app_id="app-1", attempt=1, pid=pid, exit_code=5)]
 
@@ -92,13 +96,13 @@ def test_an_exit_is_told_once_after_its_tasks_are_gone(tmp_path, run_id):
 
 def test_kill_ends_one_app_and_its_tasks_only(tmp_path, run_id):
     async def scenario(engine, exits):
-        one = await engine.launch("app-1", 1, {}, tmp_path / "app-1")
-        two = await engine.launch("app-2", 1, {}, tmp_path / "app-2")
+        one = await engine.launch(order("app-1", 1, {}, tmp_path / "app-1"))
+        two = await engine.launch(order("app-2", 1, {}, tmp_path / "app-2"))
         await marked(4, THEMIS_RUN_ID=run_id)
         await engine.kill("app-1")
         assert find_marked({"THEMIS_RUN_ID": run_id, "THEMIS_APP_ID": "app-1"}) == ()
         assert len(find_marked({"THEMIS_RUN_ID": run_id, "THEMIS_APP_ID": "app-2"})) == 2
-        assert engine.is_alive(two)
+        assert is_alive(two)
         await exits.came.wait()
         assert exits.told == [AmExit(app_id="app-1", attempt=1, pid=one, exit_code=-signal.SIGKILL)]
         await engine.kill("unknown")
@@ -111,7 +115,7 @@ def test_apps_of_another_run_are_not_touched(tmp_path, run_id):
     with subprocess.Popen(["sleep", "60"], env=environment) as stranger:
 
         async def scenario(engine, exits):
-            await engine.launch("app-1", 1, {}, tmp_path)
+            await engine.launch(order("app-1", 1, {}, tmp_path))
             await engine.kill("app-1")
 
         run(run_id, scenario)
@@ -121,12 +125,12 @@ def test_apps_of_another_run_are_not_touched(tmp_path, run_id):
 
 def test_a_new_attempt_replaces_the_old(tmp_path, run_id):
     async def scenario(engine, exits):
-        first = await engine.launch("app-1", 1, {}, tmp_path)
-        second = await engine.launch("app-1", 2, {}, tmp_path)
-        assert not engine.is_alive(first)
+        first = await engine.launch(order("app-1", 1, {}, tmp_path))
+        second = await engine.launch(order("app-1", 2, {}, tmp_path))
+        assert not is_alive(first)
         await exits.came.wait()
         await asyncio.sleep(0.2)
-        assert engine.is_alive(second), "the sweep behind the first attempt hit the second"
+        assert is_alive(second), "the sweep behind the first attempt hit the second"
         assert [end.attempt for end in exits.told] == [1]
 
     run(run_id, scenario)
@@ -138,13 +142,13 @@ def test_a_callback_may_launch_the_next_attempt(tmp_path, run_id):
         came = asyncio.Event()
 
         async def relaunch(end):
-            pids.append(await engine.launch(end.app_id, end.attempt + 1, {}, tmp_path))
+            pids.append(await engine.launch(order(end.app_id, end.attempt + 1, {}, tmp_path)))
             came.set()
 
         engine._on_exit = relaunch
-        await engine.launch("app-1", 1, {"LIVES_S": "0.1"}, tmp_path)
+        await engine.launch(order("app-1", 1, {"LIVES_S": "0.1"}, tmp_path))
         await came.wait()
-        assert engine.is_alive(pids[0])
+        assert is_alive(pids[0])
 
     run(run_id, scenario)
 
@@ -152,7 +156,7 @@ def test_a_callback_may_launch_the_next_attempt(tmp_path, run_id):
 def test_shutdown_ends_everything_and_tells_nothing(tmp_path, run_id):
     async def scenario(engine, exits):
         for index in range(4):
-            await engine.launch(f"app-{index}", 1, {}, tmp_path / str(index))
+            await engine.launch(order(f"app-{index}", 1, {}, tmp_path / str(index)))
         await marked(8, THEMIS_RUN_ID=run_id)
         await engine.shutdown()
         assert find_marked({"THEMIS_RUN_ID": run_id}) == ()
@@ -165,12 +169,14 @@ RM = """
 import asyncio, sys
 from pathlib import Path
 from rm_plugin.engines.local import LocalAppLauncher
+from rm_plugin.engines.port import AmLaunch
 
 async def nothing(end): pass
 
 async def main():
     engine = LocalAppLauncher(sys.argv[1], nothing, command=[sys.executable, "-c", sys.argv[3]])
-    print(await engine.launch("app-1", 1, {}, Path(sys.argv[2])), flush=True)
+    order = AmLaunch(app_id="app-1", attempt=1, environment={}, working_dir=Path(sys.argv[2]))
+    print(await engine.launch(order), flush=True)
     await asyncio.sleep(60)
 
 asyncio.run(main())
@@ -202,17 +208,17 @@ def test_memory_engine_tells_of_ends(tmp_path):
     async def scenario():
         exits = Exits()
         engine = MemoryAppLauncher(exits)
-        pid = await engine.launch("app-1", 1, {"A": "b"}, tmp_path)
-        assert engine.is_alive(pid)
+        pid = await engine.launch(order("app-1", 1, {"A": "b"}, tmp_path))
+        assert engine.living["app-1"].pid == pid
         assert await engine.adopt("app-1", 1, pid)
         assert not await engine.adopt("app-1", 2, pid)
-        second = await engine.launch("app-1", 2, {}, tmp_path)
+        second = await engine.launch(order("app-1", 2, {}, tmp_path))
         await engine.end("app-1", 0)
         await engine.kill("app-1")
-        await engine.launch("app-2", 1, {}, tmp_path)
+        await engine.launch(order("app-2", 1, {}, tmp_path))
         await engine.shutdown()
         assert [(end.attempt, end.exit_code) for end in exits.told] == [(1, -9), (2, 0)]
-        assert not engine.is_alive(second)
-        assert engine.launched[0].environment == {"A": "b", "THEMIS_APP_ID": "app-1", "THEMIS_ATTEMPT": "1"}
+        assert engine.living == {} and second == 2
+        assert engine.launched[0].environment == {"A": "b"}
 
     asyncio.run(scenario())

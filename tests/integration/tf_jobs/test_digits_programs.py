@@ -24,7 +24,10 @@ LOSS = re.compile(r"INFO:tensorflow:loss = (\S+), step = (\d+)")
 
 
 class Job:
-    """Starts the tasks of a digits job in a folder."""
+    """Starts the tasks of a digits job as on machines of their own: each start of each task has its own folder.
+
+    Task i listens on 127.0.0.(i + 1).
+    """
 
     def __init__(self, folder: Path, program: str) -> None:
         self.folder = folder
@@ -34,7 +37,7 @@ class Job:
 
     def start(self, *flags: str, tasks: int = 1) -> list[subprocess.Popen]:
         self.incarnation += 1
-        workers = [f"127.0.0.1:{port}" for port in free_ports(tasks)]
+        workers = [f"{host}:{free_port(host)}" for host in (f"127.0.0.{i + 1}" for i in range(tasks))]
         return [self._task(index, workers, flags) for index in range(tasks)]
 
     def _task(self, index, workers, flags):
@@ -44,7 +47,7 @@ class Job:
             "THEMIS_TASKS": str(len(workers)),
             "THEMIS_INCARNATION": str(self.incarnation),
             "THEMIS_CHECKPOINT_URI": str(self.folder / "ck"),
-            "THEMIS_JOB_DIR": str(self.folder),
+            "THEMIS_JOB_DIR": str(self.job_dir(self.incarnation, index)),
             "CUDA_VISIBLE_DEVICES": "",
         }
         if len(workers) > 1:
@@ -69,16 +72,18 @@ class Job:
             assert time.monotonic() < deadline_s, self.log()
             time.sleep(0.05)
 
+    def job_dir(self, incarnation: int, index: int = 0) -> Path:
+        return self.folder / f"start-{incarnation}-task-{index}"
+
     def events(self) -> list[dict]:
-        return [json.loads(line) for line in (self.folder / "history.jsonl").read_text().splitlines()]
+        """What the chiefs of all incarnations noted."""
+        paths = [self.job_dir(incarnation) / "history.jsonl" for incarnation in range(1, self.incarnation + 1)]
+        return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
+def free_port(host: str) -> int:
+    with socket.create_server((host, 0)) as free:
+        return free.getsockname()[1]
 
 
 def finish(tasks, timeout_s=WAIT_S):

@@ -36,7 +36,7 @@ def app(tmp_path):
         contention=1.5,
         bundle_rule="continuation",
     )
-    yield App(registered, tmp_path, journal, VirtualClock(50.0))
+    yield App(registered, tmp_path, str(tmp_path), journal, VirtualClock(50.0))
     journal.close()
 
 

@@ -5,40 +5,118 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from am.jobs.run import JobRun
 from am.log_watch import LogWatch
 from am.profiler.follower import LogFollower
+from am.profiler.health import STALL_LEAST_S
 from am.profiler.profile import JobProfile
 from themis.apps import JobSpec
 from themis.cluster import GpuId, Level
 from themis.lifecycle import JobState
 
+GOLDEN = Path(__file__).parents[2] / "golden" / "profiler"
+
+
+class Watched:
+    """A job whose log is watched every `look_s` seconds, and what was told of it."""
+
+    def __init__(self, folder: Path, look_s: float = 10.0) -> None:
+        self.told: list[tuple[str, dict[str, object]]] = []
+        self.now_s, self.look_s = 0.0, look_s
+        self.job = JobRun(
+            spec=JobSpec(job_id="job-00", iterations_total=400),
+            folder=folder,
+            profile=JobProfile(),
+            follower=LogFollower(folder / "task-0.log"),
+            state=JobState.STARTING,
+            gpus=(GpuId("m0", 0),),
+            level=Level.SLOT,
+            incarnation=1,
+        )
+        self.job.profile.started(1, Level.SLOT)
+        self.app = SimpleNamespace(
+            now_s=lambda: self.now_s,
+            restarted=lambda _: None,
+            board=SimpleNamespace(
+                jobs={"job-00": self.job},
+                progressed=lambda _: None,
+                turn=lambda job, state: job.turn(state),
+            ),
+        )
+        self.watch = LogWatch(self.app, lambda kind, _, detail: self.told.append((kind, dict(detail))), lambda: None)
+
+    def log(self, text: str) -> None:
+        with self.job.log_path.open("a") as file:
+            file.write(text)
+        self.look()
+
+    def look(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.now_s += self.look_s
+            self.watch.poll()
+
+    def details(self, kind: str) -> list[dict[str, object]]:
+        return [detail for name, detail in self.told if name == kind]
+
 
 def test_progress_is_that_of_the_incarnation_not_of_one_that_crashed_further_on(tmp_path: Path) -> None:
-    told: list[tuple[str, dict[str, object]]] = []
-    app = SimpleNamespace(
-        now_s=iter(range(0, 1000, 10)).__next__,
-        restarted=lambda _: None,
-        board=SimpleNamespace(progressed=lambda _: None, turn=lambda job, state: job.turn(state)),
-    )
-    log = tmp_path / "task-0.log"
-    job = JobRun(
-        spec=JobSpec(job_id="job-00", iterations_total=400),
-        folder=tmp_path,
-        profile=JobProfile(),
-        follower=LogFollower(log),
-        state=JobState.STARTING,
-        gpus=(GpuId("m0", 0),),
-        level=Level.SLOT,
-        incarnation=1,
-    )
-    watch = LogWatch(app, lambda kind, _, detail: told.append((kind, dict(detail))), lambda: None)
-    log.write_text("INFO:tensorflow:loss = 0.5, step = 350\n")
-    watch.read(job)
-    job.incarnation, job.stepped = 2, False
-    with log.open("a") as file:
-        file.write("INFO:tensorflow:loss = 0.6, step = 201\n")
-    watch.read(job)
-    progress = [(detail["incarnation"], detail["iteration"]) for kind, detail in told if kind == "job_progress"]
+    watched = Watched(tmp_path)
+    watched.log("INFO:tensorflow:loss = 0.5, step = 350\n")
+    watched.job.incarnation, watched.job.stepped = 2, False
+    watched.log("INFO:tensorflow:loss = 0.6, step = 201\n")
+    progress = [(detail["incarnation"], detail["iteration"]) for detail in watched.details("job_progress")]
     assert progress == [(1, 350), (2, 201)]
-    assert job.profile.iteration == 350
+    assert watched.job.profile.iteration == 350
+
+
+@pytest.mark.parametrize(("name", "iteration"), [("keras_bars", 96), ("keras_lines", 96), ("tf_cnn_benchmarks", 30)])
+def test_scripts_that_know_nothing_of_us_are_told_of_by_their_logs_alone(tmp_path, name, iteration):
+    watched = Watched(tmp_path)
+    for line in (GOLDEN / f"{name}.log").read_text().splitlines(keepends=True):
+        watched.log(line)
+    assert watched.job.state is JobState.RUNNING
+    assert len(watched.details("first_step")) == 1
+    assert watched.details("job_progress")[-1]["iteration"] == iteration
+    assert watched.details("job_progress")[-1]["iteration_s"] > 0.0
+
+
+def test_event_files_in_the_jobs_folder_tell_of_a_silent_one(tmp_path):
+    source = next((GOLDEN / "summary_events").iterdir())
+    folder = tmp_path / "logs" / "train"
+    folder.mkdir(parents=True)
+    (folder / source.name).write_bytes(source.read_bytes())
+    watched = Watched(tmp_path)
+    watched.log("training\n")
+    assert watched.job.state is JobState.RUNNING
+    assert watched.job.profile.iteration == 40
+
+
+def test_a_stall_is_told_once_and_again_when_it_comes_back(tmp_path):
+    watched = Watched(tmp_path, look_s=1.0)
+    for step in range(1, 6):
+        watched.log(f"INFO:tensorflow:loss = 0.5, step = {step}\n")
+    watched.look(int(STALL_LEAST_S) + 50)
+    [stall] = watched.details("job_stalled")
+    assert stall["iteration"] == 5
+    assert stall["waited_s"] > stall["allowed_s"] == STALL_LEAST_S
+    watched.log("INFO:tensorflow:loss = 0.5, step = 6\n")
+    watched.look(600)
+    assert [detail["iteration"] for detail in watched.details("job_stalled")] == [5, 6]
+
+
+def test_a_divergence_is_told_once(tmp_path):
+    watched = Watched(tmp_path)
+    for step in range(1, 6):
+        watched.log(f"INFO:tensorflow:loss = nan, step = {step}\n")
+    assert watched.details("job_diverged") == [{"iteration": 1, "losses": 2}]
+
+
+def test_what_earlier_attempts_logged_is_read_without_a_word(tmp_path):
+    watched = Watched(tmp_path)
+    watched.job.log_path.write_bytes((GOLDEN / "keras_lines.log").read_bytes())
+    watched.watch.catch_up()
+    watched.look()
+    assert watched.job.profile.iteration == 96
+    assert watched.told == []

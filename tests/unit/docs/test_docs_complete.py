@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from am.jobs.environment import Gang, task_environment
 from am.profiler.parser import parse_line
 from am.profiler.records import Record
-from am.runtimes.local import _cards, task_marks
 from am.runtimes.port import TaskLaunch
+from am.runtimes.task_process import own_environment
 from rm_plugin.policies.registry import POLICIES
 from rm_plugin.solvers.registry import SOLVERS
 from submarine_client.job_app import RESERVED
@@ -102,8 +102,7 @@ def test_placeholders_are_all_there():
     assert sorted(named) == sorted(GIVEN_BY_APP_MASTER)
 
 
-def test_variables_of_tasks_are_all_there(monkeypatch):
-    monkeypatch.setenv("THEMIS_RUN_ID", "run")
+def test_variables_of_tasks_are_all_there():
     named = {name for row in table_rows(APPS, "variable") for name in code(row[0])}
     assert named == set(variables_of_a_task())
     assert all(f"`{name}`" in text_of(APPS) for name in RESERVED)
@@ -131,7 +130,7 @@ def variables_of_a_task():
         working_dir=ROOT,
         log_path=ROOT,
     )
-    return {**task_environment(gang, 0), **task_marks(launch), **_cards(launch)}
+    return {**task_environment(gang, 0), **own_environment(launch, "run")}
 
 
 def test_every_kind_of_log_line_is_shown_and_every_line_shown_is_read():

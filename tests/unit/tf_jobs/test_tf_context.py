@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tf_jobs.addresses import Address
 from tf_jobs.context import count_gpus, read_context
 from themis.errors import InputError
 
@@ -18,6 +19,7 @@ GIVEN = {
     "THEMIS_GPUS": "m0:2,m1:1",
     "THEMIS_LEVEL": "rack",
     "THEMIS_TIME_SCALE": "30",
+    "TF_CONFIG": '{"cluster": {"worker": ["m0:1000", "m1:2000"]}, "task": {"type": "worker", "index": 1}}',
 }
 
 
@@ -26,19 +28,19 @@ def test_everything_given():
     assert (context.app_id, context.job_id, context.task_index, context.tasks) == ("a", "j", 1, 2)
     assert (context.incarnation, context.checkpoint_uri, context.job_dir) == (4, "file:///ck", Path("/job"))
     assert (context.gpus, context.level, context.time_scale, context.chief) == (3, "rack", 30.0, False)
+    assert context.addresses == (Address("m0", 1000), Address("m1", 2000))
 
 
-def test_by_hand_nothing_is_needed(tmp_path):
-    context = read_context("p", {}, str(tmp_path))
-    assert context.job_dir == tmp_path / "p"
+def test_by_hand_nothing_is_needed():
+    context = read_context("p", {})
     assert (context.job_id, context.gpus, context.level, context.incarnation) == ("p", 1, "slot", 1)
-    assert read_context("p", {}).checkpoint_uri == "themis-jobs/p/checkpoints"
+    assert (context.job_dir, context.checkpoint_uri) == (Path("themis-jobs/p"), "themis-jobs/p/checkpoints")
+    assert context.addresses == ()
 
 
-def test_by_hand_the_history_counts_the_starts(tmp_path):
-    (tmp_path / "p").mkdir()
-    (tmp_path / "p" / "history.jsonl").write_text('{"event": "start"}\n{"event": "end"}\n{"event": "start"}\n')
-    assert read_context("p", {}, str(tmp_path)).incarnation == 3
+def test_checkpoints_may_lie_where_no_local_folder_is():
+    context = read_context("p", {}, "hdfs://somewhere/ck")
+    assert (context.job_dir, context.checkpoint_uri) == (Path("themis-jobs/p"), "hdfs://somewhere/ck")
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,8 @@ def test_by_hand_the_history_counts_the_starts(tmp_path):
         {"THEMIS_TASKS": "0"},
         {"THEMIS_INCARNATION": "x"},
         {"THEMIS_INCARNATION": ""},
+        {"THEMIS_CHECKPOINT_URI": ""},
+        {"TF_CONFIG": ""},
         {"THEMIS_LEVEL": "room"},
         {"THEMIS_TIME_SCALE": "0"},
         {"THEMIS_TIME_SCALE": "fast"},

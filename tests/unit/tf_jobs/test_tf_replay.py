@@ -1,15 +1,14 @@
-"""The replay job as a process: pace, logs, checkpoints, stops, resizes, peers."""
+"""The replay job as a process: pace, logs, checkpoints, stops, resizes."""
 
 import io
-import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
 
 import pytest
+from replay_gang import FAST, ReplayJob, ask_to_stop, finish
 
 from am.checkpoints import open_store
 from tf_jobs.catalog import program
@@ -23,48 +22,12 @@ from tf_jobs.replay_job import main
 from tf_jobs.tables_reader import nearest_curve
 from tf_jobs.waiting import StopAsked
 
-FAST = ("--serial_iteration_s", "1", "--slowdown", "1,1,1,1", "--log_every", "50", "--checkpoint_every", "1000")
-
-
-class Job:
-    """Starts the tasks of a replay job in a folder."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.incarnation = 0
-        self.store = open_store(str(folder / "ck"))
-
-    def start(self, *flags, tasks=1, gpus="m0:1", level="slot", scale="200"):
-        self.incarnation += 1
-        return [self._task(i, tasks, flags, gpus, level, scale) for i in range(tasks)]
-
-    def _task(self, index, tasks, flags, gpus, level, scale):
-        environment = os.environ | {
-            "THEMIS_JOB_ID": "j",
-            "THEMIS_TASK_INDEX": str(index),
-            "THEMIS_TASKS": str(tasks),
-            "THEMIS_INCARNATION": str(self.incarnation),
-            "THEMIS_CHECKPOINT_URI": str(self.folder / "ck"),
-            "THEMIS_JOB_DIR": str(self.folder),
-            "THEMIS_GPUS": gpus,
-            "THEMIS_LEVEL": level,
-            "THEMIS_TIME_SCALE": scale,
-        }
-        command = [sys.executable, "-m", "tf_jobs.replay", *flags]
-        return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-
-    def events(self):
-        return [json.loads(line) for line in (self.folder / "history.jsonl").read_text().splitlines()]
-
 
 @pytest.fixture
 def job(tmp_path):
-    return Job(tmp_path)
-
-
-def finish(tasks, timeout_s=10):
-    outputs = [task.communicate(timeout=timeout_s)[1] for task in tasks]
-    return [task.returncode for task in tasks], outputs
+    job = ReplayJob(tmp_path)
+    yield job
+    job.kill_all()
 
 
 def test_a_run_to_the_end_keeps_its_pace(job):
@@ -98,7 +61,7 @@ def test_a_stop_keeps_exactly_the_iterations_done_and_a_resume_goes_on(job):
     begun_s = time.monotonic()
     tasks[0].stderr.readline()
     time.sleep(0.5)
-    tasks[0].send_signal(signal.SIGTERM)
+    ask_to_stop(tasks[0])
     codes, _ = finish(tasks)
     ran_s = time.monotonic() - begun_s
     assert codes == [75]
@@ -138,40 +101,10 @@ def test_a_corrupt_checkpoint_is_passed_over(job):
     assert job.store.latest("j").iteration == 20
 
 
-def test_tasks_start_and_end_together_and_only_the_chief_speaks(job):
-    codes, outputs = finish(job.start("--iterations", "50", *FAST, tasks=3))
-    assert codes == [0, 0, 0]
-    assert outputs[0]
-    assert outputs[1:] == ["", ""]
-
-
-@pytest.mark.parametrize("stopped", [[1], [0, 1]])
-def test_a_stop_of_any_task_stops_all(job, stopped):
-    tasks = job.start("--iterations", "100000", *FAST, tasks=2)
-    tasks[0].stderr.readline()
-    tasks[0].stderr.readline()
-    for index in stopped:
-        tasks[index].send_signal(signal.SIGTERM)
-    codes, _ = finish(tasks)
-    assert codes == [75, 75]
-    assert job.events()[-1]["event"] == "stop"
-
-
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_dead_task_fails_the_others_within_seconds(job, victim):
-    tasks = job.start("--iterations", "100000", *FAST, tasks=2)
-    tasks[0].stderr.readline()
-    tasks[0].stderr.readline()
-    tasks[victim].kill()
-    codes, outputs = finish(tasks, timeout_s=5)
-    assert codes[1 - victim] == 1
-    assert f"another task of the job died: {victim}" in outputs[1 - victim]
-
-
 def test_a_stop_during_start_up_ends_at_once(job):
     tasks = job.start("--iterations", "100000", *FAST, "--startup_s", "100000")
     tasks[0].stderr.readline()
-    tasks[0].send_signal(signal.SIGTERM)
+    ask_to_stop(tasks[0])
     codes, _ = finish(tasks, timeout_s=3)
     assert codes == [75]
     assert job.store.latest("j") is None

@@ -62,7 +62,7 @@ class Job:
         recorder = Recorder(read_context("p", environment), 2, TrainingLog(self.output))
         recorder.started(start, None if start == 0 else 0.1)
         run = TrainingRun(learner, values, recorder, self.folder, {"seed": 0})
-        return run.go(start, lambda: len(learner.done) >= stop_after, lambda: None)
+        return run.go(start, lambda: len(learner.done) >= stop_after, lambda saves: None)
 
     def events(self) -> list[tuple]:
         lines = [json.loads(line) for line in (self.folder / "history.jsonl").read_text().splitlines()]
@@ -136,10 +136,19 @@ def test_old_checkpoints_are_dropped(job, tmp_path):
     assert sorted(p.name for p in (tmp_path / "checkpoints" / "j").glob("0*")) == ["000000000016", "000000000020"]
 
 
+@pytest.mark.parametrize(("peer_stops_at", "saves"), [(0, [4, 8, 10]), (3, [3])])
+def test_every_task_knows_after_which_iterations_the_chief_saves(tmp_path, peer_stops_at, saves):
+    values = parse(program("digits_dense"), ["--iterations", "10", "--checkpoint_every", "4"])
+    run = TrainingRun(Counter(peer_stops_at=peer_stops_at), values, None, tmp_path, {})
+    beats = []
+    run.go(0, lambda: False, beats.append)
+    assert [iteration for iteration, beat in enumerate(beats, 1) if beat] == saves
+
+
 def test_only_the_chief_logs_and_saves(tmp_path):
     values = parse(program("digits_dense"), ["--iterations", "6"])
     learner = Counter()
-    assert TrainingRun(learner, values, None, tmp_path, {}).go(0, lambda: False, lambda: None) == EXIT_DONE
+    assert TrainingRun(learner, values, None, tmp_path, {}).go(0, lambda: False, lambda saves: None) == EXIT_DONE
     assert learner.done == [1, 2, 3, 4, 5, 6]
     assert list(tmp_path.iterdir()) == []
 

@@ -1,132 +1,47 @@
-"""What every checkpoint store has to do, over the folder and the memory adapter."""
+"""What every checkpoint store has to do, over the folder, the memory and the HDFS adapter (on an HDFS in memory)."""
 
 from pathlib import Path
 
 import pytest
+from checkpoint_store_cases import CheckpointStoreCases
+from fake_webhdfs import Server
 
-from am.checkpoints import MissingCheckpointError
+from am.checkpoints import open_store
 from am.checkpoints.folder import FolderStore
 from am.checkpoints.memory import MemoryStore
-from themis.errors import InputError
 
 
-@pytest.fixture(params=["folder", "memory"])
-def store(request, tmp_path):
-    return FolderStore(tmp_path / "root") if request.param == "folder" else MemoryStore()
+def flipped(content: bytes) -> bytes:
+    return bytes([content[0] ^ 1]) + content[1:]
 
 
-@pytest.fixture
-def source(tmp_path):
-    def write(text: str) -> dict[str, Path]:
-        (tmp_path / "a").write_text(text)
-        (tmp_path / "b").write_bytes(b"\0" * 100)
-        return {"weights": tmp_path / "a", "slots": tmp_path / "b"}
+class TestFolder(CheckpointStoreCases):
+    @pytest.fixture
+    def store(self, tmp_path):
+        return FolderStore(tmp_path / "root")
 
-    return write
-
-
-def damage(store, saved, name: str) -> None:
-    if isinstance(store, MemoryStore):
-        store.corrupt(saved.job_id, saved.iteration, name, b"x")
-    else:
+    def damage(self, store, saved, name):
         path = Path(saved.location) / name
-        content = path.read_bytes()
-        path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+        path.write_bytes(flipped(path.read_bytes()))
 
 
-def test_saved_files_come_back(store, source, tmp_path):
-    meta = {"seed": 3, "rate": 0.5, "program": "p"}
-    saved = store.save("j", 7, source("hello"), meta)
-    found = store.latest("j")
-    assert found == saved
-    assert found.meta == meta
-    assert [(f.name, f.size_bytes) for f in found.files] == [("slots", 100), ("weights", 5)]
-    assert found.size_bytes == 105
-    store.fetch(found, tmp_path / "out")
-    assert (tmp_path / "out" / "weights").read_text() == "hello"
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["slots", "weights"]
+class TestMemory(CheckpointStoreCases):
+    @pytest.fixture
+    def store(self):
+        return MemoryStore()
+
+    def damage(self, store, saved, name):
+        store.corrupt(saved.job_id, saved.iteration, name, b"x")
 
 
-def test_an_unknown_job_has_none(store):
-    assert store.latest("j") is None
-    assert store.latest_iteration("j") is None
-    store.prune("j", 1)
+class TestHdfs(CheckpointStoreCases):
+    @pytest.fixture
+    def store(self):
+        self.server = Server()
+        yield open_store(self.server.uri())
+        self.server.stop()
 
-
-def test_latest_is_the_highest_iteration_of_the_job(store, source):
-    for iteration in (9, 10, 2):
-        store.save("j", iteration, source("x"), {})
-    store.save("other", 99, source("x"), {})
-    assert store.latest("j").iteration == 10
-    assert store.latest_iteration("j") == 10
-
-
-def test_a_corrupt_file_is_passed_over(store, source):
-    store.save("j", 1, source("old"), {})
-    damage(store, store.save("j", 2, source("new"), {}), "weights")
-    assert store.latest("j").iteration == 1
-
-
-def test_a_corrupt_file_is_not_fetched(store, source, tmp_path):
-    saved = store.save("j", 2, source("new"), {})
-    damage(store, saved, "weights")
-    with pytest.raises(ValueError, match="differs from its record"):
-        store.fetch(saved, tmp_path / "out")
-    assert not (tmp_path / "out" / "weights").exists()
-
-
-def test_the_same_iteration_twice_keeps_the_first(store, source, tmp_path):
-    first = store.save("j", 5, source("first"), {})
-    assert store.save("j", 5, source("second"), {}) == first
-    store.fetch(store.latest("j"), tmp_path / "out")
-    assert (tmp_path / "out" / "weights").read_text() == "first"
-
-
-def test_the_same_iteration_replaces_a_broken_one(store, source, tmp_path):
-    damage(store, store.save("j", 5, source("first"), {}), "weights")
-    store.save("j", 5, source("second"), {})
-    store.fetch(store.latest("j"), tmp_path / "out")
-    assert (tmp_path / "out" / "weights").read_text() == "second"
-
-
-@pytest.mark.parametrize("keep", [1, 3])
-def test_prune_keeps_the_newest(store, source, keep, tmp_path):
-    saved = [store.save("j", i, source("x"), {}) for i in range(1, 6)]
-    store.prune("j", keep)
-    for checkpoint in saved[:-keep]:
-        with pytest.raises(MissingCheckpointError):
-            store.fetch(checkpoint, tmp_path / "out")
-    assert store.latest("j").iteration == 5
-
-
-def test_prune_keeps_three_by_default(store, source, tmp_path):
-    saved = [store.save("j", i, source("x"), {}) for i in range(1, 6)]
-    store.prune("j")
-    store.fetch(saved[2], tmp_path / "out")
-    with pytest.raises(MissingCheckpointError):
-        store.fetch(saved[1], tmp_path / "out")
-
-
-@pytest.mark.parametrize("job_id", ["", ".", "..", "a/b", ".hidden"])
-def test_job_ids_that_are_no_folder_names(store, source, job_id):
-    with pytest.raises(InputError):
-        store.save(job_id, 1, source("x"), {})
-    with pytest.raises(InputError):
-        store.latest(job_id)
-
-
-@pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "manifest.json"])
-def test_file_names_that_cannot_be_kept(store, tmp_path, name):
-    (tmp_path / "f").touch()
-    with pytest.raises(InputError):
-        store.save("j", 1, {name: tmp_path / "f"}, {})
-
-
-def test_iterations_and_counts_out_of_range(store, source):
-    for iteration in (-1, 10**12):
-        with pytest.raises(InputError):
-            store.save("j", iteration, source("x"), {})
-    with pytest.raises(InputError):
-        store.save("j", 1, {}, {})
-    with pytest.raises(InputError):
-        store.prune("j", 0)
+    def damage(self, store, saved, name):
+        hdfs = self.server.hdfs
+        path = f"/ck/{saved.job_id}/{saved.iteration:012d}/{name}"
+        hdfs.put(path, flipped(hdfs.nodes[path].content))

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from am.checkpoints import open_store
-from am.checkpoints.uri import local_folder
+from am.checkpoints.hdfs import HdfsStore
+from am.checkpoints.uri import is_local, local_folder
 from themis.errors import InputError
 
 
@@ -26,7 +27,7 @@ def test_folders(uri, folder):
     assert local_folder(uri) == Path(folder)
 
 
-@pytest.mark.parametrize("uri", ["", "s3://bucket/x", "file://elsewhere/a", "file://"])
+@pytest.mark.parametrize("uri", ["", "s3://bucket/x", "file://elsewhere/a", "file://", "hdfs://h", "webhdfs:///a"])
 def test_refused(uri):
     with pytest.raises(InputError):
         open_store(uri)
@@ -44,6 +45,20 @@ def test_the_port_needs_the_standard_library_only():
     )
     shown = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, cwd=repository())
     assert shown.stdout.strip() == "[]", shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize("uri", ["hdfs://h:8020/a", "WebHDFS://h:9870/a"])
+def test_hdfs(uri):
+    assert isinstance(open_store(uri), HdfsStore)
+    assert not is_local(uri)
+    with pytest.raises(InputError, match="local folder"):
+        local_folder(uri)
+
+
+def test_hdfs_without_its_package_says_what_to_install():
+    code = "import am.checkpoints; am.checkpoints.open_store('hdfs://h/a')"
+    shown = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, cwd=repository())
+    assert shown.stderr.splitlines()[-1].endswith("pip install 'themis-scheduler[hdfs]'")
 
 
 def repository() -> Path:

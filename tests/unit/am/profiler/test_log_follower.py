@@ -1,7 +1,7 @@
 """A follower gives every line once, whatever happens to the file."""
 
 from am.profiler import follower
-from am.profiler.follower import LogFollower
+from am.profiler.follower import FileFollower, LogFollower, Part, Start
 
 
 def append(path, data):
@@ -12,10 +12,10 @@ def append(path, data):
 def test_a_missing_file_may_come_later(tmp_path):
     path = tmp_path / "log"
     follow = LogFollower(path)
-    assert follow.poll() == []
+    assert follow.read() == b""
     append(path, b"one\n")
-    assert follow.poll() == [b"one"]
-    assert follow.poll() == []
+    assert follow.read() == b"one\n"
+    assert follow.read() == b""
     follow.close()
 
 
@@ -23,14 +23,26 @@ def test_a_partial_last_line_waits_for_its_end(tmp_path):
     path = tmp_path / "log"
     follow = LogFollower(path)
     append(path, b"one\ntw")
-    assert follow.poll() == [b"one"]
+    assert follow.read() == b"one\n"
     assert follow.offset == 4
     append(path, b"o")
-    assert follow.poll() == []
+    assert follow.read() == b""
     append(path, b"\n\nthree")
-    assert follow.poll() == [b"two", b""]
-    assert follow.finish() == [b"three"]
-    assert follow.finish() == []
+    assert follow.read() == b"two\n\n"
+    assert follow.finish() == b"three\n"
+    assert follow.finish() == b""
+    follow.close()
+
+
+def test_a_line_that_is_drawn_anew_comes_drawing_by_drawing(tmp_path):
+    path = tmp_path / "log"
+    follow = LogFollower(path)
+    append(path, b"Epoch 1/2\n\r 1/8\b\b\b\b")
+    assert follow.read() == b"Epoch 1/2\n\r"
+    append(path, b"\r 2/8\b\b\b\b\r 3/8")
+    assert follow.read() == b" 1/8\b\b\b\b\r 2/8\b\b\b\b\r"
+    append(path, b"\n")
+    assert follow.read() == b" 3/8\n"
     follow.close()
 
 
@@ -38,9 +50,21 @@ def test_a_truncated_file_is_read_from_its_beginning(tmp_path):
     path = tmp_path / "log"
     follow = LogFollower(path)
     append(path, b"one\ntwo\nthr")
-    assert follow.poll() == [b"one", b"two"]
+    assert follow.read() == b"one\ntwo\n"
     path.write_bytes(b"new\n")
-    assert follow.poll() == [b"new"]
+    assert follow.read() == b"new\n"
+    follow.close()
+
+
+def test_a_truncated_file_that_has_grown_beyond_its_old_length_is_found_out(tmp_path):
+    path = tmp_path / "log"
+    follow = LogFollower(path)
+    append(path, b"step 1\nstep 2\nste")
+    assert follow.read() == b"step 1\nstep 2\n"
+    path.write_bytes(b"step 8\nstep 9\nstep 10\nstep 11\n")
+    assert follow.read() == b"step 8\nstep 9\nstep 10\nstep 11\n"
+    append(path, b"step 12\n")
+    assert follow.read() == b"step 12\n"
     follow.close()
 
 
@@ -48,13 +72,13 @@ def test_a_rotated_file_is_read_to_its_end_first(tmp_path):
     path = tmp_path / "log"
     follow = LogFollower(path)
     append(path, b"one\n")
-    assert follow.poll() == [b"one"]
+    assert follow.read() == b"one\n"
     append(path, b"two\nlast")
     path.rename(tmp_path / "log.1")
     append(path, b"three\n")
-    assert follow.poll() == [b"two", b"last", b"three"]
+    assert follow.read() == b"two\nlast\nthree\n"
     append(path, b"four\n")
-    assert follow.poll() == [b"four"]
+    assert follow.read() == b"four\n"
     follow.close()
 
 
@@ -63,12 +87,12 @@ def test_a_deleted_file_is_followed_until_another_takes_its_place(tmp_path):
     follow = LogFollower(path)
     append(path, b"one\n")
     with path.open("ab") as writer:
-        assert follow.poll() == [b"one"]
+        assert follow.read() == b"one\n"
         path.unlink()
         writer.write(b"two\n")
-    assert follow.poll() == [b"two"]
+    assert follow.read() == b"two\n"
     append(path, b"three\n")
-    assert follow.poll() == [b"three"]
+    assert follow.read() == b"three\n"
     follow.close()
 
 
@@ -76,12 +100,12 @@ def test_it_goes_on_at_an_offset_and_after_closing(tmp_path):
     path = tmp_path / "log"
     append(path, b"one\ntwo\nthr")
     follow = LogFollower(path, offset=4)
-    assert follow.poll() == [b"two"]
+    assert follow.read() == b"two\n"
     again = LogFollower(path, offset=follow.offset)
     follow.close()
     append(path, b"ee\n")
-    assert follow.poll() == [b"three"]
-    assert again.poll() == [b"three"]
+    assert follow.read() == b"three\n"
+    assert again.read() == b"three\n"
     follow.close()
     again.close()
 
@@ -91,27 +115,43 @@ def test_endless_lines_are_dropped(tmp_path, monkeypatch):
     path = tmp_path / "log"
     follow = LogFollower(path)
     append(path, b"ok\n" + b"x" * 25)
-    assert follow.poll() == [b"ok"]
+    assert follow.read() == b"ok\n"
     append(path, b"x" * 5)
-    assert follow.poll() == []
-    assert follow.finish() == []
-    append(path, b"ok again\n" + b"y" * 11 + b"\nok\n")
-    assert follow.poll()[-1] == b"ok"
+    assert follow.read() == b""
+    assert follow.finish() == b""
+    append(path, b"x" * 15)
+    assert follow.read() == b""
+    append(path, b"x" * 5 + b"\nok again\nok")
+    assert follow.read() == b"ok again\n"
     follow.close()
 
 
 def test_a_large_backlog_comes_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(follower, "MAX_POLL_BYTES", 7)
     path = tmp_path / "log"
-    append(path, b"".join(b"%d\n" % number for number in range(10)))
+    lines = b"".join(b"%d\n" % number for number in range(10))
+    append(path, lines)
     follow = LogFollower(path)
-    polls = [follow.poll() for _ in range(4)]
-    assert max(len(lines) for lines in polls) <= 4
-    assert b"".join(line for lines in polls for line in lines) == b"0123456789"
+    reads = [follow.read() for _ in range(4)]
+    assert max(map(len, reads)) <= 8
+    assert b"".join(reads) == lines
     follow.close()
 
 
 def test_a_folder_in_its_place_is_no_crash(tmp_path):
     follow = LogFollower(tmp_path)
-    assert follow.poll() == []
+    assert follow.read() == b""
+    follow.close()
+
+
+def test_parts_say_how_they_follow_each_other(tmp_path):
+    path = tmp_path / "file"
+    follow = FileFollower(path)
+    append(path, b"abc")
+    assert follow.poll() == [Part(b"abc", Start.GOES_ON)]
+    path.write_bytes(b"x")
+    assert follow.poll() == [Part(b"x", Start.CUT)]
+    path.rename(tmp_path / "old")
+    append(path, b"yz")
+    assert follow.poll() == [Part(b"", Start.REPLACED), Part(b"yz", Start.GOES_ON)]
     follow.close()

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from am.profiler.parser import parse_line, parse_lines
+from am.profiler.log_format import LineFormat
+from am.profiler.parser import MAX_RECORD_BYTES, SILENCE_RECORDS, LogReader, parse_line
 from am.profiler.records import (
     CheckpointSaved,
     ExamplesPerSecond,
@@ -53,7 +54,7 @@ ABSL = "I0728 12:00:01.123456 140735 basic_session_run_hooks.py:262] "
             "INFO:themis:replay model = resnet50, emulated, time_scale = 30",
             Replay(model="resnet50", time_scale=30.0),
         ),
-        (b"INFO:themis:restored iteration = 5, seconds = 1\r\n", Restored(iteration=5, seconds=1.0)),
+        ("INFO:themis:restored iteration = 5, seconds = 1\r", Restored(iteration=5, seconds=1.0)),
     ],
 )
 def test_known_lines(line, record):
@@ -88,7 +89,7 @@ def test_nan_losses():
         "INFO:themis:checkpoint iteration = -1, seconds = 0.012, bytes = 3",
         "INFO:themis:restored iteration = 1.5, seconds = 0.4",
         "INFO:themis:something new = 1",
-        b"\xff\xfe\x00INFO:tensorflow:loss = 2.1, step = 100",
+        f"\ufffd{TF}loss = 2.1, step = 100",
         f"{TF}loss = 2.1, step = " + "9" * 5000,
         f"{TF}loss = " + "9" * 5000 + ", step = 1",
         f"{TF}" + "a = 1, " * 100_000,
@@ -102,16 +103,69 @@ def test_a_step_too_long_for_a_number_leaves_the_loss():
     assert parse_line(f"{TF}loss = 2.1, step = 1e30") == LossOnly(loss=2.1)
 
 
+def read(data, **options):
+    return LogReader(**options).read(data)
+
+
 def test_bytes_that_are_no_text_spoil_only_their_line():
-    lines = [b"\xff\xff", b"INFO:tensorflow:global_step/sec: 2", b"\x80 INFO:tensorflow:global_step/sec: 2"]
-    assert parse_lines(lines) == [StepsPerSecond(rate=2.0)]
+    lines = [b"\xff\xff", b"INFO:tensorflow:global_step/sec: 2", b"\x80 INFO:tensorflow:global_step/sec: 2", b""]
+    assert read(b"\n".join(lines)) == [StepsPerSecond(rate=2.0)]
 
 
-def test_another_format_is_one_more_function():
-    def parse_keras(line):
-        return LossOnly(loss=1.0) if line.startswith("Epoch") else None
+def test_another_format_is_one_more_entry():
+    def epoch():
+        return LineFormat(b"Epoch ", lambda line: LossOnly(loss=float(line.split()[1])))
 
-    assert parse_line("Epoch 3/10", formats=[parse_keras]) == LossOnly(loss=1.0)
+    assert read(b"Epoch 3\nEpisode 4\n", formats=[epoch]) == [LossOnly(loss=3.0)]
+
+
+def test_zero_bytes_are_passed_over():
+    hole = b"\0" * 1000 + b"INFO:tensorflow:loss = 2.0, step = 1\n"
+    assert read(hole) == [StepLoss(step=1, loss=2.0)]
+    wide = "first\nINFO:tensorflow:loss = 2.0, step = 1\n".encode("utf-16-le")
+    assert read(wide) == [StepLoss(step=1, loss=2.0)]
+
+
+def test_lines_too_long_to_tell_anything_are_passed_over():
+    assert read(b"INFO:tensorflow:loss = 2.0, step = 1" + b" " * MAX_RECORD_BYTES + b"x\n") == []
+
+
+def test_the_last_drawing_of_a_line_counts():
+    drawings = (
+        b"\rINFO:tensorflow:x\b\b\r 3/8 - 1s - 2ms/step - loss: 1.0\b\b\b\r 4/8 - 1s - 2ms/step - loss: 0.5\b\b\r"
+    )
+    records = read(b"Epoch 1/1\n" + drawings)
+    assert records[-1] == StepLoss(step=4, loss=0.5)
+    assert [record for record in records if isinstance(record, StepLoss)] == records[-1:]
+
+
+class TestWorkers:
+    def line(self, tag, step, loss=1.0):
+        return f"{tag}INFO:tensorflow:loss = {loss}, step = {step} (1.000 sec)\n".encode()
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            ("[1,0]<stdout>:", "[1,1]<stdout>:"),
+            ("(worker pid=7) ", "(worker pid=8) "),
+            ("worker-0: ", "worker-1: "),
+            ("[worker 0] ", "[worker 1] "),
+        ],
+    )
+    def test_one_of_several_is_believed(self, one, other):
+        data = b"".join(self.line(tag, step, loss) for step in (10, 20) for tag, loss in ((one, 1.0), (other, 9.0)))
+        assert [(record.step, record.loss) for record in read(data)] == [(10, 1.0), (20, 1.0)]
+
+    def test_another_once_that_one_is_silent(self):
+        reader = LogReader()
+        reader.read(self.line("[0] ", 1))
+        others = [reader.read(self.line("[1] ", step)) for step in range(2, SILENCE_RECORDS + 10)]
+        assert others[0] == []
+        assert [record.step for record in others[-1]] == [SILENCE_RECORDS + 9]
+
+    def test_times_are_no_workers(self):
+        data = self.line("[2026-07-28 12:00:01] ", 10) + self.line("[2026-07-28 12:00:02] ", 20)
+        assert [record.step for record in read(data)] == [10, 20]
 
 
 def test_our_own_programs_lines_are_read():
@@ -127,7 +181,7 @@ def test_our_own_programs_lines_are_read():
     log.loss(140, 0.25, 12.0)
     log.validation(140, 0.3, 0.9)
     log.checkpoint(140, "ckpt-140", 0.5, 4096)
-    assert parse_lines(stream.getvalue().split("\n")) == [
+    assert read(stream.getvalue().encode()) == [
         Replay(model="vgg16", time_scale=30.0),
         Restored(iteration=100, seconds=0.25),
         StepLoss(step=120, loss=0.5),

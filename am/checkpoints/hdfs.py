@@ -1,0 +1,298 @@
+"""Checkpoints on HDFS, laid out as in a folder: `<root>/<job_id>/<iteration, 12 digits>/{files, manifest.json}`.
+
+A checkpoint is written into a hidden folder beside its final place, the manifest last, and renamed in one step. HDFS
+has no locks: each writer has a hidden folder of its own, the rename lets one of several writers of an iteration win,
+and a hidden folder that was not written to for longer than any living writer waits is a dead writer's, and is swept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from am.checkpoints.hdfs_upload import PART_BYTES, upload
+from am.checkpoints.manifest import decode, encode
+from am.checkpoints.newest import newest_whole
+from am.checkpoints.store import (
+    DEFAULT_KEEP_LAST,
+    MANIFEST_NAME,
+    BrokenCheckpointError,
+    Checkpoint,
+    CheckpointError,
+    FileRecord,
+    Meta,
+    MissingCheckpointError,
+    UnreachableStoreError,
+    check_job_id,
+    check_keep_last,
+    check_save,
+)
+from hadoop.webhdfs import HdfsStatus, WebHdfs, open_webhdfs
+from hadoop.webhdfs_errors import HdfsAwayError, HdfsExistsError, HdfsMissingError, HdfsRefusedError
+from hadoop.webhdfs_retry import ONCE, RetryRule
+from themis.errors import ThemisError
+
+WRITING_PREFIX = ".writing-"
+LEFTOVER_AGE_S = 900.0
+"""A hidden folder that was still for so long has no living writer: one that gets nothing through gives up sooner."""
+
+
+class HdfsStore:
+    """Keeps checkpoints below one folder of an HDFS.
+
+    Args:
+        hdfs: The HDFS; its retry rule is how long anything here waits for a NameNode that is away.
+        root: The folder; made at the first save.
+        shown_as: What stands before a path where a location is told: `hdfs://authority`.
+        part_bytes: Larger files are uploaded in parts of this size.
+        leftover_age_s: When a hidden folder counts as a dead writer's, in seconds of the NameNode's clock.
+    """
+
+    def __init__(
+        self,
+        hdfs: WebHdfs,
+        root: str,
+        *,
+        shown_as: str = "",
+        part_bytes: int = PART_BYTES,
+        leftover_age_s: float = LEFTOVER_AGE_S,
+    ) -> None:
+        self._hdfs = hdfs
+        self._root = root
+        self._shown_as = shown_as
+        self._part_bytes = part_bytes
+        self._leftover_age_s = leftover_age_s
+        self._verified: dict[str, tuple[HdfsStatus, ...]] = {}
+
+    def save(self, job_id: str, iteration: int, files: Mapping[str, Path], meta: Meta) -> Checkpoint:
+        """Keep copies of `files` as the checkpoint at `iteration`; see the port."""
+        check_save(job_id, iteration, files)
+        final = self._folder(job_id, iteration)
+        with _told("cannot save the checkpoint", final):
+            existing = self._verified_folder(final)
+            if existing is not None:
+                return existing
+            staged = f"{self._root}/{job_id}/{WRITING_PREFIX}{iteration:012d}-{uuid.uuid4().hex}"
+            try:
+                self._hdfs.make_folders(staged)
+                self._sweep(job_id, staged)
+                records = tuple(self._upload(files[name], f"{staged}/{name}") for name in sorted(files))
+                manifest = encode(job_id, iteration, records, meta)
+                self._hdfs.create(f"{staged}/{MANIFEST_NAME}", lambda: manifest)
+                self._check_staged(staged, records)
+                return self._put_in_place(staged, final)
+            except BaseException:
+                self._drop(staged)
+                raise
+
+    def latest(self, job_id: str) -> Checkpoint | None:
+        """The newest whole checkpoint, every checksum verified: all of its content is read, once a process."""
+        check_job_id(job_id)
+        with _told("cannot look for checkpoints", f"{self._root}/{job_id}"):
+            return newest_whole(
+                lambda: self._newest_first(job_id),
+                self._verified_folder,
+                lambda folder: self._hdfs.status(folder) is not None,
+            )
+
+    def latest_iteration(self, job_id: str) -> int | None:
+        """Iteration of the newest checkpoint by manifest and file sizes alone."""
+        check_job_id(job_id)
+        with _told("cannot look for checkpoints", f"{self._root}/{job_id}"):
+            for folder in self._newest_first(job_id):
+                found = self._read_folder(folder)
+                if found is not None:
+                    return found[0].iteration
+        return None
+
+    def fetch(self, checkpoint: Checkpoint, into: Path) -> None:
+        """Copy the files of `checkpoint` into `into`, verifying checksums; nothing unverified gets its final name."""
+        folder = self._folder(checkpoint.job_id, checkpoint.iteration)
+        with _told("cannot fetch the checkpoint", folder):
+            into.mkdir(parents=True, exist_ok=True)
+            for record in checkpoint.files:
+                self._fetch_file(f"{folder}/{record.name}", into, record)
+
+    def prune(self, job_id: str, keep_last: int = DEFAULT_KEEP_LAST) -> None:
+        """Drop all but the newest `keep_last` whole checkpoints."""
+        check_job_id(job_id)
+        check_keep_last(keep_last)
+        with _told("cannot prune checkpoints", f"{self._root}/{job_id}"):
+            kept = 0
+            for folder in self._newest_first(job_id):
+                if kept >= keep_last:
+                    self._hdfs.delete(folder)
+                    self._verified.pop(folder, None)
+                elif self._read_folder(folder) is not None:
+                    kept += 1
+
+    def jobs(self) -> tuple[str, ...]:
+        """Jobs that have a folder here, sorted."""
+        with _told("cannot list checkpoints", self._root):
+            found = (entry.name for entry in self._entries(self._root) if entry.folder)
+            return tuple(sorted(name for name in found if not name.startswith(".")))
+
+    def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
+        """All of a job's checkpoints by manifest and file sizes, oldest first."""
+        check_job_id(job_id)
+        with _told("cannot list checkpoints", f"{self._root}/{job_id}"):
+            found = map(self._read_folder, reversed(self._newest_first(job_id)))
+            return tuple(each[0] for each in found if each is not None)
+
+    def is_whole(self, checkpoint: Checkpoint) -> bool:
+        """Whether every file of a checkpoint still has its recorded content; all of it is read."""
+        folder = self._folder(checkpoint.job_id, checkpoint.iteration)
+        with _told("cannot read the checkpoint", folder):
+            self._verified.pop(folder, None)
+            return self._verified_folder(folder) == checkpoint
+
+    def _folder(self, job_id: str, iteration: int) -> str:
+        return f"{self._root}/{job_id}/{iteration:012d}"
+
+    def _entries(self, path: str) -> tuple[HdfsStatus, ...]:
+        try:
+            return self._hdfs.list(path)
+        except HdfsMissingError:
+            return ()
+
+    def _newest_first(self, job_id: str) -> list[str]:
+        """Folders that have a checkpoint's name, newest first."""
+        names = [entry.name for entry in self._entries(f"{self._root}/{job_id}") if entry.folder]
+        numbers = [name for name in names if len(name) == 12 and name.isdecimal()]
+        return [f"{self._root}/{job_id}/{name}" for name in sorted(numbers, reverse=True)]
+
+    def _read_folder(self, folder: str) -> tuple[Checkpoint, tuple[HdfsStatus, ...]] | None:
+        """The checkpoint by manifest and file sizes, and the folder's listing; None where it is not whole."""
+        entries = self._entries(folder)
+        by_name = {entry.name: entry for entry in entries if not entry.folder}
+        if MANIFEST_NAME not in by_name:
+            return None
+        path = f"{folder}/{MANIFEST_NAME}"
+        try:
+            content = b"".join(self._hdfs.read(path, by_name[MANIFEST_NAME].size_bytes))
+        except HdfsMissingError:
+            return None
+        checkpoint = decode(content, self._shown_as + folder)
+        if checkpoint is None or f"{checkpoint.iteration:012d}" != folder.rpartition("/")[2]:
+            return None
+        whole = all(f.name in by_name and by_name[f.name].size_bytes == f.size_bytes for f in checkpoint.files)
+        return (checkpoint, entries) if whole else None
+
+    def _verified_folder(self, folder: str) -> Checkpoint | None:
+        """The checkpoint in `folder` with every checksum verified, by this process if not by this call."""
+        found = self._read_folder(folder)
+        if found is None:
+            return None
+        checkpoint, entries = found
+        # The file ids and times in the listing are new wherever anything was written since.
+        if self._verified.get(folder) == entries:
+            return checkpoint
+        try:
+            whole = all(self._sha256(f"{folder}/{f.name}", f.size_bytes) == f.sha256 for f in checkpoint.files)
+        except HdfsMissingError:
+            return None
+        if whole:
+            self._verified[folder] = entries
+        return checkpoint if whole else None
+
+    def _sha256(self, path: str, size_bytes: int) -> str:
+        digest = hashlib.sha256()
+        for piece in self._hdfs.read(path, size_bytes):
+            digest.update(piece)
+        return digest.hexdigest()
+
+    def _fetch_file(self, source: str, into: Path, record: FileRecord) -> None:
+        """Copy one file, under a hidden name until its checksum has been verified."""
+        partial = into / f".{record.name}.partial-{os.getpid()}"
+        try:
+            digest = hashlib.sha256()
+            with partial.open("wb") as stream:
+                for piece in self._hdfs.read(source, record.size_bytes):
+                    digest.update(piece)
+                    stream.write(piece)
+            if digest.hexdigest() != record.sha256:
+                raise BrokenCheckpointError(
+                    "a checkpoint's file differs from its record", value=source, remedy="use an older checkpoint"
+                )
+            partial.rename(into / record.name)
+        except HdfsMissingError as error:
+            raise MissingCheckpointError(
+                "a checkpoint is no longer there", value=source, remedy="ask the store for the latest again"
+            ) from error
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def _upload(self, source: Path, target: str) -> FileRecord:
+        return upload(self._hdfs, source, target, part_bytes=self._part_bytes)
+
+    def _check_staged(self, staged: str, records: tuple[FileRecord, ...]) -> None:
+        """Raise CheckpointError unless HDFS has every file at its full length and nothing else beside the manifest."""
+        sizes = {entry.name: entry.size_bytes for entry in self._entries(staged) if entry.name != MANIFEST_NAME}
+        if sizes != {record.name: record.size_bytes for record in records}:
+            raise CheckpointError(
+                "what was uploaded is not what lies there", value=staged, remedy="is another process writing there?"
+            )
+
+    def _put_in_place(self, staged: str, final: str) -> Checkpoint:
+        """Give the staged checkpoint its final name, unless another writer was first with a whole one."""
+        while True:
+            try:
+                self._hdfs.rename(staged, final)
+            except HdfsExistsError:
+                existing = self._verified_folder(final)
+                if existing is not None:
+                    self._drop(staged)
+                    return existing
+                self._hdfs.delete(final)
+            else:
+                break
+        found = self._read_folder(final)
+        if found is None:
+            raise MissingCheckpointError("the checkpoint vanished as it was saved", value=final, remedy="save it again")
+        checkpoint, entries = found
+        # Its content was hashed on the way out, and HDFS checks its own checksums on every read.
+        self._verified[final] = entries
+        return checkpoint
+
+    def _sweep(self, job_id: str, staged: str) -> None:
+        """Remove what dead writers left. What time it is by the NameNode's clock, our own new folder tells."""
+        entries = {entry.name: entry for entry in self._entries(f"{self._root}/{job_id}")}
+        now_ms = entries[staged.rpartition("/")[2]].modified_ms
+        for name, entry in entries.items():
+            if name.startswith(WRITING_PREFIX) and entry.modified_ms < now_ms - self._leftover_age_s * 1000.0:
+                self._hdfs.delete(f"{self._root}/{job_id}/{name}")
+
+    def _drop(self, staged: str) -> None:
+        """Take our own hidden folder away where HDFS is there; else a later writer will sweep it."""
+        with suppress(HdfsAwayError, HdfsRefusedError):
+            self._hdfs.with_rule(ONCE).delete(staged)
+
+
+def open_hdfs_store(uri: str, *, wait_s: float | None = None) -> HdfsStore:
+    """The store below the folder that an `hdfs://` or `webhdfs://` URI names; nothing is connected yet.
+
+    Args:
+        uri: Where.
+        wait_s: How long to wait for an HDFS that is away, in seconds; by default as RetryRule says.
+    """
+    hdfs, root = open_webhdfs(uri, rule=RetryRule() if wait_s is None else RetryRule(deadline_s=wait_s))
+    return HdfsStore(hdfs, root, shown_as="/".join(uri.split("/", 3)[:3]))
+
+
+@contextmanager
+def _told(what: str, path: str) -> Iterator[None]:
+    """Turn the errors of HDFS and of local files into those of the port."""
+    try:
+        yield
+    except HdfsAwayError as error:
+        raise UnreachableStoreError(f"{what}: {error.what}", value=error.value, remedy=error.remedy) from error
+    except HdfsRefusedError as error:
+        raise CheckpointError(f"{what}: {error.what}", value=error.value, remedy=error.remedy) from error
+    except ThemisError:
+        raise
+    except OSError as error:
+        raise CheckpointError(what, value=path, remedy=str(error)) from error

@@ -1,0 +1,107 @@
+"""A local file to HDFS in parts: a broken connection costs the part that was under way, not the file.
+
+Parts are files of their own that HDFS joins in one step at the end (CONCAT). Appending to one file instead could not be
+repeated safely: a reply that is lost after the deed would append twice, and a file whose DataNode was killed stays
+locked to the dead writer for a minute (HDFS's soft lease limit), while a part can be written anew at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from am.checkpoints.manifest import CHUNK_BYTES
+from am.checkpoints.store import FileRecord
+from hadoop.webhdfs import WebHdfs
+from hadoop.webhdfs_errors import HdfsRefusedError
+
+PART_BYTES = 64 << 20
+JOIN_AT_ONCE = 50
+"""Parts that one request joins, since their paths stand in its URL."""
+
+
+def upload(hdfs: WebHdfs, source: Path, target: str, *, part_bytes: int = PART_BYTES) -> FileRecord:
+    """Write a local file to `target` in place of any that is there, and record what was written.
+
+    Args:
+        hdfs: Where to; each part has its patience anew.
+        source: The local file.
+        target: Path on HDFS; parts lie beside it as `.<name>.<number>` meanwhile.
+        part_bytes: Size of a part.
+    """
+    with source.open("rb") as stream:
+        parts = _Parts(hdfs, stream, target, part_bytes)
+        while parts.write_next():
+            pass
+        parts.join()
+    return FileRecord(name=target.rpartition("/")[2], size_bytes=sum(parts.sizes), sha256=parts.digest.hexdigest())
+
+
+class _Parts:
+    def __init__(self, hdfs: WebHdfs, stream: BinaryIO, target: str, part_bytes: int) -> None:
+        self.digest = hashlib.sha256()
+        self.sizes: list[int] = []
+        self._hdfs = hdfs
+        self._stream = stream
+        self._target = target
+        self._part_bytes = part_bytes
+
+    def write_next(self) -> bool:
+        """Write the next part; False when there was none left."""
+        start = sum(self.sizes)
+        path = self._path(len(self.sizes))
+        so_far = self.digest
+        if self.sizes and not self._more(start):
+            return False
+        size = 0
+
+        def pieces() -> Iterator[bytes]:
+            nonlocal size
+            size = 0
+            # From the part's beginning at each attempt, with the digest of what lies before it.
+            self.digest = so_far.copy()
+            for piece in self._pieces(start, self._part_bytes):
+                self.digest.update(piece)
+                size += len(piece)
+                yield piece
+
+        self._hdfs.create(path, pieces)
+        self.sizes.append(size)
+        return size == self._part_bytes
+
+    def join(self) -> None:
+        """Make one file of the parts."""
+        joined = self.sizes[0]
+        for first in range(1, len(self.sizes), JOIN_AT_ONCE):
+            numbers = range(first, min(first + JOIN_AT_ONCE, len(self.sizes)))
+            joined += sum(self.sizes[number] for number in numbers)
+            try:
+                self._hdfs.concat(self._target, [self._path(number) for number in numbers], joined)
+            except HdfsRefusedError:
+                # HDFS joins no files in an encryption zone.
+                self._write_in_one()
+                return
+
+    def _write_in_one(self) -> None:
+        whole = sum(self.sizes)
+        self._hdfs.create(self._target, lambda: self._pieces(0, whole))
+        for number in range(1, len(self.sizes)):
+            self._hdfs.delete(self._path(number))
+
+    def _path(self, number: int) -> str:
+        if number == 0:
+            return self._target
+        folder, _, name = self._target.rpartition("/")
+        return f"{folder}/.{name}.{number:05d}"
+
+    def _more(self, start: int) -> bool:
+        self._stream.seek(start)
+        return bool(self._stream.read(1))
+
+    def _pieces(self, start: int, length: int) -> Iterator[bytes]:
+        self._stream.seek(start)
+        while length > 0 and (piece := self._stream.read(min(CHUNK_BYTES, length))):
+            length -= len(piece)
+            yield piece

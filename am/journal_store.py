@@ -1,0 +1,84 @@
+"""Where a journal's lines are kept: a port for what is only appended to, and the adapter for a local file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Protocol
+
+from themis.errors import ThemisError
+
+
+class JournalError(ThemisError, OSError):
+    """The journal cannot be read or written."""
+
+
+class JournalStore(Protocol):
+    """Lines of bytes, in the order in which they were appended."""
+
+    place: str
+
+    def content(self) -> bytes:
+        """What was there when it was opened: whole lines only, each with its newline."""
+        ...
+
+    def append(self, line: bytes) -> None:
+        """Keep a line, which ends in its only newline; raises JournalError where that is not possible."""
+        ...
+
+    def close(self) -> None:
+        """End the appending; what was appended is kept first, as far as possible."""
+        ...
+
+
+def open_journal_store(place: Path | str) -> JournalStore:
+    """The store at a local path, or in the folder that an `hdfs://` or `webhdfs://` URI names.
+
+    Raises:
+        JournalError: It cannot be opened.
+        InputError: A URI that does not resolve.
+    """
+    if isinstance(place, str) and place.lower().startswith(("hdfs://", "webhdfs://")):
+        # Imported here: an app master whose journal is a file needs neither the packages nor the time they take.
+        from am.journal_hdfs import open_hdfs_journal
+
+        return open_hdfs_journal(place)
+    return JournalFile(Path(place))
+
+
+class JournalFile:
+    """A file of lines. Every line is one `write` of its own; a torn last line is cut off when it is opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.place = str(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise JournalError("cannot open the journal", value=self.place, remedy=str(error)) from error
+        try:
+            data = path.read_bytes()
+            self._content = whole_lines(data)
+            if len(self._content) < len(data):
+                os.ftruncate(self._descriptor, len(self._content))
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def content(self) -> bytes:
+        """The whole lines that were there."""
+        return self._content
+
+    def append(self, line: bytes) -> None:
+        """Write a line."""
+        if os.write(self._descriptor, line) != len(line):
+            raise JournalError("the journal was written in part only", value=self.place, remedy="free some space")
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+
+def whole_lines(data: bytes) -> bytes:
+    """`data` up to its last newline: what comes after is a line that a death tore."""
+    return data[: data.rfind(b"\n") + 1]

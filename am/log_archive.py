@@ -1,0 +1,99 @@
+"""What an app's jobs logged, kept where the next attempt and the ResourceManager find it: one archive, made anew."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import tarfile
+import time
+from pathlib import Path
+from typing import Protocol
+
+from themis.errors import ThemisError
+
+LOG = logging.getLogger("themis.am.archive")
+
+ARCHIVE_NAME = "logs.tar.gz"
+PERIOD_S = 10.0
+_SHARE = 0.05
+"""At most this share of the time goes into archiving: large logs are archived less often."""
+_PATTERNS = ("jobs/*/task-*.log", "jobs/*/history.jsonl")
+
+
+class ArchiveStore(Protocol):
+    """One place that holds one archive."""
+
+    def put(self, content: bytes) -> None:
+        """Replace the archive, in one step; raises ThemisError."""
+        ...
+
+    def get(self) -> bytes | None:
+        """The archive, None where there is none yet; raises ThemisError."""
+        ...
+
+
+class LogArchive:
+    """Keeps the logs in an app's folder. All methods but `restore` belong to one loop.
+
+    Args:
+        folder: The app's folder on this machine.
+        store: Where the archive lies.
+    """
+
+    def __init__(self, folder: Path, store: ArchiveStore) -> None:
+        self._folder = folder
+        self._store = store
+        self._kept: tuple[tuple[str, int], ...] = ()
+        self._writing = asyncio.Lock()
+
+    def restore(self) -> None:
+        """Bring back what earlier attempts logged; that it cannot be had costs what was learnt from it, no more."""
+        try:
+            content = self._store.get()
+        except ThemisError as error:
+            LOG.warning("the logs of earlier attempts cannot be read: %s", error)
+            return
+        if content is not None:
+            with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
+                archive.extractall(self._folder, filter="data")
+
+    async def keep(self) -> None:
+        """Archive what is there now, unless that was done already."""
+        async with self._writing:
+            sizes = tuple((str(path), path.stat().st_size) for path in self._files())
+            if sizes == self._kept:
+                return
+            try:
+                await asyncio.to_thread(self._write)
+            except ThemisError as error:
+                LOG.warning("the logs are not archived: %s", error)
+            else:
+                self._kept = sizes
+
+    async def keep_on(self) -> None:
+        """Archive every now and then, for ever."""
+        while True:
+            begun_s = time.monotonic()
+            await self.keep()
+            await asyncio.sleep(max(PERIOD_S, (time.monotonic() - begun_s) / _SHARE))
+
+    def _write(self) -> None:
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
+            for path in self._files():
+                archive.add(path, path.relative_to(self._folder).as_posix())
+        self._store.put(buffer.getvalue())
+
+    def _files(self) -> list[Path]:
+        return sorted(path for pattern in _PATTERNS for path in self._folder.glob(pattern))
+
+
+def open_archive(folder: Path, kept_at: str) -> LogArchive | None:
+    """The archive of an app whose folder on this machine does not last; None where it does."""
+    if "://" not in kept_at:
+        return None
+    # Imported here: app masters of the local engine need neither the packages nor the time they take.
+    from am.log_archive_hdfs import HdfsArchiveStore
+
+    return LogArchive(folder, HdfsArchiveStore(f"{kept_at}/{ARCHIVE_NAME}"))

@@ -1,0 +1,91 @@
+"""The app master's pages as HTML. All links are relative."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from am.page.log_files import CHUNK_BYTES, LogFile
+from am.page.state import AmPageState, JobRow
+from themis.lifecycle import JobState
+from themis.web.elements import Markup, element, join, link, markup, section, table, tiles
+from themis.web.frame import label, page
+from themis.web.shown import MISSING, assignments, from_now, number, percent
+
+
+def app_page(state: AmPageState) -> str:
+    """The page `/`."""
+    return page(
+        f"{state.name} ({state.app_id})",
+        element("h1", state.name, " ", element("small", f"{state.app_id}, attempt {state.attempt}")),
+        tiles(
+            [
+                ("progress", percent(state.progress)),
+                ("rho", number(state.rho)),
+                ("GPUs", len(state.leases)),
+                ("phase", f"{state.phase} of {state.phases}" if state.phases else MISSING),
+                ("tuner", state.tuner),
+            ]
+        ),
+        section("Jobs", _jobs(state)),
+        section("Leases", _leases(state)),
+        element(
+            "p", join((link("logs/", "All logs"), link("status.json", "The same as JSON")), ", "), f"; {state.folder}"
+        ),
+    )
+
+
+def logs_page(state: AmPageState, files: Sequence[LogFile]) -> str:
+    """The page `/logs/`."""
+    rows = [
+        (
+            file.job_id,
+            link(_address("", file.job_id, file.name), file.name),
+            f"{file.size_bytes:,}",
+            link(_address("", file.job_id, file.name) + f"?offset=-{CHUNK_BYTES}", "its end"),
+        )
+        for file in files
+    ]
+    return page(
+        f"Logs of {state.name}",
+        element("p", link("../", state.name)),
+        element("h1", "Logs ", element("small", state.app_id)),
+        section("Files", table(("job", "log", "bytes", ""), rows, numbers=("bytes",)) if rows else "None yet."),
+    )
+
+
+def _jobs(state: AmPageState) -> Markup:
+    heads = ("job", "state", "iteration", "loss", "accuracy", "restarts", "GPUs", "hyper-parameters", "log")
+    rows = [
+        (
+            join((job.job_id, label("best")), " ") if job.job_id == state.best else job.job_id,
+            element("span", job.state, class_="bad" if job.state == JobState.FAILED else None),
+            f"{job.iteration}/{job.target_iteration}",
+            number(job.loss),
+            number(job.accuracy),
+            job.restarts or "",
+            job.gpus,
+            assignments(job.hyper_parameters),
+            _log_link(job),
+        )
+        for job in state.jobs
+    ]
+    return table(heads, rows, numbers=heads[2:6])
+
+
+def _log_link(job: JobRow) -> Markup:
+    if job.state == JobState.WAITING and not job.iteration:
+        return markup("")
+    return link(_address("logs/", job.job_id, "task-0.log") + f"?offset=-{CHUNK_BYTES}", "task 0")
+
+
+def _leases(state: AmPageState) -> Markup:
+    if not state.leases:
+        return markup("None.")
+    rows = [(lease.gpu, lease.state, from_now(lease.expires_at_s, state.now_s)) for lease in state.leases]
+    return table(("GPU", "state", "ends"), rows)
+
+
+def _address(root: str, job_id: str, name: str) -> str:
+    # With a dot first, a colon in the id is not taken for the end of a scheme.
+    return f"./{root}{quote(job_id, safe='')}/{quote(name, safe='')}"

@@ -1,0 +1,99 @@
+"""Logs of an app's jobs as bytes of their files. Only files of known jobs with names of ours are ever opened."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from am.page.state import AmPageState
+from themis.errors import UnknownNameError
+
+CHUNK_BYTES = 64 * 1024
+CHUNK_MOST_BYTES = 1024 * 1024
+
+_NAME = re.compile(r"task-[0-9]{1,6}\.log|history\.jsonl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFile:
+    """A log that can be read, and its size."""
+
+    job_id: str
+    name: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPart:
+    """Bytes of a log, and where reading goes on."""
+
+    data: bytes
+    next_offset: int
+
+
+def log_files(state: AmPageState) -> list[LogFile]:
+    """All logs there are, by job and name."""
+    found = []
+    for job in state.jobs:
+        folder = _job_folder(state, job.job_id)
+        for path in sorted(folder.glob("*"), key=_task_order):
+            # A file may be gone by now.
+            with contextlib.suppress(FileNotFoundError):
+                if _is_log(path, state) and stat.S_ISREG((facts := path.lstat()).st_mode):
+                    found.append(LogFile(job_id=job.job_id, name=path.name, size_bytes=facts.st_size))
+    return found
+
+
+def read_log(state: AmPageState, job_id: str, name: str, offset: int, limit: int) -> LogPart:
+    """At most `limit` bytes of a log from `offset` on; a negative offset counts from the end.
+
+    Raises:
+        UnknownNameError: There is no such job, or it has no such log.
+    """
+    jobs = [job.job_id for job in state.jobs]
+    if job_id not in jobs:
+        raise UnknownNameError("job", job_id, jobs)
+    path = _job_folder(state, job_id) / name
+    if path.name != name or not _is_log(path, state):
+        raise UnknownNameError("log", name, _names(state, job_id))
+    try:
+        descriptor = _opened(path)
+    except OSError as error:
+        raise UnknownNameError("log", name, _names(state, job_id)) from error
+    with os.fdopen(descriptor, "rb") as file:
+        size = os.fstat(descriptor).st_size
+        start = min(offset if offset >= 0 else max(0, size + offset), size)
+        file.seek(start)
+        data = file.read(max(0, min(limit, CHUNK_MOST_BYTES)))
+    return LogPart(data=data, next_offset=start + len(data))
+
+
+def _opened(path: Path) -> int:
+    """A file open to be read. A task writes its folder as it likes: no link is followed, no pipe waited for."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileNotFoundError(path)
+    return descriptor
+
+
+def _job_folder(state: AmPageState, job_id: str) -> Path:
+    return state.folder / "jobs" / job_id
+
+
+def _names(state: AmPageState, job_id: str) -> list[str]:
+    return [file.name for file in log_files(state) if file.job_id == job_id]
+
+
+def _is_log(path: Path, state: AmPageState) -> bool:
+    # The job's own folder might be a link, or its id hold dots and slashes.
+    inside = path.parent.resolve().is_relative_to((state.folder / "jobs").resolve())
+    return inside and _NAME.fullmatch(path.name) is not None
+
+
+def _task_order(path: Path) -> tuple[int, str]:
+    return (len(path.name), path.name)

@@ -1,0 +1,105 @@
+"""What an app master's page shows, as plain values, and where they come from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from am.app import App
+from am.jobs.run import JobRun
+from themis.apps import HyperParameter
+from themis.cluster import GpuId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """One job. `loss` and `accuracy` are None while nothing is known; `gpus` are written `MACHINE/INDEX`."""
+
+    job_id: str
+    state: str
+    iteration: int
+    target_iteration: int
+    loss: float | None = None
+    accuracy: float | None = None
+    gpus: str = ""
+    restarts: int = 0
+    hyper_parameters: Mapping[str, HyperParameter]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRow:
+    """One lease; `expires_at_s` on the ResourceManager's clock, in seconds since the epoch."""
+
+    lease_id: int
+    gpu: str
+    state: str
+    expires_at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmPageState:
+    """An app as its master knows it at one moment.
+
+    Attributes:
+        now_s: The moment, on the ResourceManager's clock.
+        progress: Share of the work done, 0 to 1.
+        rho: Finish-time fairness if the app kept what it holds; None once the search is over.
+        phase, phases: The search's phase, from 1 on, and how many there are.
+        best: The leading job, empty while nobody knows.
+        folder: The app's folder, below which the logs lie.
+    """
+
+    app_id: str
+    name: str
+    tuner: str
+    attempt: int
+    now_s: float
+    progress: float
+    rho: float | None
+    phase: int
+    phases: int
+    best: str
+    jobs: tuple[JobRow, ...]
+    leases: tuple[LeaseRow, ...]
+    folder: Path
+
+
+def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] | None = None) -> AmPageState:
+    """The app now; `planned` are the GPUs of jobs that are about to start."""
+    plan = app.board.plan()
+    rho = None if plan.finished else app.rho_now(app.view(planned or {}, frozenset()))
+    phases = plan.phase + len(plan.phases)
+    return AmPageState(
+        app_id=app.app_id,
+        name=app.spec.name,
+        tuner=app.spec.tuner.name,
+        attempt=attempt,
+        now_s=app.now_s(),
+        progress=app.board.done_share(),
+        rho=rho,
+        phase=min(plan.phase + 1, phases),
+        phases=phases,
+        best=plan.best or "",
+        jobs=tuple(_job(job, plan.targets.get(job.job_id)) for job in app.board.jobs.values()),
+        leases=tuple(
+            LeaseRow(lease_id=lease.lease_id, gpu=str(gpu), state=lease.state.value, expires_at_s=lease.expires_at_s)
+            for gpu, lease in sorted(app.leases.items())
+        ),
+        folder=app.folder,
+    )
+
+
+def _job(job: JobRun, target: int | None) -> JobRow:
+    return JobRow(
+        job_id=job.job_id,
+        state=job.state.value,
+        iteration=job.profile.iteration,
+        target_iteration=job.profile.iteration if target is None else target,
+        loss=job.loss if math.isfinite(job.loss) else None,
+        accuracy=job.profile.accuracy,
+        gpus=" ".join(str(gpu) for gpu in job.gpus),
+        restarts=job.restarts,
+        hyper_parameters=job.spec.hyper_parameters,
+    )

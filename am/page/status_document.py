@@ -1,0 +1,49 @@
+"""The app as a document for JSON. Pure."""
+
+from __future__ import annotations
+
+from am.page.state import AmPageState, JobRow
+from themis.web.shown import finite
+
+
+def status_document(state: AmPageState) -> dict[str, object]:
+    """The document, as docs/web.md describes it."""
+    return {
+        "app_id": state.app_id,
+        "name": state.name,
+        "tuner": state.tuner,
+        "attempt": state.attempt,
+        "now_s": state.now_s,
+        "progress": finite(state.progress),
+        "rho": finite(state.rho),
+        "phase": state.phase,
+        "phases": state.phases,
+        "best_job": state.best or None,
+        "folder": str(state.folder),
+        "jobs": [_job(job) for job in state.jobs],
+        "leases": [
+            {
+                "lease_id": lease.lease_id,
+                "gpu": lease.gpu,
+                "state": lease.state,
+                "expires_at_s": lease.expires_at_s,
+            }
+            for lease in state.leases
+        ],
+    }
+
+
+def _job(job: JobRow) -> dict[str, object]:
+    return {
+        "job_id": job.job_id,
+        "state": job.state,
+        "iteration": job.iteration,
+        "target_iteration": job.target_iteration,
+        "loss": finite(job.loss),
+        "accuracy": finite(job.accuracy),
+        "gpus": job.gpus.split(),
+        "restarts": job.restarts,
+        "hyper_parameters": {
+            name: finite(value) if isinstance(value, float) else value for name, value in job.hyper_parameters.items()
+        },
+    }

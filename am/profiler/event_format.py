@@ -1,0 +1,111 @@
+"""TensorBoard event files: what their scalars tell of a job, by their tags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import Enum
+
+from am.profiler.event_message import Event, EventError, read_event
+from am.profiler.records import LossOnly, Record, StepLoss, StepsPerSecond, Validation
+from am.profiler.tfrecord import RecordReader
+
+LOSS_TAGS = ("loss", "batch_loss", "train_loss", "train/loss", "loss/train", "total_loss")
+"""Tags of the training loss at a step, also with capitals in front; the first one that a file has is read, no other.
+
+TensorFlow numbers names that are taken: `loss_1` is one of them too.
+"""
+
+RATE_TAGS = ("global_step/sec",)
+"""Tags of steps a second."""
+
+EPOCH_TAGS = ("epoch_loss",)
+"""Tags of the loss of an epoch; its number counts epochs, so it is no step."""
+
+_EVALUATED = {
+    "loss": "loss",
+    "accuracy": "accuracy",
+    # What Keras writes after an epoch's validation, at the steps done by then.
+    "evaluation_loss_vs_iterations": "loss",
+    "evaluation_accuracy_vs_iterations": "accuracy",
+}
+
+EVALUATION_FOLDERS = ("eval", "evaluation", "validation", "val", "test")
+"""Folders with such a name hold the values of held-out data."""
+
+_NUMBERED = re.compile(r"_[0-9]{1,3}$")
+
+
+class Role(Enum):
+    """What the values of a file were measured on."""
+
+    TRAINING = "training"
+    EVALUATION = "evaluation"
+
+
+class EventReader:
+    """Reads one event file as it grows.
+
+    Records with other content than scalars of these tags are passed over, and so are their checksums; those that are
+    used are checked. Seconds between steps are those between the writer's own times.
+
+    Args:
+        role: What the file's values were measured on.
+    """
+
+    def __init__(self, role: Role) -> None:
+        self._role = role
+        self._frames = RecordReader()
+        self._loss_tag: str | None = None
+        self._wall_time_s: float | None = None
+        self._evaluated_step = -1
+        self._values: dict[str, float] = {}
+
+    def read(self, data: bytes) -> list[Record]:
+        """What the records that have become whole tell, in order."""
+        told: list[Record] = []
+        for framed in self._frames.read(data):
+            if not _may_tell(framed.data) or not framed.intact:
+                continue
+            try:
+                event = read_event(framed.data)
+            except EventError:
+                continue
+            told += self._trained(event) if self._role is Role.TRAINING else self._evaluated(event)
+        return told
+
+    def _trained(self, event: Event) -> Sequence[Record]:
+        told: list[Record] = []
+        for tag, value in event.scalars:
+            name = tag.lower()
+            if name in RATE_TAGS:
+                told.append(StepsPerSecond(rate=value))
+            elif name in EPOCH_TAGS:
+                told.append(LossOnly(loss=value))
+            elif _NUMBERED.sub("", name) in LOSS_TAGS and self._loss_tag in (None, name):
+                self._loss_tag = name
+                told.append(StepLoss(step=event.step, loss=value, seconds=self._since_s(event)))
+        return told
+
+    def _evaluated(self, event: Event) -> Sequence[Record]:
+        """Values at steps, in one event or in several, and the steps: they may be all that tells of progress."""
+        if event.step != self._evaluated_step:
+            self._evaluated_step, self._values = event.step, {}
+        values = {_EVALUATED[tag.lower()]: value for tag, value in event.scalars if tag.lower() in _EVALUATED}
+        self._values |= values
+        if not values or "loss" not in self._values:
+            return ()
+        told = Validation(step=event.step, loss=self._values["loss"], accuracy=self._values.get("accuracy"))
+        return (
+            (told, StepLoss(step=event.step, loss=None, seconds=self._since_s(event))) if "loss" in values else (told,)
+        )
+
+    def _since_s(self, event: Event) -> float | None:
+        """Seconds since the event before; None for the first, and where the clock went back."""
+        before_s, self._wall_time_s = self._wall_time_s, event.wall_time_s
+        return None if before_s is None or not event.wall_time_s > before_s else event.wall_time_s - before_s
+
+
+def _may_tell(data: bytes) -> bool:
+    """Whether a tag that is read can be in a record; most records of most files are of others."""
+    return b"oss" in data or b"ccuracy" in data or b"/sec" in data

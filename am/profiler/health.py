@@ -1,0 +1,105 @@
+"""Whether a job still learns: losses that are no numbers any more, and progress that has stopped."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from statistics import median
+
+NON_FINITE_LOSSES = 2
+"""So many losses in a row that are no numbers make a divergence; a single one may be a batch's bad luck."""
+
+LONGEST_LOOK_S = 5.0
+"""Between two looks no more than this counts as waited: beyond it a clock has jumped, or nobody was there to look."""
+
+STALL_LEAST_S = 60.0
+"""Nothing shorter is a stall."""
+
+STALL_USUAL = 20.0
+STALL_LONGEST = 3.0
+"""A stall is longer than so many usual waits, and than so many of the longest, as evaluations take their time."""
+
+STALL_FIRST_S = 1800.0
+"""A job that was started and has not told of any step for so long is stalled as well."""
+
+_WINDOW = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divergence:
+    """The losses are no numbers since iteration `since_iteration`; so many of them so far."""
+
+    since_iteration: int
+    losses: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stall:
+    """No progress for `waited_s`, where `allowed_s` is what was given it."""
+
+    waited_s: float
+    allowed_s: float
+
+
+class NonFinite:
+    """Counts losses in a row that are no numbers."""
+
+    def __init__(self) -> None:
+        self._since = 0
+        self._losses = 0
+
+    def add(self, iteration: int, loss: float) -> None:
+        """Take in the loss at an iteration."""
+        if math.isfinite(loss):
+            self._losses = 0
+            return
+        if self._losses == 0:
+            self._since = iteration
+        self._losses += 1
+
+    @property
+    def divergence(self) -> Divergence | None:
+        """The divergence, None while there is none."""
+        if self._losses < NON_FINITE_LOSSES:
+            return None
+        return Divergence(since_iteration=self._since, losses=self._losses)
+
+
+class ProgressClock:
+    """Measures how long progress takes to come, by whoever looks at it again and again."""
+
+    def __init__(self) -> None:
+        self._waits_s: deque[float] = deque(maxlen=_WINDOW)
+        self.begin()
+
+    def begin(self) -> None:
+        """The job starts, or starts again. What was usual before is still the best guess, but for the first wait."""
+        self._looked_at_s: float | None = None
+        self._waited_s = 0.0
+        self._seen: int | None = None
+        self._started = False
+
+    def look(self, now_s: float, progress: int) -> None:
+        """Progress is a number that changes with every step told."""
+        since_s = 0.0 if self._looked_at_s is None else now_s - self._looked_at_s
+        self._looked_at_s = now_s
+        self._waited_s += min(max(since_s, 0.0), LONGEST_LOOK_S)
+        if self._seen is None:
+            self._seen = progress
+        elif progress != self._seen:
+            if self._started:
+                self._waits_s.append(self._waited_s)
+            self._started, self._seen, self._waited_s = True, progress, 0.0
+
+    @property
+    def stall(self) -> Stall | None:
+        """The stall as of the last look, None while there is none."""
+        allowed_s = STALL_FIRST_S
+        if self._started:
+            longest_s = max(self._waits_s, default=STALL_FIRST_S / STALL_LONGEST)
+            usual_s = median(self._waits_s) if self._waits_s else 0.0
+            allowed_s = max(STALL_LEAST_S, STALL_LONGEST * longest_s, STALL_USUAL * usual_s)
+        if self._waited_s <= allowed_s:
+            return None
+        return Stall(waited_s=self._waited_s, allowed_s=allowed_s)

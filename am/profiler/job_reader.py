@@ -1,0 +1,53 @@
+"""All that a job writes and the profiler reads: its log first, its event files where the log tells no steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from am.profiler.event_folder import EventFolder
+from am.profiler.follower import LogFollower
+from am.profiler.parser import LogReader
+from am.profiler.records import Record, StepLoss
+
+SEARCH_EVERY_S = 5.0
+"""New event files are searched for at most once in so many seconds."""
+
+
+class JobReader:
+    """Reads on in a job's files.
+
+    A log that tells steps is believed, and event files are left alone from then on: they would tell the same steps
+    again, or epochs in their place.
+
+    Args:
+        log: The log of the job's chief.
+        folders: Where its event files may lie.
+    """
+
+    def __init__(self, log: LogFollower, folders: Iterable[Path]) -> None:
+        self._log = log
+        self._lines = LogReader()
+        self._events = EventFolder(folders)
+        self._log_tells_steps = False
+        self._searched_at_s = -math.inf
+
+    def read(self, now_s: float) -> list[Record]:
+        """What was added, in order; `now_s` is the time by any clock."""
+        records = self._lines.read(self._log.read())
+        self._log_tells_steps = self._log_tells_steps or any(isinstance(record, StepLoss) for record in records)
+        if self._log_tells_steps:
+            self._events.close()
+            return records
+        if not 0.0 <= now_s - self._searched_at_s < SEARCH_EVERY_S:
+            self._searched_at_s = now_s
+            self._events.search()
+        return records + self._events.read()
+
+    def catch_up(self, now_s: float) -> Iterator[Record]:
+        """Everything that is there, until there is no more."""
+        before = None
+        while before != self._log.offset:
+            before = self._log.offset
+            yield from self.read(now_s)

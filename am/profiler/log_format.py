@@ -1,0 +1,41 @@
+"""What a format of log lines is: how its lines start, and what they tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from am.profiler.records import Record
+
+
+class LogFormat(Protocol):
+    """Reads the lines of one log in one format. It may remember earlier lines; every log has a reader of its own.
+
+    Attributes:
+        starts: A regular expression over bytes, without groups that capture: how all lines of the format start. Lines
+            that start in no format's way are passed over without being looked at one by one.
+    """
+
+    starts: bytes
+
+    def read(self, line: str) -> Sequence[Record]:
+        """What a line tells, in order; nothing when it is not of this format. Never raises, whatever the line."""
+        ...
+
+
+class LineFormat:
+    """A format whose lines can be read one by one.
+
+    Args:
+        starts: As of LogFormat.
+        parse: The record of a line, or None.
+    """
+
+    def __init__(self, starts: bytes, parse: Callable[[str], Record | None]) -> None:
+        self.starts = starts
+        self._parse = parse
+
+    def read(self, line: str) -> Sequence[Record]:
+        """The line's record, if it has one."""
+        record = self._parse(line)
+        return () if record is None else (record,)

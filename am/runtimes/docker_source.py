@@ -1,0 +1,203 @@
+"""Containers of a Docker engine, each for one task: started, killed, waited for to be gone, removed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from am.runtimes.port import ExitReason, NoRoomError, TaskExit
+from am.runtimes.remote.source import ContainerWish
+from themis.docker_host import (
+    APP_LABEL,
+    ATTEMPT_LABEL,
+    ROLE_LABEL,
+    RUN_LABEL,
+    TASK,
+    Bind,
+    ContainerEnd,
+    ContainerSpec,
+    DockerError,
+    DockerHost,
+)
+from themis.docker_watch import ContainerWatch
+
+LOG = logging.getLogger("themis.am.docker")
+
+HOME = "/tmp"
+"""Where a task's container works: of the container, not of the machine, and writable for every user."""
+_KILL_AGAIN_S = 5.0
+_NEVER_STARTED = -signal.SIGKILL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskContainers:
+    """What all containers of an attempt's tasks have in common.
+
+    Attributes:
+        name_suffix: Of containers' names: two ResourceManagers of one engine count their apps alike.
+        memory_mb: Of a task's container, where the app does not say.
+        machines_with_cards: Ids of the machines whose GPUs are cards of the engine's machine.
+        checkpoints: The folder in which all tasks keep what must last, on the engine's machine as well as inside.
+    """
+
+    image: str
+    python: str
+    network: str
+    user: str
+    volumes: Sequence[str]
+    environment: Mapping[str, str] = field(repr=False)
+    memory_mb: int
+    shm_mb: int
+    runtime: str
+    machines_with_cards: Sequence[str]
+    name_suffix: str
+    run_id: str
+    app_id: str
+    attempt: int
+    checkpoints: str
+
+    def spec(self, wish: ContainerWish) -> ContainerSpec:
+        """The container for this wish."""
+        request = wish.request
+        cards = tuple(str(gpu.index) for gpu in sorted(request.gpus)) if self._has_cards(wish) else ()
+        return ContainerSpec(
+            name=f"themis-{wish.seat_id}-{self.name_suffix}",
+            image=self.image,
+            command=(self.python, "-m", "am.runtimes.remote.task_host"),
+            environment={
+                "HOME": HOME,
+                **self.environment,
+                # Images made for cards ask for all of them.
+                "NVIDIA_VISIBLE_DEVICES": ",".join(cards) or "void",
+                **wish.environment,
+            },
+            labels={
+                RUN_LABEL: self.run_id,
+                APP_LABEL: self.app_id,
+                ATTEMPT_LABEL: str(self.attempt),
+                ROLE_LABEL: TASK,
+                "themis.job": request.job_id,
+                "themis.task": str(request.task_index),
+                "themis.gpus": ",".join(str(gpu) for gpu in sorted(request.gpus)),
+                "themis.emulated": "false" if cards else "true",
+            },
+            network=self.network,
+            working_dir=HOME,
+            user=self.user,
+            binds=(Bind(source=self.checkpoints, target=self.checkpoints),),
+            volumes=tuple(self.volumes),
+            memory_mb=request.memory_mb or self.memory_mb,
+            cpus=float(request.vcores),
+            shm_mb=self.shm_mb,
+            device_ids=cards,
+            runtime=self.runtime,
+        )
+
+    def _has_cards(self, wish: ContainerWish) -> bool:
+        return wish.machine_id in self.machines_with_cards
+
+
+@dataclass(slots=True, kw_only=True)
+class _Seat:
+    """A container that is being started, runs, is gone, or never came to be (`failure`)."""
+
+    wish: ContainerWish
+    gone: asyncio.Future[TaskExit]
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    container_id: str = ""
+    failure: NoRoomError | None = None
+
+
+class DockerSource:
+    """A ContainerSource over one Docker engine. Calls to it run in threads; all else belongs to one loop.
+
+    Args:
+        docker: The engine.
+        watch: Tells of the app's containers.
+        containers: What they have in common.
+    """
+
+    def __init__(self, docker: DockerHost, watch: ContainerWatch, containers: TaskContainers) -> None:
+        self._docker = docker
+        self._watch = watch
+        self._containers = containers
+        self._seats: dict[str, _Seat] = {}
+        self._work: set[asyncio.Task[Any]] = set()
+
+    async def acquire(self, wishes: Sequence[ContainerWish]) -> None:
+        """Start all containers at once; NoRoomError when one cannot be started."""
+        seats = [_Seat(wish=wish, gone=asyncio.get_running_loop().create_future()) for wish in wishes]
+        for seat in seats:
+            self._seats[seat.wish.seat_id] = seat
+            self._spawn(self._start(seat))
+        for seat in seats:
+            await seat.started.wait()
+        for seat in seats:
+            if seat.failure is not None:
+                raise seat.failure
+
+    async def gone(self, seat_id: str) -> TaskExit:
+        """The end of the container."""
+        return await asyncio.shield(self._seats[seat_id].gone)
+
+    async def discard(self, seat_id: str) -> None:
+        """Kill the container; one that is being started is killed once it is."""
+        seat = self._seats.get(seat_id)
+        if seat is None:
+            return
+        await seat.started.wait()
+        while not seat.gone.done():
+            try:
+                await asyncio.to_thread(self._docker.kill, seat.container_id)
+            except DockerError as error:
+                LOG.warning("%s", error)
+            await asyncio.wait([seat.gone], timeout=_KILL_AGAIN_S)
+
+    async def close(self) -> None:
+        """Kill all, and wait until what is left of them is removed."""
+        await asyncio.gather(*(self.discard(seat_id) for seat_id in self._seats))
+        await asyncio.gather(*self._work, return_exceptions=True)
+
+    # ---- one container ----
+
+    async def _start(self, seat: _Seat) -> None:
+        try:
+            container = await asyncio.to_thread(self._docker.start, self._containers.spec(seat.wish))
+        except DockerError as error:
+            seat.failure = NoRoomError("Docker starts no container", value=seat.wish.seat_id, remedy=error.remedy)
+            seat.gone.set_result(TaskExit(exit_code=_NEVER_STARTED))
+        else:
+            seat.container_id = container.container_id
+            self._spawn(self._until_gone(seat))
+        finally:
+            seat.started.set()
+
+    async def _until_gone(self, seat: _Seat) -> None:
+        end = await self._watch.follow(seat.container_id)
+        if end.exit_code:
+            words = await asyncio.to_thread(self._docker.last_words, seat.container_id)
+            LOG.info("%s ended with %d %s", seat.wish.seat_id, end.exit_code, words)
+        seat.gone.set_result(exit_of(end))
+        try:
+            await asyncio.to_thread(self._docker.remove, seat.container_id)
+        except DockerError as error:
+            # The launcher removes it when the app master ends.
+            LOG.warning("%s", error)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+
+def exit_of(end: ContainerEnd) -> TaskExit:
+    """A container's end as that of its task: Docker tells a signal's number as a shell does, 128 more."""
+    reason = ExitReason.MEMORY if end.out_of_memory else ExitReason.EXITED
+    if end.exit_code is None:
+        return TaskExit(exit_code=-signal.SIGKILL, reason=reason)
+    number = end.exit_code - 128
+    return TaskExit(exit_code=-number if number in signal.valid_signals() else end.exit_code, reason=reason)

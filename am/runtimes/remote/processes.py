@@ -1,0 +1,56 @@
+"""Containers that are plain processes of this machine: the shipped adapter for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from am.runtimes.port import NoRoomError, TaskExit
+from am.runtimes.remote.source import ContainerWish
+from themis.processes import ProcessSpec, RunningProcess, start
+
+
+class ProcessSource:
+    """Starts a task host for every wish, each in a folder of its own.
+
+    Args:
+        folder: Where the folders are made.
+        full: Machines on which there is no room.
+    """
+
+    def __init__(self, folder: Path, *, full: frozenset[str] = frozenset()) -> None:
+        self.processes: dict[str, RunningProcess] = {}
+        self._folder = folder
+        self._full = full
+
+    async def acquire(self, wishes: Sequence[ContainerWish]) -> None:
+        """Start them one by one, up to the first for which there is no room."""
+        for wish in wishes:
+            if wish.machine_id in self._full:
+                raise NoRoomError("the machine is full", value=wish.machine_id)
+            folder = self._folder / wish.seat_id
+            self.processes[wish.seat_id] = start(
+                ProcessSpec(
+                    command=(sys.executable, "-m", "am.runtimes.remote.task_host"),
+                    environment={**os.environ, **wish.environment},
+                    working_dir=folder,
+                    stdout=folder / "host.log",
+                    dies_with_parent=True,
+                )
+            )
+
+    async def gone(self, seat_id: str) -> TaskExit:
+        """The end of the process."""
+        return TaskExit(exit_code=await self.processes[seat_id].wait())
+
+    async def discard(self, seat_id: str) -> None:
+        """SIGTERM, and SIGKILL two seconds later."""
+        if (process := self.processes.get(seat_id)) is not None:
+            await process.terminate(2.0)
+
+    async def close(self) -> None:
+        """End all."""
+        await asyncio.gather(*(self.discard(seat_id) for seat_id in self.processes))

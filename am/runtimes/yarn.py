@@ -1,0 +1,119 @@
+"""An app master in YARN: registers the attempt, runs tasks in containers, tells YARN how the app ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from am.context import AmContext
+from am.page.server import AmPage
+from am.page.state import AmPageState
+from am.runtimes.port import ContainerRuntime
+from am.runtimes.remote.address import own_address
+from am.runtimes.remote.hosts import TaskHosts
+from am.runtimes.remote.runtime import RemoteRuntime
+from am.runtimes.remote.source import ContainerWish
+from am.runtimes.yarn_source import YarnLimits, YarnSource
+from hadoop.am_client import AmClient
+from hadoop.jvm import start_jvm
+from hadoop.nm_client import NmClient
+from hadoop.quoting import command_line
+from hadoop.security import task_tokens
+from hadoop.values import FinalStatus, LocalResource, ProcessLaunch, ResourceKind
+from themis.errors import InputError
+from themis.lifecycle import AppState
+
+_CONTAINER = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_(\d+)_\d+")
+_STATUS = {AppState.FINISHED: FinalStatus.SUCCEEDED, AppState.KILLED: FinalStatus.KILLED}
+
+
+class YarnEngine:
+    """YARN as an app master sees it; runs in the container that YARN made for it.
+
+    The settings are those that `rm_plugin.engines.yarn.am_settings` makes.
+    """
+
+    def __init__(self, context: AmContext) -> None:
+        self._context = context
+        self._settings = context.engine_settings
+        self.engine_id, yarn_attempt = attempt_of(os.environ.get("CONTAINER_ID", ""))
+        self.attempt = context.attempt + yarn_attempt - 1
+        self.page_url = ""
+        self.runtime: ContainerRuntime
+        self._hosts = TaskHosts()
+        self._page: AmPage | None = None
+        self._am: AmClient
+        self._nodes: NmClient
+        self._source: YarnSource
+
+    async def start(self, page: Callable[[], AmPageState | None], progress: Callable[[], float]) -> None:
+        """Register the attempt; what an earlier one left running is ended."""
+        host = own_address(self._context.rm_address)
+        port = await self._hosts.listen(host)
+        self._page = AmPage(page)
+        self.page_url = f"http://{host}:{await self._page.start(host)}/"
+        registration = await asyncio.to_thread(self._register, host, port)
+        self._source = YarnSource(
+            self._am,
+            self._nodes,
+            self._launch,
+            YarnLimits(**self._settings["limits"]),
+            previous=registration.previous,
+            progress=progress,
+        )
+        self.runtime = RemoteRuntime(
+            self._source,
+            self._hosts,
+            address=f"{host}:{port}",
+            run_id=self._context.run_id,
+            prefix=f"{self._context.app_id}-{self.attempt}",
+            environment={"THEMIS_RUN_ID": self._context.run_id, "THEMIS_APP_ID": self._context.app_id},
+        )
+
+    async def lost(self) -> None:
+        """YARN has started another attempt, or ended the application."""
+        await self._source.gone_for_good.wait()
+
+    async def finish(self, state: AppState, diagnostics: str) -> None:
+        """Tell YARN how the app ended."""
+        status = _STATUS.get(state, FinalStatus.FAILED)
+        await asyncio.to_thread(self._am.unregister, status, diagnostics)
+
+    async def close(self) -> None:
+        """End every container of this attempt."""
+        await self.runtime.close()
+        if self._page is not None:
+            await self._page.stop()
+        await asyncio.to_thread(self._nodes.close)
+        await asyncio.to_thread(self._am.close)
+
+    def _register(self, host: str, port: int) -> Any:
+        start_jvm(os.environ)
+        self._am, self._nodes = AmClient(), NmClient()
+        return self._am.register(host, port, self.page_url)
+
+    def _launch(self, wish: ContainerWish) -> ProcessLaunch:
+        settings = self._settings
+        return ProcessLaunch(
+            commands=(command_line([settings["python"], "-m", "am.runtimes.remote.task_host"]),),
+            environment={**settings["environment"], **wish.environment},
+            environment_templates=settings["templates"],
+            resources=tuple(resource_from(each) for each in settings["resources"]),
+            tokens=task_tokens(),
+        )
+
+
+def resource_from(fields: Mapping[str, Any]) -> LocalResource:
+    """A file to bring to a container, from the settings' JSON."""
+    return LocalResource(**{**fields, "kind": ResourceKind(fields["kind"])})
+
+
+def attempt_of(container_id: str) -> tuple[str, int]:
+    """YARN's id of the application and the number of the attempt that a container's id names."""
+    match = _CONTAINER.fullmatch(container_id)
+    if match is None:
+        raise InputError("an app master of the engine yarn runs in a container of YARN's", value=container_id)
+    return f"application_{match[1]}", int(match[2])

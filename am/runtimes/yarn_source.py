@@ -1,0 +1,268 @@
+"""Containers of YARN, each pinned to the machine of its leases: asked for, started, stopped, waited for to be gone."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from am.runtimes.port import ExitReason, NoRoomError, TaskExit
+from am.runtimes.remote.source import ContainerWish
+from hadoop.am_client import AmClient
+from hadoop.errors import AttemptGoneError
+from hadoop.nm_client import NmClient
+from hadoop.values import AllocateReply, AskRefusal, Container, ContainerAsk, ContainerEnd, ExitCode, ProcessLaunch
+from themis.errors import ThemisError
+
+LOG = logging.getLogger("themis.am.yarn")
+
+T = TypeVar("T")
+MakeLaunch = Callable[[ContainerWish], ProcessLaunch]
+
+_OUT_OF_MEMORY = (ExitCode.KILLED_EXCEEDED_PMEM, ExitCode.KILLED_EXCEEDED_VMEM)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Seat:
+    """A container that is asked for, runs, or is gone."""
+
+    wish: ContainerWish
+    request_id: int
+    granted: asyncio.Future[Container]
+    gone: asyncio.Future[TaskExit]
+    started: asyncio.Task[None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YarnLimits:
+    """How the source asks.
+
+    Attributes:
+        heartbeat_s: Between two heartbeats to YARN.
+        pin_timeout_s: How long a pinned ask may stay unanswered: YARN never says that it cannot be met.
+        memory_mb: Of a task's container, where the app does not say.
+        vcores: The least of a task's container.
+    """
+
+    heartbeat_s: float = 1.0
+    pin_timeout_s: float = 20.0
+    memory_mb: int = 1024
+    vcores: int = 1
+
+
+class YarnSource:
+    """A ContainerSource over YARN's clients. Every call into Java runs in a thread; all else belongs to one loop.
+
+    A container's GPUs are free only when YARN reports its end, which it does once the process is gone: it is therefore
+    stopped and waited for, never merely released (see `hadoop.am_client`).
+
+    Args:
+        am: The attempt's connection, registered.
+        nodes: For starting and stopping processes.
+        launch: What to start for a wish.
+        limits: How to ask.
+        previous: Containers of earlier attempts: they are ended before anything is asked for.
+        progress: Told to YARN with every heartbeat.
+    """
+
+    def __init__(
+        self,
+        am: AmClient,
+        nodes: NmClient,
+        launch: MakeLaunch,
+        limits: YarnLimits,
+        *,
+        previous: Sequence[Container],
+        progress: Callable[[], float],
+    ) -> None:
+        self._am = am
+        self._nodes = nodes
+        self._launch = launch
+        self._limits = limits
+        self._progress = progress
+        self._numbers = itertools.count(1)
+        self._seats: dict[str, _Seat] = {}
+        self._asked: dict[int, _Seat] = {}
+        # Of its own: a node that does not answer may hold up the threads that all other calls share.
+        self._heart = ThreadPoolExecutor(1, "heartbeat")
+        self._by_container: dict[str, _Seat] = {}
+        self._old = {container.container_id: container for container in previous}
+        self._old_gone = asyncio.Event()
+        self._work: set[asyncio.Task[Any]] = set()
+        self.gone_for_good = asyncio.Event()
+        self._beating = asyncio.get_running_loop().create_task(self._beat())
+        self._end_old()
+
+    # ---- the port ----
+
+    async def acquire(self, wishes: Sequence[ContainerWish]) -> None:
+        """Ask for all containers at once, and start each as it is granted; NoRoomError after `pin_timeout_s`."""
+        await self._old_gone.wait()
+        seats = [self._add(wish) for wish in wishes]
+        for seat in seats:
+            await self._ask(seat)
+        granted = [seat.granted for seat in seats]
+        done, pending = await asyncio.wait(
+            granted, timeout=self._limits.pin_timeout_s, return_when=asyncio.FIRST_EXCEPTION
+        )
+        for future in done:
+            future.result()
+        if pending:
+            missing = sorted({seat.wish.machine_id for seat in seats if not seat.granted.done()})
+            remedy = "is somebody else using its GPUs or memory, or is the machine away?"
+            waited = f"YARN granted no container within {self._limits.pin_timeout_s:g} s"
+            raise NoRoomError(waited, value=", ".join(missing), remedy=remedy)
+        for seat in seats:
+            assert seat.started is not None
+            await asyncio.shield(seat.started)
+
+    async def gone(self, seat_id: str) -> TaskExit:
+        """The end of the container, as YARN reports it."""
+        return await asyncio.shield(self._seats[seat_id].gone)
+
+    async def discard(self, seat_id: str) -> None:
+        """Withdraw the ask, or stop the container and wait until YARN reports its end."""
+        seat = self._seats.get(seat_id)
+        if seat is None or seat.gone.done():
+            return
+        if not seat.granted.done():
+            await self._call(self._am.withdraw, seat.request_id)
+            # The grant may have been on its way into this loop while the ask was withdrawn.
+            if not seat.granted.done():
+                self._end(seat, TaskExit(exit_code=ExitCode.ABORTED))
+        if seat.granted.done() and not seat.granted.cancelled() and seat.granted.exception() is None:
+            await self._stop(seat, seat.granted.result())
+        elif not seat.gone.done():
+            self._end(seat, TaskExit(exit_code=ExitCode.ABORTED))
+        await asyncio.shield(seat.gone)
+
+    async def close(self) -> None:
+        """End every container, then the heartbeats."""
+        if not self.gone_for_good.is_set():
+            await asyncio.gather(*(self.discard(seat_id) for seat_id in list(self._seats)))
+        self._beating.cancel()
+        await asyncio.gather(self._beating, *self._work, return_exceptions=True)
+        self._heart.shutdown(wait=False)
+        for seat in self._seats.values():
+            self._end(seat, TaskExit(exit_code=ExitCode.ABORTED))
+
+    # ---- asking and starting ----
+
+    def _add(self, wish: ContainerWish) -> _Seat:
+        loop = asyncio.get_running_loop()
+        seat = _Seat(wish=wish, request_id=next(self._numbers), granted=loop.create_future(), gone=loop.create_future())
+        self._seats[wish.seat_id] = self._asked[seat.request_id] = seat
+        return seat
+
+    async def _ask(self, seat: _Seat) -> None:
+        request = seat.wish.request
+        ask = ContainerAsk(
+            allocation_request_id=seat.request_id,
+            host=seat.wish.machine_id,
+            gpus=len(request.gpus),
+            memory_mb=request.memory_mb or self._limits.memory_mb,
+            vcores=max(request.vcores, self._limits.vcores),
+        )
+        await self._call(self._am.ask, ask)
+
+    async def _start(self, seat: _Seat, container: Container) -> None:
+        try:
+            await self._call(self._nodes.start, container, self._launch(seat.wish))
+        except ThemisError as error:
+            # Whether its process runs nobody knows: its end will be reported in either case.
+            LOG.warning("%s: %s", container.container_id, error)
+            self._spawn(self._stop_once(container))
+
+    async def _stop(self, seat: _Seat, container: Container) -> None:
+        if seat.started is not None:
+            await asyncio.shield(seat.started)
+        if not seat.gone.done():
+            await self._stop_once(container)
+
+    async def _stop_once(self, container: Container) -> None:
+        try:
+            await self._call(self._nodes.stop, container)
+        except ThemisError as error:
+            # Its node is away, or does not know it: YARN reports the end when it knows.
+            LOG.warning("%s cannot be stopped: %s", container.container_id, error)
+
+    # ---- heartbeats ----
+
+    async def _beat(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            begun_s = loop.time()
+            try:
+                self._take(await loop.run_in_executor(self._heart, self._am.allocate, self._progress()))
+            except AttemptGoneError as error:
+                LOG.error("%s", error)
+                self.gone_for_good.set()
+                return
+            except ThemisError as error:
+                LOG.warning("%s", error)
+            await asyncio.sleep(max(0.0, self._limits.heartbeat_s - (loop.time() - begun_s)))
+
+    def _take(self, reply: AllocateReply) -> None:
+        for container in reply.granted:
+            self._granted(container)
+        for container in reply.recovered:
+            if container.container_id not in self._by_container:
+                self._old[container.container_id] = container
+                self._spawn(self._stop_once(container))
+        for end in reply.ended:
+            self._ended(end)
+        for refusal in reply.refused:
+            self._refused(refusal)
+
+    def _granted(self, container: Container) -> None:
+        seat = self._asked.pop(container.allocation_request_id, None)
+        if seat is None or seat.gone.done():
+            self._spawn(self._call(self._am.release, container))
+            return
+        self._by_container[container.container_id] = seat
+        seat.started = self._spawn(self._start(seat, container))
+        seat.granted.set_result(container)
+
+    def _ended(self, end: ContainerEnd) -> None:
+        if self._old.pop(end.container_id, None) is not None:
+            if not self._old:
+                self._old_gone.set()
+            return
+        seat = self._by_container.pop(end.container_id, None)
+        if seat is not None:
+            if end.exit_code:
+                LOG.info("%s ended with %d: %s", end.container_id, end.exit_code, end.diagnostics.strip()[:500])
+            reason = ExitReason.MEMORY if end.exit_code in _OUT_OF_MEMORY else ExitReason.EXITED
+            self._end(seat, TaskExit(exit_code=end.exit_code, reason=reason))
+
+    def _refused(self, refusal: AskRefusal) -> None:
+        seat = self._asked.pop(refusal.allocation_request_id, None)
+        if seat is not None and not seat.granted.done():
+            where = seat.wish.machine_id
+            seat.granted.set_exception(NoRoomError("YARN refuses a container", value=where, remedy=refusal.reason))
+
+    def _end(self, seat: _Seat, exit_: TaskExit) -> None:
+        self._asked.pop(seat.request_id, None)
+        if not seat.gone.done():
+            seat.gone.set_result(exit_)
+        if not seat.granted.done():
+            seat.granted.cancel()
+
+    def _end_old(self) -> None:
+        if not self._old:
+            self._old_gone.set()
+        for container in self._old.values():
+            self._spawn(self._stop_once(container))
+
+    async def _call(self, function: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.to_thread(function, *arguments)
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        return task

@@ -1,0 +1,41 @@
+"""Ctrl-C and its relatives: the first ends what is going on, and none disturbs the cleaning up after it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import TracebackType
+from typing import Self
+
+_NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class OneInterruption:
+    """While entered, the first of SIGINT, SIGTERM and SIGHUP raises KeyboardInterrupt; later ones do nothing.
+
+    Signals that are ignored stay so (nohup, jobs in the background). Outside the main thread it has no effect.
+    """
+
+    def __init__(self) -> None:
+        self._over = False
+        self._former: dict[signal.Signals, object] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in _NUMBERS:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._former[number] = signal.signal(number, self._take)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for number, former in self._former.items():
+            signal.signal(number, former)  # type: ignore[arg-type]
+
+    def shield(self) -> None:
+        """From here on not even the first does anything."""
+        self._over = True
+
+    def _take(self, *_: object) -> None:
+        if not self._over:
+            self._over = True
+            raise KeyboardInterrupt

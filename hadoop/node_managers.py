@@ -1,0 +1,62 @@
+"""What NodeManagers themselves say runs on them, by their REST services: the ResourceManager frees GPUs earlier."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from hadoop.jvm import HOSTS_VARIABLE
+
+_TIMEOUT_S = 3.0
+_OVER = ("DONE", "EXITED_WITH_SUCCESS", "EXITED_WITH_FAILURE", "CONTAINER_CLEANEDUP_AFTER_KILL", "COMPLETE")
+
+
+def living_containers(addresses: Iterable[str], yarn_app_id: str) -> tuple[str, ...]:
+    """Ids of an application's containers that have not ended on these nodes.
+
+    A node that does not answer counts as empty: it is lost, or will be told so by YARN's ResourceManager.
+
+    Args:
+        addresses: `host:port` of NodeManagers' web services.
+        yarn_app_id: As in `application_1700000000000_0001`.
+    """
+    wanted = yarn_app_id.removeprefix("application_")
+    found: list[str] = []
+    for address in addresses:
+        for container in _containers(address):
+            container_id = str(container.get("id", ""))
+            if wanted in container_id and container.get("state") not in _OVER:
+                found.append(container_id)
+    return tuple(found)
+
+
+def _containers(address: str) -> list[dict[str, object]]:
+    request = urllib.request.Request(f"http://{_reachable(address)}/ws/v1/node/containers")
+    try:
+        # A web proxy in the environment is meant for the world outside, never for a cluster's own nodes.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=_TIMEOUT_S) as answer:
+            body = json.load(answer)
+    except (OSError, urllib.error.URLError, ValueError):
+        return []
+    listed = (body.get("containers") or {}).get("container") or []
+    return listed if isinstance(listed, list) else [listed]
+
+
+def _reachable(address: str) -> str:
+    """The address by number where the JVM's hosts file names the host: Python does not read that."""
+    host, _, port = address.rpartition(":")
+    return f"{_hosts(os.environ.get(HOSTS_VARIABLE, '')).get(host, host)}:{port}"
+
+
+@cache
+def _hosts(path: str) -> dict[str, str]:
+    if not path:
+        return {}
+    lines = (line.split("#")[0].split() for line in Path(path).read_text(encoding="utf-8").splitlines())
+    return {name: words[0] for words in lines if words for name in words[1:]}

@@ -1,0 +1,184 @@
+"""App masters as containers of a Docker engine: started, followed, killed, and found again by their labels.
+
+They live on when the ResourceManager dies. Tasks are not bound to their app master by the kernel, as processes are, but
+end by themselves when it stays away; here they are removed with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
+from themis.docker_host import (
+    APP_LABEL,
+    APP_MASTER,
+    ATTEMPT_LABEL,
+    CONTAINER_SOCKET,
+    ROLE_LABEL,
+    RUN_LABEL,
+    Bind,
+    ContainerSpec,
+    DockerError,
+    DockerHost,
+)
+from themis.docker_watch import ContainerWatch
+
+LOG = logging.getLogger("themis.rm.docker")
+
+_AGAIN_S = 1.0
+_EVERYWHERE = ("0.0.0.0", "::", "[::]", "")
+# Its log lies where that of a process would: the engine's own goes with the container.
+_INTO_LOG = ("/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmContainers:
+    """What all app masters' containers of a run have in common.
+
+    Attributes:
+        groups: More groups of the user's, by number: that of the socket.
+        socket: The engine's, on its own machine; empty for none.
+        environment: What their environment holds beside what the launch says.
+        name_suffix: Of containers' names: two ResourceManagers of one engine count their apps alike.
+    """
+
+    image: str
+    python: str
+    network: str
+    user: str
+    groups: tuple[int, ...]
+    socket: str
+    memory_mb: int
+    environment: Mapping[str, str] = field(repr=False)
+    name_suffix: str
+
+    def spec(self, launch: AmLaunch, labels: Mapping[str, str], gateway: str) -> ContainerSpec:
+        """The container of an attempt; `gateway` is where it reaches a ResourceManager that listens everywhere."""
+        folder = str(launch.working_dir)
+        host, _, port = launch.environment["THEMIS_RM_ADDRESS"].rpartition(":")
+        ours = {
+            "THEMIS_RM_ADDRESS": f"{gateway if host in _EVERYWHERE else host}:{port}",
+            "THEMIS_APP_ID": launch.app_id,
+            "THEMIS_ATTEMPT": str(launch.attempt),
+        }
+        binds = [Bind(source=folder, target=folder)]
+        if self.socket:
+            binds.append(Bind(source=self.socket, target=CONTAINER_SOCKET))
+        return ContainerSpec(
+            name=f"themis-{launch.app_id}-{launch.attempt}-{self.name_suffix}",
+            image=self.image,
+            command=(*_INTO_LOG, f"am-{launch.attempt}.log", self.python, "-m", "am.main"),
+            environment={"HOME": folder, **self.environment, **launch.environment, **ours},
+            labels=labels,
+            network=self.network,
+            working_dir=folder,
+            user=self.user,
+            groups=self.groups,
+            binds=tuple(binds),
+            memory_mb=self.memory_mb,
+        )
+
+
+class DockerAppLauncher:
+    """An AppLauncher over one Docker engine. Calls to it run in threads; all else belongs to one loop.
+
+    Args:
+        host: The engine.
+        run_id: Labels all containers of this ResourceManager's run, over its restarts too.
+        on_exit: Told of each app master that ended, after all containers of its app are gone.
+        containers: What app masters' containers have in common.
+    """
+
+    def __init__(self, host: DockerHost, run_id: str, on_exit: OnAmExit, containers: AmContainers) -> None:
+        self._host = host
+        self._run = {RUN_LABEL: run_id}
+        self._on_exit = on_exit
+        self._containers = containers
+        self._watch: ContainerWatch | None = None
+        self._watchers: set[asyncio.Task[None]] = set()
+        self._gone: dict[str, asyncio.Event] = {}
+        self._closed = False
+
+    async def launch(self, launch: AmLaunch) -> int:
+        """Start an attempt; returns its process id on the engine's machine. Raises DockerError."""
+        await self.kill(launch.app_id)
+        # Each time, as somebody may have removed it since; nothing is in it then.
+        gateway = await asyncio.to_thread(self._host.ensure_network, self._containers.network, self._run)
+        launch.working_dir.mkdir(parents=True, exist_ok=True)
+        labels = {**self._app_master(launch.app_id), ATTEMPT_LABEL: str(launch.attempt)}
+        container = await asyncio.to_thread(self._host.start, self._containers.spec(launch, labels, gateway))
+        self._follow(launch.app_id, launch.attempt, container.pid, container.container_id)
+        return container.pid
+
+    async def adopt(self, app_id: str, attempt: int, pid: int) -> bool:
+        """Follow the container that an earlier ResourceManager of this run started."""
+        labels = {**self._app_master(app_id), ATTEMPT_LABEL: str(attempt)}
+        found = await asyncio.to_thread(self._host.find, labels)
+        for each in found:
+            if each.running:
+                self._follow(app_id, attempt, pid, each.container_id)
+                return True
+        await asyncio.to_thread(self._host.remove_all, self._app(app_id))
+        return False
+
+    async def kill(self, app_id: str) -> None:
+        """Kill and remove every container of the app; its exit is told later."""
+        await self._kill_masters(self._app_master(app_id))
+        if gone := self._gone.get(app_id):
+            await gone.wait()
+        else:
+            await asyncio.to_thread(self._host.remove_all, self._app(app_id))
+
+    async def shutdown(self) -> None:
+        """Kill and remove every container of this run, then its network."""
+        self._closed = True
+        await self._kill_masters({**self._run, ROLE_LABEL: APP_MASTER})
+        await asyncio.gather(*self._watchers)
+        await asyncio.to_thread(self._host.remove_all, self._run)
+        try:
+            await asyncio.to_thread(self._host.remove_networks, self._run)
+        except DockerError as error:
+            # Somebody else's container is in it.
+            LOG.warning("%s", error)
+        if self._watch is not None:
+            await self._watch.close()
+
+    def _app(self, app_id: str) -> dict[str, str]:
+        return {**self._run, APP_LABEL: app_id}
+
+    def _app_master(self, app_id: str) -> dict[str, str]:
+        return {**self._app(app_id), ROLE_LABEL: APP_MASTER}
+
+    async def _kill_masters(self, labels: Mapping[str, str]) -> None:
+        # Killed first and removed by whoever follows them, who still wants to read how they ended.
+        for each in await asyncio.to_thread(self._host.find, labels):
+            await asyncio.to_thread(self._host.kill, each.container_id)
+
+    def _follow(self, app_id: str, attempt: int, pid: int, container_id: str) -> None:
+        if self._watch is None:
+            self._watch = ContainerWatch(self._host, {**self._run, ROLE_LABEL: APP_MASTER})
+        self._gone[app_id] = asyncio.Event()
+        work = self._until_exit(app_id, attempt, pid, self._watch, container_id)
+        watcher = asyncio.get_running_loop().create_task(work)
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+
+    async def _until_exit(self, app_id: str, attempt: int, pid: int, watch: ContainerWatch, container_id: str) -> None:
+        end = await watch.follow(container_id)
+        await _until_done(self._host.remove_all, self._app(app_id))
+        self._gone.pop(app_id).set()
+        if not self._closed:
+            await self._on_exit(AmExit(app_id=app_id, attempt=attempt, pid=pid, exit_code=end.exit_code))
+
+
+async def _until_done(work: Callable[[Mapping[str, str]], None], labels: Mapping[str, str]) -> None:
+    """Try again until the engine does it: nobody may be told that containers are gone while they are not."""
+    while True:
+        try:
+            return await asyncio.to_thread(work, labels)
+        except DockerError as error:
+            LOG.warning("%s", error)
+            await asyncio.sleep(_AGAIN_S)

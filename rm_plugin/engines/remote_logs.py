@@ -1,0 +1,80 @@
+"""Logs of apps whose app master runs elsewhere, brought into the folder where the local engine would have them."""
+
+from __future__ import annotations
+
+import io
+import logging
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hadoop.webhdfs import open_webhdfs
+from themis.errors import ThemisError
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
+LOG = logging.getLogger("themis.rm.logs")
+
+ARCHIVE_NAME = "logs.tar.gz"
+"""As app masters call it (`am.log_archive`)."""
+_TIMEOUT_S = 10.0
+
+
+async def fetch_page(page_url: str, folder: Path) -> bool:
+    """Bring what has grown since, from an app master's page; False when it does not answer."""
+    # Imported here: only engines with app masters elsewhere need it.
+    import aiohttp
+
+    try:
+        async with aiohttp.ClientSession(base_url=page_url, timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S)) as http:
+            async with http.get("logs.json") as answer:
+                listed = (await answer.json())["files"]
+            for file in listed:
+                await _fetch_file(http, str(file["path"]), int(file["size_bytes"]), folder)
+    except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, OSError) as error:
+        LOG.info("no logs from %s: %s", page_url, error)
+        return False
+    return True
+
+
+async def _fetch_file(http: ClientSession, path: str, size_bytes: int, folder: Path) -> None:
+    target = _inside(folder / "jobs", path)
+    have = target.stat().st_size if target.exists() else 0
+    if have > size_bytes:
+        # Another attempt's, which had less of it: the whole file anew.
+        target.unlink()
+        have = 0
+    target.parent.mkdir(parents=True, exist_ok=True)
+    while have < size_bytes:
+        async with http.get(f"logs/{path}", params={"offset": str(have)}) as answer:
+            answer.raise_for_status()
+            data = await answer.read()
+        if not data:
+            return
+        with target.open("ab") as file:
+            file.write(data)
+        have += len(data)
+
+
+def _inside(folder: Path, path: str) -> Path:
+    """The file of that name below the folder; one that leads out of it raises ValueError."""
+    target = (folder / path).resolve()
+    if folder.resolve() not in target.parents:
+        raise ValueError(f"a log's name leads out of its folder: {path}")
+    return target
+
+
+def fetch_archive(storage_uri: str, folder: Path) -> None:
+    """Bring what the app's masters archived on HDFS; what is there already is replaced."""
+    try:
+        hdfs, path = open_webhdfs(storage_uri)
+        if hdfs.status(f"{path}/{ARCHIVE_NAME}") is None:
+            return
+        content = hdfs.read_whole(f"{path}/{ARCHIVE_NAME}")
+    except ThemisError as error:
+        LOG.warning("no logs from %s: %s", storage_uri, error)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
+        archive.extractall(folder, filter="data")

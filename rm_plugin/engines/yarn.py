@@ -1,0 +1,162 @@
+"""The engine `yarn`: machines are YARN's nodes, app masters YARN applications, what must last lies on HDFS."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from hadoop.jvm import handed_on, start_jvm
+from hadoop.security import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE
+from hadoop.values import LocalResource, ResourceKind
+from hadoop.yarn_client import YarnClient
+from rm_plugin.engines.engine import MachinesOf
+from rm_plugin.engines.inventory import NodeInventory
+from rm_plugin.engines.port import AppLauncher, OnAmExit
+from rm_plugin.engines.remote_logs import fetch_archive, fetch_page
+from rm_plugin.engines.yarn_inventory import YarnInventory
+from rm_plugin.engines.yarn_launcher import AmTemplate, YarnAppLauncher
+from rm_plugin.engines.yarn_package import ENV_FOLDER, PACKAGE_FOLDER, archive_resource, ship_package
+from themis.cluster import Cluster, DeviceType
+from themis.config.rm_settings import RmSettings, YarnSettings
+from themis.errors import InvariantError
+
+
+class YarnEngine:
+    """YARN and HDFS as the ResourceManager sees them.
+
+    Args:
+        settings: The ResourceManager's.
+        overlay: Slots, racks and device types of machines by host name, which node reports do not tell; None for none.
+    """
+
+    def __init__(self, settings: RmSettings, overlay: Cluster | None) -> None:
+        self.poll_s = settings.yarn.poll_s
+        self._settings = settings.yarn
+        self._environment = _environment(settings.yarn, os.environ)
+        self._overlay = overlay
+        self._state_dir = settings.state_dir
+        self._client: YarnClient | None = None
+        self._inventory: YarnInventory | None = None
+        self._resources: tuple[LocalResource, ...] = ()
+        self._storage = settings.yarn.storage.rstrip("/")
+
+    async def open(self) -> Cluster:
+        """Connect to YARN, and send our packages to HDFS unless they are there."""
+        # Hadoop's classes and HdfsCLI read some of these from the process's own environment.
+        os.environ.update(self._environment)
+        await asyncio.to_thread(start_jvm, self._environment)
+        client = self._client = await asyncio.to_thread(YarnClient)
+        device = DeviceType(name=self._settings.device, emulated=self._settings.emulated)
+        self._inventory = YarnInventory(client, device, self._overlay)
+        self._storage = self._storage or f"hdfs:///user/{self._user}/themis"
+        self._resources = await asyncio.to_thread(self._ship)
+        inventory = await self._inventory.read()
+        devices = {each.name: each for each in inventory.devices}
+        return Cluster(name="yarn", machines=tuple(node.machine for node in inventory.nodes), devices=devices)
+
+    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> AppLauncher:
+        """Submits YARN applications."""
+        client, inventory = self._opened()
+        return YarnAppLauncher(
+            client,
+            run_id,
+            on_exit,
+            template=self._template(run_id),
+            settings=self._settings,
+            node_addresses=lambda app_id: inventory.web_addresses(machines_of(app_id)),
+        )
+
+    def inventory(self) -> NodeInventory:
+        """YARN's node reports."""
+        return self._opened()[1]
+
+    async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
+        """From the app master's page while it lives, from HDFS when the app is over."""
+        if not page_url or not await fetch_page(page_url, folder):
+            await asyncio.to_thread(fetch_archive, self._app_storage(app_id), folder)
+
+    async def close(self) -> None:
+        """Disconnect; applications live on."""
+        if self._client is not None:
+            await asyncio.to_thread(self._client.close)
+
+    # ---- inside ----
+
+    @property
+    def _user(self) -> str:
+        return self._environment.get("HADOOP_USER_NAME") or getpass.getuser()
+
+    def _opened(self) -> tuple[YarnClient, YarnInventory]:
+        if self._client is None or self._inventory is None:
+            raise InvariantError("the engine is not open")
+        return self._client, self._inventory
+
+    def _ship(self) -> tuple[LocalResource, ...]:
+        resources = [ship_package(f"{self._storage}/packages")] if self._settings.ship else []
+        if self._settings.archive:
+            resources.append(archive_resource(self._settings.archive))
+        return tuple(resources)
+
+    def _app_storage(self, app_id: str) -> str:
+        return f"{self._storage}/{self._run_id}/apps/{app_id}"
+
+    def _template(self, run_id: str) -> AmTemplate:
+        self._run_id = run_id
+        settings = self._settings
+        python = settings.python or ("./" + ENV_FOLDER + "/bin/python" if settings.archive else sys.executable)
+        environment = {**handed_on(self._environment), **_names_of(self._environment), **settings.environment}
+        templates = {"PYTHONPATH": "{{PWD}}/" + PACKAGE_FOLDER} if settings.ship else {}
+        limits = {
+            "heartbeat_s": settings.heartbeat_s,
+            "pin_timeout_s": settings.pin_timeout_s,
+            "memory_mb": settings.task_memory_mb,
+        }
+        engine_settings = {
+            "python": python,
+            "environment": environment,
+            "templates": templates,
+            "limits": limits,
+            "resources": [_plain(resource) for resource in self._resources],
+        }
+        return AmTemplate(
+            python=python,
+            environment={
+                **environment,
+                "THEMIS_ENGINE": "yarn",
+                "THEMIS_RUN_ID": run_id,
+                "THEMIS_ENGINE_SETTINGS": json.dumps(engine_settings),
+            },
+            templates=templates,
+            resources=self._resources,
+            storage_of=self._app_storage,
+        )
+
+
+def _environment(settings: YarnSettings, environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of this process with what the settings say of Hadoop."""
+    ours = {
+        "HADOOP_CONF_DIR": str(Path(settings.conf_dir).absolute()) if settings.conf_dir else "",
+        "HADOOP_USER_NAME": settings.user,
+        KEYTAB_VARIABLE: settings.keytab,
+        PRINCIPAL_VARIABLE: settings.principal,
+    }
+    return {**environment, **{name: value for name, value in ours.items() if value}}
+
+
+def _names_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """Who app masters and tasks are to HDFS, where security is off: the owner of what is kept there."""
+    user = environment.get("HADOOP_USER_NAME")
+    return {"HADOOP_USER_NAME": user} if user else {}
+
+
+def _plain(resource: LocalResource) -> dict[str, object]:
+    """A resource as JSON holds it; `am.runtimes.yarn.resource_from` reads it."""
+    fields = asdict(resource)
+    del fields["visibility"]
+    return {**fields, "kind": ResourceKind(resource.kind).value}

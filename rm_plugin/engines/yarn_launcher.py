@@ -1,0 +1,217 @@
+"""App masters as YARN applications: submitted, followed, killed, and found again by their tags.
+
+YARN itself starts an app master again that dies, as often as the app has attempts left; the new attempt registers with
+the next number. One YARN application stands for one launch of ours and all such attempts of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hadoop.node_managers import living_containers
+from hadoop.quoting import command_line
+from hadoop.security import submission_tokens
+from hadoop.values import AppReport, AppState, AppSubmission, LocalResource, ProcessLaunch
+from hadoop.yarn_client import YarnClient
+from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
+from themis.config.rm_settings import YarnSettings
+from themis.errors import ThemisError
+
+LOG = logging.getLogger("themis.rm.yarn")
+
+APP_TYPE = "THEMIS"
+DRAIN_LIMIT_S = 60.0
+"""How long to wait for NodeManagers to have ended what a killed application left; then it is only said."""
+_DRAIN_POLL_S = 0.1
+_LIVING = tuple(state for state in AppState if not state.is_final)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmTemplate:
+    """What every app master of a run is started with."""
+
+    python: str
+    environment: Mapping[str, str] = field(repr=False)
+    templates: Mapping[str, str]
+    resources: tuple[LocalResource, ...]
+    storage_of: Callable[[str], str]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Followed:
+    """A YARN application of ours. `over` is set once nothing of it runs any more."""
+
+    app_id: str
+    attempt: int
+    yarn_app_id: str
+    told: bool = False
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def number(self) -> int:
+        """The last part of YARN's id, which stands for a process id."""
+        return int(self.yarn_app_id.rpartition("_")[2])
+
+
+class YarnAppLauncher:
+    """An AppLauncher over YARN. Calls into Java run in threads; all else belongs to one loop.
+
+    Args:
+        client: Connected.
+        run_id: Tags all applications of this ResourceManager's run, over its restarts too.
+        on_exit: Told of each YARN application that ended, after all its processes.
+        template: What app masters are started with.
+        settings: Sizes, queue, paces.
+        node_addresses: Web addresses of the NodeManagers where an app may have containers.
+    """
+
+    def __init__(
+        self,
+        client: YarnClient,
+        run_id: str,
+        on_exit: OnAmExit,
+        *,
+        template: AmTemplate,
+        settings: YarnSettings,
+        node_addresses: Callable[[str], Sequence[str]],
+    ) -> None:
+        self._client = client
+        self._run_tag = f"themis-run:{run_id}"
+        self._on_exit = on_exit
+        self._template = template
+        self._settings = settings
+        self._node_addresses = node_addresses
+        self._apps: dict[str, _Followed] = {}
+        self._following: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def launch(self, launch: AmLaunch) -> int:
+        """Submit an application; returns the number in its id. Raises ThemisError when YARN refuses it."""
+        await self.kill(launch.app_id)
+        submission = await asyncio.to_thread(self._submission, launch)
+        yarn_app_id = await asyncio.to_thread(self._client.submit, submission)
+        LOG.info("%s attempt %d is %s", launch.app_id, launch.attempt, yarn_app_id)
+        return self._follow(launch.app_id, launch.attempt, yarn_app_id).number
+
+    async def adopt(self, app_id: str, attempt: int, pid: int) -> bool:
+        """Follow the application that an earlier ResourceManager of this run submitted, if it is not over."""
+        reports = await asyncio.to_thread(self._client.reports, tags=(_app_tag(app_id),), states=_LIVING)
+        mine = [report for report in reports if self._run_tag in report.tags]
+        if not mine:
+            return False
+        newest = mine[-1]
+        base = attempt - max(0, newest.attempt - 1)
+        self._follow(app_id, max(1, base), newest.yarn_app_id)
+        return True
+
+    async def kill(self, app_id: str) -> None:
+        """Kill the app's YARN application; returns when its NodeManagers have ended all of it."""
+        followed = self._apps.get(app_id)
+        if followed is None or followed.over.is_set():
+            return
+        # No exit is told of what we end ourselves by the caller's wish, but once it is over, as the port says.
+        await self._kill(followed, "the Themis ResourceManager ends it")
+        await followed.over.wait()
+
+    async def shutdown(self) -> None:
+        """Kill every application of this run."""
+        self._closed = True
+        await asyncio.gather(*(self.kill(app_id) for app_id in list(self._apps)))
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+
+    # ---- submitting ----
+
+    def _submission(self, launch: AmLaunch) -> AppSubmission:
+        template, settings = self._template, self._settings
+        environment = {
+            **template.environment,
+            **launch.environment,
+            "THEMIS_APP_ID": launch.app_id,
+            "THEMIS_ATTEMPT": str(launch.attempt),
+            "THEMIS_APP_DIR": "app",
+            "THEMIS_STORAGE_URI": template.storage_of(launch.app_id),
+        }
+        return AppSubmission(
+            name=launch.name or launch.app_id,
+            launch=ProcessLaunch(
+                commands=(command_line([template.python, "-m", "am.main"]),),
+                environment=environment,
+                environment_templates=template.templates,
+                resources=template.resources,
+                tokens=submission_tokens(),
+            ),
+            memory_mb=settings.am_memory_mb,
+            vcores=settings.am_vcores,
+            queue=settings.queue or launch.queue or "default",
+            app_type=APP_TYPE,
+            tags=frozenset((self._run_tag, _app_tag(launch.app_id), f"user:{launch.user}"[:100])),
+            max_attempts=max(1, launch.attempts_left),
+            keep_containers=True,
+            user=launch.user if settings.as_submitter else "",
+        )
+
+    # ---- following ----
+
+    def _follow(self, app_id: str, attempt: int, yarn_app_id: str) -> _Followed:
+        followed = self._apps[app_id] = _Followed(app_id=app_id, attempt=attempt, yarn_app_id=yarn_app_id)
+        if self._following is None:
+            self._following = asyncio.get_running_loop().create_task(self._poll())
+        return followed
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.poll_s)
+            waiting = {each.yarn_app_id: each for each in self._apps.values() if not each.told}
+            if not waiting:
+                continue
+            try:
+                reports = await asyncio.to_thread(self._client.reports, tags=(self._run_tag,))
+            except ThemisError as error:
+                LOG.warning("YARN does not tell of its applications: %s", error)
+                continue
+            for report in reports:
+                followed = waiting.get(report.yarn_app_id)
+                if followed is not None and report.state.is_final and not followed.told:
+                    followed.told = True
+                    await self._over(followed, report)
+
+    async def _over(self, followed: _Followed, report: AppReport) -> None:
+        await self._drained(followed)
+        followed.over.set()
+        killed = report.diagnostics.strip() or "killed in YARN" if report.state is AppState.KILLED else ""
+        code = 0 if report.state is AppState.FINISHED else 1
+        LOG.info("%s (%s) is over: %s", followed.app_id, followed.yarn_app_id, report.state.value)
+        if not self._closed:
+            attempt = followed.attempt + max(0, report.attempt - 1)
+            await self._on_exit(
+                AmExit(app_id=followed.app_id, attempt=attempt, pid=followed.number, exit_code=code, killed=killed)
+            )
+
+    async def _kill(self, followed: _Followed, reason: str) -> None:
+        try:
+            await asyncio.to_thread(self._client.kill, followed.yarn_app_id, reason)
+        except ThemisError as error:
+            LOG.warning("%s cannot be killed: %s", followed.yarn_app_id, error)
+            raise
+
+    async def _drained(self, followed: _Followed) -> None:
+        """Wait until no NodeManager runs anything of the application: YARN counts its GPUs as free before."""
+        addresses = self._node_addresses(followed.app_id)
+        deadline_s = time.monotonic() + DRAIN_LIMIT_S
+        while addresses and time.monotonic() < deadline_s:
+            living = await asyncio.to_thread(living_containers, addresses, followed.yarn_app_id)
+            if not living:
+                return
+            await asyncio.sleep(_DRAIN_POLL_S)
+        if addresses:
+            LOG.warning("NodeManagers still run containers of %s", followed.yarn_app_id)
+
+
+def _app_tag(app_id: str) -> str:
+    return f"themis-app:{app_id}"

@@ -1,0 +1,140 @@
+"""Follows the engine's machines: they join, are lost, come back, are to be emptied, or have GPUs that others use."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from rm_plugin.engines.inventory import Inventory, Node, NodeInventory, NodeState
+from rm_plugin.service.manager import ResourceManager
+from themis.cluster import Cluster, GpuId
+from themis.errors import ThemisError
+
+LOG = logging.getLogger("themis.rm.nodes")
+
+ABSENT_S = 60.0
+"""How long an engine may leave a machine unmentioned before it counts as lost."""
+
+
+class NodeWatch:
+    """Asks the inventory every `poll_s` seconds and makes the arbiter's cluster what it tells.
+
+    A machine that is lost stays in the cluster, as it may come back. One that the inventory no longer mentions counts
+    as lost only after `absent_s`: an engine that was started anew hears of its machines one by one.
+    """
+
+    def __init__(
+        self, manager: ResourceManager, inventory: NodeInventory, poll_s: float, absent_s: float = ABSENT_S
+    ) -> None:
+        self._manager = manager
+        self._inventory = inventory
+        self._poll_s = poll_s
+        self._absent_s = absent_s
+        self._seen_at_s: dict[str, float] = {}
+        self._away = False
+        self._foreign: dict[str, int] = {}
+        self._taken: dict[str, int] = {}
+
+    async def run(self) -> None:
+        """Follow for ever."""
+        while True:
+            await asyncio.sleep(self._poll_s)
+            await self.look()
+
+    async def look(self) -> None:
+        """Look once. When the inventory does not answer nothing changes: what runs goes on."""
+        try:
+            inventory = await self._inventory.read()
+        except ThemisError as error:
+            if not self._away:
+                LOG.warning("the engine does not tell its machines: %s", error)
+            self._away = True
+            return
+        self._away = False
+        await self.apply(inventory)
+
+    async def apply(self, inventory: Inventory) -> None:
+        """Make the arbiter's cluster what an inventory tells."""
+        manager = self._manager
+        nodes = {node.machine.machine_id: node for node in inventory.nodes}
+        self._lose_those_gone(nodes)
+        self._count_foreign(nodes)
+        cluster = fitted(manager.arbiter.cluster, inventory)
+        usable = [node.machine.machine_id for node in nodes.values() if node.state is not NodeState.LOST]
+        back = sorted(manager.arbiter.table.lost & set(usable))
+        closed = self._closed(nodes, cluster)
+        if cluster == manager.arbiter.cluster and not back and closed == manager.arbiter.table.closed:
+            return
+        async with manager.rounds.between_rounds:
+            if cluster != manager.arbiter.cluster:
+                self._refit(cluster)
+            manager.machines_back(back)
+            manager.close_gpus(self._closed(nodes, manager.arbiter.cluster))
+
+    def _lose_those_gone(self, nodes: dict[str, Node]) -> None:
+        """At once, even within a round: its leases end, and what the round would grant there is dropped."""
+        arbiter, now_s = self._manager.arbiter, self._manager.clock.now_s()
+        self._seen_at_s |= dict.fromkeys(nodes, now_s)
+        for machine in arbiter.cluster.machines:
+            node = nodes.get(machine.machine_id)
+            changed = node is not None and node.machine != machine
+            absent = now_s - self._seen_at_s.setdefault(machine.machine_id, now_s) > self._absent_s
+            gone = absent if node is None else node.state is NodeState.LOST or changed
+            if gone and machine.machine_id not in arbiter.table.lost:
+                reason = "its GPUs changed" if changed else (node.reason if node else "") or "the machine is lost"
+                self._manager.machine_lost(machine.machine_id, reason)
+
+    def _refit(self, cluster: Cluster) -> None:
+        known = {machine.machine_id for machine in self._manager.arbiter.cluster.machines}
+        joined = [machine.machine_id for machine in cluster.machines if machine.machine_id not in known]
+        self._manager.refit(cluster, joined)
+
+    def _closed(self, nodes: dict[str, Node], cluster: Cluster) -> frozenset[GpuId]:
+        now_s = self._manager.clock.now_s()
+        unfit = set(self._manager.unfit_gpus(now_s))
+        absent = {machine.machine_id for machine in cluster.machines} - set(nodes)
+        return frozenset(
+            gpu
+            for machine in cluster.machines
+            if machine.machine_id in absent
+            for gpu in cluster.gpus_of(machine.machine_id)
+        ) | frozenset(
+            gpu
+            for machine in cluster.machines
+            if (node := nodes.get(machine.machine_id)) is not None and node.machine == machine
+            for gpu in self._closed_on(node, cluster.gpus_of(machine.machine_id), unfit)
+        )
+
+    def _count_foreign(self, nodes: dict[str, Node]) -> None:
+        """GPUs in use that nobody holds a lease on: somebody else's.
+
+        Only as many as were so the last time too: a GPU that was just given back is in use for a moment longer.
+        """
+        live: dict[str, int] = {}
+        for gpu in self._manager.arbiter.table.live:
+            live[gpu.machine_id] = live.get(gpu.machine_id, 0) + 1
+        now = {name: max(0, node.used_gpus - live.get(name, 0)) for name, node in nodes.items()}
+        self._taken = {name: min(count, self._foreign.get(name, 0)) for name, count in now.items()}
+        self._foreign = now
+
+    def _closed_on(self, node: Node, gpus: tuple[GpuId, ...], unfit: set[GpuId]) -> Iterable[GpuId]:
+        if node.state is NodeState.DRAINING:
+            return gpus
+        live = self._manager.arbiter.table.live
+        free = [gpu for gpu in gpus if gpu not in live]
+        # Which of them somebody else has nobody tells: the last ones, so that the set changes little.
+        foreign = free[max(0, len(free) - self._taken.get(node.machine.machine_id, 0)) :]
+        return {*foreign, *(unfit & set(gpus))}
+
+
+def fitted(cluster: Cluster, inventory: Inventory) -> Cluster:
+    """The cluster with the inventory's machines: known ones in their order, as they are now, then new ones."""
+    now = {node.machine.machine_id: node.machine for node in inventory.nodes if node.state is not NodeState.LOST}
+    known = tuple(now.get(machine.machine_id, machine) for machine in cluster.machines)
+    ids = {machine.machine_id for machine in known}
+    joined = tuple(now[machine_id] for machine_id in sorted(now) if machine_id not in ids)
+    if (machines := known + joined) == cluster.machines:
+        return cluster
+    devices = {**cluster.devices, **{device.name: device for device in inventory.devices}}
+    return Cluster(name=cluster.name, machines=machines, devices=devices)

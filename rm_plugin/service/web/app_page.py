@@ -1,0 +1,142 @@
+"""The page `/apps/ID`: one app, its jobs and leases, why it waits, what happened to it."""
+
+from __future__ import annotations
+
+import json
+
+from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.store import StoredEvent
+from rm_plugin.service.web.documents import waiting_of
+from rm_plugin.service.web.home_page import app_state
+from rm_plugin.service.web.parts import AppNames
+from rm_plugin.service.web.sight import Sight, best_job_of, jobs_of, progress_of, rho_of
+from themis.lifecycle import JobState
+from themis.web.elements import Markup, element, facts, join, link, outside_link, section, table, tiles
+from themis.web.frame import label, page
+from themis.web.shown import MISSING, assignments, duration, from_now, moment, number, percent
+from themis.wire import themis_pb2 as pb
+from themis.wire.values import scalars_from_messages
+
+JOBS_MOST = 300
+LEASES_MOST = 300
+_DETAIL_LETTERS = 300
+
+
+def app_page(sight: Sight, entry: AppEntry) -> str:
+    """The page as text."""
+    names = AppNames(sight, root="../")
+    return page(
+        f"{entry.spec.name} ({entry.app_id})",
+        element("p", link("../", "Cluster")),
+        element("h1", entry.spec.name, " ", element("small", entry.app_id)),
+        _tiles(sight, entry),
+        section("App", _facts(sight, entry)),
+        *_waiting(sight, names, entry),
+        section("Jobs", *_jobs(entry)),
+        *_leases(sight, entry),
+        section("Newest events", *_events(sight, entry), note="Newest first, without the progress of jobs."),
+    )
+
+
+def _tiles(sight: Sight, entry: AppEntry) -> Markup:
+    phase = f"{min(entry.heartbeat.phase + 1, entry.heartbeat.phases)} of {entry.heartbeat.phases}"
+    return tiles(
+        [
+            ("state", app_state(entry)),
+            ("progress", percent(progress_of(entry))),
+            ("rho", number(rho_of(entry))),
+            ("GPUs", sight.gpus_held(entry)),
+            ("GPU time", duration(sight.gpu_time_s(entry))),
+            ("phase", phase if entry.heartbeat.phases else MISSING),
+        ]
+    )
+
+
+def _facts(sight: Sight, entry: AppEntry) -> Markup:
+    spec, final = entry.spec, entry.finish.rho
+    program = spec.program.name or spec.program.command
+    return facts(
+        [
+            ("User, queue", f"{spec.user}, {spec.queue}"),
+            ("Program", join((program, label("replayed")), " ") if spec.replay else program),
+            ("Tuner", f"{spec.tuner.name} {assignments(spec.tuner.settings)}".removesuffix(f" {MISSING}")),
+            ("Jobs", f"{len(spec.jobs)}, at most {spec.demand_max_gpus} GPUs at once"),
+            ("Submitted", moment(entry.submitted_at_s)),
+            ("First GPU", moment(entry.started_at_s) if entry.started_at_s else ""),
+            ("Ended", moment(entry.finished_at_s) if entry.finished_at_s else ""),
+            ("Why", entry.diagnostics),
+            ("rho at the end", ", ".join(f"{name} {number(value)}" for name, value in sorted(final.items()))),
+            ("Best job", best_job_of(entry)),
+            ("Checkpoint", entry.finish.best_checkpoint),
+            ("Attempts", entry.attempt),
+            ("Folder", str(sight.manager.folder(entry.app_id))),
+            ("In the engine", entry.engine_id),
+            ("Its own page", outside_link(entry.page_url, entry.page_url) if entry.page_url else ""),
+        ]
+    )
+
+
+def _waiting(sight: Sight, names: AppNames, entry: AppEntry) -> list[Markup]:
+    waiting = waiting_of(sight, entry)
+    if waiting is None:
+        return []
+    wanted = entry.heartbeat.unmet_gpus
+    rank = f"{waiting.rank} of {waiting.of} by rho, the worst off first" if waiting.rank else ""
+    rows: list[tuple[str, object]] = [
+        ("Could use", f"{wanted} more" if wanted else ""),
+        ("Newest round", waiting.reason),
+        ("Its place there", rank),
+        ("Ahead of it", names.listed(waiting.ahead) if waiting.ahead else ""),
+    ]
+    return [section("Why it has no more GPUs", facts(rows))]
+
+
+def _jobs(entry: AppEntry) -> list[Markup]:
+    heads = ("job", "state", "iteration", "loss", "accuracy", "GPUs", "s/iteration", "restarts", "hyper-parameters")
+    jobs, best = list(jobs_of(entry)), best_job_of(entry)
+    submitted = {job.job_id: job.hyper_parameters for job in entry.spec.jobs}
+    rows = [
+        (
+            join((job.job_id, label("best")), " ") if job.job_id == best else job.job_id,
+            _job_state(job),
+            f"{job.iteration}/{job.target_iteration}",
+            number(job.loss if job.has_loss else None),
+            number(job.accuracy if job.has_accuracy else None),
+            job.gpus or "",
+            number(job.iteration_s or None),
+            job.restarts or "",
+            assignments(scalars_from_messages(job.hyper_parameters) or submitted.get(job.job_id, {})),
+        )
+        for job in jobs[:JOBS_MOST]
+    ]
+    more = [element("p", f"and {len(jobs) - JOBS_MOST} more")] if len(jobs) > JOBS_MOST else []
+    return [table(heads, rows, numbers=heads[2:8]), *more]
+
+
+def _job_state(job: pb.JobStatus) -> Markup:
+    return element("span", job.state or MISSING, class_="bad" if job.state == JobState.FAILED else None)
+
+
+def _leases(sight: Sight, entry: AppEntry) -> list[Markup]:
+    leases = sight.leases_of(entry)
+    if not leases:
+        return []
+    rows = [
+        (str(lease.gpu), lease.state, from_now(lease.expires_at_s, sight.now_s), lease.renewals)
+        for lease in leases[:LEASES_MOST]
+    ]
+    more = [element("p", f"and {len(leases) - LEASES_MOST} more")] if len(leases) > LEASES_MOST else []
+    return [section("Leases", table(("GPU", "state", "ends", "renewals"), rows, numbers=("renewals",)), *more)]
+
+
+def _events(sight: Sight, entry: AppEntry) -> list[Markup]:
+    events = sight.digest.events_of(entry.app_id)
+    heads = ("when", "what", "detail")
+    rows = [(moment(event.time_s), event.kind, element("code", _detail(event))) for event in events]
+    address = f"../api/v1/events?app={entry.app_id}"
+    return [table(heads, rows), element("p", link(address, "All events as JSON"))]
+
+
+def _detail(event: StoredEvent) -> str:
+    parts = ", ".join(f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in event.detail.items())
+    return parts if len(parts) <= _DETAIL_LETTERS else parts[:_DETAIL_LETTERS] + " .."

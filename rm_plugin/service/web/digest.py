@@ -1,0 +1,148 @@
+"""What pages need of the event log, kept up to date while it grows, so that no request has to read the log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from rm_plugin.service.recorder import Recorder
+from rm_plugin.service.store import StoredEvent
+from rm_plugin.service.web.round_record import RoundRecord
+
+ROUNDS_KEPT = 100
+EVENTS_KEPT = 50
+APPS_KEPT = 500
+"""So many apps' events are kept: those that anything happened to last."""
+
+_CHUNK = 200
+_PAUSE_S = 0.2
+# Most of the log, and of little use to people: a job's progress stands in its row.
+_FREQUENT = frozenset({"job_progress"})
+
+
+@dataclass(slots=True)
+class Total:
+    """How often something took how long, in seconds."""
+
+    count: int = 0
+    sum_s: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Once more."""
+        self.count += 1
+        self.sum_s += seconds
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over the whole log."""
+
+    events: int = 0
+    rounds: dict[str, int] = field(default_factory=dict)
+    round: Total = field(default_factory=Total)
+    auction: Total = field(default_factory=Total)
+    bids: Total = field(default_factory=Total)
+    checkpoint: Total = field(default_factory=Total)
+    resize: Total = field(default_factory=Total)
+    job_restarts: int = 0
+    leases_revoked: int = 0
+
+
+class EventDigest:
+    """The newest rounds, the newest events of each app, and sums. Belongs to the ResourceManager's loop."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.totals = Totals()
+        self._recorder = recorder
+        self._rounds: OrderedDict[int, RoundRecord] = OrderedDict()
+        self._events: OrderedDict[str, deque[StoredEvent]] = OrderedDict()
+        self._after = 0
+        self._caught_up = asyncio.Event()
+
+    async def follow(self) -> None:
+        """Read the log from its beginning, and what is added to it; runs for ever."""
+        while True:
+            events = self._recorder.events(self._after, "", _CHUNK)
+            for event in events:
+                self.take(event)
+            if len(events) == _CHUNK:
+                # A long log is read in parts: the loop has other work.
+                await asyncio.sleep(0)
+                continue
+            self._caught_up.set()
+            await self._recorder.news()
+            await asyncio.sleep(_PAUSE_S)
+
+    async def ready(self) -> None:
+        """Return once the log has been read to its end for the first time."""
+        await self._caught_up.wait()
+
+    def rounds(self, limit: int = ROUNDS_KEPT) -> list[RoundRecord]:
+        """The newest rounds, newest first."""
+        newest = reversed(self._rounds.values())
+        return [record for record, _ in zip(newest, range(limit), strict=False)]
+
+    def events_of(self, app_id: str) -> list[StoredEvent]:
+        """The newest events of an app but for its jobs' progress, newest first; none of an app forgotten long ago."""
+        return list(reversed(self._events.get(app_id, ())))
+
+    def take(self, event: StoredEvent) -> None:
+        """Take in the next event."""
+        self._after = event.sequence
+        self.totals.events += 1
+        if event.app_id and event.kind not in _FREQUENT:
+            self._keep(event)
+        if event.kind.startswith("round_"):
+            self._take_round(event)
+        elif event.kind in _COUNTED:
+            # Details of job events are the app masters' own words: one that lacks its number counts for nothing.
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                _COUNTED[event.kind](self.totals, event.detail)
+
+    def _keep(self, event: StoredEvent) -> None:
+        self._events.setdefault(event.app_id, deque(maxlen=EVENTS_KEPT)).append(event)
+        self._events.move_to_end(event.app_id)
+        if len(self._events) > APPS_KEPT:
+            self._events.popitem(last=False)
+
+    def _take_round(self, event: StoredEvent) -> None:
+        round_id = int(str(event.detail["round_id"]))
+        if event.kind == "round_started":
+            self._rounds[round_id] = RoundRecord(round_id=round_id, started_at_s=event.time_s)
+            if len(self._rounds) > ROUNDS_KEPT:
+                self._rounds.popitem(last=False)
+        record = self._rounds.get(round_id)
+        if record is None:
+            return
+        record.take(event)
+        totals = self.totals
+        if event.kind == "round_bids" and record.bids_s is not None:
+            totals.bids.add(record.bids_s)
+        elif event.kind == "round_auctioned" and record.solve_s is not None:
+            totals.auction.add(record.solve_s)
+        elif event.kind == "round_ended":
+            totals.rounds[record.outcome] = totals.rounds.get(record.outcome, 0) + 1
+            totals.round.add(record.duration_s or 0.0)
+
+
+def _restarted(totals: Totals, _detail: Mapping[str, object]) -> None:
+    totals.job_restarts += 1
+
+
+def _revoked(totals: Totals, _detail: Mapping[str, object]) -> None:
+    totals.leases_revoked += 1
+
+
+def _seconds(detail: Mapping[str, object]) -> float:
+    return float(str(detail["seconds"]))
+
+
+_COUNTED: Mapping[str, Callable[[Totals, Mapping[str, object]], None]] = {
+    "checkpoint": lambda totals, detail: totals.checkpoint.add(_seconds(detail)),
+    "resize": lambda totals, detail: totals.resize.add(_seconds(detail)),
+    "job_restarted": _restarted,
+    "lease_revoked": _revoked,
+}

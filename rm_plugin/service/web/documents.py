@@ -1,0 +1,193 @@
+"""The answers of the REST interface: plain values that JSON can hold, as docs/web.md lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.store import StoredEvent
+from rm_plugin.service.web.sight import Sight, best_job_of, jobs_of, progress_of, rho_of
+from rm_plugin.service.web.waiting import Waiting, why_waiting
+from themis.apps import HyperParameter
+from themis.cluster import Machine
+from themis.leases import Lease
+from themis.web.shown import finite
+from themis.wire import themis_pb2 as pb
+from themis.wire.values import scalars_from_messages
+
+Document = dict[str, object]
+
+
+# ---- the cluster ----------------------------------------------------------------------------------------------------
+
+
+def cluster_document(sight: Sight) -> Document:
+    """The cluster, its machines and who holds what of them."""
+    manager, cluster = sight.manager, sight.manager.arbiter.cluster
+    gpus = sight.gpus_by_state()
+    return {
+        "name": cluster.name,
+        "policy": sight.policy,
+        "now_s": sight.now_s,
+        "lease_s": manager.settings.lease.duration_s,
+        "time_scale": manager.settings.time_scale,
+        "active_apps": len(manager.arbiter.active_apps),
+        "rounds": manager.rounds.rounds,
+        "gpus": cluster.gpus,
+        **{f"gpus_{state}": count for state, count in gpus.items()},
+        "devices": {
+            device.name: {
+                "kind": device.kind.value,
+                "memory_mb": device.memory_mb,
+                "speed": device.speed,
+                "emulated": device.emulated,
+            }
+            for device in cluster.devices.values()
+        },
+        "racks": [
+            {"rack_id": rack, "machines": [_machine_document(sight, machine) for machine in machines]}
+            for rack, machines in cluster.racks.items()
+        ],
+    }
+
+
+def _machine_document(sight: Sight, machine: Machine) -> Document:
+    table = sight.manager.arbiter.table
+    live, reserved, closed = table.live, table.reserved, table.closed
+    here = sight.manager.arbiter.cluster.gpus_of(machine.machine_id)
+    leases = [lease for gpu in here for lease in (live.get(gpu), reserved.get(gpu)) if lease is not None]
+    return {
+        "machine_id": machine.machine_id,
+        "state": sight.machine_state(machine).value,
+        "device": machine.device,
+        "emulated": sight.is_emulated(machine),
+        "slots": list(machine.slots),
+        "gpus": machine.gpus,
+        "gpus_closed": [gpu.index for gpu in here if gpu in closed],
+        "leases": [{"app_id": lease.app_id, **_lease_document(lease)} for lease in leases],
+    }
+
+
+def _lease_document(lease: Lease) -> Document:
+    return {
+        "lease_id": lease.lease_id,
+        "gpu": str(lease.gpu),
+        "state": lease.state.value,
+        "granted_at_s": lease.granted_at_s,
+        "expires_at_s": lease.expires_at_s,
+    }
+
+
+# ---- apps -----------------------------------------------------------------------------------------------------------
+
+
+def apps_document(sight: Sight, states: Iterable[str], limit: int) -> Document:
+    """Apps of some states, or of all when none is named; those that have not ended first, the newest of each first."""
+    wanted = frozenset(states)
+    entries = [entry for entry in sight.newest_first() if not wanted or entry.state in wanted]
+    return {"total": len(entries), "apps": [summary(sight, entry) for entry in entries[:limit]]}
+
+
+def summary(sight: Sight, entry: AppEntry) -> Document:
+    """One app without its jobs."""
+    rho = rho_of(entry)
+    return {
+        "app_id": entry.app_id,
+        "name": entry.spec.name,
+        "user": entry.spec.user,
+        "queue": entry.spec.queue,
+        "state": entry.state.value,
+        "tuner": entry.spec.tuner.name,
+        "program": entry.spec.program.name or "command",
+        "replay": entry.spec.replay,
+        "submitted_at_s": entry.submitted_at_s,
+        "started_at_s": entry.started_at_s,
+        "finished_at_s": entry.finished_at_s,
+        "progress": finite(progress_of(entry)),
+        "rho": finite(rho),
+        "gpus": sight.gpus_held(entry),
+        "gpus_unmet": 0 if entry.ended else entry.heartbeat.unmet_gpus,
+        "gpu_time_s": sight.gpu_time_s(entry),
+        "attempts": entry.attempt,
+        "phase": entry.heartbeat.phase + 1 if entry.heartbeat.phases else None,
+        "phases": entry.heartbeat.phases or None,
+        "jobs_total": len(entry.spec.jobs),
+        "best_job": best_job_of(entry) or None,
+        "page_url": entry.page_url or None,
+        "engine_id": entry.engine_id or None,
+        "diagnostics": entry.diagnostics,
+    }
+
+
+def app_document(sight: Sight, entry: AppEntry) -> Document:
+    """One app with its jobs, its leases and why it has no more of them."""
+    waiting = waiting_of(sight, entry)
+    submitted = {job.job_id: job.hyper_parameters for job in entry.spec.jobs}
+    return {
+        **summary(sight, entry),
+        "demand_max_gpus": entry.spec.demand_max_gpus,
+        "final_rho": {name: finite(value) for name, value in entry.finish.rho.items()},
+        "best_checkpoint": entry.finish.best_checkpoint or None,
+        "folder": str(sight.manager.folder(entry.app_id)),
+        "jobs": [_job_document(job, submitted.get(job.job_id, {})) for job in jobs_of(entry)],
+        "leases": [_lease_document(lease) for lease in sight.leases_of(entry)],
+        "waiting": None if waiting is None else _waiting_document(waiting),
+    }
+
+
+def waiting_of(sight: Sight, entry: AppEntry) -> Waiting | None:
+    """Why an app has no more GPUs; None for one that has ended or that could use no more."""
+    content = bool(entry.heartbeat.jobs) and entry.heartbeat.unmet_gpus <= 0
+    if entry.ended or content:
+        return None
+    return why_waiting(entry.app_id, sight.digest.rounds(), sight.policy)
+
+
+def _waiting_document(waiting: Waiting) -> Document:
+    return {
+        "round_id": waiting.round_id,
+        "rank": waiting.rank,
+        "of": waiting.of,
+        "ahead": list(waiting.ahead),
+        "reason": waiting.reason,
+    }
+
+
+def _job_document(job: pb.JobStatus, submitted: Mapping[str, HyperParameter]) -> Document:
+    values = scalars_from_messages(job.hyper_parameters) or submitted
+    return {
+        "job_id": job.job_id,
+        "state": job.state or None,
+        "iteration": job.iteration,
+        "target_iteration": job.target_iteration,
+        "loss": finite(job.loss) if job.has_loss else None,
+        "accuracy": finite(job.accuracy) if job.has_accuracy else None,
+        "gpus": job.gpus,
+        "iteration_s": finite(job.iteration_s) or None,
+        "restarts": job.restarts,
+        "hyper_parameters": {name: _plain(value) for name, value in values.items()},
+    }
+
+
+def _plain(value: object) -> object:
+    return finite(value) if isinstance(value, float) else value
+
+
+# ---- events ---------------------------------------------------------------------------------------------------------
+
+
+def events_document(events: Sequence[StoredEvent], after: int) -> Document:
+    """Events, and the sequence number to ask on from."""
+    return {
+        "next_after": events[-1].sequence if events else after,
+        "events": [
+            {
+                "sequence": event.sequence,
+                "time_s": event.time_s,
+                "kind": event.kind,
+                "app_id": event.app_id,
+                "detail": event.detail,
+            }
+            for event in events
+        ],
+    }

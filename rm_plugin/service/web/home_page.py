@@ -1,0 +1,181 @@
+"""The page `/`: the cluster, who holds what of it, the apps and the newest rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.web.parts import AppNames, rounds_table
+from rm_plugin.service.web.sight import GpuState, MachineState, Sight, progress_of, rho_of
+from themis.cluster import GpuId, Machine
+from themis.lifecycle import AppState, LeaseState
+from themis.web.elements import Markup, element, join, link, markup, outside_link, section, table, tiles
+from themis.web.frame import label, page
+from themis.web.shown import counted, duration, from_now, number, percent
+
+MACHINES_MOST = 200
+APPS_MOST = 200
+ENDED_MOST = 20
+ROUNDS_SHOWN = 10
+
+_BAD_STATES = frozenset({AppState.FAILED, AppState.KILLED})
+
+
+def home_page(sight: Sight) -> str:
+    """The page as text."""
+    names = AppNames(sight, root="")
+    cluster = sight.manager.arbiter.cluster
+    return page(
+        f"{cluster.name}: {sight.policy}",
+        element("h1", cluster.name, " ", element("small", f"under {sight.policy}")),
+        element("p", _emulation(sight)),
+        _tiles(sight),
+        section("Cluster", *_cluster(sight, names), note=_CLUSTER_NOTE),
+        section("Apps", *_apps(sight, names), note=_APPS_NOTE),
+        section("Newest rounds", *_rounds(sight, names), note=_ROUNDS_NOTE),
+        element(
+            "p",
+            "The same for programs: ",
+            join([link(path, path) for path in _ADDRESSES], ", "),
+            ". Nothing can be changed here: submit and kill with the command ",
+            element("code", "submarine"),
+            ".",
+        ),
+    )
+
+
+_ADDRESSES = ("api/v1/cluster", "api/v1/apps", "api/v1/rounds", "api/v1/events", "metrics", "healthz")
+_CLUSTER_NOTE = (
+    "A box is a GPU, with the number of the app that holds it; striped while its holder gives it back. "
+    "Boxes side by side share a slot."
+)
+_APPS_NOTE = "Finish-time fairness rho: above 1, an app is worse off than with a private share of the cluster."
+_ROUNDS_NOTE = (
+    "Offered to the apps of the worst rho; what a winner kept is its share after the hidden payment. "
+    "Left: GPUs that some app could still use."
+)
+
+
+def _emulation(sight: Sight) -> str:
+    machines = sight.manager.arbiter.cluster.machines
+    emulated = sum(machine.gpus for machine in machines if sight.is_emulated(machine))
+    if not emulated:
+        return ""
+    share = "All" if emulated == sight.manager.arbiter.cluster.gpus else str(emulated)
+    return f"{share} GPUs are emulated: leases are real, cards are not."
+
+
+def _tiles(sight: Sight) -> Markup:
+    gpus = sight.gpus_by_state()
+    rhos = [rho for entry in sight.manager.entries.active() if (rho := rho_of(entry)) is not None]
+    rows: list[tuple[str, object]] = [
+        ("GPUs", sum(gpus.values())),
+        ("leased", gpus[GpuState.LEASED]),
+        ("free", gpus[GpuState.FREE]),
+        ("closed", gpus[GpuState.CLOSED]),
+        ("lost", gpus[GpuState.LOST]),
+        ("active apps", len(sight.manager.arbiter.active_apps)),
+        ("max rho", number(max(rhos, default=None))),
+        ("rounds", sight.manager.rounds.rounds),
+    ]
+    hidden = {name for name, value in rows if name in ("closed", "lost") and not value}
+    return tiles([row for row in rows if row[0] not in hidden])
+
+
+# ---- the cluster ----------------------------------------------------------------------------------------------------
+
+
+def _cluster(sight: Sight, names: AppNames) -> list[Markup]:
+    cluster = sight.manager.arbiter.cluster
+    parts, room = [], MACHINES_MOST
+    for rack, machines in cluster.racks.items():
+        if room > 0:
+            boxes = [_machine(sight, names, machine) for machine in machines[:room]]
+            parts += [element("h3", rack), element("div", *boxes, class_="rack")]
+        room -= len(machines)
+    if room < 0:
+        parts.append(element("p", f"and {counted(-room, 'more machine')}, which api/v1/cluster lists"))
+    return parts
+
+
+def _machine(sight: Sight, names: AppNames, machine: Machine) -> Markup:
+    state = sight.machine_state(machine)
+    labels = [label(machine.device)] if not sight.is_emulated(machine) else [label("emulated")]
+    if state is not MachineState.THERE:
+        labels.append(label(state.value, "bad"))
+    gpus = iter(sight.manager.arbiter.cluster.gpus_of(machine.machine_id))
+    slots = [
+        element("div", *[_gpu(sight, names, next(gpus)) for _ in range(size)], class_="slot") for size in machine.slots
+    ]
+    return element(
+        "div",
+        join((machine.machine_id, *labels), " "),
+        element("div", *slots, class_="gpus"),
+        class_=f"machine {state}",
+    )
+
+
+def _gpu(sight: Sight, names: AppNames, gpu: GpuId) -> Markup:
+    # Written out, not put together from elements: there are thousands, and the loop has other work.
+    state = sight.gpu_state(gpu)
+    if state is not GpuState.LEASED:
+        mark = "" if state is GpuState.FREE else "x"
+        return Markup(f'<div class="gpu {state.value}" title="{markup(gpu)}: {state.value}">{mark}</div>')
+    table = sight.manager.arbiter.table
+    lease, next_lease = table.live[gpu], table.reserved.get(gpu)
+    expiring = " expiring" if lease.state is LeaseState.EXPIRING else ""
+    then = f", then {names.name(next_lease.app_id)}" if next_lease is not None else ""
+    ends = from_now(lease.expires_at_s, sight.now_s)
+    title = markup(f"{gpu}: {names.name(lease.app_id)} ({lease.app_id}), ends {ends}{then}")
+    return Markup(f'<a class="gpu leased{expiring}" title="{title}" {names.box(lease.app_id)}</a>')
+
+
+# ---- apps -----------------------------------------------------------------------------------------------------------
+
+
+def _apps(sight: Sight, names: AppNames) -> list[Markup]:
+    entries = sight.newest_first()
+    active = [entry for entry in entries if not entry.ended]
+    ended = [entry for entry in entries if entry.ended]
+    shown = [*active[:APPS_MOST], *ended[:ENDED_MOST]]
+    if not shown:
+        return [element("p", "None yet.")]
+    parts = [_apps_table(sight, names, shown)]
+    if more := len(entries) - len(shown):
+        parts.append(element("p", f"and {counted(more, 'more app')}, which api/v1/apps lists"))
+    return parts
+
+
+def _apps_table(sight: Sight, names: AppNames, entries: Sequence[AppEntry]) -> Markup:
+    heads = ("app", "name", "user", "queue", "state", "rho", "progress", "GPUs", "wants", "GPU time", "its own page")
+    rows = [
+        (
+            names.id_link(entry.app_id),
+            entry.spec.name,
+            entry.spec.user,
+            entry.spec.queue,
+            app_state(entry),
+            number(rho_of(entry)),
+            percent(progress_of(entry)),
+            "" if entry.ended else sight.gpus_held(entry),
+            f"+{entry.heartbeat.unmet_gpus}" if entry.heartbeat.unmet_gpus and not entry.ended else "",
+            duration(sight.gpu_time_s(entry)),
+            outside_link(entry.page_url, "app master") if entry.page_url else "",
+        )
+        for entry in entries
+    ]
+    return table(heads, rows, numbers=("rho", "progress", "GPUs", "wants", "GPU time"))
+
+
+def app_state(entry: AppEntry) -> Markup:
+    """The state, marked when it is a bad one; the reason shows when the pointer rests on it."""
+    kind = "bad" if entry.state in _BAD_STATES else None
+    return element("span", entry.state, class_=kind, title=entry.diagnostics or None)
+
+
+# ---- rounds ---------------------------------------------------------------------------------------------------------
+
+
+def _rounds(sight: Sight, names: AppNames) -> list[Markup]:
+    newest = sight.digest.rounds(ROUNDS_SHOWN)
+    return [rounds_table(names, newest, sight.now_s) if newest else markup("None yet.")]

@@ -1,0 +1,107 @@
+"""Metrics in the text format that Prometheus reads (exposition format, version 0.0.4)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+from rm_plugin.service.web.digest import Total
+from rm_plugin.service.web.sight import MachineState, Sight, rho_of
+from themis.lifecycle import LEASE_LIFECYCLE, AppState, LeaseState
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+S = TypeVar("S", bound=StrEnum)
+
+Sample = tuple[str, Mapping[str, str], float]
+"""What follows the metric's name, the labels, the value."""
+
+
+def metrics_text(sight: Sight) -> str:
+    """All metrics."""
+    return "".join((*_state(sight), *_newest_round(sight), *_sums(sight)))
+
+
+def _state(sight: Sight) -> Iterable[str]:
+    manager = sight.manager
+    arbiter, table = manager.arbiter, manager.arbiter.table
+    yield _gauge(
+        "themis_info",
+        "Always 1; what is served under which policy.",
+        [("", {"cluster": arbiter.cluster.name, "policy": sight.policy}, 1)],
+    )
+    apps = _counts(AppState, (entry.state for entry in manager.entries))
+    yield _gauge("themis_apps", "Apps by state, those that ended included.", _by_state(apps))
+    yield _gauge("themis_gpus", "GPUs by state.", _by_state(sight.gpus_by_state()))
+    machines = _counts(MachineState, (sight.machine_state(machine) for machine in arbiter.cluster.machines))
+    yield _gauge("themis_machines", "Machines by state.", _by_state(machines))
+    held = [state for state in LeaseState if not LEASE_LIFECYCLE.is_final(state)]
+    leases = _counts(held, (lease.state for lease in (*table.live.values(), *table.reserved.values())))
+    yield _gauge("themis_leases", "Leases that have not ended, by state.", _by_state(leases))
+    rhos = [rho for entry in manager.entries.active() if (rho := rho_of(entry)) is not None and math.isfinite(rho)]
+    if rhos:
+        yield _gauge("themis_rho_max", "Largest rho of the active apps.", [("", {}, max(rhos))])
+    unmet = sum(entry.heartbeat.unmet_gpus for entry in manager.entries.active())
+    yield _gauge("themis_unmet_gpus", "GPUs that active apps could use beyond their leases.", [("", {}, unmet)])
+
+
+def _newest_round(sight: Sight) -> Iterable[str]:
+    ended = next((record for record in sight.digest.rounds() if record.duration_s is not None), None)
+    if ended is None:
+        return
+    parts = {"whole": ended.duration_s, "bids": ended.bids_s, "auction": ended.solve_s}
+    samples = [("", {"part": part}, seconds) for part, seconds in parts.items() if seconds is not None]
+    yield _gauge("themis_newest_round_seconds", "How long the newest round that ended took, by part.", samples)
+
+
+def _sums(sight: Sight) -> Iterable[str]:
+    totals = sight.digest.totals
+    rounds = [("", {"outcome": outcome}, count) for outcome, count in sorted(totals.rounds.items())]
+    yield _metric("themis_rounds_total", "counter", "Rounds that ended.", rounds)
+    yield _metric("themis_events_total", "counter", "Events in the log.", [("", {}, totals.events)])
+    yield _metric(
+        "themis_job_restarts_total", "counter", "Restarts of jobs after a fault.", [("", {}, totals.job_restarts)]
+    )
+    yield _metric(
+        "themis_leases_revoked_total", "counter", "Leases that were taken by force.", [("", {}, totals.leases_revoked)]
+    )
+    yield _summary("themis_round_seconds", "Whole rounds.", totals.round)
+    yield _summary("themis_bids_seconds", "From the offer to the last bid or the deadline.", totals.bids)
+    yield _summary("themis_auction_seconds", "Winner determination and payments.", totals.auction)
+    yield _summary("themis_checkpoint_seconds", "Writing one checkpoint.", totals.checkpoint)
+    yield _summary("themis_resize_seconds", "Moving a job to other GPUs, without waiting for them.", totals.resize)
+
+
+def _counts(states: Iterable[S], found: Iterable[S]) -> dict[S, int]:
+    counts = Counter(found)
+    return {state: counts[state] for state in states}
+
+
+def _by_state(counts: Mapping[S, int]) -> list[Sample]:
+    return [("", {"state": str(state)}, count) for state, count in counts.items()]
+
+
+def _gauge(name: str, what: str, samples: Iterable[Sample]) -> str:
+    return _metric(name, "gauge", what, samples)
+
+
+def _summary(name: str, what: str, total: Total) -> str:
+    return _metric(name, "summary", what, [("_sum", {}, total.sum_s), ("_count", {}, total.count)])
+
+
+def _metric(name: str, kind: str, what: str, samples: Iterable[Sample]) -> str:
+    lines = [f"# HELP {name} {what}", f"# TYPE {name} {kind}"]
+    lines += [f"{name}{suffix}{_labels(labels)} {value!r}" for suffix, labels, value in samples]
+    return "\n".join(lines) + "\n"
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    written = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return f"{{{written}}}" if written else ""
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

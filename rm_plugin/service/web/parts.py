@@ -1,0 +1,113 @@
+"""Parts that several pages of the ResourceManager share: colours, names of apps, the table of rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import quote
+
+from rm_plugin.service.web.round_record import RoundRecord
+from rm_plugin.service.web.sight import Sight
+from themis.web.elements import Markup, element, join, link, markup, table
+from themis.web.frame import chip
+from themis.web.shown import counted, duration, from_now, number
+
+_GOLDEN_ANGLE = 137.508
+_APPS_IN_A_CELL = 8
+
+
+class AppNames:
+    """Apps as links with their colour; `root` leads from the page to `/`."""
+
+    def __init__(self, sight: Sight, root: str) -> None:
+        self._names = {entry.app_id: entry.spec.name for entry in sight.manager.entries}
+        self._places = {app_id: place for place, app_id in enumerate(self._names)}
+        self._root = root
+        self._boxes: dict[str, Markup] = {}
+        self._links: dict[str, Markup] = {}
+
+    def colour(self, app_id: str) -> str:
+        """Neighbours in order of submission have hues as far from each other as they come."""
+        hue = (210 + self._places.get(app_id, 0) * _GOLDEN_ANGLE) % 360
+        return f"hsl({hue:.0f} 50% 42%)"
+
+    def address(self, app_id: str) -> str:
+        """The app's page."""
+        return f"{self._root}apps/{quote(app_id, safe='')}"
+
+    def name(self, app_id: str) -> str:
+        """The name that its user gave it."""
+        return self._names.get(app_id, app_id)
+
+    def short(self, app_id: str) -> str:
+        """What tells the app from others in a small box: the number at the end of its id."""
+        digits = app_id[len(app_id.rstrip("0123456789")) :]
+        return digits.lstrip("0") or app_id[-3:]
+
+    def box(self, app_id: str) -> Markup:
+        """The end of the opening tag of a GPU's box, and its content: the same for all of an app's."""
+        if app_id not in self._boxes:
+            address, short = markup(self.address(app_id)), markup(self.short(app_id))
+            style = f"background-color:{self.colour(app_id)}"
+            self._boxes[app_id] = Markup(f'href="{address}" style="{style}">{short}')
+        return self._boxes[app_id]
+
+    def link(self, app_id: str) -> Markup:
+        """Its colour and its name; the id shows when the pointer rests on it."""
+        if app_id not in self._links:
+            text = element("a", self.name(app_id), href=self.address(app_id), title=app_id)
+            self._links[app_id] = element("span", chip(self.colour(app_id)), text, class_="nowrap")
+        return self._links[app_id]
+
+    def id_link(self, app_id: str) -> Markup:
+        """Its colour and its id."""
+        return Markup(chip(self.colour(app_id)) + link(self.address(app_id), app_id))
+
+    def listed(self, notes: Mapping[str, str] | Iterable[str]) -> Markup:
+        """Apps with a note each, the first few of them."""
+        pairs = notes if isinstance(notes, Mapping) else dict.fromkeys(notes, "")
+        shown = [join((self.link(app), note), " ") for app, note in list(pairs.items())[:_APPS_IN_A_CELL]]
+        more = len(pairs) - len(shown)
+        return join([*shown, f"and {more} more"] if more else shown, "<br>")
+
+
+def rounds_table(names: AppNames, rounds: Sequence[RoundRecord], now_s: float) -> Markup:
+    """Rounds, one a row."""
+    heads = ("round", "began", "GPUs", "reasons", "offered to", "bids", "won", "leftovers", "left", "took")
+    rows = [
+        (
+            record.round_id,
+            element("span", from_now(record.started_at_s, now_s), class_="nowrap"),
+            record.gpus_offered,
+            join(record.reasons, "<br>"),
+            names.listed({app: f"rho {number(record.rho.get(app))}" for app in record.offered}),
+            names.listed(_bid_notes(record)),
+            names.listed(_win_notes(record)),
+            names.listed({app: counted(sum(gpus.values()), "GPU") for app, gpus in record.leftovers.items() if gpus}),
+            record.usable_left if record.granted else "",
+            _took(record),
+        )
+        for record in rounds
+    ]
+    return table(heads, rows, numbers=("round", "GPUs", "left", "took"))
+
+
+def _bid_notes(record: RoundRecord) -> dict[str, str]:
+    notes = {app: counted(int(bid["rows"]), "row") for app, bid in record.bids.items()}
+    return notes | dict(record.bids_absent)
+
+
+def _win_notes(record: RoundRecord) -> dict[str, str]:
+    notes = {}
+    for app, gpus in record.won.items():
+        if gpus:
+            share = record.payment(app)
+            kept = "" if share is None else f", kept {number(share)}"
+            notes[app] = counted(sum(gpus.values()), "GPU") + kept
+    return notes
+
+
+def _took(record: RoundRecord) -> Markup:
+    if record.duration_s is None:
+        return markup("being played")
+    notable = element("span", record.outcome, class_="bad") if record.outcome == "abandoned" else ""
+    return join((duration(record.duration_s), notable), " ")

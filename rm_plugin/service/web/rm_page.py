@@ -1,0 +1,56 @@
+"""The ResourceManager's page: starts and ends the web server beside the gRPC one, on the same loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from rm_plugin.service.manager import ResourceManager
+from rm_plugin.service.web.digest import EventDigest
+from rm_plugin.service.web.sight import Sight
+from themis.errors import InputError
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+
+class RmPage:
+    """Serves the page, the REST interface and the metrics of one ResourceManager; `policy` is the name it goes by."""
+
+    def __init__(self, manager: ResourceManager, policy: str) -> None:
+        self._sight = Sight(manager, policy, EventDigest(manager.recorder))
+        self._runner: web.AppRunner | None = None
+        self._follow: asyncio.Task[None] | None = None
+
+    async def start(self, listen: str) -> str:
+        """Listen at HOST:PORT, port 0 for any free one; returns the page's address.
+
+        Raises:
+            InputError: Nothing can listen there, or it is no HOST:PORT.
+        """
+        host, port = _parsed(listen)
+        # Here and not above: a ResourceManager without a page has no use for a web server.
+        from rm_plugin.service.web.routes import application
+        from themis.web.answers import listen as serve
+
+        self._runner, bound = await serve(application(self._sight), host.strip("[]"), port)
+        self._follow = asyncio.get_running_loop().create_task(self._sight.digest.follow())
+        return f"http://{host}:{bound}/"
+
+    async def stop(self) -> None:
+        """End the server; requests that are being answered are cut off after a second."""
+        if self._follow is not None:
+            self._follow.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._follow
+        if self._runner is not None:
+            await self._runner.cleanup()
+        self._runner = self._follow = None
+
+
+def _parsed(listen: str) -> tuple[str, int]:
+    host, separator, port = listen.rpartition(":")
+    if not separator or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise InputError("a page listens at HOST:PORT", value=listen, remedy="write for instance 127.0.0.1:8080")
+    return host, int(port)

@@ -1,0 +1,108 @@
+"""The addresses of the page, the REST interface and the metrics; every one is described in docs/web.md."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.web.app_page import app_page
+from rm_plugin.service.web.documents import app_document, apps_document, cluster_document, events_document
+from rm_plugin.service.web.home_page import home_page
+from rm_plugin.service.web.metrics import CONTENT_TYPE, metrics_text
+from rm_plugin.service.web.round_record import round_document
+from rm_plugin.service.web.sight import Sight
+from themis.errors import InputError
+from themis.lifecycle import AppState
+from themis.web.answers import NotThereError, html_answer, json_answer, site, text_answer, whole_number
+
+APPS_DEFAULT, APPS_MOST = 200, 1000
+ROUNDS_DEFAULT, ROUNDS_MOST = 10, 100
+EVENTS_DEFAULT, EVENTS_MOST = 100, 500
+
+
+def application(sight: Sight) -> web.Application:
+    """Everything that is served."""
+    routes = Routes(sight)
+    served = site(is_document=lambda path: path.startswith("/api/"))
+    served.add_routes(
+        [
+            web.get("/", routes.home),
+            web.get("/apps/{app_id:[^/]+}", routes.app),
+            web.get("/api/v1/cluster", routes.cluster_data),
+            web.get("/api/v1/apps", routes.apps_data),
+            web.get("/api/v1/apps/{app_id:[^/]+}", routes.app_data),
+            web.get("/api/v1/rounds", routes.rounds_data),
+            web.get("/api/v1/events", routes.events_data),
+            web.get("/metrics", routes.metrics),
+            web.get("/healthz", routes.health),
+        ]
+    )
+    return served
+
+
+class Routes:
+    """One method an address. What is told of the log waits until the log was read once."""
+
+    def __init__(self, sight: Sight) -> None:
+        self._sight = sight
+
+    async def home(self, _request: web.Request) -> web.Response:
+        """The cluster, the apps, the newest rounds."""
+        await self._sight.digest.ready()
+        return html_answer(home_page(self._sight))
+
+    async def app(self, request: web.Request) -> web.Response:
+        """One app."""
+        await self._sight.digest.ready()
+        return html_answer(app_page(self._sight, self._entry(request.match_info["app_id"])))
+
+    async def cluster_data(self, _request: web.Request) -> web.Response:
+        """The cluster and who holds what of it."""
+        return json_answer(cluster_document(self._sight))
+
+    async def apps_data(self, request: web.Request) -> web.Response:
+        """Apps, of some states where `state` is given."""
+        states = [_app_state(text) for text in request.query.getall("state", [])]
+        limit = whole_number(request, "limit", APPS_DEFAULT, most=APPS_MOST)
+        return json_answer(apps_document(self._sight, states, limit))
+
+    async def app_data(self, request: web.Request) -> web.Response:
+        """One app, whole."""
+        await self._sight.digest.ready()
+        return json_answer(app_document(self._sight, self._entry(request.match_info["app_id"])))
+
+    async def rounds_data(self, request: web.Request) -> web.Response:
+        """The newest rounds, newest first."""
+        limit = whole_number(request, "limit", ROUNDS_DEFAULT, most=ROUNDS_MOST)
+        await self._sight.digest.ready()
+        return json_answer({"rounds": [round_document(record) for record in self._sight.digest.rounds(limit)]})
+
+    async def events_data(self, request: web.Request) -> web.Response:
+        """Events after a sequence number, of one app where `app` is given."""
+        after = whole_number(request, "after", 0)
+        limit = whole_number(request, "limit", EVENTS_DEFAULT, most=EVENTS_MOST)
+        named = request.query.get("app", "")
+        app_id = self._entry(named).app_id if named else ""
+        return json_answer(events_document(self._sight.manager.recorder.events(after, app_id, limit), after))
+
+    async def metrics(self, _request: web.Request) -> web.Response:
+        """Numbers for Prometheus."""
+        await self._sight.digest.ready()
+        return text_answer(metrics_text(self._sight), CONTENT_TYPE)
+
+    async def health(self, _request: web.Request) -> web.Response:
+        """That the loop answers."""
+        return text_answer("ok\n")
+
+    def _entry(self, name: str) -> AppEntry:
+        entries = self._sight.manager.entries
+        # The entries' own error looks for the nearest of all names, which takes long when there are many.
+        if not any(name in (entry.app_id, entry.spec.name) for entry in entries):
+            raise NotThereError("unknown app", value=name, remedy="api/v1/apps lists them")
+        return entries.get(name)
+
+
+def _app_state(text: str) -> AppState:
+    if text not in AppState.__members__:
+        raise InputError("unknown state of an app", value=text, remedy="known: " + ", ".join(AppState))
+    return AppState(text)

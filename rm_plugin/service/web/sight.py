@@ -1,0 +1,124 @@
+"""What the pages look at: the ResourceManager's state as it is, and the digest of its log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.manager import ResourceManager
+from rm_plugin.service.web.digest import EventDigest
+from themis.cluster import GpuId, Machine
+from themis.leases import Lease
+from themis.wire import themis_pb2 as pb
+
+
+class GpuState(StrEnum):
+    """What a GPU is just now; each is exactly one of these."""
+
+    LEASED = "leased"
+    FREE = "free"
+    CLOSED = "closed"
+    LOST = "lost"
+
+
+class MachineState(StrEnum):
+    """What a machine is just now: CLOSED when none of its GPUs is given out any more."""
+
+    THERE = "there"
+    CLOSED = "closed"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """The ResourceManager as its pages see it. Nothing here changes anything."""
+
+    manager: ResourceManager
+    policy: str
+    digest: EventDigest
+
+    @property
+    def now_s(self) -> float:
+        """The present time, in seconds since the epoch."""
+        return self.manager.clock.now_s()
+
+    # ---- the cluster ----
+
+    def gpu_state(self, gpu: GpuId) -> GpuState:
+        """What a GPU is just now."""
+        table = self.manager.arbiter.table
+        if gpu.machine_id in table.lost:
+            return GpuState.LOST
+        if gpu in table.live:
+            return GpuState.LEASED
+        return GpuState.CLOSED if gpu in table.closed else GpuState.FREE
+
+    def gpus_by_state(self) -> dict[GpuState, int]:
+        """How many GPUs there are of each state."""
+        table, gpus = self.manager.arbiter.table, self.manager.arbiter.cluster.gpus
+        leased, free, lost = len(table.live), len(table.free_gpus()), gpus - table.gpus_there
+        return {
+            GpuState.LEASED: leased,
+            GpuState.FREE: free,
+            GpuState.CLOSED: gpus - leased - free - lost,
+            GpuState.LOST: lost,
+        }
+
+    def machine_state(self, machine: Machine) -> MachineState:
+        """What a machine is just now."""
+        arbiter = self.manager.arbiter
+        if machine.machine_id in arbiter.table.lost:
+            return MachineState.LOST
+        closed = arbiter.table.closed
+        shut = bool(closed) and all(gpu in closed for gpu in arbiter.cluster.gpus_of(machine.machine_id))
+        return MachineState.CLOSED if shut else MachineState.THERE
+
+    def is_emulated(self, machine: Machine) -> bool:
+        """True when the machine's GPUs are declared and no cards are there."""
+        device = self.manager.arbiter.cluster.devices.get(machine.device)
+        return device is not None and device.emulated
+
+    # ---- apps ----
+
+    def leases_of(self, entry: AppEntry) -> list[Lease]:
+        """An app's leases, reserved ones included, by GPU."""
+        return [] if entry.ended else self.manager.arbiter.table.of_app(entry.app_id)
+
+    def gpus_held(self, entry: AppEntry) -> int:
+        """GPUs that an app holds now."""
+        return 0 if entry.ended else len(self.manager.arbiter.table.live_of(entry.app_id))
+
+    def gpu_time_s(self, entry: AppEntry) -> float:
+        """GPU time of an app so far, in seconds of one GPU."""
+        return entry.gpu_time_s if entry.ended else self.manager.arbiter.attained_gpu_s(entry.app_id, self.now_s)
+
+    def newest_first(self) -> list[AppEntry]:
+        """All apps: active ones before those that ended, the newest of each first."""
+        entries = list(reversed(list(self.manager.entries)))
+        return sorted(entries, key=lambda entry: entry.ended)
+
+
+def rho_of(entry: AppEntry) -> float | None:
+    """Finish-time fairness, the final one once that is known; None before it was told, which the wire has as 0."""
+    rho = entry.finish.rho.get("themis", 0.0) if entry.finish.state else entry.heartbeat.rho
+    return rho if rho > 0 else None
+
+
+def progress_of(entry: AppEntry) -> float:
+    """The share of an app's work that is done, 0 to 1."""
+    return 1.0 if entry.finish.state == "FINISHED" else entry.heartbeat.progress
+
+
+def jobs_of(entry: AppEntry) -> Iterable[pb.JobStatus]:
+    """The jobs as the app master reported them last; before it did, as they were submitted."""
+    reported: Iterable[pb.JobStatus] = entry.finish.jobs if entry.finish.state else entry.heartbeat.jobs
+    return reported or [
+        pb.JobStatus(job_id=job.job_id, target_iteration=job.iterations_total) for job in entry.spec.jobs
+    ]
+
+
+def best_job_of(entry: AppEntry) -> str:
+    """The leading job's id, empty while nobody knows."""
+    return entry.finish.best if entry.finish.state else entry.heartbeat.best

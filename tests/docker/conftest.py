@@ -1,0 +1,56 @@
+"""The Docker tier: tests against a real Docker engine, with an image of this working tree that lacks TensorFlow."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from themis.docker_host import DockerError, DockerHost
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).parent
+IMAGE = "themis-engine-test"
+# The first one may build the image, from packages that come through a network.
+TIMEOUT_S = 1800
+BUILD_S = 1700
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Whatever lies here is of this tier, also where somebody forgot to say so."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.docker)
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S), append=False)
+
+
+@pytest.fixture(scope="session")
+def docker_host():
+    """The engine that the environment names. None: a skip, in CI as well, since few CI machines may run containers."""
+    try:
+        host = DockerHost.connect()
+    except DockerError as error:
+        pytest.skip(f"NOT TESTED against Docker, as no engine answers: {error}")
+    yield host
+    host.close()
+
+
+@pytest.fixture(scope="session")
+def image(docker_host):
+    """The image of docs/docker.md, but for TensorFlow: replayed jobs do without."""
+    # Else pytest ends without a teardown, and the ResourceManager and its containers live on.
+    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    secrets = [("extra_ca", "EXTRA_CA"), ("pip_config", "STACK_PIP_CONFIG")]
+    given = [f"id={name},src={os.environ[variable]}" for name, variable in secrets if os.environ.get(variable)]
+    command = ["docker", "build", "--target", "engine", "--build-arg", "EXTRAS=hdfs docker", "-t", IMAGE]
+    command += [word for each in given for word in ("--secret", each)]
+    environment = {**os.environ, "DOCKER_BUILDKIT": "1"}
+    done = subprocess.run(
+        [*command, "-f", "docker/Dockerfile", "."], cwd=ROOT, env=environment, capture_output=True, text=True,
+        timeout=BUILD_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    yield IMAGE
+    signal.signal(signal.SIGTERM, former)

@@ -1,0 +1,141 @@
+"""What the profiler makes of logs and event files that real runs wrote (tests/golden/profiler/SOURCES.md)."""
+
+from pathlib import Path
+
+import pytest
+
+from am.profiler.event_folder import EventFolder
+from am.profiler.follower import LogFollower
+from am.profiler.job_reader import JobReader
+from am.profiler.parser import LogReader
+from am.profiler.profile import JobProfile
+from am.profiler.records import Validation
+from themis.cluster import Level
+
+GOLDEN = Path(__file__).parent / "profiler"
+
+
+def fed(records):
+    profile = JobProfile()
+    profile.started(1, Level.SLOT)
+    for record in records:
+        profile.feed(record)
+    return profile
+
+
+def of_log(name):
+    return fed(LogReader().read((GOLDEN / f"{name}.log").read_bytes()))
+
+
+@pytest.mark.parametrize(
+    ("name", "iteration", "loss", "held_out", "accuracy"),
+    [
+        ("keras_bars", 96, (0.2, 0.7), (0.2, 0.6), (0.8, 1.0)),
+        ("keras_lines", 96, (0.2, 0.7), (0.2, 0.6), (0.8, 1.0)),
+        ("keras_resumed", 200, (0.05, 0.4), None, None),
+        ("keras_unknown", 80, (0.2, 0.6), None, None),
+        ("keras2_bars", 250, (0.26, 0.26), (0.25, 0.25), (0.93, 0.93)),
+        ("keras2_lines", 250, (0.26, 0.26), None, None),
+        ("hooks", 40, (0.0, 0.01), None, None),
+        ("themis", 60, (0.0, 0.3), (0.0, 0.5), (0.9, 1.0)),
+        ("estimator", 301, (3.6, 3.6), (3.71, 3.71), (0.42, 0.42)),
+        ("tf_cnn_benchmarks", 30, (7.781, 7.781), None, None),
+    ],
+)
+def test_progress_and_values(name, iteration, loss, held_out, accuracy):
+    profile = of_log(name)
+    assert profile.iteration == iteration
+    for value, bounds in ((profile.loss, loss), (profile.validation_loss, held_out), (profile.accuracy, accuracy)):
+        assert value is None if bounds is None else bounds[0] <= value <= bounds[1]
+    assert profile.diverged is None
+
+
+@pytest.mark.parametrize(
+    ("name", "low_s", "high_s"),
+    [
+        # Every step slept for 20 ms.
+        ("keras_bars", 0.020, 0.040),
+        ("keras_lines", 0.0005, 0.05),
+        ("keras_resumed", 0.0005, 0.05),
+        ("keras_unknown", 0.0005, 0.05),
+        # The first epoch's 24 ms count only as long as nothing else is known.
+        ("keras2_bars", 0.03, 0.03),
+        ("keras2_lines", 0.096, 0.096),
+        ("hooks", 0.0002, 0.01),
+        ("themis", 0.0004, 0.02),
+        ("estimator", 1 / 2.5, 1 / 2.4),
+        ("tf_cnn_benchmarks", 64 / 102.9, 64 / 102.4),
+    ],
+)
+def test_seconds_an_iteration(name, low_s, high_s):
+    pace_s = of_log(name).iteration_s
+    assert low_s * 0.999999 <= pace_s <= high_s * 1.000001
+
+
+def test_bars_count_as_they_are_drawn_but_not_every_one_as_a_pace():
+    data = (GOLDEN / "keras_bars.log").read_bytes()
+    reader, profile = LogReader(), fed([])
+    steps = []
+    for drawn in data.replace(b"\r", b"\r|").replace(b"\n", b"\n|").split(b"|"):
+        for record in reader.read(drawn):
+            profile.feed(record)
+        steps.append(profile.iteration)
+    assert steps == sorted(steps)
+    # 20 ms a step, drawn at most every 50 ms.
+    assert len(set(steps)) > 25
+    [pace] = profile.paces.values()
+    assert 20 <= pace.count <= 30
+    assert 0.020 <= pace.iteration_s <= 0.040
+    assert pace.spread_s < 0.01
+    assert (profile.iteration, profile.validation_loss) == (96, of_log("keras_bars").validation_loss)
+
+
+def test_evaluations_are_no_training():
+    text = (GOLDEN / "keras_lines.log").read_text()
+    assert text.splitlines()[-1].startswith("40/40 - ")
+    records = LogReader().read(text.encode())
+    assert sum(isinstance(record, Validation) for record in records) == 3
+    assert fed(records).loss == pytest.approx(float(text.splitlines()[-2].split(" - loss: ")[1].split()[0]))
+
+
+def test_losses_that_are_no_numbers_are_a_divergence():
+    profile = of_log("keras_nan")
+    assert (profile.iteration, profile.diverged.since_iteration, profile.diverged.losses) == (80, 40, 2)
+
+
+def of_events(name):
+    folder = EventFolder([GOLDEN / name])
+    folder.search()
+    records = folder.read()
+    folder.close()
+    return fed(records)
+
+
+@pytest.mark.parametrize(
+    ("name", "iteration", "loss", "held_out"),
+    [
+        ("keras_batch_events", 60, (0.2, 0.8), None),
+        ("keras_epoch_events", 64, (0.2, 0.8), (0.2, 0.7)),
+        ("hook_events", 31, (0.0, 0.1), None),
+        ("summary_events", 40, (0.049, 0.051), None),
+    ],
+)
+def test_event_files(name, iteration, loss, held_out):
+    profile = of_events(name)
+    assert profile.iteration == iteration
+    assert loss[0] <= profile.loss <= loss[1]
+    assert (
+        profile.validation_loss is None if held_out is None else held_out[0] <= profile.validation_loss <= held_out[1]
+    )
+    assert 0.0001 < profile.iteration_s < 0.2
+
+
+def test_a_log_that_tells_steps_keeps_event_files_out(tmp_path):
+    log = tmp_path / "log"
+    reader = JobReader(LogFollower(log), [GOLDEN / "summary_events"])
+    assert fed(reader.read(0.0)).iteration == 40
+    log.write_bytes((GOLDEN / "hooks.log").read_bytes())
+    assert fed(reader.read(1.0)).iteration == 40
+    assert reader.read(2.0) == []
+    quiet = JobReader(LogFollower(log), [GOLDEN / "summary_events"])
+    assert {record.loss for record in quiet.catch_up(0.0) if hasattr(record, "loss")}.isdisjoint({2.0, 1.0})

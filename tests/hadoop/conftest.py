@@ -1,0 +1,61 @@
+"""The Hadoop tier: tests against real daemons of HDFS and YARN, one development cluster for all of them."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from devcluster.cluster import DevCluster
+from devcluster.configuration import MARK
+from devcluster.spec import ClusterSpec
+from hadoop.errors import HadoopMissingError
+from hadoop.jars import jar_folder, java_program
+from themis.processes import find_marked
+
+HERE = Path(__file__).parent
+GPUS = (4, 4, 2)
+TIMEOUT_S = 300
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Whatever lies here is of this tier, also where somebody forgot to say so."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.hadoop)
+            # The first one waits until jars are fetched and the daemons are up.
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S), append=False)
+
+
+@pytest.fixture(scope="session")
+def hadoop_programs():
+    """Java and Hadoop's jars: without them there is nothing to test, which no CI may pass over."""
+    try:
+        return java_program(), jar_folder(fetch=True)
+    except HadoopMissingError as error:
+        if os.environ.get("CI"):
+            pytest.fail(f"the Hadoop tier cannot run, and CI is set: {error}")
+        pytest.skip(f"NOT TESTED against Hadoop: {error}")
+
+
+@pytest.fixture(scope="session")
+def cluster(hadoop_programs, tmp_path_factory):
+    """HDFS and YARN with nodes of 4, 4 and 2 GPUs; a test that hurts it takes `breakable_cluster`."""
+    # Else pytest ends without a teardown, and the daemons live on.
+    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    cluster = DevCluster.start(ClusterSpec(gpus=GPUS), tmp_path_factory.mktemp("hadoop"))
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+        signal.signal(signal.SIGTERM, former)
+    assert find_marked({MARK: cluster.plan.identity}) == ()
+    assert not cluster.plan.layout.root.exists()
+
+
+@pytest.fixture
+def breakable_cluster(cluster):
+    """The same cluster; what the test killed or decommissioned comes back after it."""
+    yield cluster
+    cluster.mend()

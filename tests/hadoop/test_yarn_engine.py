@@ -1,0 +1,166 @@
+"""Apps of Themis on YARN and HDFS: what a user of Hadoop sees of them, and how they share GPUs."""
+
+import json
+import subprocess
+import urllib.request
+
+import pytest
+from themis_on_yarn import ThemisOnYarn
+from yarn_apps import Application, client_environment
+
+from am.checkpoints.uri import open_store
+from hadoop.jvm import start_jvm
+from hadoop.yarn_client import YarnClient
+
+
+@pytest.fixture(scope="module")
+def themis(cluster, tmp_path_factory):
+    with ThemisOnYarn(cluster, tmp_path_factory.mktemp("themis")) as themis:
+        yield themis
+        assert themis.audit() == ()
+    assert themis.processes("am.main") | themis.tasks() == {}
+
+
+def yarn(themis, *arguments):
+    """Hadoop's own command."""
+    command = [str(themis.cluster.bin_dir / "yarn"), *arguments]
+    done = subprocess.run(command, env=themis.environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_app_runs_to_its_end_in_containers_and_leaves_its_checkpoints_on_hdfs(themis, monkeypatch):
+    app_id = themis.submit(name="whole", jobs=3)
+    app = themis.wait_until_ended(app_id)
+    assert (app.state, app.attempts, app.progress) == ("FINISHED", 1, 1.0), themis.log()
+    for name, value in themis.cluster.exports.items():
+        monkeypatch.setenv(name, value)
+    uri = app.best_checkpoint.partition("/checkpoints/")[0] + "/checkpoints"
+    assert uri.startswith("hdfs://")
+    store = open_store(uri)
+    assert {store.latest_iteration(job.job_id) for job in app.jobs} == {300}
+    themis.until(lambda: themis.yarn_app(app_id)["state"] == "FINISHED", "YARN knows that it is over")
+    seen = themis.yarn_app(app_id)
+    assert (seen["finalStatus"], seen["applicationType"]) == ("SUCCEEDED", "THEMIS")
+    assert seen["queue"].split(".")[-1] == "default"
+    assert f"themis-app:{app_id}" in seen["applicationTags"].split(",")
+    themis.until(lambda: not themis.gpus_in_use(), "nothing of it runs")
+
+
+def test_logs_are_there_while_an_app_runs_and_after_its_end(themis):
+    app_id = themis.submit(name="logging", jobs=1)
+    themis.wait_until_iterating(app_id)
+    running = "".join(chunk.text for chunk in themis.client.logs(app_id))
+    assert "loss = " in running
+    assert themis.wait_until_ended(app_id).state == "FINISHED"
+    ended = "".join(chunk.text for chunk in themis.client.logs(app_id))
+    assert ended.startswith(running[:200]) and "step = 300" in ended
+    of_yarn = yarn(themis, "logs", "-applicationId", themis.app(app_id).engine_id)
+    assert "step = 300" in of_yarn and "am.main" in of_yarn
+
+
+def test_yarns_own_command_lists_an_app_and_its_logs_and_kills_it(themis):
+    app_id = themis.submit(name="hadoop-style", job={"tasks": 1, "gpus_per_task": 1, "iterations": 100_000})
+    themis.wait_until_iterating(app_id)
+    yarn_app_id = themis.app(app_id).engine_id
+    (line,) = [line for line in yarn(themis, "application", "-list").splitlines() if yarn_app_id in line]
+    assert {"hadoop-style", "THEMIS", "RUNNING"} <= {word.strip() for word in line.split("\t")}
+    yarn(themis, "application", "-kill", yarn_app_id)
+    app = themis.wait_until_ended(app_id)
+    assert app.state == "KILLED" and "killed" in app.diagnostics.lower()
+    assert themis.client.cluster().gpus_leased == 0
+    assert themis.tasks(app_id) == {}, "it was said to be over while tasks ran"
+
+
+def test_an_app_that_its_user_kills_is_killed_for_yarn_too(themis):
+    app_id = themis.submit(name="unwanted", job={"tasks": 1, "gpus_per_task": 1, "iterations": 100_000})
+    themis.wait_until_iterating(app_id)
+    themis.client.kill(app_id, "changed my mind")
+    assert themis.wait_until_ended(app_id).state == "KILLED"
+    themis.until(lambda: themis.yarn_app(app_id)["finalStatus"] == "KILLED", "YARN knows that it was killed")
+    themis.until(lambda: not themis.tasks(app_id), "nothing of it runs")
+
+
+def test_two_apps_that_want_all_gpus_share_them_and_none_has_two_owners(themis):
+    wide = {"jobs": 10, "job": {"tasks": 1, "gpus_per_task": 1, "iterations": 800}}
+    first = themis.submit(name="first", **wide)
+    themis.wait_until_iterating(first)
+    second = themis.submit(name="second", **wide)
+    over = []
+
+    def both_ended():
+        used = themis.gpus_in_use()
+        over.extend((host, count) for host, count in used.items() if count > themis.cluster.node_gpus[host])
+        return {themis.state(first), themis.state(second)} == {"FINISHED"}
+
+    themis.until(both_ended, "both end", 240)
+    assert over == []
+    moved = [event for event in themis.events() if event.kind == "resize"]
+    assert moved, "no job was ever moved"
+    assert {event.app_id for event in themis.events() if event.kind == "lease_expiring"} & {first, second}
+    assert themis.audit() == ()
+
+
+def test_a_gang_over_several_nodes_trains(themis):
+    app_id = themis.submit(name="gang", jobs=1, job={"tasks": 6, "min_tasks": 6, "gpus_per_task": 1, "iterations": 200})
+    themis.until(lambda: len(themis.gpus_in_use()) > 1, "it runs on two nodes", 60)
+    assert themis.wait_until_ended(app_id).state == "FINISHED"
+
+
+def test_the_app_masters_page_answers_behind_yarns_proxy(themis):
+    app_id = themis.submit(name="paged", job={"tasks": 1, "gpus_per_task": 1, "iterations": 100_000})
+    themis.wait_until_iterating(app_id)
+    base = f"{themis.cluster.rm_web}/proxy/{themis.app(app_id).engine_id}/"
+    with urllib.request.urlopen(base, timeout=10) as answer:
+        page = answer.read().decode()
+    assert "paged" in page and "job-00" in page
+    with urllib.request.urlopen(base + "status.json", timeout=10) as answer:
+        assert json.load(answer)["app_id"] == app_id
+    themis.client.kill(app_id)
+    themis.wait_until_ended(app_id)
+
+
+def test_a_node_that_is_drained_is_left_at_the_end_of_its_leases(breakable_cluster, themis):
+    app_id = themis.submit(
+        name="moving", jobs=1, job={"tasks": 4, "min_tasks": 4, "gpus_per_task": 1, "iterations": 900}
+    )
+    themis.wait_until_iterating(app_id)
+    (host,) = themis.gpus_in_use()
+    breakable_cluster.decommission(host, graceful_s=100)
+    themis.until(lambda: host not in themis.gpus_in_use() and themis.gpus_in_use(), "its job runs elsewhere", 90)
+    reasons = [event.detail.get("reason") for event in themis.events() if event.kind == "lease_revoked"]
+    assert themis.app(app_id).state == "RUNNING" and reasons == []
+    assert themis.wait_until_ended(app_id, 180).state == "FINISHED"
+
+
+@pytest.fixture
+def stranger(cluster):
+    """A YARN application that is none of ours."""
+    start_jvm(client_environment(cluster))
+    with YarnClient() as client:
+        application = Application(client, client_environment(cluster), name="stranger", app_type="OTHER")
+        am = application.attempt()
+        am.register()
+        yield am
+        application.close()
+
+
+def test_gpus_that_somebody_else_uses_are_not_given_out(themis, stranger):
+    stranger.granted(allocation_request_id=1, host="gpu-node-3", gpus=2)
+    themis.until(lambda: themis.page("api/v1/cluster")["gpus_closed"] == 2, "the two GPUs are not given out")
+    app_id = themis.submit(name="beside", jobs=10, job={"tasks": 1, "gpus_per_task": 1, "iterations": 200})
+    assert themis.wait_until_ended(app_id).state == "FINISHED"
+    leased = {
+        event.detail["gpu"] for event in themis.events() if event.kind == "lease_granted" and event.app_id == app_id
+    }
+    assert {gpu.split("/")[0] for gpu in leased} == {"gpu-node-1", "gpu-node-2"}
+
+
+def test_an_ask_that_yarn_never_grants_goes_back_to_the_arbiter(themis, stranger):
+    """The GPUs look free to YARN's reports, but the node's memory is taken: YARN says nothing, for ever."""
+    stranger.granted(allocation_request_id=1, host="gpu-node-3", gpus=0, memory_mb=themis.memory_of("gpu-node-3"))
+    app_id = themis.submit(name="elsewhere", jobs=10, job={"tasks": 1, "gpus_per_task": 1, "iterations": 300})
+    themis.until(lambda: "lease_released" in themis.kinds(app_id), "what cannot be used goes back", 60)
+    reasons = [event.detail.get("reason", "") for event in themis.events() if event.kind == "lease_released"]
+    assert any("YARN granted no container within" in reason for reason in reasons)
+    assert themis.wait_until_ended(app_id, 240).state == "FINISHED"

@@ -1,0 +1,151 @@
+"""kill -9 of everything that can be killed, while apps of Themis run on YARN and HDFS.
+
+Each time the app goes on and ends well, no GPU is ever given twice, and nothing is left running.
+"""
+
+import os
+import signal
+
+import psutil
+import pytest
+from themis_on_yarn import ThemisOnYarn
+
+JOB = {"tasks": 1, "gpus_per_task": 1, "iterations": 400}
+
+
+@pytest.fixture
+def themis(breakable_cluster, tmp_path):
+    with ThemisOnYarn(breakable_cluster, tmp_path) as themis:
+        yield themis
+        assert themis.audit() == ()
+        themis.until(lambda: not themis.tasks(), "no task is left", 60)
+
+
+def at_work(themis, **changes):
+    """An app that iterates; its id."""
+    app_id = themis.submit(**{"jobs": 4, "job": JOB, **changes})
+    themis.wait_until_iterating(app_id, 30)
+    return app_id
+
+
+def ends_well(themis, app_id, limit_s=200):
+    """Wait for the end, and watch meanwhile that no node runs more tasks than it has GPUs."""
+    over = []
+
+    def ended():
+        used = themis.gpus_in_use()
+        over.extend((host, count) for host, count in used.items() if count > themis.cluster.node_gpus[host])
+        return themis.state(app_id) in ("FINISHED", "FAILED", "KILLED")
+
+    themis.until(ended, f"{app_id} ends", limit_s)
+    app = themis.app(app_id)
+    assert app.state == "FINISHED", f"{app.diagnostics}\n{themis.log()}"
+    assert {job.iteration for job in app.jobs} == {JOB["iterations"]}
+    assert over == []
+    return app
+
+
+def node_of(pid):
+    return psutil.Process(pid).environ()["NM_HOST"]
+
+
+def test_a_task(themis):
+    app_id = at_work(themis)
+    victim = next(iter(themis.tasks(app_id)))
+    os.kill(victim, signal.SIGKILL)
+    app = ends_well(themis, app_id)
+    assert (sum(job.restarts for job in app.jobs), app.attempts) == (1, 1)
+
+
+def test_an_app_master(themis):
+    app_id = at_work(themis)
+    before = {job.job_id: job.iteration for job in themis.app(app_id).jobs}
+    (victim,) = themis.app_masters(app_id)
+    os.kill(victim, signal.SIGKILL)
+    app = ends_well(themis, app_id)
+    assert app.attempts == 2
+    started = [event for event in themis.events() if event.kind == "tasks_started" and event.detail["iteration"] > 0]
+    assert {event.detail["job_id"] for event in started} == set(before), "not every job went on from its checkpoint"
+    assert themis.yarn_app(app_id)["finalStatus"] == "SUCCEEDED"
+
+
+def test_an_app_master_twice_is_the_end_of_its_app_and_gives_everything_back(themis):
+    app_id = at_work(themis)
+    for attempt in (1, 2):
+        themis.until(lambda: themis.app_masters(app_id), "an attempt runs")
+        themis.until(lambda n=attempt: themis.app(app_id).attempts == n, "it registered")
+        os.kill(themis.app_masters(app_id)[0], signal.SIGKILL)
+    themis.until(lambda: themis.state(app_id) == "FAILED", "the app is given up", 60)
+    assert themis.client.cluster().gpus_leased == 0
+    themis.until(lambda: not themis.tasks(app_id), "its tasks are gone", 30)
+
+
+def test_a_node_manager_alone(themis, breakable_cluster):
+    """Its containers live on as orphans: they must end before YARN hears of the node again."""
+    app_id = at_work(themis)
+    (am,) = themis.app_masters(app_id)
+    hosts = set(themis.gpus_in_use())
+    host = next((host for host in sorted(hosts) if host != node_of(am)), node_of(am))
+    breakable_cluster.kill(f"nodemanager-{host}")
+    ends_well(themis, app_id)
+    assert "machine_lost" in themis.kinds()
+
+
+def test_a_whole_node_and_its_return(themis, breakable_cluster):
+    app_id = at_work(themis)
+    (am,) = themis.app_masters(app_id)
+    host = next((host for host in sorted(themis.gpus_in_use()) if host != node_of(am)), None)
+    host = host or node_of(am)
+    breakable_cluster.kill_node(host)
+    themis.until(lambda: "machine_lost" in themis.kinds(), "the node is lost", 60)
+    breakable_cluster.start_daemon(f"nodemanager-{host}")
+    themis.until(lambda: "machine_back" in themis.kinds(), "the node is back", 60)
+    ends_well(themis, app_id)
+
+
+def test_the_node_of_an_app_master(themis, breakable_cluster):
+    app_id = at_work(themis)
+    (am,) = themis.app_masters(app_id)
+    breakable_cluster.kill_node(node_of(am))
+    app = ends_well(themis, app_id)
+    assert app.attempts == 2
+
+
+def test_yarns_resource_manager(themis, breakable_cluster):
+    app_id = at_work(themis)
+    breakable_cluster.kill("resourcemanager")
+    breakable_cluster.start_daemon("resourcemanager")
+    app = ends_well(themis, app_id)
+    assert (app.attempts, themis.kinds()["machine_lost"]) == (1, 0)
+
+
+def test_the_resource_manager_of_themis(themis):
+    app_id = at_work(themis)
+    (am,) = themis.app_masters(app_id)
+    themis.kill()
+    themis.start()
+    assert themis.app_masters(app_id) == [am], "its app master was not taken back"
+    app = ends_well(themis, app_id)
+    assert app.attempts == 1
+
+
+def test_a_data_node(themis, breakable_cluster):
+    app_id = at_work(themis)
+    breakable_cluster.kill("datanode")
+    breakable_cluster.start_daemon("datanode")
+    ends_well(themis, app_id)
+
+
+def test_the_name_node(themis, breakable_cluster):
+    app_id = at_work(themis)
+    breakable_cluster.kill("namenode")
+    breakable_cluster.start_daemon("namenode")
+    ends_well(themis, app_id)
+
+
+def test_a_task_host_beside_its_task(themis):
+    """What YARN started is killed, the task behind it is not: no orphan may stay on the GPU."""
+    app_id = at_work(themis)
+    victim = next(iter(themis.processes("task_host", app_id=app_id)))
+    os.kill(victim, signal.SIGKILL)
+    ends_well(themis, app_id)

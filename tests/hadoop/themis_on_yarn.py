@@ -1,0 +1,196 @@
+"""A ResourceManager of Themis on a development cluster, as a process: started, killed, asked, and audited."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from contextlib import suppress
+
+import psutil
+import yaml
+
+from submarine_client.client import Client
+from testbed.audit_ownership import check_leases_per_gpu, check_tasks_per_gpu
+from testbed.audit_values import AuditInput, AuditLimits, Findings
+from testbed.events import event_from_message
+from themis.config.group_file import load_group
+from themis.errors import ThemisError
+
+ENDED = ("FINISHED", "FAILED", "KILLED")
+
+
+class ThemisOnYarn:
+    """`themis rm start` with the engine yarn; everything it writes lies in `folder`."""
+
+    def __init__(self, cluster, folder, **yarn):
+        self.cluster = cluster
+        self.folder = folder
+        self.environment = {**os.environ, **cluster.exports}
+        fast = {"heartbeat_s": 0.2, "poll_s": 0.3, "emulated": True, "task_memory_mb": 512, "am_memory_mb": 512}
+        self.settings = {
+            "engine": "yarn", "state_dir": str(folder / "state"), "listen": "127.0.0.1:0", "page": "127.0.0.1:0",
+            "lease": {"duration_s": 30, "checkpoint_lead_s": 4, "grace_s": 15}, "coalesce_s": 0.2, "unfit_s": 5,
+            "validate_state": True, "yarn": {**fast, **yarn},
+        }  # fmt: skip
+        self.process = None
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    # ---- the ResourceManager ----
+
+    def start(self):
+        """Start it and wait until it answers."""
+        path = self.folder / "rm.yaml"
+        path.write_text(yaml.safe_dump(self.settings))
+        (self.folder / "state" / "address").unlink(missing_ok=True)
+        with (self.folder / "rm.log").open("ab") as log:
+            command = [sys.executable, "-m", "themis_cli.main", "rm", "start", "-c", str(path)]
+            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=subprocess.STDOUT)
+        address = self.folder / "state" / "address"
+        self.until(address.exists, "the ResourceManager listens", 60)
+        self.client = Client(address.read_text().strip(), timeout_s=10.0)
+        self.client.wait_until_ready(20.0)
+
+    def kill(self):
+        """kill -9."""
+        self.process.kill()
+        self.process.wait()
+        self.client.close()
+
+    def stop(self):
+        """SIGTERM; kill -9 when that takes more than a minute."""
+        if self.process.poll() is not None:
+            return
+        self.client.close()
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            assert self.process.wait(60) == 0, self.log()
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+    def log(self):
+        return (self.folder / "rm.log").read_text()[-6000:]
+
+    def page(self, path):
+        """A document of its page, as JSON."""
+        (address,) = re.findall(r"the page is at (http://\S+)", (self.folder / "rm.log").read_text())[-1:]
+        with urllib.request.urlopen(f"{address}{path}", timeout=10) as answer:
+            return json.load(answer)
+
+    def yarn_says(self, path):
+        """A document of YARN's REST service."""
+        with urllib.request.urlopen(f"{self.cluster.rm_web}/ws/v1/cluster/{path}", timeout=10) as answer:
+            return json.load(answer)
+
+    def yarn_app(self, app_id):
+        """An app as YARN tells it."""
+        return self.yarn_says(f"apps/{self.app(app_id).engine_id}")["app"]
+
+    def memory_of(self, host):
+        """Memory that a node has left, in MB, as YARN says."""
+        nodes = self.yarn_says("nodes")["nodes"]["node"]
+        return next(node["availMemoryMB"] for node in nodes if node["nodeHostName"] == host)
+
+    # ---- apps ----
+
+    def submit(self, **changes):
+        """Submit an app of replayed jobs; returns its id."""
+        group = {
+            "name": "app", "program": "replay", "arguments": {"serial_iteration_s": 0.1, "log_every": 5},
+            "tuner": {"name": "single"}, "job": {"tasks": 1, "gpus_per_task": 1, "iterations": 300}, "jobs": 2,
+            "search_space": {"learning_rate": {"log_uniform": [0.001, 0.1]}}, "checkpoint_every": 10, "seed": 1,
+            "resources": {"memory_mb": 256, "vcores": 1}, "estimate": {"serial_iteration_s": 0.1}, **changes,
+        }  # fmt: skip
+        path = self.folder / f"group-{time.monotonic_ns()}.yaml"
+        path.write_text(yaml.safe_dump(group))
+        return self.client.submit(load_group(path))
+
+    def app(self, app_id):
+        return self.client.show(app_id)
+
+    def wait_until_ended(self, app_id, limit_s=120.0):
+        self.until(lambda: self.state(app_id) in ENDED, f"{app_id} ends", limit_s)
+        return self.app(app_id)
+
+    def state(self, app_id):
+        try:
+            return self.app(app_id).state
+        except ThemisError:
+            return "?"
+
+    def wait_until_iterating(self, app_id, iterations=20, limit_s=60.0):
+        """Until every job of the app has made so many iterations."""
+
+        def ran():
+            jobs = self.app(app_id).jobs
+            return jobs and all(job.iteration >= iterations for job in jobs)
+
+        self.until(ran, f"{app_id} is at work", limit_s)
+
+    def until(self, condition, what, limit_s=60.0):
+        deadline_s = time.monotonic() + limit_s
+        while not condition():
+            if self.process.poll() is not None:
+                raise AssertionError(f"the ResourceManager ended while waiting: {what}\n{self.log()}")
+            if time.monotonic() > deadline_s:
+                raise AssertionError(f"not within {limit_s:g} s: {what}\n{self.log()}")
+            time.sleep(0.1)
+
+    # ---- what happened ----
+
+    def events(self):
+        """Every event so far."""
+        return [event_from_message(event) for event in self.client.watch(follow=False)]
+
+    def kinds(self, app_id=""):
+        return Counter(event.kind for event in self.events() if not app_id or event.app_id == app_id)
+
+    def audit(self):
+        """What the log of events shows of GPUs with two owners."""
+        gpus = [f"{host}/{index}" for host, count in self.cluster.node_gpus.items() for index in range(count)]
+        limits = AuditLimits(lease_s=30.0, grace_s=15.0, round_s=10.0)
+        run = AuditInput(events=tuple(self.events()), gpus=tuple(gpus), limits=limits)
+        findings = Findings(run.start_s)
+        check_leases_per_gpu(run, findings)
+        check_tasks_per_gpu(run, findings)
+        result = findings.result()
+        assert result.checks["a GPU has one lease at a time"], "the audit had nothing to look at"
+        return result.violations
+
+    def processes(self, *words, app_id=""):
+        """Processes of this cluster's containers whose command line has these words, by id."""
+        found = {}
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                environment = process.environ()
+                # By folder: a task's environment holds nothing of ours but what it needs.
+                if not process.cwd().startswith(str(self.cluster.plan.layout.root)) or "NM_HOST" not in environment:
+                    continue
+                if app_id and environment.get("THEMIS_APP_ID") != app_id:
+                    continue
+                command = process.cmdline()
+                if all(any(word in part for part in command) for word in words) and command[0] != "bash":
+                    found[process.pid] = environment
+        return found
+
+    def app_masters(self, app_id=""):
+        return list(self.processes("am.main", app_id=app_id))
+
+    def tasks(self, app_id=""):
+        return self.processes("tf_jobs", app_id=app_id)
+
+    def gpus_in_use(self):
+        """GPUs that living tasks hold by host; each task of these tests holds one."""
+        return Counter(environment["NM_HOST"] for environment in self.tasks().values())

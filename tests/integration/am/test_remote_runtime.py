@@ -1,0 +1,300 @@
+"""Tasks in containers: the app master's side and real task hosts, with processes for containers."""
+
+import asyncio
+import json
+import signal
+import sys
+import uuid
+
+import pytest
+
+from am.jobs.gang import start_gang, wait_gang
+from am.runtimes.port import ExitReason, NoRoomError, SeatRequest, TaskLaunch
+from am.runtimes.remote import frames, task_host
+from am.runtimes.remote.hosts import TaskHosts
+from am.runtimes.remote.processes import ProcessSource
+from am.runtimes.remote.runtime import RemoteRuntime
+from themis.cluster import GpuId
+from themis.processes import find_marked, kill_marked
+
+
+@pytest.fixture
+def app_id():
+    name = f"app-{uuid.uuid4().hex}"
+    yield name
+    assert find_marked({"THEMIS_APP_ID": name}) == (), "a process outlived its test"
+    kill_marked({"THEMIS_APP_ID": name})
+
+
+class World:
+    """A runtime with its source and hosts, on this machine."""
+
+    def __init__(self, tmp_path, app_id, **source):
+        self.folder = tmp_path
+        self.app_id = app_id
+        self.source = ProcessSource(tmp_path / "containers", **source)
+        self.hosts = TaskHosts()
+
+    async def __aenter__(self):
+        port = await self.hosts.listen("127.0.0.1")
+        self.runtime = RemoteRuntime(
+            self.source, self.hosts, address=f"127.0.0.1:{port}", run_id="", prefix="s",
+            environment={"THEMIS_APP_ID": self.app_id},
+        )  # fmt: skip
+        return self
+
+    async def __aexit__(self, *_):
+        await self.runtime.close()
+
+    async def reserve(self, *machines):
+        requests = [
+            SeatRequest(job_id="j0", task_index=index, gpus=(GpuId(machine, 0),))
+            for index, machine in enumerate(machines)
+        ]
+        return await self.runtime.reserve(requests)
+
+    def launch(self, seat, command, index=0, **environment):
+        return TaskLaunch(
+            app_id=self.app_id, job_id="j0", task_index=index, incarnation=1, command=command, seat=seat,
+            environment=environment, working_dir=self.folder / "job", log_path=self.log(index), emulated=True,
+        )  # fmt: skip
+
+    def log(self, index=0):
+        return self.folder / "job" / f"task-{index}.log"
+
+    async def run_one(self, command, **environment):
+        (seat,) = await self.reserve("m0")
+        return await self.runtime.start(self.launch(seat, command, **environment))
+
+
+def run(world, scenario):
+    async def whole():
+        async with world:
+            return await scenario(world)
+
+    return asyncio.run(asyncio.wait_for(whole(), 60))
+
+
+async def until(condition, what):
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail(what)
+
+
+def test_a_task_logs_to_its_app_master_and_its_exit_code_arrives(tmp_path, app_id):
+    async def scenario(world):
+        task = await world.run_one("echo $THEMIS_TASK_INDEX $COLOUR; echo to stderr >&2; exit 3", COLOUR="red")
+        return await task.wait()
+
+    world = World(tmp_path, app_id)
+    exit_ = run(world, scenario)
+    assert (exit_.exit_code, exit_.reason) == (3, ExitReason.EXITED)
+    assert world.log().read_text() == "0 red\nto stderr\n"
+
+
+def test_megabytes_of_log_arrive_whole(tmp_path, app_id):
+    async def scenario(world):
+        code = "import sys; [print(n, 'x' * 90) for n in range(60000)]; sys.exit(0)"
+        return await (await world.run_one((sys.executable, "-c", code))).wait()
+
+    world = World(tmp_path, app_id)
+    assert run(world, scenario).succeeded
+    lines = world.log().read_text().splitlines()
+    assert [line.split()[0] for line in lines] == [str(n) for n in range(60000)]
+
+
+def test_what_a_program_writes_of_itself_is_mirrored_in_the_job_folder(tmp_path, app_id):
+    async def scenario(world):
+        command = 'echo {\\"n\\": 1} >> "$THEMIS_JOB_DIR/history.jsonl"; pwd'
+        await (await world.run_one(command)).wait()
+
+    world = World(tmp_path, app_id)
+    run(world, scenario)
+    assert json.loads((tmp_path / "job" / "history.jsonl").read_text()) == {"n": 1}
+    assert world.log().read_text().startswith(str(tmp_path / "containers"))
+
+
+def test_the_word_to_stop_reaches_the_task_which_may_save_first(tmp_path, app_id):
+    async def scenario(world):
+        code = (
+            "import signal, sys, time\n"
+            "def end(*_):\n    time.sleep(0.3); print('saved', flush=True); sys.exit(75)\n"
+            "signal.signal(signal.SIGTERM, end); print('up', flush=True)\nwhile True: time.sleep(0.1)"
+        )
+        task = await world.run_one((sys.executable, "-c", code))
+        await until(lambda: world.log().exists() and "up" in world.log().read_text(), "the task is up")
+        return await world.runtime.stop(task, 5.0)
+
+    world = World(tmp_path, app_id)
+    exit_ = run(world, scenario)
+    assert (exit_.exit_code, exit_.reason) == (75, ExitReason.STOPPED)
+    assert world.log().read_text() == "up\nsaved\n"
+
+
+def test_a_task_that_ignores_the_word_is_killed_after_its_grace(tmp_path, app_id):
+    async def scenario(world):
+        task = await world.run_one((sys.executable, "-c", _STUBBORN))
+        await until(lambda: world.log().exists() and "up" in world.log().read_text(), "the task is up")
+        return await world.runtime.stop(task, 0.3)
+
+    exit_ = run(World(tmp_path, app_id), scenario)
+    assert (exit_.exit_code, exit_.reason) == (-signal.SIGKILL, ExitReason.STOPPED)
+
+
+_STUBBORN = (
+    "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)\ntime.sleep(60)"
+)
+
+
+def test_a_gang_has_all_its_seats_before_any_task_starts_and_knows_their_addresses(tmp_path, app_id):
+    async def scenario(world):
+        seats = await world.reserve("m0", "m1", "m2")
+        launches = [world.launch(seat, "echo $PEERS", index, PEERS=" ".join(s.address for s in seats))
+                    for index, seat in enumerate(seats)]  # fmt: skip
+        handles = await start_gang(world.runtime, launches)
+        return seats, await wait_gang(world.runtime, handles)
+
+    world = World(tmp_path, app_id)
+    seats, exits = run(world, scenario)
+    assert len({seat.address for seat in seats}) == 3
+    assert all(exit_.succeeded for exit_ in exits)
+    assert world.log(2).read_text().split() == [seat.address for seat in seats]
+
+
+def test_a_gang_that_finds_no_room_on_one_machine_leaves_nothing_on_the_others(tmp_path, app_id):
+    async def scenario(world):
+        with pytest.raises(NoRoomError):
+            await world.reserve("m0", "m1", "full")
+        return [process.exit_code is not None for process in world.source.processes.values()]
+
+    assert run(World(tmp_path, app_id, full=frozenset({"full"})), scenario) == [True, True]
+
+
+def test_a_reservation_that_is_cancelled_leaves_nothing(tmp_path, app_id):
+    async def scenario(world):
+        reserving = asyncio.ensure_future(world.reserve("m0"))
+        await until(lambda: world.source.processes, "the container was asked for")
+        reserving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reserving
+        return [process.exit_code is not None for process in world.source.processes.values()]
+
+    assert run(World(tmp_path, app_id), scenario) == [True]
+
+
+def test_a_seat_that_nobody_took_is_vacated(tmp_path, app_id):
+    async def scenario(world):
+        seats = await world.reserve("m0")
+        await world.runtime.vacate(seats)
+        return [process.exit_code for process in world.source.processes.values()]
+
+    assert run(World(tmp_path, app_id), scenario) == [0]
+
+
+def test_a_container_that_is_killed_ends_its_task(tmp_path, app_id):
+    async def scenario(world):
+        task = await world.run_one("sleep 60")
+        next(iter(world.source.processes.values())).kill()
+        return await task.wait()
+
+    exit_ = run(World(tmp_path, app_id), scenario)
+    assert (exit_.exit_code, exit_.reason) == (-signal.SIGKILL, ExitReason.EXITED)
+
+
+def test_a_task_outlives_a_broken_connection_and_loses_no_line(tmp_path, app_id):
+    async def scenario(world):
+        code = "import time\nfor n in range(40): print(n, flush=True); time.sleep(0.02)"
+        task = await world.run_one((sys.executable, "-c", code))
+        for _ in range(3):
+            await asyncio.sleep(0.2)
+            state = world.hosts._hosts[task.seat.seat_id]
+            if state.writer is not None:
+                state.writer.transport.abort()
+        return await task.wait()
+
+    world = World(tmp_path, app_id)
+    assert run(world, scenario).succeeded
+    assert world.log().read_text().split() == [str(n) for n in range(40)]
+
+
+def test_a_task_whose_container_is_gone_for_its_app_master_is_ended_at_once(tmp_path, app_id):
+    """So it is with a node that YARN gave up while its processes live on."""
+
+    async def scenario(world):
+        task = await world.run_one((sys.executable, "-c", _STUBBORN))
+        await until(lambda: world.log().exists() and "up" in world.log().read_text(), "the task is up")
+        world.hosts.forget(task.seat.seat_id)
+        return await world.source.processes[task.seat.seat_id].wait()
+
+    assert run(World(tmp_path, app_id), scenario) == 128 + signal.SIGKILL
+
+
+def test_a_host_of_an_unknown_seat_ends_by_itself(tmp_path, app_id):
+    async def scenario(world):
+        seats = await world.reserve("m0")
+        state = world.hosts._hosts.pop(seats[0].seat_id)
+        state.writer.transport.abort()
+        return await world.source.processes[seats[0].seat_id].wait()
+
+    assert run(World(tmp_path, app_id), scenario) == 0
+
+
+def test_a_task_whose_app_master_stays_away_is_told_to_end(tmp_path, app_id, monkeypatch):
+    monkeypatch.setattr(task_host, "LOST_S", 0.5)
+
+    async def scenario():
+        hosts = TaskHosts()
+        port = await hosts.listen("127.0.0.1")
+        environment = {
+            frames.ADDRESS_VARIABLE: f"127.0.0.1:{port}", frames.SEAT_VARIABLE: "s-1",
+            frames.TOKEN_VARIABLE: hosts.expect("s-1"), "THEMIS_APP_ID": app_id, "PATH": "/usr/bin:/bin",
+        }  # fmt: skip
+        working = asyncio.ensure_future(task_host.TaskHost(environment, tmp_path).run())
+        await hosts.connected("s-1")
+        hosts.run("s-1", command=("/bin/sh", "-c", "trap 'echo saved; exit 75' TERM; while :; do sleep 0.1; done"),
+                  python=False, environment={}, marks={"THEMIS_APP_ID": app_id, "THEMIS_JOB_ID": "j"},
+                  log_path=tmp_path / "log", folder=tmp_path)  # fmt: skip
+        await asyncio.sleep(0.5)
+        await hosts.close()
+        return await working
+
+    assert asyncio.run(asyncio.wait_for(scenario(), 20)) == 75
+    assert "saved" in (tmp_path / "task.log").read_text()
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [b"GET / HTTP/1.1\r\n\r\n", b"{}\n", b'{"kind": "hello", "size": 99999999999}\n', b"\xff\xfe\n", b"{" * 3_000_000],
+    ids=["http", "empty", "huge", "binary", "endless"],
+)
+def test_a_stranger_at_the_door_is_shut_out_and_harms_nobody(tmp_path, app_id, rubbish):
+    async def scenario(world):
+        host, _, port = world.runtime._address.rpartition(":")
+        task = await world.run_one("sleep 0.5; echo done")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(rubbish)
+        try:
+            answer = await asyncio.wait_for(reader.read(), 10)
+        except ConnectionResetError:
+            # What it sent was not even read to its end.
+            answer = b""
+        writer.close()
+        return answer, await task.wait()
+
+    answer, exit_ = run(World(tmp_path, app_id), scenario)
+    assert (answer, exit_.succeeded) == (b"", True)
+
+
+def test_a_wrong_token_opens_no_seat(tmp_path, app_id):
+    async def scenario(world):
+        world.hosts.expect("s-9")
+        _, _, port = world.runtime._address.rpartition(":")
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
+        writer.write(frames.encode("hello", seat="s-9", token="guess", address="127.0.0.1:1", job_dir="", pid=1))
+        answer = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        return answer
+
+    assert run(World(tmp_path, app_id), scenario) == b""

@@ -1,0 +1,159 @@
+"""The profiler on any log and any event file: nothing crashes it, nothing makes progress run backwards."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from am.profiler.event_format import EventReader, Role
+from am.profiler.event_message import EventError, read_event
+from am.profiler.parser import LogReader, parse_line
+from am.profiler.profile import JobProfile
+from am.profiler.records import StepLoss
+from themis.cluster import Level
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "profiler"
+LOGS = sorted(GOLDEN.glob("*.log"))
+EVENT_FILES = sorted(GOLDEN.glob("*_events/**/*.tfevents.*"))
+
+STARTS = [
+    *("INFO:tensorflow:", "INFO:themis:", "I0728 12:00:01.123456 140 a.py:1] ", "[1,0]<stdout>:", "worker-1: ", ""),
+    *(
+        "Epoch ",
+        "\r",
+        "\x1b[1m",
+        " 3/8 ",
+        "8/8 - ",
+        "9/Unknown ",
+        "10\timages/sec: ",
+        "Batch size: ",
+        "[2026-01-01 1:01] ",
+    ),
+]
+PIECES = [
+    *(
+        "loss = ",
+        "step = ",
+        "nan",
+        "1e5",
+        "-3",
+        ", ",
+        " (",
+        " sec)",
+        "Validation (step ",
+        "): ",
+        "seconds = ",
+        "bytes = ",
+    ),
+    *("checkpoint iteration = ", "restored iteration = ", "global_step/sec: ", "Saving checkpoints for ", " into m."),
+    *("replay model = ", ", emulated, time_scale = ", "9" * 30, "7", "1/3", "3/3", "\u0663", "\0", "\b\b", "\r", "\n"),
+    *(" - loss: ", " - val_loss: ", "3s", "24ms/step", " - ", ": ", "[==>..]", "━━", "\x1b[0m", "ETA: 1:02", "Unknown"),
+    *(" +/- 0.0 (jitter = 0.0)\t", "64 global", "\t", "0.5"),
+]
+LINES = st.builds(
+    lambda start, pieces: start + "".join(pieces),
+    st.sampled_from(STARTS),
+    st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=3)), max_size=10),
+)
+REAL_LINES = st.sampled_from(sorted({line for path in LOGS for line in path.read_bytes().splitlines(keepends=True)}))
+ANY_LOG = st.one_of(
+    st.binary(max_size=200),
+    st.lists(LINES, max_size=12).map(lambda lines: "\n".join(lines).encode("utf-8", "surrogatepass")),
+    st.lists(st.one_of(REAL_LINES, st.binary(max_size=8)), max_size=30).map(b"".join),
+)
+
+
+@settings(max_examples=150)
+@given(st.lists(ANY_LOG, max_size=6), st.lists(st.booleans(), min_size=6, max_size=6))
+@example([b"Epoch 2/1\n1/1 - 1s\nEpoch 1/1\n1/1 - 1s"], [False] * 6)
+def test_any_log_is_read_and_progress_never_runs_backwards(logs, restarts):
+    reader, profile = LogReader(), JobProfile()
+    profile.started(1, Level.SLOT)
+    progress, now_s = [0], 0.0
+    for log, restart in zip(logs, restarts, strict=False):
+        if restart:
+            profile.started(2, Level.RACK)
+        for record in reader.read(log):
+            profile.feed(record)
+            progress.append(profile.iteration)
+        now_s += 1.0
+        profile.look(now_s)
+        assert profile.iteration_s is None or profile.iteration_s > 0.0
+        assert profile.slowdown().slot >= 1.0
+        profile.forecast(1.0)
+    assert all(before <= after for before, after in itertools.pairwise(progress))
+
+
+@given(LINES)
+def test_lines_that_nearly_fit_are_read(line):
+    parse_line(line.encode("utf-8", "replace").decode("utf-8", "replace"))
+
+
+def pieces_of(data, cuts):
+    places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    return [data[start:end] for start, end in itertools.pairwise(places)]
+
+
+def profile_of(records):
+    profile = JobProfile()
+    for record in records:
+        profile.feed(record)
+    return profile.iteration, str(profile.loss), profile.validation_loss, profile.accuracy, profile.checkpoint
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_real_logs_say_the_same_however_they_come(path, data):
+    """As a follower hands them out: cut behind any line's end, or behind any drawing of a bar."""
+    log = path.read_bytes()
+    ends = [place + 1 for place, byte in enumerate(log) if byte in b"\r\n"]
+    cuts = data.draw(st.lists(st.sampled_from(ends), max_size=12))
+    reader = LogReader()
+    records = [record for part in pieces_of(log, cuts) for record in reader.read(part)]
+    assert profile_of(records) == profile_of(LogReader().read(log))
+
+
+@pytest.mark.parametrize("path", EVENT_FILES, ids=lambda path: "-".join(path.parts[-3:-1]))
+@settings(max_examples=30)
+@given(cuts=st.lists(st.integers(0), max_size=8))
+def test_real_event_files_say_the_same_however_they_come(path, cuts):
+    file = path.read_bytes()
+    for role in Role:
+        reader = EventReader(role)
+        assert [record for part in pieces_of(file, cuts) for record in reader.read(part)] == EventReader(role).read(
+            file
+        )
+
+
+@settings(max_examples=100)
+@given(
+    st.sampled_from(EVENT_FILES), st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=5), st.integers(0)
+)
+def test_event_files_with_wrong_bytes_tell_less_and_nothing_else(path, wrong, length):
+    file = bytearray(path.read_bytes())
+    whole = EventReader(Role.TRAINING).read(bytes(file))
+    for place, byte in wrong:
+        file[place % len(file)] = byte
+    told = EventReader(Role.TRAINING).read(bytes(file[: length % (len(file) + 1)]))
+    # The checksums leave out what is wrong; only seconds since a line before may then be others.
+    known = {(record.step, record.loss) for record in whole if isinstance(record, StepLoss)}
+    assert {(record.step, record.loss) for record in told if isinstance(record, StepLoss)} <= known
+
+
+@settings(max_examples=150)
+@given(st.binary(max_size=120))
+def test_any_bytes_are_an_event_or_none(data):
+    try:
+        read_event(data)
+    except EventError:
+        return
+
+
+@given(st.lists(st.binary(max_size=60), max_size=5))
+def test_any_bytes_are_read_as_event_files(parts):
+    reader = EventReader(Role.EVALUATION)
+    for part in parts:
+        reader.read(part)

@@ -1,0 +1,253 @@
+"""The HDFS store against an HDFS in memory: broken connections, rivals, leftovers, and what is read how often."""
+
+import os
+import threading
+
+import pytest
+from fake_webhdfs import Server
+
+from am.checkpoints import CheckpointError
+from am.checkpoints.hdfs import LEFTOVER_AGE_S, WRITING_PREFIX, HdfsStore
+from am.checkpoints.manifest import CHUNK_BYTES
+from am.checkpoints.store import UnreachableStoreError
+from hadoop.webhdfs import open_webhdfs
+from hadoop.webhdfs_retry import RetryRule
+
+PART_BYTES = 100_000
+QUICK = RetryRule(first_wait_s=0.01, longest_wait_s=0.05, deadline_s=5.0)
+SHORT = RetryRule(first_wait_s=0.01, deadline_s=0.1)
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def hdfs(server):
+    return server.hdfs
+
+
+def new_store(server, rule=QUICK):
+    client, root = open_webhdfs(server.uri(), rule=rule)
+    return HdfsStore(client, root, part_bytes=PART_BYTES)
+
+
+@pytest.fixture
+def store(server):
+    return new_store(server)
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "source"
+    path.write_bytes(os.urandom(3 * PART_BYTES + 7))
+    return path
+
+
+def left(hdfs):
+    return [path for path in hdfs.nodes if WRITING_PREFIX in path]
+
+
+@pytest.mark.parametrize("size", [0, 1, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 2 * PART_BYTES, 120 * PART_BYTES])
+def test_files_of_every_size_come_back(store, hdfs, tmp_path, size):
+    (tmp_path / "f").write_bytes(os.urandom(size))
+    saved = store.save("j", 1, {"f": tmp_path / "f"}, {})
+    assert saved.files[0].size_bytes == size
+    store.fetch(saved, tmp_path / "out")
+    assert (tmp_path / "out" / "f").read_bytes() == (tmp_path / "f").read_bytes()
+    assert sorted(hdfs.files()) == ["/ck/j/000000000001/f", "/ck/j/000000000001/manifest.json"]
+
+
+def test_an_upload_goes_on_with_the_part_that_broke(server, store, hdfs, source):
+    hdfs.fail("CREATE", cut_after=PART_BYTES // 2, match=".00002", times=2)
+    saved = store.save("j", 1, {"f": source}, {})
+    assert hdfs.files()[f"{'/ck/j/000000000001'}/f"] == source.read_bytes()
+    written = [path.rpartition("/")[2] for op, path in hdfs.requests if op == "CREATE"]
+    assert written == ["f", ".f.00001", ".f.00002", ".f.00002", ".f.00002", ".f.00003", "manifest.json"]
+    assert new_store(server).is_whole(saved)
+
+
+def test_a_name_node_that_restarts_in_the_middle(server, store, hdfs, source):
+    hdfs.fail("CREATE", cut_after=1, match=".00001")
+    threading.Timer(0.05, server.stop).start()
+    back = threading.Timer(0.4, server.start)
+    back.start()
+    for iteration in range(1, 8):
+        saved = store.save("j", iteration, {"f": source}, {})
+    back.join()
+    assert new_store(server).latest("j") == saved
+
+
+@pytest.mark.parametrize("op", ["RENAME", "CONCAT", "MKDIRS", "CREATE"])
+def test_a_lost_reply_costs_nothing(server, store, hdfs, source, op):
+    hdfs.fail(op, lost_reply=True)
+    saved = store.save("j", 1, {"f": source}, {})
+    assert new_store(server).latest("j") == saved
+    assert not left(hdfs)
+
+
+def test_an_encryption_zone_gets_its_files_in_one(server, store, hdfs, source):
+    hdfs.joins = False
+    saved = store.save("j", 1, {"f": source}, {})
+    assert new_store(server).latest("j") == saved
+    assert len(hdfs.files()) == 2
+
+
+def test_a_store_that_stays_away_is_one_clear_error(server, source):
+    store = new_store(server, SHORT)
+    store.save("j", 1, {"f": source}, {})
+    server.stop()
+    for call in (
+        lambda: store.save("j", 2, {"f": source}, {}),
+        lambda: store.latest("j"),
+        lambda: store.latest_iteration("j"),
+        lambda: store.prune("j"),
+    ):
+        with pytest.raises(UnreachableStoreError, match="HDFS has been away") as raised:
+            call()
+        assert isinstance(raised.value, CheckpointError)
+        assert raised.value.exit_code == 2
+    server.start()
+
+
+def test_a_failed_save_leaves_nothing(store, hdfs, source, tmp_path):
+    with pytest.raises(CheckpointError, match="nowhere"):
+        store.save("j", 1, {"f": source, "g": tmp_path / "nowhere"}, {})
+    assert not hdfs.files() and not left(hdfs)
+
+
+def test_what_is_forbidden_is_told_with_its_path(store, hdfs, source):
+    hdfs.fail("MKDIRS", exception="AccessControlException", message="Permission denied: user=x")
+    with pytest.raises(CheckpointError, match=r"/ck/j/.*Permission denied"):
+        store.save("j", 1, {"f": source}, {})
+
+
+def test_leftovers_of_the_dead_are_swept_and_those_of_the_living_are_not(store, hdfs, source):
+    hdfs.put("/ck/j/.writing-000000000001-dead/f", b"half")
+    hdfs.now_ms += int(LEFTOVER_AGE_S * 1000)
+    hdfs.put("/ck/j/.writing-000000000001-alive/f", b"half")
+    store.save("j", 2, {"f": source}, {})
+    assert left(hdfs) == ["/ck/j/.writing-000000000001-alive/f", "/ck/j/.writing-000000000001-alive"]
+    assert store.jobs() == ("j",)
+    assert [each.iteration for each in store.checkpoints("j")] == [2]
+
+
+def test_of_two_writers_of_an_iteration_the_first_to_end_stays(server, store, hdfs, tmp_path):
+    """The second begins before the first has ended, so neither sees the other's until it renames."""
+    first, second = tmp_path / "1", tmp_path / "2"
+    first.write_bytes(b"first")
+    second.write_bytes(b"second")
+    rival = new_store(server)
+    upload = store._upload
+
+    def beaten(source, target):
+        record = upload(source, target)
+        rival.save("j", 1, {"f": first}, {})
+        return record
+
+    store._upload = beaten
+    assert store.save("j", 1, {"f": second}, {}) == rival.latest("j")
+    assert hdfs.files()["/ck/j/000000000001/f"] == b"first"
+    assert not left(hdfs)
+
+
+def test_many_writers_at_once_end_with_one_whole_checkpoint(server, hdfs, source):
+    stores = [new_store(server) for _ in range(6)]
+    saved = []
+    threads = [
+        threading.Thread(target=lambda one=one: saved.append(one.save("j", 1, {"f": source}, {}))) for one in stores
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(saved) == 6 and len({each.location for each in saved}) == 1
+    assert new_store(server).latest("j") == saved[0]
+    assert not left(hdfs)
+
+
+def test_a_staged_folder_that_was_swept_under_its_writer_is_never_shown(store, hdfs, source):
+    upload = store._upload
+
+    def swept(path, target):
+        record = upload(path, target)
+        if target.endswith("/a"):
+            with hdfs.lock:
+                del hdfs.nodes[target]
+        return record
+
+    store._upload = swept
+    with pytest.raises(CheckpointError, match="not what lies there"):
+        store.save("j", 1, {"a": source, "b": source}, {})
+    assert store.latest("j") is None
+    assert not hdfs.files()
+
+
+def test_half_a_checkpoint_under_its_final_name_is_passed_over_and_replaced(server, store, hdfs, source):
+    store.save("j", 1, {"f": source}, {})
+    hdfs.put("/ck/j/000000000002/f", b"no manifest")
+    assert store.latest_iteration("j") == 1
+    assert store.latest("j").iteration == 1
+    saved = store.save("j", 2, {"f": source}, {})
+    assert new_store(server).latest("j") == saved
+
+
+def test_content_is_read_once_a_process_and_again_when_it_was_written_anew(server, store, hdfs, source):
+    saved = store.save("j", 1, {"f": source}, {})
+    size = source.stat().st_size
+
+    def read_by(one):
+        before = hdfs.sent_bytes
+        found = one.latest("j")
+        return found, hdfs.sent_bytes - before
+
+    other = new_store(server)
+    found, read = read_by(other)
+    assert found == saved and read > size
+    for one in (store, other):
+        found, read = read_by(one)
+        assert found == saved and read < size
+    hdfs.put("/ck/j/000000000001/f", os.urandom(size))
+    assert read_by(store)[0] is None and read_by(other)[0] is None
+
+
+def test_polling_reads_no_content(store, hdfs, source):
+    store.save("j", 1, {"f": source}, {})
+    before = hdfs.sent_bytes
+    assert store.latest_iteration("j") == 1
+    assert hdfs.sent_bytes - before < source.stat().st_size
+    assert ("OPEN", "/ck/j/000000000001/f") not in hdfs.requests
+
+
+def test_a_fetch_goes_on_after_a_cut(store, hdfs, tmp_path):
+    (tmp_path / "f").write_bytes(os.urandom(3 * CHUNK_BYTES))
+    saved = store.save("j", 1, {"f": tmp_path / "f"}, {})
+    hdfs.fail("OPEN", cut_after=2 * CHUNK_BYTES + 5, match="/f")
+    store.fetch(saved, tmp_path / "out")
+    assert (tmp_path / "out" / "f").read_bytes() == (tmp_path / "f").read_bytes()
+
+
+def test_a_writer_that_prunes_while_a_reader_looks(server, store, hdfs, source):
+    """What was listed is gone when it is read: then a newer one is there."""
+    store.save("j", 1, {"f": source}, {})
+    reader = new_store(server)
+    listed = reader._newest_first
+
+    def late(job_id):
+        folders = listed(job_id)
+        if folders == ["/ck/j/000000000001"]:
+            store.save("j", 2, {"f": source}, {})
+            store.prune("j", 1)
+        return folders
+
+    reader._newest_first = late
+    assert reader.latest("j").iteration == 2
+
+
+def test_locations_are_uris_as_the_user_wrote_them(server, source):
+    from am.checkpoints import open_store
+
+    assert open_store(server.uri("/a")).save("j", 1, {"f": source}, {}).location == server.uri("/a/j/000000000001")

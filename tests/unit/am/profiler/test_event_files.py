@@ -1,0 +1,241 @@
+"""Record framing, event messages and event folders on bytes made by hand."""
+
+import struct
+
+import pytest
+
+from am.profiler import event_folder, tfrecord
+from am.profiler.crc32c import crc32c, masked_crc32c
+from am.profiler.event_folder import EventFolder
+from am.profiler.event_format import EventReader, Role
+from am.profiler.event_message import Event, EventError, read_event
+from am.profiler.follower import LogFollower
+from am.profiler.job_reader import JobReader
+from am.profiler.records import LossOnly, StepLoss, StepsPerSecond, Validation
+from am.profiler.tfrecord import RecordReader
+
+
+def varint(value):
+    out = b""
+    while value > 0x7F:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def field(number, kind, data):
+    return varint(number << 3 | kind) + (varint(len(data)) if kind == 2 else b"") + data
+
+
+def simple(tag, value):
+    return field(1, 2, field(1, 2, tag.encode()) + field(2, 5, struct.pack("<f", value)))
+
+
+def tensor(tag, dtype, **parts):
+    body = field(1, 0, varint(dtype)) + field(2, 2, b"")
+    body += b"".join(field({"content": 4, "floats": 5, "doubles": 6}[name], 2, data) for name, data in parts.items())
+    return field(1, 2, field(1, 2, tag.encode()) + field(9, 2, field(1, 2, b"plugin")) + field(8, 2, body))
+
+
+def event(step, *values, wall_time_s=0.0):
+    data = field(1, 1, struct.pack("<d", wall_time_s)) + field(2, 0, varint(step))
+    return data + (field(5, 2, b"".join(values)) if values else b"")
+
+
+def framed(data):
+    head = struct.pack("<Q", len(data))
+    return head + struct.pack("<I", masked_crc32c(head)) + data + struct.pack("<I", masked_crc32c(data))
+
+
+class TestChecksum:
+    @pytest.mark.parametrize(
+        ("data", "crc"),
+        [
+            # RFC 3720, appendix B.4, and the usual check value.
+            (bytes(32), 0x8A9136AA),
+            (b"\xff" * 32, 0x62A8AB43),
+            (bytes(range(32)), 0x46DD794E),
+            (b"123456789", 0xE3069283),
+            (b"", 0),
+        ],
+    )
+    def test_known_values(self, data, crc):
+        assert crc32c(data) == crc
+
+
+class TestFraming:
+    def test_records_in_any_parts(self):
+        data = b"".join(framed(b"x" * size) for size in (0, 1, 300, 5))
+        for step in (1, 7, 1000):
+            reader = RecordReader()
+            records = [each for at in range(0, len(data), step) for each in reader.read(data[at : at + step])]
+            assert [len(each.data) for each in records] == [0, 1, 300, 5]
+            assert all(each.intact for each in records)
+
+    def test_a_tail_waits_until_it_has_grown(self):
+        reader, data = RecordReader(), framed(b"one") + framed(b"two")
+        assert [each.data for each in reader.read(data[:-1])] == [b"one"]
+        assert reader.read(b"") == []
+        assert [each.data for each in reader.read(data[-1:])] == [b"two"]
+
+    def test_long_records_are_passed_over(self, monkeypatch):
+        monkeypatch.setattr(tfrecord, "MAX_RECORD_BYTES", 100)
+        data = framed(b"one") + framed(b"g" * 5000) + framed(b"two") + framed(b"g" * 101) + framed(b"three")
+        for step in (1, 64, 10_000):
+            reader = RecordReader()
+            records = [each.data for at in range(0, len(data), step) for each in reader.read(data[at : at + step])]
+            assert records == [b"one", b"two", b"three"]
+
+    def test_a_broken_length_ends_it(self):
+        reader = RecordReader()
+        broken = bytearray(framed(b"two"))
+        broken[0] ^= 1
+        assert [each.data for each in reader.read(framed(b"one") + bytes(broken) + framed(b"three"))] == [b"one"]
+        assert reader.broken
+        assert reader.read(framed(b"four")) == []
+
+    def test_broken_data_is_told(self):
+        broken = bytearray(framed(b"two"))
+        broken[13] ^= 1
+        assert [each.intact for each in RecordReader().read(bytes(broken) + framed(b"one"))] == [False, True]
+
+
+class TestMessages:
+    def test_scalars_in_all_their_forms(self):
+        values = (
+            simple("a", 0.5),
+            tensor("b", 1, content=struct.pack("<f", 0.25)),
+            tensor("c", 1, floats=struct.pack("<f", 0.125)),
+            tensor("d", 2, content=struct.pack("<d", 2.5)),
+            tensor("e", 2, doubles=struct.pack("<d", 3.5)),
+            tensor("f", 19, content=struct.pack("<e", 1.5)),
+        )
+        expected = (("a", 0.5), ("b", 0.25), ("c", 0.125), ("d", 2.5), ("e", 3.5), ("f", 1.5))
+        assert read_event(event(7, *values, wall_time_s=9.0)) == Event(step=7, wall_time_s=9.0, scalars=expected)
+
+    def test_what_is_no_scalar_is_left_out(self):
+        values = (
+            tensor("two", 1, floats=struct.pack("<ff", 1, 2)),
+            tensor("text", 7, content=b"abc"),
+            field(1, 2, b""),
+        )
+        assert read_event(event(7, *values, simple("a", 1.0))).scalars == (("a", 1.0),)
+        assert read_event(b"") == Event(step=0, wall_time_s=0.0, scalars=())
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            b"\x08",
+            b"\xff" * 12,
+            field(5, 2, b"abcdef")[:-1],
+            field(1, 3, b""),
+            field(5, 2, field(1, 2, field(2, 5, b"abc"))),
+            field(2, 0, varint(2**64 - 5)),
+        ],
+    )
+    def test_bytes_that_are_no_event(self, data):
+        with pytest.raises(EventError):
+            read_event(data)
+
+
+def told(*events, role=Role.TRAINING):
+    return EventReader(role).read(b"".join(map(framed, events)))
+
+
+class TestReader:
+    def test_losses_with_the_seconds_between_them(self):
+        events = [event(step, simple("loss", 1.0), wall_time_s=100.0 + step / 8) for step in (0, 4, 8)]
+        assert told(*events) == [
+            StepLoss(step=0, loss=1.0),
+            StepLoss(step=4, loss=1.0, seconds=0.5),
+            StepLoss(step=8, loss=1.0, seconds=0.5),
+        ]
+
+    def test_a_clock_that_went_back_gives_no_seconds(self):
+        events = [
+            event(step, simple("loss", 1.0), wall_time_s=at_s) for step, at_s in ((0, 50.0), (4, 10.0), (8, 12.0))
+        ]
+        assert [record.seconds for record in told(*events)] == [None, None, 2.0]
+
+    def test_one_tag_of_a_file_is_the_loss(self):
+        records = told(event(1, simple("regularization_loss", 9.0), simple("Train/Loss", 1.0), simple("loss", 2.0)))
+        assert records == [StepLoss(step=1, loss=1.0)]
+        assert told(event(1, simple("loss_1", 3.0))) == [StepLoss(step=1, loss=3.0)]
+
+    def test_epochs_are_no_steps_and_rates_are_rates(self):
+        records = told(event(3, simple("epoch_loss", 0.5)), event(100, simple("global_step/sec", 8.0)))
+        assert records == [LossOnly(loss=0.5), StepsPerSecond(rate=8.0)]
+
+    def test_evaluations_in_one_event_or_in_several(self):
+        several = [event(5, simple("accuracy", 0.5)), event(5, simple("loss", 2.0)), event(9, simple("loss", 1.0))]
+        one = event(5, simple("loss", 2.0), simple("accuracy", 0.5))
+        first = Validation(step=5, loss=2.0, accuracy=0.5)
+        for events in (several, [one, several[2]]):
+            records = told(*events, role=Role.EVALUATION)
+            assert [each for each in records if isinstance(each, Validation)] == [
+                first,
+                Validation(step=9, loss=1.0, accuracy=None),
+            ]
+            assert [each.step for each in records if isinstance(each, StepLoss)] == [5, 9]
+
+    def test_records_that_are_broken_or_strange_are_passed_over(self):
+        broken = bytearray(framed(event(1, simple("loss", 1.0))))
+        broken[-5] ^= 1
+        data = bytes(broken) + framed(b"\xff loss") + framed(event(2, simple("loss", 2.0)))
+        assert EventReader(Role.TRAINING).read(data) == [StepLoss(step=2, loss=2.0)]
+
+
+class TestFolders:
+    def write(self, path, *events):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            file.write(b"".join(map(framed, events)))
+
+    def test_files_below_as_they_come_and_grow(self, tmp_path):
+        folder = EventFolder([tmp_path / "later", tmp_path])
+        folder.search()
+        assert folder.read() == []
+        one = tmp_path / "logs" / "run" / "train" / "events.out.tfevents.1.host"
+        self.write(one, event(1, simple("loss", 1.0)))
+        assert folder.read() == []
+        folder.search()
+        assert [record.step for record in folder.read()] == [1]
+        self.write(one, event(2, simple("loss", 1.0)))
+        self.write(one.parents[1] / "validation" / "events.out.tfevents.2.host", event(2, simple("loss", 3.0)))
+        folder.search()
+        assert folder.read() == [StepLoss(step=2, loss=1.0), Validation(step=2, loss=3.0)]
+        folder.close()
+
+    def test_evaluations_tell_the_steps_where_training_does_not(self, tmp_path):
+        self.write(tmp_path / "eval" / "events.out.tfevents.1.host", event(8, simple("loss", 3.0)))
+        folder = EventFolder([tmp_path])
+        folder.search()
+        assert folder.read() == [Validation(step=8, loss=3.0), StepLoss(step=8, loss=None)]
+        folder.close()
+
+    def test_a_file_that_is_written_anew(self, tmp_path):
+        path = tmp_path / "events.out.tfevents.1.host"
+        self.write(path, event(1, simple("loss", 1.0)), event(2, simple("loss", 1.0)))
+        folder = EventFolder([tmp_path])
+        folder.search()
+        assert len(folder.read()) == 2
+        path.unlink()
+        self.write(path, event(3, simple("loss", 1.0)))
+        assert folder.read() == [StepLoss(step=3, loss=1.0)]
+        folder.close()
+
+    def test_large_trees_are_not_searched_for_ever(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(event_folder, "MAX_ENTRIES", 10)
+        for number in range(30):
+            (tmp_path / f"{number:02}").mkdir()
+        self.write(tmp_path / "00" / "events.out.tfevents.1.host", event(1, simple("loss", 1.0)))
+        folder = EventFolder([tmp_path])
+        folder.search()
+        assert folder.read() == []
+
+    def test_new_files_are_searched_for_now_and_then(self, tmp_path):
+        reader = JobReader(LogFollower(tmp_path / "log"), [tmp_path])
+        assert reader.read(100.0) == []
+        self.write(tmp_path / "events.out.tfevents.1.host", event(1, simple("loss", 1.0)))
+        assert reader.read(101.0) == []
+        assert reader.read(106.0) == [StepLoss(step=1, loss=1.0)]

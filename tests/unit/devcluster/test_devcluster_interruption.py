@@ -1,0 +1,50 @@
+"""The first signal ends the work; none after it disturbs the cleaning up."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from devcluster.interruption import OneInterruption
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_the_first_signal_interrupts_and_later_ones_do_nothing(number):
+    former = [signal.getsignal(each) for each in NUMBERS]
+    with OneInterruption():
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+        for each in NUMBERS:
+            os.kill(os.getpid(), each)
+    assert [signal.getsignal(each) for each in NUMBERS] == former
+
+
+def test_behind_the_shield_not_even_the_first_does():
+    with OneInterruption() as interruption:
+        interruption.shield()
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_what_is_ignored_stays_so():
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with OneInterruption():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, former)
+
+
+def test_in_another_thread_nothing_changes():
+    seen = []
+
+    def enter():
+        with OneInterruption():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert seen == [signal.getsignal(signal.SIGINT)]

@@ -1,0 +1,63 @@
+"""docs/profiler.md and the profiler's part of docs/bench.md hold what the code does."""
+
+import argparse
+import re
+from dataclasses import fields
+
+from documents import code, table_rows, text_of
+
+from am.profiler.event_folder import MAX_DEPTH, MAX_ENTRIES
+from am.profiler.event_format import EVALUATION_FOLDERS, LOSS_TAGS
+from am.profiler.health import LONGEST_LOOK_S, NON_FINITE_LOSSES, STALL_FIRST_S, STALL_LEAST_S, STALL_USUAL
+from am.profiler.job_reader import SEARCH_EVERY_S
+from am.profiler.pace import WINDOW
+from am.profiler.parser import FORMATS, SILENCE_RECORDS, LogReader
+from am.profiler.records import StepLoss
+from bench.profiler_logs import EVERY_LINES, Kind
+from bench.profiler_run import Row
+from themis_cli.bench_profiler_command import add_to
+
+PAGE, BENCH = "docs/profiler.md", "docs/bench.md"
+
+
+def text():
+    return " ".join(text_of(PAGE).split())
+
+
+def test_every_format_has_its_row_and_event_files_have_one():
+    # Keras has two.
+    assert len(table_rows(PAGE, "format")) == len(FORMATS) + 2
+
+
+def test_the_lines_shown_are_read():
+    shown = {line.replace("<TAB>", "\t") for row in table_rows(PAGE, "format") for line in code(row[1])}
+    told = [line for line in shown if any(isinstance(each, StepLoss) for each in LogReader().read(whole(line)))]
+    assert len(told) == 3
+
+
+def whole(line):
+    return b"Epoch 3/10\n" + line.encode() + b"\n"
+
+
+def test_numbers_and_names_of_the_text_are_those_of_the_code():
+    known = text()
+    assert f"five levels, {MAX_ENTRIES:,} entries, every {SEARCH_EVERY_S:g} s" in known
+    assert MAX_DEPTH == 5
+    assert all(f"`{name}`" in known for name in (*LOSS_TAGS, *EVALUATION_FOLDERS))
+    assert f"silent for {SILENCE_RECORDS} records" in known
+    assert f"newest {WINDOW} intervals" in known
+    assert f"longer than {STALL_LEAST_S:g} s, {STALL_USUAL:g} usual waits" in known
+    assert f"at most {LONGEST_LOOK_S:g} s a look" in known
+    assert (NON_FINITE_LOSSES, STALL_FIRST_S) == (2, 1800)
+
+
+def test_the_benchmark_is_told_whole():
+    commands = argparse.ArgumentParser().add_subparsers()
+    add_to(commands)
+    known = {each.option_strings[-1]: each.default for each in commands.choices["profiler"]._actions[1:]}
+    written = {code(row[0])[0]: row[1].strip("`") for row in table_rows(BENCH, "option of `bench profiler`")}
+    assert written == {name: "off" if default is False else str(default) for name, default in known.items()}
+    keys = {name for row in table_rows(BENCH, "key of a profiler's row") for name in code(row[0])}
+    assert keys == {field.name for field in fields(Row)}
+    assert [code(row[0])[0] for row in table_rows(BENCH, "log")] == list(Kind)
+    assert re.search(rf"one line in {EVERY_LINES} is", text_of(BENCH))

@@ -1,0 +1,153 @@
+"""docs/web.md holds every address, every key of every document, every metric and every bound."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+from documents import blocks, code, table_rows, text_of
+from web_cases import busy
+
+from am.page import log_files
+from am.page.routes import application as am_application
+from am.page.state import AmPageState, JobRow, LeaseRow
+from am.page.status_document import status_document
+from rm_plugin.service.web import digest, home_page, routes, waiting
+from rm_plugin.service.web.digest import EventDigest
+from rm_plugin.service.web.documents import app_document, apps_document, cluster_document, events_document
+from rm_plugin.service.web.metrics import metrics_text
+from rm_plugin.service.web.round_record import round_document
+from rm_plugin.service.web.sight import Sight
+from themis.config.rm_settings import RmSettings
+from themis.web.frame import REFRESH_S
+
+PAGE = "docs/web.md"
+
+
+@pytest.fixture(scope="module")
+def sight():
+    async def make():
+        case = busy()
+        seen = Sight(case.manager, "themis", EventDigest(case.recorder))
+        for event in case.recorder.events(0, "", 1_000):
+            seen.digest.take(event)
+        return seen
+
+    return asyncio.run(make())
+
+
+def keys(heading):
+    return {name for row in table_rows(PAGE, heading) for name in code(row[0])}
+
+
+def meaning(heading, key):
+    return set(code(next(row[1] for row in table_rows(PAGE, heading) if key in code(row[0]))))
+
+
+def addresses(application):
+    return {route.resource.canonical for route in application.router.routes()}
+
+
+def written(heading):
+    return {name for row in table_rows(PAGE, heading) for name in code(row[0])}
+
+
+def test_every_address_is_there(sight):
+    assert {each.replace("{app}", "{app_id}") for each in written("address of the ResourceManager")} == addresses(
+        routes.application(sight)
+    )
+    named = {
+        each.replace("{job}", "{job_id}").replace("{file}", "{name}") for each in written("address of the app master")
+    }
+    assert named == addresses(am_application(lambda: None))
+
+
+def test_keys_of_the_cluster_are_all_there(sight):
+    document = cluster_document(sight)
+    machine = document["racks"][0]["machines"][0]
+    assert keys("key of the cluster") == set(document)
+    assert keys("key of a machine") == set(machine)
+    assert meaning("key of the cluster", "devices") == set(document["devices"]["v100"])
+    assert meaning("key of the cluster", "racks") == set(document["racks"][0])
+    assert set(machine["leases"][0]) <= meaning("key of a machine", "leases")
+
+
+def test_keys_of_apps_are_all_there(sight):
+    document = apps_document(sight, [], 10)
+    whole = app_document(sight, sight.manager.entries.get("app-0001"))
+    assert keys("key of an app") == set(document["apps"][0])
+    assert keys("key of one app") == set(whole) - set(document["apps"][0])
+    assert set(whole["jobs"][0]) <= meaning("key of one app", "jobs")
+    assert keys("key of waiting") == set(whole["waiting"])
+
+
+def test_keys_of_rounds_and_events_are_all_there(sight):
+    (record, *_) = sight.digest.rounds()
+    document = round_document(record)
+    assert keys("key of a round") == set(document)
+    for key in ("reports", "bids"):
+        assert meaning("key of a round", key) == set(next(iter(document[key].values()))), key
+    assert meaning("key of a round", "auction") == set(document["auction"])
+    events = events_document(sight.manager.recorder.events(0, "", 1), 0)
+    text = text_of(PAGE)
+    part = text[text.index("### /api/v1/events") : text.index("## Metrics")]
+    assert {*events, *events["events"][0]} <= set(code(part))
+
+
+def test_every_metric_is_there(sight):
+    made = re.findall(r"^# TYPE (\w+)", metrics_text(sight), flags=re.M)
+    assert [code(row[0])[0] for row in table_rows(PAGE, "metric")] == made
+
+
+def test_keys_of_the_status_are_all_there():
+    document = status_document(
+        AmPageState(
+            app_id="a",
+            name="n",
+            tuner="t",
+            attempt=1,
+            now_s=0.0,
+            progress=0.0,
+            rho=None,
+            phase=1,
+            phases=1,
+            best="",
+            jobs=(JobRow(job_id="j", state="WAITING", iteration=0, target_iteration=1, hyper_parameters={}),),
+            leases=(LeaseRow(lease_id=1, gpu="m/0", state="GRANTED", expires_at_s=1.0),),
+            folder=Path("f"),
+        )
+    )
+    assert keys("key of the status") == set(document)
+    for key in ("jobs", "leases"):
+        assert meaning("key of the status", key) == set(document[key][0]), key
+
+
+def test_the_error_shown_is_the_one_that_is_answered():
+    (example,) = blocks(PAGE, "json")
+    assert set(json.loads(example.body)["error"]) == {"what", "value", "remedy"}
+
+
+def test_the_setting_shown_exists():
+    (example,) = blocks(PAGE, "yaml")
+    assert example.body.partition(":")[0] in RmSettings.model_fields
+
+
+def test_bounds_are_those_of_the_code():
+    answers = {code(row[0])[0]: row[1] for row in table_rows(PAGE, "address of the ResourceManager")}
+    for path, default, most in (
+        ("/api/v1/apps", routes.APPS_DEFAULT, routes.APPS_MOST),
+        ("/api/v1/rounds", routes.ROUNDS_DEFAULT, routes.ROUNDS_MOST),
+        ("/api/v1/events", routes.EVENTS_DEFAULT, routes.EVENTS_MOST),
+    ):
+        assert f"`limit` {default}, at most {most}" in answers[path]
+    text = " ".join(text_of(PAGE).split())
+    assert (
+        f"{home_page.MACHINES_MOST} machines, {home_page.APPS_MOST} active apps, {home_page.ENDED_MOST} that ended, "
+        f"{home_page.ROUNDS_SHOWN} rounds and {digest.EVENTS_KEPT} events of an app" in text
+    )
+    assert f"newest {digest.ROUNDS_KEPT} rounds" in text
+    assert f"the {digest.APPS_KEPT} apps" in text
+    assert f"{waiting.AHEAD_MOST} at most" in text
+    assert f"({log_files.CHUNK_BYTES:,}, at most {log_files.CHUNK_MOST_BYTES:,})" in text
+    assert REFRESH_S == 5

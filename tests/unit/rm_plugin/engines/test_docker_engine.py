@@ -1,0 +1,270 @@
+"""App masters as containers on a fake of a Docker engine: launched, told of once, adopted, killed; bad settings."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+from fake_docker import FakeDocker, api_error
+
+from am.runtimes.docker_source import TaskContainers
+from rm_plugin.engines.docker import DockerEngine, machines_with_cards, socket_to_mount
+from rm_plugin.engines.docker_launcher import DockerAppLauncher
+from rm_plugin.engines.port import AmLaunch
+from themis.cluster import Cluster, DeviceType, Machine
+from themis.config.loader import fit
+from themis.config.rm_settings import RmSettings
+from themis.docker_host import DockerError, DockerHost
+from themis.errors import InputError
+
+
+def cluster(*real, emulated=("e0",)):
+    machines = [Machine(machine_id=name, rack_id="r", slots=(2,), device="gpu") for name in real]
+    machines += [Machine(machine_id=name, rack_id="r", slots=(2,), device="fake") for name in emulated]
+    devices = {"gpu": DeviceType(name="gpu"), "fake": DeviceType(name="fake", emulated=True)}
+    return Cluster(name="c", machines=tuple(machines), devices=devices)
+
+
+def settings(**changes):
+    return RmSettings(**{"engine": "docker", "cluster": Path("c.yaml"), "listen": "0.0.0.0:8650", **changes})
+
+
+class World:
+    """A launcher over a fake engine, and what it told."""
+
+    def __init__(self, folder, monkeypatch):
+        monkeypatch.delenv("DOCKER_HOST", raising=False)
+        self.fake = FakeDocker()
+        self.folder = folder
+        self.told = []
+        engine = DockerEngine(settings(docker={"image": "image"}), cluster("real"))
+        engine._host = self.host = DockerHost(self.fake)
+        self.launcher = engine.launcher("0123456789ab", self.on_exit, lambda app_id: ())
+
+    async def on_exit(self, end):
+        # By then the app's containers are gone.
+        assert not [box for box in self.fake.boxes.values() if box.create["labels"]["themis.app"] == end.app_id]
+        self.told.append((end.app_id, end.attempt, end.exit_code))
+
+    def order(self, app_id="app-1", attempt=1, address="0.0.0.0:8650"):
+        environment = {"THEMIS_RM_ADDRESS": address, "THEMIS_APP_TOKEN": "t"}
+        folder = self.folder / app_id
+        return AmLaunch(app_id=app_id, attempt=attempt, environment=environment, working_dir=folder)
+
+    def add_task(self, app_id="app-1"):
+        box = self.fake.make({"name": f"task-{app_id}", "labels": {"themis.run": "0123456789ab", "themis.app": app_id}})
+        box.start()
+        return box
+
+    async def until(self, condition):
+        async with asyncio.timeout(10):
+            while not condition():
+                await asyncio.sleep(0.01)
+
+    def master(self):
+        (box,) = [box for box in self.fake.boxes.values() if box.create["labels"].get("themis.role") == "app-master"]
+        return box
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    def run(scenario):
+        async def whole():
+            world = World(tmp_path, monkeypatch)
+            await scenario(world)
+            await world.launcher.shutdown()
+            world.fake.news.put(None)
+            assert (world.fake.boxes, world.fake.made_networks) == ({}, [])
+
+        asyncio.run(whole())
+
+    return run
+
+
+def test_an_attempt_is_a_container_that_reaches_us(run, tmp_path):
+    async def scenario(world):
+        assert await world.launcher.launch(world.order(attempt=2)) == 1001
+        made = world.master().create
+        assert made["name"] == "themis-app-1-2-01234567"
+        assert made["labels"] == {
+            "themis.run": "0123456789ab", "themis.app": "app-1", "themis.attempt": "2", "themis.role": "app-master",
+        }  # fmt: skip
+        environment = made["environment"]
+        assert environment["THEMIS_RM_ADDRESS"] == "172.20.0.1:8650"
+        assert (environment["THEMIS_ATTEMPT"], environment["THEMIS_APP_ID"]) == ("2", "app-1")
+        assert made["network"] == world.fake.made_networks[0].name == "themis-01234567"
+        assert [mount["Target"] for mount in made["mounts"]] == [str(tmp_path / "app-1"), "/var/run/docker.sock"]
+        assert made["user"] == f"{os.getuid()}:{os.getgid()}"
+        assert made["command"][-3:] == ["python", "-m", "am.main"]
+        # What one side writes the other reads.
+        told = json.loads(environment["THEMIS_ENGINE_SETTINGS"])
+        tasks = TaskContainers(**told, run_id="r", app_id="a", attempt=1, checkpoints="/c")
+        assert (tasks.network, list(tasks.machines_with_cards)) == ("themis-01234567", ["real"])
+
+    run(scenario)
+
+
+def test_an_address_that_is_given_is_kept(run):
+    async def scenario(world):
+        await world.launcher.launch(world.order(address="rm.example:8650"))
+        assert world.master().create["environment"]["THEMIS_RM_ADDRESS"] == "rm.example:8650"
+
+    run(scenario)
+
+
+def test_an_end_is_told_once_after_the_tasks_are_gone(run):
+    async def scenario(world):
+        await world.launcher.launch(world.order())
+        world.add_task()
+        other = world.add_task("app-2")
+        world.master().end(7)
+        await world.until(lambda: world.told)
+        assert list(world.fake.boxes.values()) == [other]
+        await asyncio.sleep(0.05)
+        assert world.told == [("app-1", 1, 7)]
+
+    run(scenario)
+
+
+def test_the_next_attempt_ends_the_former(run):
+    async def scenario(world):
+        await world.launcher.launch(world.order())
+        task = world.add_task()
+        await world.launcher.launch(world.order(attempt=2))
+        assert world.told == [("app-1", 1, 137)]
+        assert task.id not in world.fake.boxes
+        assert world.master().create["labels"]["themis.attempt"] == "2"
+        await world.launcher.kill("app-1")
+        assert world.told[1:] == [("app-1", 2, 137)]
+        await world.launcher.kill("unknown")
+
+    run(scenario)
+
+
+def test_a_living_app_master_is_adopted(run):
+    async def scenario(world):
+        await world.launcher.launch(world.order())
+        world.add_task()
+        again = DockerAppLauncher(world.host, "0123456789ab", world.on_exit, world.launcher._containers)
+        assert not await again.adopt("app-2", 1, 1001)
+        assert not await DockerAppLauncher(world.host, "ffff", world.on_exit, again._containers).adopt("app-1", 1, 1001)
+        assert await again.adopt("app-1", 1, 1001)
+        world.launcher._closed = True
+        world.master().end(0)
+        await world.until(lambda: world.told)
+        assert world.told == [("app-1", 1, 0)]
+        await again.shutdown()
+
+    run(scenario)
+
+
+def test_one_that_ended_meanwhile_is_not_adopted_and_leaves_nothing(run):
+    async def scenario(world):
+        world.launcher._host.ensure_network("themis-01234567", world.launcher._run)
+        labels = {**world.launcher._app_master("app-1"), "themis.attempt": "1"}
+        box = world.fake.make({"name": "old", "labels": labels})
+        box.start()
+        box.end(1)
+        world.add_task()
+        assert not await world.launcher.adopt("app-1", 1, 1001)
+        assert (world.fake.boxes, world.told) == ({}, [])
+
+    run(scenario)
+
+
+def test_a_start_that_fails_is_told_and_leaves_nothing(run):
+    async def scenario(world):
+        world.fake.refuse_start = "no space left"
+        with pytest.raises(DockerError, match="no space left"):
+            await world.launcher.launch(world.order())
+        assert world.fake.boxes == {}
+
+    run(scenario)
+
+
+def test_a_network_that_somebody_else_uses_does_not_spoil_the_end(run):
+    async def scenario(world):
+        await world.launcher.launch(world.order())
+        (network,) = world.fake.made_networks
+        world.fake.networks.list = lambda **_: [NetworkInUse()]
+        await world.launcher.shutdown()
+        assert world.fake.boxes == {}
+        network.remove()
+        world.fake.networks.list = lambda **_: []
+
+    run(scenario)
+
+
+class NetworkInUse:
+    def remove(self):
+        raise api_error(403, "it has active endpoints")
+
+
+def test_shutting_down_tells_no_end(run):
+    worlds = []
+
+    async def scenario(world):
+        worlds.append(world)
+        await world.launcher.launch(world.order())
+        world.add_task()
+
+    run(scenario)
+    assert worlds[0].told == []
+
+
+# ---- what cannot be used --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:8650", "localhost:8650", "[::1]:8650"])
+def test_a_resource_manager_that_no_container_reaches_is_refused(listen, monkeypatch):
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    with pytest.raises(InputError, match=r"listens on loopback.*172\.17\.0\.1:PORT"):
+        DockerEngine(settings(listen=listen), cluster())
+    DockerEngine(settings(listen=listen, advertise="10.0.0.1"), cluster())
+
+
+def test_an_engine_elsewhere_must_be_told_where_we_are(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "tcp://gpu-host:2375")
+    with pytest.raises(InputError, match="set `advertise`"):
+        DockerEngine(settings(), cluster())
+    DockerEngine(settings(advertise="rm-host"), cluster())
+    with pytest.raises(InputError, match="set `advertise`"):
+        DockerEngine(settings(docker={"host": "ssh://other", "socket": "/run/docker.sock"}), cluster())
+
+
+def test_cards_of_two_machines_are_not_one_engines():
+    assert machines_with_cards(cluster("real")) == ("real",)
+    with pytest.raises(InputError, match="cards of one machine only"):
+        machines_with_cards(cluster("real", "other"))
+
+
+@pytest.mark.parametrize(
+    ("socket", "url", "mounted"),
+    [
+        ("", "", "/var/run/docker.sock"),
+        ("", "unix:///run/user/1000/docker.sock", "/run/user/1000/docker.sock"),
+        ("", "tcp://gpu-host:2375", ""),
+        ("/run/docker.sock", "ssh://gpu-host", "/run/docker.sock"),
+    ],
+)
+def test_how_app_masters_reach_the_engine(socket, url, mounted):
+    assert socket_to_mount(socket, url) == mounted
+
+
+def test_an_engine_that_app_masters_cannot_reach_is_refused():
+    with pytest.raises(InputError, match=r"set docker\.socket"):
+        socket_to_mount("", "ssh://gpu-host")
+
+
+@pytest.mark.parametrize(
+    ("docker", "said"),
+    [
+        ({"volumes": ["data:/data"]}, "write SOURCE:TARGET"),
+        ({"user": "me"}, "write UID:GID in numbers"),
+        ({"imag": "x"}, "image"),
+    ],
+)
+def test_settings_that_cannot_be_used(docker, said):
+    with pytest.raises(InputError, match=said):
+        fit(RmSettings, {"cluster": "c.yaml", "docker": docker}, "rm.yaml")

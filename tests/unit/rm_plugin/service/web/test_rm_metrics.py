@@ -1,0 +1,55 @@
+"""The metrics of the ResourceManager, in Prometheus' text format."""
+
+import re
+
+import pytest
+from web_cases import busy, run, served
+
+
+class TestMetrics:
+    def test_samples(self):
+        async def scenario():
+            case = busy()
+            record = case.recorder.record
+            record("checkpoint", app_id="app-0001", detail={"job_id": "job-0", "seconds": 0.5})
+            record("checkpoint", app_id="app-0001", detail={"job_id": "job-0", "seconds": 0.25})
+            record("resize", app_id="app-0001", detail={"seconds": 2.0})
+            record("checkpoint", app_id="app-0001", detail={"seconds": "soon"})
+            async with served(case) as site:
+                status, headers, text = await site.get("/metrics")
+            assert status == 200
+            assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+            samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+            expected = {
+                'themis_apps{state="RUNNING"}': 2,
+                'themis_apps{state="FAILED"}': 1,
+                'themis_gpus{state="leased"}': 5,
+                'themis_gpus{state="free"}': 5,
+                'themis_leases{state="GRANTED"}': 5,
+                'themis_rounds_total{outcome="granted"}': 2,
+                "themis_rho_max": 3.5,
+                "themis_unmet_gpus": 4,
+                'themis_newest_round_seconds{part="whole"}': 0.3,
+                'themis_newest_round_seconds{part="auction"}': 0.005,
+                "themis_checkpoint_seconds_sum": 0.75,
+                "themis_checkpoint_seconds_count": 2,
+                "themis_resize_seconds_count": 1,
+                "themis_round_seconds_count": 2,
+            }
+            assert {name: float(samples[name]) for name in expected} == pytest.approx(expected)
+
+        run(scenario)
+
+    def test_every_metric_has_its_help_and_type_once(self):
+        async def scenario():
+            async with served(busy()) as site:
+                text = await site.text("/metrics")
+            lines = text.splitlines()
+            names = {re.split(r"[{ ]", line)[0] for line in lines if not line.startswith("#")}
+            helped = [line.split()[2] for line in lines if line.startswith("# HELP")]
+            typed = {line.split()[2]: line.split()[3] for line in lines if line.startswith("# TYPE")}
+            assert len(helped) == len(set(helped))
+            assert set(helped) == set(typed)
+            assert {re.sub(r"_(sum|count)$", "", name) if name not in typed else name for name in names} == set(typed)
+
+        run(scenario)

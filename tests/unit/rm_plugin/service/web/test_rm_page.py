@@ -1,0 +1,166 @@
+"""The pages of the ResourceManager: what they show, and that names never become HTML."""
+
+from web_cases import HOSTILE, NOW_S, Elements, RmCase, busy, run, served
+
+from themis.cluster import GpuId
+
+
+class TestHome:
+    def test_shows_every_gpu_as_a_box_by_what_it_is(self):
+        async def scenario():
+            case = busy()
+            case.arbiter.close_gpus([GpuId("m01", 3)])
+            case.arbiter.machine_lost("m10", now_s=NOW_S, reason="gone")
+            async with served(case) as site:
+                page = Elements(await site.text("/"))
+            assert len(page.of_class("gpu")) == 10
+            counts = {state: len(page.of_class(state)) for state in ("leased", "free")}
+            assert counts == {"leased": 5, "free": 2}
+            assert [attrs["title"] for attrs in page.of_class("gpu") if "closed" in attrs["class"]] == ["m01/3: closed"]
+            assert sum("lost" in attrs["class"] for attrs in page.of_class("gpu")) == 2
+            assert [attrs["class"] for attrs in page.of_class("machine")].count("machine lost") == 1
+            assert "emulated" in page.text
+
+        run(scenario)
+
+    def test_boxes_have_the_colour_of_their_app(self):
+        async def scenario():
+            async with served(busy()) as site:
+                page = Elements(await site.text("/"))
+            colours = [attrs["style"] for attrs in page.of_class("leased")]
+            assert len(set(colours)) == 2
+            assert sorted(colours.count(colour) for colour in set(colours)) == [2, 3]
+
+        run(scenario)
+
+    def test_apps_stand_with_their_numbers_and_the_ended_ones_last(self):
+        async def scenario():
+            async with served(busy()) as site:
+                text = Elements(await site.text("/")).text
+            assert text.index("app-0002") < text.index("app-0001") < text.index("app-0003")
+            assert "3.5" in text
+            assert "FAILED" in text
+
+        run(scenario)
+
+    def test_rounds_tell_who_was_offered_bid_and_won(self):
+        async def scenario():
+            async with served(busy()) as site:
+                text = Elements(await site.text("/")).text
+            assert "3 GPUs, kept 0.8" in text
+            assert "12 rows" in text
+            assert "rho ∞" in text
+
+        run(scenario)
+
+    def test_without_apps_and_rounds_it_says_so(self):
+        async def scenario():
+            async with served(RmCase(((1,),))) as site:
+                assert Elements(await site.text("/")).text.count("None yet.") == 2
+
+        run(scenario)
+
+    def test_renews_itself_without_script_too_and_loads_nothing(self):
+        async def scenario():
+            async with served(busy()) as site:
+                page = Elements(await site.text("/"))
+            assert {"http-equiv": "refresh", "content": "5"} in page.of("meta")
+            assert not any("src" in attrs for _, attrs in page.found)
+            assert page.of("link") == []
+
+        run(scenario)
+
+
+class TestAppPage:
+    def test_tells_jobs_leases_and_why_it_waits(self):
+        async def scenario():
+            case = busy()
+            async with served(case) as site:
+                page = Elements(await site.text("/apps/app-0001"))
+            assert "40/100" in page.text
+            assert "in 10:00 min" not in page.text
+            assert "in 9:59 min" in page.text
+            assert "2 of 2 by rho" in page.text
+            assert "app_submitted" in page.text
+
+        run(scenario)
+
+    def test_before_its_master_reports_jobs_stand_as_submitted(self):
+        async def scenario():
+            case = RmCase(((1,),))
+            case.app("new")
+            async with served(case) as site:
+                text = Elements(await site.text("/apps/app-0001")).text
+                document = await site.json("/api/v1/apps/app-0001")
+            assert "0/500" in text
+            assert "optimizer=adam" in text
+            assert "no round has been played yet" in text
+            assert document["jobs"][0]["state"] is None
+            assert document["jobs"][0]["hyper_parameters"] == {"learning_rate": 0.1, "optimizer": "adam"}
+
+        run(scenario)
+
+    def test_is_found_by_the_name_too(self):
+        async def scenario():
+            async with served(busy()) as site:
+                assert "app-0002" in await site.text("/apps/content")
+
+        run(scenario)
+
+    def test_a_page_elsewhere_is_linked_only_if_it_is_one(self):
+        async def scenario():
+            case = busy()
+            case.running("evil", rho=1.0).page_url = "javascript:alert(1)"
+            async with served(case) as site:
+                links = [attrs.get("href", "") for attrs in Elements(await site.text("/")).of("a")]
+                evil = [attrs.get("href", "") for attrs in Elements(await site.text("/apps/evil")).of("a")]
+            assert "http://node:8042/proxy/app/" in links
+            assert not any(href.startswith("javascript") for href in (*links, *evil))
+
+        run(scenario)
+
+
+class TestHostileNames:
+    def test_nothing_that_users_named_becomes_html(self):
+        async def scenario():
+            case = RmCase(((2,),), name=f"cluster{HOSTILE}")
+            entry = case.running(f"app{HOSTILE}", rho=2.0, unmet=1, user=HOSTILE, queue=HOSTILE)
+            entry.diagnostics, entry.engine_id, entry.page_url = HOSTILE, HOSTILE, f"http://x/{HOSTILE}"
+            entry.heartbeat.best = HOSTILE
+            entry.heartbeat.jobs[0].job_id = HOSTILE
+            entry.heartbeat.jobs[0].state = HOSTILE
+            entry.heartbeat.jobs[0].hyper_parameters[HOSTILE].text = HOSTILE
+            case.grant(app_0001={"m00": 1})
+            case.round(1, {"app-0001": 2.0}, offered=["app-0001", HOSTILE], won={"app-0001": 1})
+            case.recorder.record("job_restarted", app_id="app-0001", detail={"reason": HOSTILE, HOSTILE: [HOSTILE]})
+            async with served(case, policy=HOSTILE) as site:
+                for path in ("/", "/apps/app-0001", f"/apps/{HOSTILE}".replace("/script", "").replace("\n", "")):
+                    _, _, text = await site.get(path)
+                    page = Elements(text)
+                    # The one script is ours, and no element or attribute came with a name.
+                    assert len(page.of("script")) == 1, path
+                    assert not [tag for tag, attrs in page.found if any(name.startswith("on") for name in attrs)]
+                    assert "alert(7)" in page.text
+
+        run(scenario)
+
+    def test_the_browser_is_told_to_run_our_script_only(self):
+        async def scenario():
+            async with served(busy()) as site:
+                for path in ("/", "/nothing", "/api/v1/apps"):
+                    _, headers, _ = await site.get(path)
+                    policy = headers["Content-Security-Policy"]
+                    assert "default-src 'none'" in policy
+                    assert "unsafe-inline" not in policy.split("script-src")[1]
+                    assert headers["X-Content-Type-Options"] == "nosniff"
+
+        run(scenario)
+
+    def test_metrics_stay_one_line_a_sample(self):
+        async def scenario():
+            case = RmCase(((1,),), name='a"b\\c\nd')
+            async with served(case) as site:
+                text = await site.text("/metrics")
+            assert r'themis_info{cluster="a\"b\\c\nd",policy="themis"} 1' in text.splitlines()
+
+        run(scenario)

@@ -1,0 +1,149 @@
+"""The table of tuners and their settings, and tuners that other packages bring by entry points."""
+
+import sys
+
+import pytest
+
+from am.tuners.registry import TUNERS as MADE
+from am.tuners.registry import make_tuner
+from themis.apps import JobSpec, TunerSpec
+from themis.config.tuner_settings import PLUGIN_GROUP, TUNERS, check_tuner, find_plugin, plugins
+from themis.errors import InputError, UnknownNameError
+
+JOBS = [JobSpec(job_id=f"j{index}", iterations_total=100) for index in range(4)]
+
+MODULE = """
+from am.tuners.stopping import StoppingTuner
+from themis.config.tuner_settings import SettingEntry, TunerEntry, TunerPlugin
+
+
+class Patience:
+    def __init__(self, patience):
+        self.patience = patience
+
+    def stops(self, job_id, curves):
+        losses = curves[job_id].losses
+        return len(losses) > self.patience and min(losses[-self.patience :]) >= min(losses)
+
+    def ended(self, job_id, curve):
+        pass
+
+
+TUNER = TunerPlugin(
+    entry=TunerEntry(
+        summary="a job ends when its loss stands still",
+        settings={"patience": SettingEntry(kind=int, low=1, help="losses without a new least")},
+    ),
+    make=lambda jobs, patience=5: StoppingTuner("patient", jobs, Patience(patience)),
+)
+SOMETHING = 42
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """An installed package that brings tuners."""
+    (tmp_path / "patient_tuner.py").write_text(MODULE)
+    info = tmp_path / "patient_tuner-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: patient-tuner\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        f"[{PLUGIN_GROUP}]\npatient = patient_tuner:TUNER\nbroken = patient_tuner:NOTHING\n"
+        "odd = patient_tuner:SOMETHING\ngone = no_such_module:TUNER\nsingle = patient_tuner:TUNER\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("patient_tuner", None)
+
+
+def check(name, **settings):
+    check_tuner(TunerSpec(name=name, settings=settings), jobs=4, iterations=100, source="the file")
+
+
+class TestPlugins:
+    def test_it_is_found_by_its_name(self, package):
+        check("patient", patience=3)
+        tuner = make_tuner(TunerSpec(name="patient", settings={"patience": 3}), JOBS)
+        assert tuner.plan().targets == dict.fromkeys(("j0", "j1", "j2", "j3"), 100)
+
+    def test_its_settings_are_checked(self, package):
+        with pytest.raises(InputError, match="a whole number of 1 or more"):
+            check("patient", patience=0)
+        with pytest.raises(UnknownNameError, match="did you mean 'patience'"):
+            check("patient", patienc=3)
+
+    def test_unknown_names_are_told_with_the_nearest_of_all(self, package):
+        with pytest.raises(UnknownNameError, match="did you mean 'patient'"):
+            check("patien")
+        with pytest.raises(UnknownNameError, match=r"known: asynchronous_halving, broken, .*patient.*single"):
+            make_tuner(TunerSpec(name="xyz"), JOBS)
+
+    @pytest.mark.parametrize(
+        ("name", "told"),
+        [
+            ("broken", "patient_tuner:NOTHING: AttributeError"),
+            ("gone", "no_such_module:TUNER: ModuleNotFoundError"),
+            ("odd", "must name a themis.config.tuner_settings.TunerPlugin"),
+        ],
+    )
+    def test_one_that_cannot_be_used_is_told_and_harms_no_other(self, package, name, told):
+        with pytest.raises(InputError, match=told):
+            check(name)
+        check("single")
+
+    def test_ours_cannot_be_replaced(self, package):
+        assert "single" not in plugins()
+        with pytest.raises(UnknownNameError):
+            find_plugin("single")
+        with pytest.raises(UnknownNameError, match="setting of tuner single"):
+            check("single", patience=3)
+
+    def test_without_the_package_there_is_none(self):
+        with pytest.raises(UnknownNameError):
+            check("patient")
+
+
+class TestSettings:
+    def test_what_is_listed_can_be_made(self):
+        assert list(MADE) == list(TUNERS)
+
+    @pytest.mark.parametrize(
+        ("name", "settings"),
+        [
+            ("hyperband", {"eta": 3, "max_resource": 100}),
+            ("asynchronous_halving", {"eta": 2, "first_iterations": 100}),
+            ("median_stopping", {"warmup": 1, "min_jobs": 1}),
+            ("performance_curve", {"threshold": 0.1, "warmup": 1, "interval": 1}),
+            ("optuna", {"pruner": "median", "n_startup_trials": 0, "n_warmup_steps": 0, "interval_steps": 1}),
+        ],
+    )
+    def test_what_is_allowed(self, name, settings):
+        check(name, **settings)
+        make_tuner(TunerSpec(name=name, settings=settings), JOBS)
+
+    @pytest.mark.parametrize(
+        ("name", "settings", "told"),
+        [
+            ("hyperband", {"max_resource": 101}, "tuner.max_resource is beyond the jobs' end: 101; use at most .* 100"),
+            ("asynchronous_halving", {"first_iterations": 101}, "tuner.first_iterations is beyond"),
+            ("optuna", {"min_resource": 101}, "tuner.min_resource is beyond"),
+            ("hyperband", {"eta": 1}, "tuner.eta must be a whole number of 2 or more: 1"),
+            ("hyperband", {"eta": 2.5}, "a whole number"),
+            ("hyperband", {"eta": True}, "a whole number"),
+            ("performance_curve", {"threshold": 0.5}, "a number from 0.0001 to 0.49: 0.5"),
+            ("performance_curve", {"threshold": "0.1"}, "a number from"),
+            ("performance_curve", {"threshold": float("nan")}, "a number from"),
+            ("optuna", {"pruner": "best"}, "one of hyperband, median, successive_halving: 'best'"),
+            ("optuna", {"pruner": 1}, "one of"),
+            ("successive_halving", {"phases": 1}, "text"),
+        ],
+    )
+    def test_what_is_refused(self, name, settings, told):
+        with pytest.raises(InputError, match=told):
+            check(name, **settings)
+
+    def test_a_missing_extra_is_told(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "optuna", None)
+        monkeypatch.delitem(sys.modules, "am.tuners.optuna_tuner", raising=False)
+        with pytest.raises(InputError, match=r"not installed: 'optuna'.*themis-scheduler\[optuna\]"):
+            make_tuner(TunerSpec(name="optuna"), JOBS)

@@ -1,0 +1,65 @@
+"""Where the tasks of a job may listen to one another: TF_CONFIG, as TensorFlow's multi-worker strategies read it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from themis.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host by name or number, and a TCP port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
+    def loopback(self) -> bool:
+        """Whether it says by itself that only this machine reaches it.
+
+        Names are not looked up: many machines map their own name to a loopback address in their hosts file, yet others
+        reach them by it.
+        """
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
+
+def read_addresses(environment: Mapping[str, str], *, tasks: int, task_index: int) -> tuple[Address, ...]:
+    """The address of every task, in order; none are needed for one task alone.
+
+    Raises:
+        InputError: Several tasks without TF_CONFIG, or one that does not parse or is another task's.
+    """
+    if tasks == 1:
+        return ()
+    text = environment.get("TF_CONFIG")
+    if not text:
+        raise InputError("several tasks need TF_CONFIG", remedy="list the workers' addresses in it")
+    try:
+        config = json.loads(text)
+        workers, index = list(config["cluster"]["worker"]), config["task"]["index"]
+    except (ValueError, LookupError, TypeError) as error:
+        remedy = 'write {"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}'
+        raise InputError("TF_CONFIG does not parse", value=text, remedy=remedy) from error
+    if len(workers) != tasks or index != task_index:
+        remedy = f"list {tasks} workers and give index {task_index}"
+        raise InputError("TF_CONFIG disagrees with THEMIS_TASKS or THEMIS_TASK_INDEX", value=text, remedy=remedy)
+    return tuple(parse_address(worker) for worker in workers)
+
+
+def parse_address(text: object) -> Address:
+    """The address that `host:port` or `[IPv6]:port` names; raises InputError for anything else."""
+    host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        host = ""
+    if not (host and colon and port.isascii() and port.isdecimal() and 0 < int(port) < 2**16):
+        raise InputError("an address in TF_CONFIG does not parse", value=text, remedy="write host:port")
+    return Address(host, int(port))

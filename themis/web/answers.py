@@ -1,0 +1,111 @@
+"""Our errors over HTTP, and a server that listens; for pages and APIs that only tell. The one place for both."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from themis.errors import InputError, ThemisError, UnknownNameError, UnreachableError
+from themis.web.elements import element
+from themis.web.frame import HEADERS, page
+
+LOG = logging.getLogger("themis.web")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class NotThereError(InputError):
+    """What an address names is not there."""
+
+
+_STATUS = ((NotThereError, 404), (UnknownNameError, 404), (InputError, 400), (UnreachableError, 503))
+_STOP_S = 1.0
+
+
+def html_answer(text: str, status: int = 200) -> web.Response:
+    """A page."""
+    return web.Response(text=text, status=status, content_type="text/html", charset="utf-8")
+
+
+def json_answer(document: object, status: int = 200) -> web.Response:
+    """A document; one with a NaN in it is a defect and raises ValueError."""
+    text = json.dumps(document, allow_nan=False) + "\n"
+    return web.Response(text=text, status=status, content_type="application/json", charset="utf-8")
+
+
+def text_answer(text: str, content_type: str = "text/plain; charset=utf-8") -> web.Response:
+    """Plain text; `content_type` with its parameters."""
+    return web.Response(body=text.encode(), headers={"Content-Type": content_type})
+
+
+def whole_number(request: web.Request, name: str, default: int, *, least: int = 0, most: int = 2**53) -> int:
+    """A parameter of the query, at most `most`; one that is no whole number, or too small, raises InputError."""
+    text = request.query.get(name)
+    if text is None:
+        return default
+    # `int` alone takes blanks and underscores, and other writing systems' digits.
+    if not re.fullmatch(r"-?[0-9]{1,18}", text) or int(text) < least:
+        raise InputError(f"{name} must be a whole number from {least} on", value=text)
+    return min(int(text), most)
+
+
+def site(is_document: Callable[[str], bool]) -> web.Application:
+    """An application whose errors are pages, or documents for paths of which `is_document` is true."""
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            answer = await handler(request)
+        except Exception as error:
+            answer = _refusal(request, error, is_document(request.path))
+        answer.headers.update(HEADERS)
+        return answer
+
+    return web.Application(middlewares=[guard])
+
+
+async def listen(application: web.Application, host: str, port: int) -> tuple[web.AppRunner, int]:
+    """Serve on an address; port 0 takes any free one. Returns what `cleanup` ends, and the port.
+
+    Raises:
+        InputError: The address cannot be listened at.
+    """
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=_STOP_S)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except (OSError, OverflowError) as error:
+        await runner.cleanup()
+        raise InputError("a page cannot listen", value=f"{host}:{port}", remedy=str(error)) from error
+    return runner, runner.addresses[0][1]
+
+
+def _refusal(request: web.Request, error: Exception, as_document: bool) -> web.Response:
+    status, what = _meaning(request, error)
+    headers = {"Allow": "GET, HEAD"} if status == 405 else {}
+    if as_document:
+        value = None if what.value is None else str(what.value)
+        answer = json_answer({"error": {"what": what.what, "value": value, "remedy": what.remedy}}, status)
+    else:
+        body = (element("h1", what.what), element("p", str(what)))
+        answer = html_answer(page(what.what, *body, refresh_s=0), status)
+    answer.headers.update(headers)
+    return answer
+
+
+def _meaning(request: web.Request, error: Exception) -> tuple[int, ThemisError]:
+    if isinstance(error, ThemisError):
+        return next((status for kind, status in _STATUS if isinstance(error, kind)), 500), error
+    if isinstance(error, web.HTTPNotFound):
+        return 404, NotThereError("no such page", value=request.path)
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        remedy = "pages only tell; submit and kill with the command submarine"
+        return 405, InputError("nothing can be changed here", value=request.method, remedy=remedy)
+    if isinstance(error, web.HTTPException):
+        return error.status, InputError(error.reason, value=request.path)
+    LOG.error("a page failed: %s", request.path, exc_info=error)
+    return 500, ThemisError("a defect of ours; the service's log tells more", value=request.path)

@@ -1,0 +1,73 @@
+"""HTML elements as text. Whatever is not an element already is escaped when it is put into one. Pure."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+
+class Markup(str):
+    """HTML as it stands; every other text is taken for text."""
+
+    __slots__ = ()
+
+
+def markup(value: object) -> Markup:
+    """Any value as HTML: text is escaped, quotes included, elements stay as they are."""
+    return value if isinstance(value, Markup) else Markup(html.escape(str(value)))
+
+
+def join(parts: Iterable[object], between: str = "") -> Markup:
+    """Parts one after the other, text escaped; `between` is HTML."""
+    return Markup(between.join(markup(part) for part in parts))
+
+
+def element(name: str, *content: object, **attributes: object) -> Markup:
+    """An element; attributes that are None are left out, `class_` stands for `class`."""
+    written = "".join(f' {key.rstrip("_")}="{markup(value)}"' for key, value in attributes.items() if value is not None)
+    return Markup(f"<{name}{written}>{join(content)}</{name}>")
+
+
+def link(address: str, content: object) -> Markup:
+    """A link to an address of our own making."""
+    return element("a", content, href=address)
+
+
+def outside_link(address: str, content: object) -> Markup:
+    """A link to an address that somebody else gave: only http and https make one, anything else stays text."""
+    if not address.lower().startswith(("http://", "https://")):
+        return markup(content)
+    return element("a", content, href=address, rel="noreferrer noopener")
+
+
+def section(title: str, *content: object, note: object = "") -> Markup:
+    """A titled part of a page."""
+    return element("section", element("h2", title), element("p", note) if note else "", *content)
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[str] = ()) -> Markup:
+    """A table; the columns whose heads are in `numbers` stand to the right."""
+    right = frozenset(numbers)
+    classes = [' class="number"' if head in right else "" for head in heads]
+    head = "".join(f"<th{style}>{markup(name)}</th>" for name, style in zip(heads, classes, strict=True))
+    body = "".join(f"<tr>{_cells(row, classes)}</tr>" for row in rows)
+    return Markup(f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>')
+
+
+def _cells(row: Sequence[object], classes: Sequence[str]) -> str:
+    return "".join(f"<td{style}>{markup(cell)}</td>" for cell, style in zip(row, classes, strict=True))
+
+
+def facts(rows: Iterable[tuple[str, object]]) -> Markup:
+    """Names and values, one below the other; values that are empty are left out."""
+    pairs = (element("dt", name) + element("dd", value) for name, value in rows if value != "")
+    return element("dl", Markup("".join(pairs)), class_="facts")
+
+
+def tiles(rows: Iterable[tuple[str, object]]) -> Markup:
+    """The numbers that one looks at first, side by side."""
+    return element(
+        "dl",
+        *(element("div", element("dt", name), element("dd", value)) for name, value in rows),
+        class_="tiles",
+    )

@@ -1,0 +1,115 @@
+"""The frame of a page: one document that needs nothing from outside, and renews itself with or without script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+from themis.web.elements import Markup, element, join, markup
+
+REFRESH_S = 5
+"""How often a page renews itself, in seconds."""
+
+_STYLE = """
+:root { --paper: #f6f7f9; --card: #ffffff; --ink: #1d232b; --dim: #5c6773; --line: #d5dae1; --bad: #b3261e;
+  --good: #1c7a3e; --accent: #2f5f9e; --free: #e9ecf0; }
+@media (prefers-color-scheme: dark) {
+  :root { --paper: #14171b; --card: #1c2127; --ink: #e4e8ed; --dim: #9aa5b1; --line: #3a424c; --bad: #ff8a80;
+    --good: #6fd393; --accent: #8ab4f0; --free: #2a3038; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
+body.stale::before { content: "No answer: what follows is old."; display: block; padding: .4rem 1rem;
+  background: var(--bad); color: var(--paper); }
+main { max-width: 76rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; }
+h1 { font-size: 1.6rem; margin: 0 0 .5rem; overflow-wrap: anywhere; }
+h1 small { font-weight: 400; font-size: 1rem; color: var(--dim); }
+h2 { font-size: 1.05rem; margin: 0 0 .25rem; }
+h3 { font-size: .88rem; margin: .75rem 0 .25rem; color: var(--dim); font-weight: 600; }
+p { margin: 0 0 .75rem; color: var(--dim); max-width: 62rem; overflow-wrap: anywhere; }
+a { color: var(--accent); }
+section { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 1rem; margin: 1rem 0; }
+.tiles { display: flex; flex-wrap: wrap; gap: .75rem; margin: 1rem 0 0; }
+.tiles div { flex: 1 1 8rem; background: var(--card); border: 1px solid var(--line); border-radius: 8px;
+  padding: .6rem .8rem; }
+.tiles dt { color: var(--dim); font-size: .8rem; }
+.tiles dd { margin: 0; font-size: 1.35rem; font-variant-numeric: tabular-nums; }
+.facts { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem; margin: .5rem 0 0;
+  font-size: .88rem; }
+.facts dt { color: var(--dim); }
+.facts dd { margin: 0; overflow-wrap: anywhere; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .88rem; }
+th { text-align: left; color: var(--dim); font-weight: 600; white-space: nowrap; }
+th, td { padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+td a { white-space: nowrap; }
+td code { overflow-wrap: anywhere; }
+th:last-child, td:last-child { padding-right: 0; }
+tr:last-child td { border-bottom: 0; }
+td:first-child { white-space: nowrap; }
+.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.dim { color: var(--dim); }
+.bad { color: var(--bad); }
+.good { color: var(--good); }
+.nowrap { white-space: nowrap; }
+.chip { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .45em; }
+.label { font-size: .75rem; padding: 0 .45em; border: 1px solid var(--line); border-radius: 1em; color: var(--dim);
+  white-space: nowrap; }
+.label.bad { color: var(--bad); border-color: currentColor; }
+.rack { display: flex; flex-wrap: wrap; gap: .5rem; }
+.machine { border: 1px solid var(--line); border-radius: 6px; padding: .35rem .5rem; font-size: .8rem; }
+.machine.lost, .machine.closed { border-color: var(--bad); }
+.gpus { display: flex; flex-wrap: wrap; gap: .5rem; margin-top: .2rem; }
+.slot { display: flex; gap: 2px; }
+.gpu { width: 1.9em; height: 1.5em; border-radius: 3px; background: var(--free); color: var(--dim); font-size: .75rem;
+  line-height: 1.5em; text-align: center; overflow: hidden; text-decoration: none; }
+.gpu.leased { color: #fff; }
+.gpu.expiring { background-image: repeating-linear-gradient(45deg, transparent 0 4px, rgb(0 0 0 / .3) 4px 8px); }
+.gpu.lost, .gpu.closed { background: transparent; border: 1px dashed var(--bad); color: var(--bad); }
+"""
+
+_SCRIPT = """
+const seconds = Number(document.documentElement.dataset.refresh);
+if (seconds) setInterval(async () => {
+  if (document.hidden || String(getSelection())) return;
+  let next = null;
+  try {
+    const answer = await fetch(location.href);
+    next = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
+  } catch { }
+  document.body.classList.toggle("stale", !next);
+  if (next) document.querySelector("main").replaceWith(next);
+}, 1000 * seconds);
+"""
+
+_SCRIPT_HASH = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
+
+# No script but ours runs, even if a name that somebody chose were not escaped somewhere.
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; connect-src 'self'; "
+    f"base-uri 'none'; form-action 'none'; script-src 'sha256-{_SCRIPT_HASH}'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+def page(title: str, *body: object, refresh_s: int = REFRESH_S) -> str:
+    """A whole document. `refresh_s` is 0 for one that does not change."""
+    renew = f'<noscript><meta http-equiv="refresh" content="{refresh_s}"></noscript>' if refresh_s else ""
+    return (
+        f'<!doctype html>\n<html lang="en" data-refresh="{refresh_s}">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{markup(title)}</title>\n<style>{_STYLE}</style>\n{renew}\n</head>\n"
+        f"<body>\n{element('main', join(body))}\n<script>{_SCRIPT}</script>\n</body>\n</html>\n"
+    )
+
+
+def chip(colour: str) -> Markup:
+    """A patch of colour."""
+    return element("span", class_="chip", style=f"background:{colour}")
+
+
+def label(text: str, kind: str = "") -> Markup:
+    """A short word in a frame; `kind` is `bad` or empty."""
+    return element("span", text, class_=f"label {kind}".strip())

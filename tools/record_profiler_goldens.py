@@ -1,0 +1,186 @@
+"""Record what TensorFlow and Keras write, for the profiler's tests: `python tools/record_profiler_goldens.py [FOLDER]`.
+
+Every file comes from a real run of the installed TensorFlow: Keras' bars and lines, event files of Keras' TensorBoard
+callback, of `tf.summary` and of the session hooks that Estimators log with, and a run of a program of ours. Half a
+minute on one core; `tf.summary` wants the package `tensorboard` beside TensorFlow, which nothing else here needs. What
+cannot be run any more is written by hand: `tests/golden/profiler/SOURCES.md` says which.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+OUT = Path(__file__).resolve().parents[1] / "tests" / "golden" / "profiler"
+EXAMPLES, FEATURES, BATCH = 640, 8, 16
+STEP_S = 0.02
+STEPS = 40
+"""Steps that the session hooks and `tf.summary` record."""
+
+
+def main() -> int:
+    """Run everything and write the files; returns the exit code."""
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else OUT
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    import numpy as np
+    import tensorflow as tf
+    from tensorflow import keras
+
+    random = np.random.default_rng(7)
+    examples = random.normal(size=(EXAMPLES, FEATURES)).astype("float32")
+    data = (examples, (examples.sum(axis=1) > 0).astype("float32"))
+    keras.utils.set_random_seed(7)
+    out.mkdir(parents=True, exist_ok=True)
+    keras_logs(keras, data, out)
+    keras_events(keras, data, out)
+    summary_events(tf, out)
+    hook_log(tf, out)
+    own_log(out)
+    return 0
+
+
+def model(keras: Any, rate: float = 0.1) -> Any:
+    """A small classifier."""
+    layers = [keras.Input((FEATURES,)), keras.layers.Dense(4, "relu"), keras.layers.Dense(1, "sigmoid")]
+    made = keras.Sequential(layers)
+    made.compile(keras.optimizers.SGD(rate), "binary_crossentropy", metrics=["accuracy"])
+    return made
+
+
+def keras_logs(keras: Any, data: Any, out: Path) -> None:
+    """Bars, lines, a length not known at first, a resumed run and a diverged one."""
+    x, y = data
+    # Keras draws a bar at most twenty times a second, so that quick steps would show none.
+    slow = keras.callbacks.LambdaCallback(on_train_batch_end=lambda *_, **__: time.sleep(STEP_S))
+    with said(out / "keras_bars.log"):
+        made = model(keras)
+        made.fit(x, y, batch_size=BATCH, epochs=3, verbose=1, validation_split=0.2, callbacks=[slow])
+        made.evaluate(x, y, batch_size=BATCH, verbose=1)
+    with said(out / "keras_lines.log"):
+        made = model(keras)
+        made.fit(x, y, batch_size=BATCH, epochs=3, verbose=2, validation_split=0.2)
+        made.evaluate(x, y, batch_size=BATCH, verbose=2)
+    with said(out / "keras_resumed.log"):
+        made.fit(x, y, batch_size=BATCH, initial_epoch=3, epochs=5, verbose=2)
+    with said(out / "keras_unknown.log"):
+        model(keras).fit(endless(x, y), epochs=2, verbose=1)
+    with said(out / "keras_nan.log"):
+        made = model(keras)
+        made.compile(keras.optimizers.SGD(1e30), "mean_squared_error")
+        made.fit(x, y + float("nan"), batch_size=BATCH, epochs=2, verbose=2)
+
+
+def endless(x: Any, y: Any) -> Any:
+    """A data set that does not know its length."""
+    import tensorflow as tf
+
+    def batches() -> Iterator[Any]:
+        for start in range(0, EXAMPLES, BATCH):
+            yield x[start : start + BATCH], y[start : start + BATCH]
+
+    shapes = (tf.TensorSpec((None, FEATURES), tf.float32), tf.TensorSpec((None,), tf.float32))
+    return tf.data.Dataset.from_generator(batches, output_signature=shapes)
+
+
+def keras_events(keras: Any, data: Any, out: Path) -> None:
+    """Event files of the TensorBoard callback, by batch and by epoch."""
+    x, y = data
+    for name, often in (("keras_batch_events", 5), ("keras_epoch_events", "epoch")):
+        folder = fresh(out / name)
+        board = keras.callbacks.TensorBoard(
+            str(folder), update_freq=often, write_graph=False, write_steps_per_second=often != "epoch"
+        )
+        model(keras).fit(x, y, batch_size=BATCH, epochs=2, verbose=0, validation_split=0.2, callbacks=[board])
+        rename(folder)
+
+
+def summary_events(tf: Any, out: Path) -> None:
+    """Event files of a loop that calls `tf.summary.scalar`: scalars as tensors."""
+    folder = fresh(out / "summary_events")
+    writer = tf.summary.create_file_writer(str(folder))
+    with writer.as_default():
+        for step in range(1, STEPS + 1):
+            tf.summary.scalar("learning_rate", 0.1, step=step)
+            tf.summary.scalar("loss", 2.0 / step, step=step)
+            tf.summary.histogram("weights", tf.random.stateless_normal((100,), (7, step)), step=step)
+    writer.close()
+    rename(folder)
+
+
+def hook_log(tf: Any, out: Path) -> None:
+    """The session hooks of Estimators: their log lines, and event files with plain values."""
+    v1 = tf.compat.v1
+    folder = fresh(out / "hook_events")
+    v1.logging.set_verbosity(v1.logging.INFO)
+    log = io.StringIO()
+    handler = logging.StreamHandler(log)
+    handler.setFormatter(logging.Formatter(logging.BASIC_FORMAT))
+    tf.get_logger().addHandler(handler)
+    scratch = tempfile.mkdtemp()
+    with tf.Graph().as_default():
+        weight = v1.get_variable("weight", initializer=3.0)
+        loss = tf.square(weight - 1.0, name="loss")
+        step = v1.train.get_or_create_global_step()
+        train = v1.train.GradientDescentOptimizer(0.05).minimize(loss, step)
+        v1.summary.scalar("loss", loss)
+        hooks = [
+            v1.train.StopAtStepHook(STEPS),
+            v1.train.StepCounterHook(10, output_dir=str(folder)),
+            v1.train.LoggingTensorHook({"loss": loss, "step": step}, every_n_iter=10),
+            v1.train.SummarySaverHook(10, output_dir=str(folder), summary_op=v1.summary.merge_all()),
+            v1.train.CheckpointSaverHook(scratch, save_steps=20),
+        ]
+        with v1.train.SingularMonitoredSession(hooks) as session:
+            while not session.should_stop():
+                session.run(train)
+    tf.get_logger().removeHandler(handler)
+    shutil.rmtree(scratch)
+    (out / "hooks.log").write_text(log.getvalue().replace(scratch, "model"), encoding="utf-8")
+    rename(folder)
+
+
+def own_log(out: Path) -> None:
+    """A program of ours that stops and goes on."""
+    command = [sys.executable, "-m", "tf_jobs.digits_dense", "--learning_rate", "0.1", "--log_every", "10"]
+    with tempfile.TemporaryDirectory() as scratch, (out / "themis.log").open("wb") as log:
+        own = {"THEMIS_JOB_ID": "golden", "THEMIS_CHECKPOINT_URI": "checkpoints", "THEMIS_JOB_DIR": scratch}
+        environment = {**os.environ, **own, "PYTHONPATH": str(OUT.parents[2])}
+        for target in ("40", "60"):
+            run = [*command, "--iterations", target]
+            subprocess.run(run, stdout=log, stderr=log, check=True, env=environment, cwd=scratch)
+
+
+def fresh(folder: Path) -> Path:
+    """The folder, empty."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def rename(folder: Path) -> None:
+    """Names without this machine's name, in the order of the files' own names."""
+    for path in sorted(folder.rglob("events.out.tfevents.*")):
+        time_s, _, rest = path.name.removeprefix("events.out.tfevents.").partition(".")
+        suffix = ".v2" if rest.endswith(".v2") else ""
+        path.rename(path.with_name(f"events.out.tfevents.{time_s}.host{suffix}"))
+
+
+@contextlib.contextmanager
+def said(path: Path) -> Iterator[None]:
+    """What is printed meanwhile goes to a file."""
+    with path.open("w", encoding="utf-8") as stream, contextlib.redirect_stdout(stream):
+        yield
+
+
+if __name__ == "__main__":
+    sys.exit(main())
