@@ -2,6 +2,7 @@
 PYTHON ?= python3.11
 VENV   ?= .venv
 POLICY ?= themis
+ENGINE ?= local
 OUT    ?= out/testbed
 MIX    ?= conf/testbed/main.yaml
 BIN    := $(VENV)/bin
@@ -17,7 +18,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt setup.py $(wildcard rm_plugin/sol
 	touch $@
 
 testbed: setup
-	@exec $(BIN)/themis testbed run $(MIX) --policy $(POLICY) --out $(OUT)
+	@exec $(BIN)/themis testbed run $(MIX) --policy $(POLICY) --engine $(ENGINE) --out $(OUT)
 
 test: setup lint
 	@exec $(BIN)/python -m pytest -m "not slow and not hadoop and not stack and not docker"

@@ -9,7 +9,7 @@ from am.app import App
 from am.jobs.job_runner import Emit
 from am.jobs.run import JobRun
 from am.profiler.job_reader import JobReader
-from am.profiler.records import CheckpointSaved, Record, StepLoss, Validation
+from am.profiler.records import CheckpointSaved, Imported, Record, Restored, StepLoss, Validation
 from themis.lifecycle import JobState
 
 PROGRESS_EVENT_S = 1.0
@@ -72,6 +72,10 @@ class LogWatch:
             case StepLoss():
                 self._stepped(job)
                 self._progressed(job, record.step)
+            case Imported():
+                job.startup |= {"process": record.after_s, "import": record.seconds}
+            case Restored():
+                job.startup["restore"] = record.seconds
             case CheckpointSaved():
                 job.saved_iteration = max(job.saved_iteration, record.iteration)
                 saved = {"iteration": record.iteration, "seconds": record.seconds, "bytes": record.bytes}
@@ -92,7 +96,8 @@ class LogWatch:
         now_s = self._app.now_s()
         since_start_s = now_s - job.started_at_s
         self._app.restarted(since_start_s)
-        self._emit("first_step", job.job_id, {"incarnation": job.incarnation, "since_start_s": since_start_s})
+        begun = {"incarnation": job.incarnation, "since_start_s": since_start_s, "seconds": dict(job.startup)}
+        self._emit("first_step", job.job_id, begun)
         if job.stop_took_s is not None:
             seconds = job.stop_took_s + since_start_s
             detail = {"seconds": seconds, "from_gpus": job.moved_from, "to_gpus": len(job.gpus)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 from dataclasses import dataclass, field
 
 from themis.errors import InputError
@@ -12,6 +13,7 @@ NAMENODE = "namenode"
 DATANODE = "datanode"
 RESOURCE_MANAGER = "resourcemanager"
 _NODE_MANAGER = "nodemanager-"
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 MAX_NODES = 50
 """Each is a JVM of 170 MB."""
 MAX_GPUS = 64
@@ -34,6 +36,7 @@ class ClusterSpec:
         heartbeat_ms: Between two heartbeats of a node to the ResourceManager, in milliseconds.
         expiry_ms: After so long without a heartbeat a node is lost, an app master dead, in milliseconds.
         user: The superuser of HDFS, administrator of YARN, owner of all processes.
+        names: Names of the nodes; none: `gpu-node-1` and so on.
     """
 
     gpus: tuple[int, ...]
@@ -43,6 +46,7 @@ class ClusterSpec:
     heartbeat_ms: int = 200
     expiry_ms: int = 10_000
     user: str = field(default_factory=hadoop_user)
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.gpus) <= MAX_NODES:
@@ -50,11 +54,18 @@ class ClusterSpec:
         wrong = [count for count in self.gpus if not 0 <= count <= MAX_GPUS]
         if wrong:
             raise InputError("a number of GPUs that cannot be", value=wrong[0], remedy=f"0 to {MAX_GPUS} a node")
+        bad = [name for name in self.names if not _NAME.fullmatch(name)]
+        if bad:
+            raise InputError(
+                "no name of a host", value=bad[0], remedy="a-z, 0-9 and '-', at most 63, not '-' first or last"
+            )
+        if self.names and len(set(self.names)) != len(self.gpus):
+            raise InputError("each node needs a name of its own", value=len(self.names), remedy="one name a node")
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """Names of the nodes, as YARN shows them."""
-        return tuple(f"gpu-node-{number}" for number in range(1, len(self.gpus) + 1))
+        return self.names or tuple(f"gpu-node-{number}" for number in range(1, len(self.gpus) + 1))
 
     @property
     def daemons(self) -> tuple[str, ...]:

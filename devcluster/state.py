@@ -61,7 +61,7 @@ def _plan(document: Mapping[str, Any], layout: Layout) -> Plan:
     spec = document["spec"]
     return Plan(
         identity=document["identity"],
-        spec=ClusterSpec(**{**spec, "gpus": tuple(spec["gpus"])}),
+        spec=ClusterSpec(**{**spec, "gpus": tuple(spec["gpus"]), "names": tuple(spec["names"])}),
         addresses=Addresses(**document["addresses"]),
         layout=layout,
         programs=Programs(java=Path(document["java"]), jars=Path(document["jars"])),

@@ -24,6 +24,7 @@ def add_arguments(subparsers: argparse._SubParsersAction[argparse.ArgumentParser
     play.add_argument("mix", type=Path, metavar="MIX", help="mix file, e.g. conf/testbed/main.yaml")
     play.add_argument("--policy", default="themis", help="policy of the ResourceManager; default: %(default)s")
     play.add_argument("--out", type=Path, default=DEFAULT_OUT, help="folder for the run; default: %(default)s")
+    play.add_argument("--engine", default="local", help="local, or yarn: Hadoop on this machine; default: %(default)s")
     play.add_argument("--seed", type=int, default=None, help="in place of the mix's own")
     again = actions.add_parser("report", help="audit a run again and draw its report anew")
     again.add_argument("out", type=Path, metavar="OUT", help="folder of a run")
@@ -51,7 +52,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     from testbed.mix import load_mix
     from testbed.run_folder import fresh_folder
 
-    plan = plan_run(load_mix(args.mix), args.policy, args.seed)
+    plan = plan_run(load_mix(args.mix), args.policy, args.seed, args.engine)
     with Interruption() as interruption, fresh_folder(args.out) as folder:
         facts = drive(plan, folder, console, interruption)
         if facts.ending is Ending.INTERRUPTED:

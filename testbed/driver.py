@@ -15,6 +15,7 @@ from rich.console import Console
 from submarine_client.client import Client
 from submarine_client.status import has_ended
 from testbed.collector import Collector
+from testbed.engines import EngineSetting, running_engine
 from testbed.facts import Ending, RunFacts, write_facts
 from testbed.interruption import Interruption
 from testbed.live import Display, Snapshot
@@ -23,6 +24,7 @@ from testbed.rm_process import RmFailedError, RmProcess, rm_command
 from testbed.run_folder import RunFolder
 from testbed.sampler import ProcessSampler
 from testbed.statuses import write_statuses
+from themis.cluster import Cluster
 from themis.config.cluster_file import load_cluster
 from themis.config.rm_settings import RmSettings
 from themis.errors import ThemisError, UnreachableError
@@ -46,12 +48,20 @@ class Plan:
     arriving: tuple[Arrival, ...]
     policy: str
     seed: int
+    cluster: Cluster
+    engine: str = "local"
 
 
-def plan_run(mix: Mix, policy: str, seed: int | None) -> Plan:
+def plan_run(mix: Mix, policy: str, seed: int | None, engine: str = "local") -> Plan:
     """Read all that a mix names, so that nothing is started that could not go on; raises InputError."""
-    load_cluster(mix.cluster)
-    return Plan(mix=mix, arriving=arrivals(mix), policy=policy, seed=mix.seed if seed is None else seed)
+    return Plan(
+        mix=mix,
+        arriving=arrivals(mix),
+        policy=policy,
+        seed=mix.seed if seed is None else seed,
+        cluster=load_cluster(mix.cluster),
+        engine=engine,
+    )
 
 
 def drive(
@@ -73,10 +83,22 @@ def drive(
     Raises:
         InputError: The ResourceManager refuses an app, or its settings.
     """
-    _write_settings(plan, folder)
+    with running_engine(plan.engine, plan.cluster, folder, console) as engine:
+        return _drive(plan, folder, console, interruption, command, engine)
+
+
+def _drive(
+    plan: Plan,
+    folder: RunFolder,
+    console: Console,
+    interruption: Interruption,
+    command: Callable[[Path], Sequence[str]],
+    engine: EngineSetting,
+) -> RunFacts:
+    _write_settings(plan, folder, engine)
     begun_s = time.monotonic()
     run_id = uuid.uuid4().hex
-    process = RmProcess(command(folder.settings), run_id, folder.log)
+    process = RmProcess(command(folder.settings), run_id, folder.log, engine.environment)
     sampler = ProcessSampler(run_id)
     trouble = ""
     left_over: tuple[int, ...] = ()
@@ -89,6 +111,7 @@ def drive(
     facts = RunFacts(
         mix=plan.mix.name,
         policy=plan.policy,
+        engine=plan.engine,
         seed=plan.seed,
         time_scale=plan.mix.time_scale,
         expected_apps=len(plan.arriving),
@@ -212,10 +235,17 @@ class _Run:
         )
 
 
-def _write_settings(plan: Plan, folder: RunFolder) -> RmSettings:
+def _write_settings(plan: Plan, folder: RunFolder, engine: EngineSetting) -> RmSettings:
     """The cluster and the settings, copied into the run's folder so that it can be read without the mix."""
     shutil.copyfile(plan.mix.cluster, folder.cluster)
-    settings = rm_settings(plan.mix, policy=plan.policy, seed=plan.seed, cluster=folder.cluster, state_dir=folder.state)
+    settings = rm_settings(
+        plan.mix,
+        policy=plan.policy,
+        seed=plan.seed,
+        cluster=folder.cluster,
+        state_dir=folder.state,
+        engine=engine.settings,
+    )
     text = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False)
     folder.settings.write_text(f"# Written by the testbed for the mix {plan.mix.name}.\n{text}", encoding="utf-8")
     return settings

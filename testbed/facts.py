@@ -35,6 +35,7 @@ class RunFacts:
     processes: ProcessPeaks = field(default_factory=ProcessPeaks)
     left_over: tuple[int, ...] = ()
     trouble: str = ""
+    engine: str = "local"
 
 
 def write_facts(path: Path, facts: RunFacts) -> None:

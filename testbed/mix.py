@@ -16,7 +16,7 @@ from themis.config.names import check_app_name
 from themis.config.rm_settings import LeaseSettings, RmSettings
 from themis.errors import InputError
 
-_MANAGED = ("cluster", "state_dir", "listen", "policy", "lease", "time_scale", "seed")
+_MANAGED = ("cluster", "state_dir", "listen", "policy", "lease", "time_scale", "seed", "engine", "yarn")
 """Settings of the ResourceManager that a mix says elsewhere, or the run itself decides."""
 
 
@@ -70,14 +70,20 @@ def arrivals(mix: Mix) -> tuple[Arrival, ...]:
     return tuple(sorted(arriving, key=lambda arrival: arrival.at_s))
 
 
-def rm_settings(mix: Mix, *, policy: str, seed: int, cluster: Path, state_dir: Path) -> RmSettings:
-    """The settings of the ResourceManager that is to run a mix; it listens on a port that the system chooses."""
+def rm_settings(
+    mix: Mix, *, policy: str, seed: int, cluster: Path, state_dir: Path, engine: Mapping[str, Any] | None = None
+) -> RmSettings:
+    """The settings of the ResourceManager that is to run a mix; it listens on a port that the system chooses.
+
+    `engine` holds what the engine of the run asks for; local processes ask for nothing.
+    """
     managed = sorted(set(mix.rm) & set(_MANAGED))
     if managed:
         remedy = "lease, time_scale, seed and cluster are keys of the mix itself; the run decides the others"
         raise InputError("a mix cannot set this under rm", value=managed[0], remedy=remedy)
     settings = {
         **mix.rm,
+        **(engine or {}),
         "cluster": cluster,
         "state_dir": state_dir,
         "listen": "127.0.0.1:0",

@@ -74,12 +74,18 @@ def _best_line(name: str, best: dict[str, Any]) -> str:
 def _summary_line(report: Report) -> str:
     cluster, checks = report["cluster"], report["invariants"]["checks"]
     emulated = " emulated" if cluster["emulated"] else ""
+    where = f"{cluster['gpus']}{emulated} GPUs under {report['policy']}{by_engine(report['engine'])}"
     return (
-        f"{report['mix']}: {len(report['apps'])} apps on {cluster['gpus']}{emulated} GPUs under {report['policy']}, "
+        f"{report['mix']}: {len(report['apps'])} apps on {where}, "
         f"{report['rounds']} rounds, {report['wall_s']:.0f} s; max rho {shown(report['max_rho']['themis'], 2)}; "
         f"audit: {sum(checks.values())} checks, {len(report['invariants']['violations'])} violations; "
         f"at most {report['processes']['peak_count']} processes"
     )
+
+
+def by_engine(engine: str) -> str:
+    """How a report says that a run was no run of local processes."""
+    return ", on YARN and HDFS" if engine == "yarn" else ""
 
 
 def shown(value: float | None, digits: int) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from testbed import plots
 from testbed.colours import app_colours
-from testbed.outcome import failed_conditions, shown
+from testbed.outcome import by_engine, failed_conditions, shown
 from testbed.page_style import STYLE
 from testbed.page_tables import (
     apps_table,
@@ -117,7 +117,7 @@ def _heading(report: Report) -> str:
     ]
     return (
         f"<header><h1>{text(report['mix'])} "
-        f"<small>under {text(report['policy'])} on {text(cluster['name'])}</small> "
+        f"<small>under {text(report['policy'])} on {text(cluster['name'])}{by_engine(report['engine'])}</small> "
         f'<span class="verdict {verdict}">{verdict}</span></h1>'
         f"<p>{emulated}{trained}{replay if replayed else ''}</p>"
         + "".join(f'<p class="failure">{text(line)}</p>' for line in failed[:20])

@@ -23,6 +23,7 @@ def build_report(record: RunRecord, audited: AuditResult) -> Report:
     return {
         "mix": facts.mix,
         "policy": facts.policy,
+        "engine": facts.engine,
         "seed": facts.seed,
         "time_scale": facts.time_scale,
         "lease_s": record.settings.lease.duration_s,

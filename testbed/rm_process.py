@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from testbed.reaper import RUN_MARK
@@ -39,9 +39,12 @@ class RmProcess:
         command: What to run.
         run_id: The mark of everything of this run.
         log: File for its output.
+        environment: Variables beside those of this process.
     """
 
-    def __init__(self, command: Sequence[str], run_id: str, log: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], run_id: str, log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._marks = {RUN_MARK: run_id}
         self._log = log
         plain = {name: value for name, value in os.environ.items() if name != RUN_MARK}
@@ -57,7 +60,7 @@ class RmProcess:
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [*guard, *command],
-                env={**plain, **self._marks},
+                env={**plain, **(environment or {}), **self._marks},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

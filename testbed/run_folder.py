@@ -17,6 +17,7 @@ _NAMES = frozenset(
         "apps.json",
         "cluster.yaml",
         EVENTS_NAME,
+        "hadoop",
         "lock",
         "report.html",
         "report.json",
@@ -79,6 +80,11 @@ class RunFolder:
     def page(self) -> Path:
         """The report for people."""
         return self.root / "report.html"
+
+    @property
+    def hadoop(self) -> Path:
+        """Hadoop's daemons, while they run."""
+        return self.root / "hadoop"
 
     @property
     def lock(self) -> Path:

@@ -35,6 +35,10 @@ class TrainingLog:
         self._line(f"INFO:tensorflow:Saving checkpoints for {iteration} into {name}.")
         self._line(f"INFO:themis:checkpoint iteration = {iteration}, seconds = {seconds:.3f}, bytes = {size_bytes}")
 
+    def imported(self, seconds: float, after_s: float) -> None:
+        """The libraries are there, which took `seconds`; it began `after_s` seconds after the process."""
+        self._line(f"INFO:themis:imported seconds = {seconds:.3f}, after = {after_s:.3f}")
+
     def restored(self, iteration: int, seconds: float) -> None:
         """Training goes on from a checkpoint, which took `seconds` to find and read."""
         self._line(f"INFO:themis:restored iteration = {iteration}, seconds = {seconds:.3f}")

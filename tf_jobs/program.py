@@ -15,6 +15,7 @@ from tf_jobs.catalog import program
 from tf_jobs.context import TaskContext, read_context
 from tf_jobs.exit_codes import EXIT_DONE, EXIT_FAILED
 from tf_jobs.flags import HelpRequested, Values, parse
+from tf_jobs.process_age import process_age_s
 from tf_jobs.recorder import Recorder, restore, stderr_log
 from tf_jobs.signals import StopRequest
 from tf_jobs.watchdog import Watchdog
@@ -72,7 +73,10 @@ def _train(name: str, values: Values, context: TaskContext, stop: StopRequest, s
         watchdog.start()
     from tf_jobs.tensorflow_setup import load_tensorflow
 
+    age_s = process_age_s()
     tf = load_tensorflow()
+    if context.chief:
+        stderr_log().imported(process_age_s() - age_s, age_s)
     from tf_jobs.data import load_digits
     from tf_jobs.learner import Learner
     from tf_jobs.models import build_model

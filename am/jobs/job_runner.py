@@ -64,7 +64,7 @@ class JobRunner:
     def start(self, job: JobRun, gpus: tuple[GpuId, ...]) -> None:
         """Start a waiting job on these GPUs."""
         job.gpus, job.level = gpus, self._app.cluster.level_of_gpus(gpus)
-        job.stop_reason, job.stepped = "", False
+        job.stop_reason, job.stepped, job.startup = "", False, {}
         job.incarnation += 1
         job.started_at_s = self._app.now_s()
         self._app.board.turn(job, JobState.STARTING)
@@ -151,6 +151,7 @@ class JobRunner:
             "iteration": job.saved_iteration,
             "target": self._target(job),
             "pids": [handle.pid for handle in job.handles],
+            "seconds": dict(seats[0].seconds),
         }
         self._emit("tasks_started", job.job_id, detail)
         return await wait_gang(self._runtime, job.handles)

@@ -20,7 +20,8 @@ class JobRun:
     """One job. Times are seconds since the epoch on the ResourceManager's clock.
 
     `saved_iteration` is the newest checkpoint's; `stop_reason` is set from the moment that its tasks are told to stop.
-    `stop_took_s` and `moved_from` remember a stop until the job's next first step, which ends the resize.
+    `stop_took_s` and `moved_from` remember a stop until the job's next first step, which ends the resize; `startup` is
+    what the program tells of its start, in seconds by step.
     """
 
     spec: JobSpec
@@ -37,6 +38,7 @@ class JobRun:
     stop_reason: str = ""
     started_at_s: float = 0.0
     stepped: bool = False
+    startup: dict[str, float] = field(default_factory=dict)
     stop_asked_at_s: float = 0.0
     stop_took_s: float | None = None
     moved_from: int = 0

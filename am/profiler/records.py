@@ -71,6 +71,14 @@ class SavingCheckpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """The program's libraries are there: `after_s` seconds after its process began it took `seconds` to import them."""
+
+    seconds: float
+    after_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
     """Training goes on from a checkpoint."""
 
@@ -94,6 +102,7 @@ Record = (
     | Validation
     | CheckpointSaved
     | SavingCheckpoint
+    | Imported
     | Restored
     | Replay
 )

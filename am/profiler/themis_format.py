@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 from am.profiler.numbers import INTEGER, NUMBER
-from am.profiler.records import CheckpointSaved, Record, Replay, Restored
+from am.profiler.records import CheckpointSaved, Imported, Record, Replay, Restored
 
 THEMIS_STARTS = rb"INFO:themis:"
 
 _PREFIX = "INFO:themis:"
 _CHECKPOINT = re.compile(rf"checkpoint iteration = ({INTEGER}), seconds = ({NUMBER}), bytes = ({INTEGER})")
+_IMPORTED = re.compile(rf"imported seconds = ({NUMBER}), after = ({NUMBER})")
 _RESTORED = re.compile(rf"restored iteration = ({INTEGER}), seconds = ({NUMBER})")
 _REPLAY = re.compile(rf"replay model = ([^,]{{1,100}}), emulated, time_scale = ({NUMBER})")
 
@@ -22,6 +23,8 @@ def parse_themis(line: str) -> Record | None:
     message = line[len(_PREFIX) :].rstrip()
     if match := _CHECKPOINT.fullmatch(message):
         return CheckpointSaved(iteration=int(match[1]), seconds=float(match[2]), bytes=int(match[3]))
+    if match := _IMPORTED.fullmatch(message):
+        return Imported(seconds=float(match[1]), after_s=float(match[2]))
     if match := _RESTORED.fullmatch(message):
         return Restored(iteration=int(match[1]), seconds=float(match[2]))
     if match := _REPLAY.fullmatch(message):

@@ -38,11 +38,13 @@ class Seat:
         seat_id: The runtime's own name for it.
         address: `host:port` where the task may listen to its peers; its peers reach it there.
         job_dir: The job's folder as the task sees it; empty where that is the app master's own.
+        seconds: What reserving it took together with its gang, by step in their order; empty where it takes no time.
     """
 
     seat_id: str
     address: str
     job_dir: str = ""
+    seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from hadoop.jvm import start_jvm
 from hadoop.nm_client import NmClient
 from hadoop.quoting import command_line
 from hadoop.security import task_tokens
-from hadoop.values import FinalStatus, LocalResource, ProcessLaunch, ResourceKind
+from hadoop.values import FinalStatus, LocalResource, ProcessLaunch, ResourceKind, Visibility
 from themis.errors import InputError
 from themis.lifecycle import AppState
 
@@ -108,7 +108,8 @@ class YarnEngine:
 
 def resource_from(fields: Mapping[str, Any]) -> LocalResource:
     """A file to bring to a container, from the settings' JSON."""
-    return LocalResource(**{**fields, "kind": ResourceKind(fields["kind"])})
+    typed = {"kind": ResourceKind(fields["kind"]), "visibility": Visibility(fields["visibility"])}
+    return LocalResource(**{**fields, **typed})
 
 
 def attempt_of(container_id: str) -> tuple[str, int]:

@@ -168,6 +168,7 @@ class YarnSource:
             vcores=max(request.vcores, self._limits.vcores),
         )
         await self._call(self._am.ask, ask)
+        seat.wish.on_step("ask")
 
     async def _start(self, seat: _Seat, container: Container) -> None:
         try:
@@ -224,6 +225,7 @@ class YarnSource:
             self._spawn(self._call(self._am.release, container))
             return
         self._by_container[container.container_id] = seat
+        seat.wish.on_step("grant")
         seat.started = self._spawn(self._start(seat, container))
         seat.granted.set_result(container)
 

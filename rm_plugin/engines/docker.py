@@ -91,6 +91,7 @@ class DockerEngine:
             user=user,
             groups=_groups_of(self._socket),
             socket=self._socket,
+            volumes=settings.volumes,
             memory_mb=settings.am_memory_mb,
             environment=environment,
             name_suffix=suffix,

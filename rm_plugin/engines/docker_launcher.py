@@ -41,6 +41,7 @@ class AmContainers:
     Attributes:
         groups: More groups of the user's, by number: that of the socket.
         socket: The engine's, on its own machine; empty for none.
+        volumes: More binds as a user writes them: apps may keep their checkpoints there.
         environment: What their environment holds beside what the launch says.
         name_suffix: Of containers' names: two ResourceManagers of one engine count their apps alike.
     """
@@ -51,6 +52,7 @@ class AmContainers:
     user: str
     groups: tuple[int, ...]
     socket: str
+    volumes: tuple[str, ...]
     memory_mb: int
     environment: Mapping[str, str] = field(repr=False)
     name_suffix: str
@@ -78,6 +80,7 @@ class AmContainers:
             user=self.user,
             groups=self.groups,
             binds=tuple(binds),
+            volumes=self.volumes,
             memory_mb=self.memory_mb,
         )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hadoop.jvm import handed_on, start_jvm
 from hadoop.security import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE
-from hadoop.values import LocalResource, ResourceKind
+from hadoop.values import LocalResource
 from hadoop.yarn_client import YarnClient
 from rm_plugin.engines.engine import MachinesOf
 from rm_plugin.engines.inventory import NodeInventory
@@ -157,6 +157,4 @@ def _names_of(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _plain(resource: LocalResource) -> dict[str, object]:
     """A resource as JSON holds it; `am.runtimes.yarn.resource_from` reads it."""
-    fields = asdict(resource)
-    del fields["visibility"]
-    return {**fields, "kind": ResourceKind(resource.kind).value}
+    return {**asdict(resource), "kind": resource.kind.value, "visibility": resource.visibility.value}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import io
+import py_compile
+import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from hadoop.values import LocalResource, ResourceKind
+from hadoop.values import LocalResource, ResourceKind, Visibility
 from hadoop.webhdfs import open_webhdfs
 from themis.errors import InputError
 
@@ -24,11 +28,11 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def ship_package(folder_uri: str) -> LocalResource:
     """Have the archive in a folder on HDFS, and what a NodeManager must be told of it."""
-    content = package_bytes()
-    name = f"themis-{hashlib.sha256(content).hexdigest()[:16]}.zip"
+    name = f"themis-{package_digest()[:16]}.zip"
     hdfs, folder = open_webhdfs(folder_uri)
     path = f"{folder}/{name}"
-    if (status := hdfs.status(path)) is None or status.size_bytes != len(content):
+    if hdfs.status(path) is None:
+        content = package_bytes()
         # Beside its name first: a NodeManager must never see half of it.
         partial = f"{folder}/.{name}.partial"
         hdfs.make_folders(folder)
@@ -42,16 +46,40 @@ def archive_resource(uri: str) -> LocalResource:
     return _resource(ENV_FOLDER, uri)
 
 
+def package_digest() -> str:
+    """Hex SHA-256 of the files and of what they are compiled for: what the archive's name is made of."""
+    digest = hashlib.sha256(str(sys.implementation.cache_tag).encode())
+    for path in _files():
+        content = path.read_bytes()
+        digest.update(f"\n{path.relative_to(_ROOT).as_posix()} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
 def package_bytes() -> bytes:
-    """The archive: the same bytes for the same files, whoever makes it and when."""
+    """The archive: the files, and the modules compiled, since every container would compile them anew."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive, tempfile.TemporaryDirectory() as scratch:
         for path in _files():
-            entry = zipfile.ZipInfo(path.relative_to(_ROOT).as_posix(), _EPOCH)
-            entry.external_attr = 0o644 << 16
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, path.read_bytes())
+            name = path.relative_to(_ROOT).as_posix()
+            _add(archive, name, path.read_bytes())
+            if path.suffix == ".py":
+                _add(archive, importlib.util.cache_from_source(name), _compiled(path, Path(scratch)))
     return buffer.getvalue()
+
+
+def _compiled(path: Path, scratch: Path) -> bytes:
+    # Unchecked: what a NodeManager unpacks has other times than what was compiled.
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    compiled = py_compile.compile(str(path), str(scratch / "module.pyc"), path.name, True, invalidation_mode=mode)
+    return Path(str(compiled)).read_bytes()
+
+
+def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    entry = zipfile.ZipInfo(name, _EPOCH)
+    entry.external_attr = 0o644 << 16
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(entry, content)
 
 
 def _files() -> Iterator[Path]:
@@ -72,4 +100,6 @@ def _resource(name: str, uri: str) -> LocalResource:
         kind=ResourceKind.ARCHIVE,
         size_bytes=status.size_bytes,
         modified_ms=status.modified_ms,
+        # Unpacked once on a node for all apps of one user, not once an app.
+        visibility=Visibility.PRIVATE,
     )

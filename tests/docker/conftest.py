@@ -1,13 +1,14 @@
 """The Docker tier: tests against a real Docker engine, with an image of this working tree that lacks TensorFlow."""
 
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from themis.docker_host import DockerError, DockerHost
+from themis.docker_host import DockerHost
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
@@ -26,13 +27,20 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.timeout(TIMEOUT_S), append=False)
 
 
+def why_not():
+    """Why there is no engine; empty when there is one."""
+    if shutil.which("docker") is None:
+        return "there is no `docker` on this machine"
+    done = subprocess.run(["docker", "info"], capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else f"`docker info` fails: {done.stderr.strip()[:200]}"
+
+
 @pytest.fixture(scope="session")
 def docker_host():
     """The engine that the environment names. None: a skip, in CI as well, since few CI machines may run containers."""
-    try:
-        host = DockerHost.connect()
-    except DockerError as error:
-        pytest.skip(f"NOT TESTED against Docker, as no engine answers: {error}")
+    if reason := why_not():
+        pytest.skip(f"NOT TESTED against Docker: {reason}")
+    host = DockerHost.connect()
     yield host
     host.close()
 

@@ -53,6 +53,17 @@ class ComposeStack:
     def kill(self, app_id):
         self.inside("client", "submarine", "app", "kill", app_id, check=False)
 
+    def end_apps(self):
+        """Kill whatever runs, and wait until YARN has its memory and GPUs back."""
+        for app in json.loads(self.inside("client", "submarine", "app", "list", "--json")):
+            if app["finished_at_s"] is None:
+                self.kill(app["app_id"])
+        wait_until(lambda: all(node["usedMemoryMB"] == 0 for node in self.nodes()))
+
+    def nodes(self):
+        """YARN's nodes, as its REST service tells of them."""
+        return self.yarn("/ws/v1/cluster/nodes")["nodes"]["node"]
+
     def events(self, app_id=""):
         """All events, of one app if it is named."""
         found, after = [], 0

@@ -56,3 +56,10 @@ def stack():
         stack.run(down.line)
         signal.signal(signal.SIGTERM, former)
     assert stack.left() == ""
+
+
+@pytest.fixture(autouse=True)
+def no_apps_left(stack):
+    """What a test leaves running would take GPUs from the next one."""
+    yield
+    stack.end_apps()

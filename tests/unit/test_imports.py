@@ -19,7 +19,7 @@ ALLOWED = {
     "am": ("themis", "hadoop"),
     "tf_jobs": ("themis", "am.checkpoints"),
     "submarine_client": ("themis", "tf_jobs.catalog", "tf_jobs.tables_reader"),
-    "testbed": ("themis", "submarine_client"),
+    "testbed": ("themis", "submarine_client", "devcluster"),
     "simulator": ("themis", "rm_plugin", "am", "tf_jobs.tables_reader"),
     "bench": ("themis", "rm_plugin", "am", "tf_jobs.tables_reader", "simulator", "hadoop"),
     "audit": ("themis", "rm_plugin", "am", "simulator"),

@@ -53,7 +53,7 @@ class YarnSettings(Section):
     """The engine `yarn`: where Hadoop is, what is asked of YARN, how our programs reach the nodes."""
 
     conf_dir: str = Field(default="", description="HADOOP_CONF_DIR; empty: that of the environment")
-    storage: str = Field(default="", description="HDFS folder of everything kept; empty: themis/RUN in the user's home")
+    storage: str = Field(default="", description="HDFS folder of everything kept; empty: `themis` in the user's home")
     queue: str = Field(default="", description="a queue for all apps; empty: the one that each names")
     user: str = Field(default="", description="HADOOP_USER_NAME where security is off; empty: that of the environment")
     as_submitter: bool = Field(
@@ -102,7 +102,7 @@ class DockerSettings(Section):
     )
     runtime: str = Field(default="", description="the engine's runtime for tasks, by name; empty: its default")
     volumes: tuple[str, ...] = Field(
-        default=(), description="more that tasks see, each `SOURCE:TARGET` or `SOURCE:TARGET:ro`"
+        default=(), description="more that app masters and tasks see, each `SOURCE:TARGET` or `SOURCE:TARGET:ro`"
     )
     environment: dict[str, str] = Field(default={}, description="more variables for app masters and tasks")
 

@@ -7,12 +7,14 @@ import itertools
 import logging
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from am.runtimes.port import ExitReason, NoRoomError, Seat, SeatRequest, TaskExit, TaskHandle, TaskLaunch
 from am.runtimes.remote import frames
 from am.runtimes.remote.hosts import TaskHosts
 from am.runtimes.remote.source import ContainerSource, ContainerWish
+from am.runtimes.remote.steps import Steps
 from am.runtimes.task_process import own_environment, process_command, task_marks
 from themis.errors import InvariantError
 
@@ -83,11 +85,16 @@ class RemoteRuntime:
 
     async def reserve(self, requests: Sequence[SeatRequest]) -> tuple[Seat, ...]:
         """A container with a task host in it for every task, or for none; raises NoRoomError."""
-        wishes = [self._wish(request) for request in requests]
+        steps = Steps(asyncio.get_running_loop().time)
+        wishes = [self._wish(request, steps) for request in requests]
         try:
             await self._source.acquire(wishes)
+            steps.over("start")
             async with asyncio.timeout(CONNECT_S):
-                return tuple(await asyncio.gather(*(self._connected(wish.seat_id) for wish in wishes)))
+                seats = await asyncio.gather(*(self._connected(wish.seat_id) for wish in wishes))
+            steps.over("connect")
+            seconds = steps.seconds()
+            return tuple(replace(seat, seconds=seconds) for seat in seats)
         except BaseException as error:
             await asyncio.gather(*(self._discard(wish.seat_id) for wish in wishes))
             if isinstance(error, TimeoutError):
@@ -141,7 +148,7 @@ class RemoteRuntime:
         await asyncio.gather(*self._watchers)
         await self._hosts.close()
 
-    def _wish(self, request: SeatRequest) -> ContainerWish:
+    def _wish(self, request: SeatRequest, steps: Steps) -> ContainerWish:
         seat_id = f"{self._prefix}-{next(self._numbers)}"
         environment = {
             **self._environment,
@@ -149,7 +156,7 @@ class RemoteRuntime:
             frames.SEAT_VARIABLE: seat_id,
             frames.TOKEN_VARIABLE: self._hosts.expect(seat_id),
         }
-        return ContainerWish(seat_id=seat_id, request=request, environment=environment)
+        return ContainerWish(seat_id=seat_id, request=request, environment=environment, on_step=steps.over)
 
     async def _connected(self, seat_id: str) -> Seat:
         """The seat once its host is there; a container that ends before raises NoRoomError."""

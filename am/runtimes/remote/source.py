@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from am.runtimes.port import SeatRequest, TaskExit
 
 
+def _ignore(_: str) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerWish:
-    """A container that is to run a task host: for which seat, how large and where, with which environment."""
+    """A container that is to run a task host: for which seat, how large and where, with which environment.
+
+    `on_step` is told by sources that know of them when steps are over: `ask`, the engine was asked; `grant`, it said
+    yes.
+    """
 
     seat_id: str
     request: SeatRequest
     environment: Mapping[str, str] = field(repr=False)
+    on_step: Callable[[str], None] = field(default=_ignore, repr=False, compare=False)
 
     @property
     def machine_id(self) -> str:

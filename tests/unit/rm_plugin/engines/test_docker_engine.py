@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,7 +40,7 @@ class World:
         self.fake = FakeDocker()
         self.folder = folder
         self.told = []
-        engine = DockerEngine(settings(docker={"image": "image"}), cluster("real"))
+        engine = DockerEngine(settings(docker={"image": "image", "volumes": ("/data:/data:ro",)}), cluster("real"))
         engine._host = self.host = DockerHost(self.fake)
         self.launcher = engine.launcher("0123456789ab", self.on_exit, lambda app_id: ())
 
@@ -95,12 +97,14 @@ def test_an_attempt_is_a_container_that_reaches_us(run, tmp_path):
         assert (environment["THEMIS_ATTEMPT"], environment["THEMIS_APP_ID"]) == ("2", "app-1")
         assert made["network"] == world.fake.made_networks[0].name == "themis-01234567"
         assert [mount["Target"] for mount in made["mounts"]] == [str(tmp_path / "app-1"), "/var/run/docker.sock"]
+        assert made["volumes"] == ["/data:/data:ro"]
         assert made["user"] == f"{os.getuid()}:{os.getgid()}"
         assert made["command"][-3:] == ["python", "-m", "am.main"]
         # What one side writes the other reads.
         told = json.loads(environment["THEMIS_ENGINE_SETTINGS"])
         tasks = TaskContainers(**told, run_id="r", app_id="a", attempt=1, checkpoints="/c")
         assert (tasks.network, list(tasks.machines_with_cards)) == ("themis-01234567", ["real"])
+        assert list(tasks.volumes) == ["/data:/data:ro"]
 
     run(scenario)
 
@@ -214,6 +218,17 @@ def test_shutting_down_tells_no_end(run):
 
 
 # ---- what cannot be used --------------------------------------------------------------------------------------------
+
+
+def test_without_the_sdk_the_remedy_is_told():
+    script = (
+        "import sys; sys.modules['docker'] = None\n"
+        "from themis.errors import InputError\n"
+        "try:\n    import rm_plugin.engines.docker\n"
+        "except InputError as error:\n    print(error)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert "pip install 'themis-scheduler[docker]'" in said
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:8650", "localhost:8650", "[::1]:8650"])

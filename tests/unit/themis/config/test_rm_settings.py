@@ -54,7 +54,7 @@ def test_the_arbiters_own_defaults_are_the_same():
         ("lease: {duration_s: .inf}", "lease.duration_s"),
         ("lease: {duration_s: 30}", "shorter than the lease"),
         ("lease: {checkpoint_lead_s: -1}", "lease.checkpoint_lead_s"),
-        ("engine: docker", "engine"),
+        ("engine: kubernetes", "engine"),
         ("am_max_attempts: 0", "am_max_attempts"),
         ("seed: 1.5", "seed: should be a whole number"),
         ("polcy: drf", "did you mean 'policy'"),

@@ -1,0 +1,112 @@
+"""Where `bench resize` runs: a ResourceManager of its own with two GPUs, on this machine or on YARN."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from devcluster.cluster import DevCluster
+from devcluster.spec import ClusterSpec
+from submarine_client.client import Client
+from testbed.events import Event, event_from_message
+from testbed.rm_process import RmProcess, rm_command
+from themis.errors import ThemisError
+
+GPUS = 2
+LEASE = {"duration_s": 8.0, "checkpoint_lead_s": 2.0, "grace_s": 30.0}
+_POLL_S = 0.2
+_CLUSTER_FILE = {
+    "name": "bench-2",
+    "devices": {"emulated-gpu": {"kind": "gpu", "emulated": True}},
+    "machines": [{"prefix": "node", "count": 1, "slots": [GPUS], "device": "emulated-gpu", "racks": ["rack0"]}],
+}
+
+
+class WaitedTooLongError(ThemisError):
+    """What was waited for did not come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """A ResourceManager that answers.
+
+    Attributes:
+        client: Connected to it.
+        process: Itself.
+        storage: Folder or URI below which checkpoints may lie.
+        environment: Variables by which that place is found.
+    """
+
+    client: Client
+    process: RmProcess
+    storage: str
+    environment: Mapping[str, str]
+
+    def events(self) -> tuple[Event, ...]:
+        """All events so far."""
+        return tuple(event_from_message(message) for message in self.client.watch(follow=False))
+
+    def wait(self, what: str, limit_s: float, holds: Callable[[Sequence[Event]], bool]) -> None:
+        """Return when the events so far show it; raises WaitedTooLongError after `limit_s` seconds."""
+        deadline_s = time.monotonic() + limit_s
+        while not holds(self.events()):
+            self.process.check()
+            if time.monotonic() > deadline_s:
+                raise WaitedTooLongError(f"waited in vain until {what}", value=f"{limit_s:g} s")
+            time.sleep(_POLL_S)
+
+
+@contextmanager
+def local_world(folder: Path) -> Iterator[World]:
+    """On this machine, with two emulated GPUs."""
+    cluster = folder / "cluster.yaml"
+    cluster.write_text(yaml.safe_dump(_CLUSTER_FILE), encoding="utf-8")
+    with _running({"engine": "local", "cluster": str(cluster)}, folder, str(folder), {}) as world:
+        yield world
+
+
+@contextmanager
+def yarn_world(folder: Path, heartbeat_s: float, cluster: DevCluster | None) -> Iterator[World]:
+    """On YARN.
+
+    Args:
+        folder: For all that is written here.
+        heartbeat_s: Of app masters, and of the nodes of a cluster that is started.
+        cluster: One that runs already, with two GPUs in service; None: one is started, and stopped at the end.
+    """
+    with ExitStack() as stack:
+        if cluster is None:
+            spec = ClusterSpec(gpus=(GPUS,), heartbeat_ms=round(heartbeat_s * 1000))
+            cluster = DevCluster.start(spec, folder / "devcluster")
+            stack.callback(cluster.stop)
+        yarn = {"emulated": True, "heartbeat_s": heartbeat_s, "poll_s": 0.3, "am_memory_mb": 512}
+        storage = f"{cluster.fs_uri}/tmp/themis-bench-{uuid.uuid4().hex}"
+        settings = {"engine": "yarn", "yarn": {**yarn, "storage": storage}}
+        yield stack.enter_context(_running(settings, folder, storage, cluster.exports))
+
+
+@contextmanager
+def _running(
+    settings: Mapping[str, Any], folder: Path, storage: str, environment: Mapping[str, str]
+) -> Iterator[World]:
+    """A ResourceManager with these settings, stopped at the end with all that it started."""
+    state = folder / "state"
+    path = folder / "rm.yaml"
+    common = {"state_dir": str(state), "listen": "127.0.0.1:0", "lease": LEASE, "coalesce_s": 0.2}
+    path.write_text(yaml.safe_dump({**common, **settings}), encoding="utf-8")
+    variables = [f"{name}={value}" for name, value in environment.items()]
+    process = RmProcess(["env", *variables, *rm_command(path)], uuid.uuid4().hex, folder / "rm.log")
+    try:
+        address = process.wait_for_address(state / "address", lambda: False)
+        with Client(address) as client:
+            client.wait_until_ready(20.0)
+            yield World(client=client, process=process, storage=storage, environment=environment)
+    finally:
+        process.stop()
