@@ -1,0 +1,63 @@
+"""The guide's commands (docs/hadoop.md), as a reader types them: one terminal for the service, another for the rest."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from documents import ROOT, blocks, commands, missing
+from waiting import wait_until
+
+PAGE = "docs/hadoop.md"
+
+
+def test_the_guide_from_its_first_command_to_its_last(hadoop_programs, tmp_path):
+    first, second = (commands(block) for block in blocks(PAGE, "console") if block.mark == "guide")
+    start, serve = first
+    shutil.copytree(ROOT / "conf", tmp_path / "conf")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with (tmp_path / "conf" / "themis-yarn.yaml").open("a") as settings:
+        # Where the guide says nothing: the usual port may be somebody's here.
+        settings.write(f"listen: {address}\n")
+    _, jars = hadoop_programs
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "THEMIS_HADOOP_JARS": str(jars), "THEMIS_RM": address}
+
+    def run(command):
+        done = subprocess.run(
+            command.line,
+            shell=True,
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command.line}\n{done.stdout}\n{done.stderr}"
+        line = missing(command.shown, done.stdout)
+        assert line is None, f"shown, but not printed: {line}\n{done.stdout}"
+        return done.stdout
+
+    service = None
+    try:
+        run(start)
+        with (tmp_path / "rm.log").open("wb") as log:
+            service = subprocess.Popen(
+                serve.line, shell=True, cwd=tmp_path, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+        wait_until((tmp_path / "out/rm-yarn/address").exists)
+        shown = [run(command) for command in second[:-1]]
+        assert "replay-pair" in shown[1] and "FINISHED" in shown[1]
+        assert "replay-pair" in shown[2] and "SUCCEEDED" in shown[2]
+        os.killpg(service.pid, signal.SIGTERM)
+        service.wait(60)
+    finally:
+        if service is not None and service.poll() is None:
+            os.killpg(service.pid, signal.SIGKILL)
+            service.wait()
+        run(second[-1])

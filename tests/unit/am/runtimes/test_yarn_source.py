@@ -1,0 +1,257 @@
+"""Containers of YARN by fakes of its clients: asks, grants, ends, and everything that can come in between."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from am.runtimes.port import ExitReason, NoRoomError, SeatRequest
+from am.runtimes.remote.source import ContainerWish
+from am.runtimes.yarn_source import YarnLimits, YarnSource
+from hadoop.errors import AttemptGoneError
+from hadoop.values import AllocateReply, AskRefusal, Container, ContainerEnd, ExitCode, ProcessLaunch
+from themis.cluster import GpuId
+from themis.errors import UnreachableError
+
+LIMITS = YarnLimits(heartbeat_s=0.01, pin_timeout_s=0.3, memory_mb=700)
+
+
+class FakeYarn:
+    """Both clients at once: grants what is asked unless its host is among the `full`, ends what is stopped."""
+
+    def __init__(self, *, full=(), previous=(), stubborn=()):
+        self.full, self.stubborn = set(full), set(stubborn)
+        self.asked, self.withdrawn, self.released, self.started, self.stopped = {}, [], [], [], []
+        self.news = []
+        self.trouble = []
+        self.running = {container.container_id for container in previous}
+
+    def ask(self, ask):
+        self.asked[ask.allocation_request_id] = ask
+
+    def withdraw(self, number):
+        self.withdrawn.append(number)
+        return self.asked.pop(number, None) is not None
+
+    def release(self, container):
+        self.released.append(container.container_id)
+
+    def allocate(self, progress):
+        if self.trouble:
+            raise self.trouble.pop(0)
+        granted = [ask for ask in self.asked.values() if ask.host not in self.full]
+        for ask in granted:
+            del self.asked[ask.allocation_request_id]
+        news, self.news = self.news, []
+        ended = tuple(item for item in news if isinstance(item, ContainerEnd))
+        refused = tuple(item for item in news if isinstance(item, AskRefusal))
+        return AllocateReply(granted=tuple(container(ask) for ask in granted), ended=ended, refused=refused)
+
+    def start(self, one, launch):
+        self.started.append(one.container_id)
+        self.running.add(one.container_id)
+
+    def stop(self, one):
+        self.stopped.append(one.container_id)
+        if one.host in self.stubborn:
+            raise UnreachableError("its node is away")
+        self.end(one.container_id, 143)
+
+    def end(self, container_id, code, diagnostics=""):
+        self.running.discard(container_id)
+        self.news.append(ContainerEnd(container_id=container_id, exit_code=code, diagnostics=diagnostics))
+
+
+def container(ask=None, container_id="", host="h"):
+    host = ask.host if ask else host
+    number = ask.allocation_request_id if ask else 0
+    return Container(
+        container_id=container_id or f"c{number}", host=host, node_id=f"{host}:1", gpus=1, memory_mb=1, vcores=1,
+        allocation_request_id=number, raw=None,
+    )  # fmt: skip
+
+
+def wish(seat_id, host="h", gpus=1, **request):
+    held = tuple(GpuId(host, index) for index in range(gpus))
+    return ContainerWish(
+        seat_id=seat_id, request=SeatRequest(job_id="j", task_index=0, gpus=held, **request), environment={}
+    )
+
+
+def run(yarn, scenario, previous=()):
+    async def whole():
+        source = YarnSource(
+            yarn, yarn, lambda wish: ProcessLaunch(commands=(wish.seat_id,)), LIMITS,
+            previous=previous, progress=lambda: 0.5,
+        )  # fmt: skip
+        try:
+            return await scenario(source)
+        finally:
+            await source.close()
+
+    return asyncio.run(asyncio.wait_for(whole(), 10))
+
+
+async def until(condition):
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+def test_asks_are_pinned_to_the_machine_of_the_leases_and_as_large_as_the_task():
+    yarn = FakeYarn(full=["h", "g"])
+    seen = []
+
+    async def scenario(source):
+        asking = asyncio.ensure_future(
+            source.acquire([wish("a", gpus=2, memory_mb=900, vcores=3), wish("b", host="g")])
+        )
+        await until(lambda: len(yarn.asked) == 2)
+        seen.extend((ask.host, ask.gpus, ask.memory_mb, ask.vcores) for ask in yarn.asked.values())
+        yarn.full.clear()
+        await asking
+
+    run(yarn, scenario)
+    assert seen == [("h", 2, 900, 3), ("g", 1, 700, 1)]
+
+
+def test_a_container_is_started_when_it_is_granted_and_gone_when_yarn_says_so():
+    yarn = FakeYarn()
+
+    async def scenario(source):
+        await source.acquire([wish("a")])
+        gone = asyncio.ensure_future(source.gone("a"))
+        await asyncio.sleep(0.05)
+        assert yarn.running == {"c1"} and not gone.done()
+        yarn.end("c1", 7)
+        return await gone
+
+    assert run(yarn, scenario).exit_code == 7
+
+
+@pytest.mark.parametrize("code", [ExitCode.KILLED_EXCEEDED_PMEM, ExitCode.KILLED_EXCEEDED_VMEM])
+def test_memory_is_told_as_such(code):
+    yarn = FakeYarn()
+
+    async def scenario(source):
+        await source.acquire([wish("a")])
+        yarn.end("c1", code)
+        return await source.gone("a")
+
+    assert run(yarn, scenario).reason is ExitReason.MEMORY
+
+
+def test_an_ask_that_is_never_granted_is_no_room_and_can_be_taken_back():
+    yarn = FakeYarn(full=["g"])
+
+    async def scenario(source):
+        with pytest.raises(NoRoomError, match=r"within 0\.3 s") as error:
+            await source.acquire([wish("a"), wish("b", host="g")])
+        await asyncio.gather(source.discard("a"), source.discard("b"))
+        return error.value
+
+    assert run(yarn, scenario).value == "g"
+    assert (yarn.asked, yarn.withdrawn, yarn.stopped, yarn.running) == ({}, [2], ["c1"], set())
+
+
+def test_an_ask_that_yarn_refuses_is_no_room():
+    yarn = FakeYarn(full=["h"])
+    yarn.news.append(AskRefusal(allocation_request_id=1, reason="larger than any node"))
+
+    async def scenario(source):
+        asking = asyncio.ensure_future(source.acquire([wish("a")]))
+        await until(lambda: yarn.asked)
+        yarn.news.append(AskRefusal(allocation_request_id=1, reason="larger than any node"))
+        with pytest.raises(NoRoomError, match="larger than any node"):
+            await asking
+
+    run(yarn, scenario)
+
+
+def test_a_discarded_container_is_stopped_and_waited_for_never_merely_released():
+    yarn = FakeYarn()
+
+    async def scenario(source):
+        await source.acquire([wish("a")])
+        await source.discard("a")
+        assert yarn.running == set()
+        await source.discard("a")
+        await source.discard("unknown")
+
+    run(yarn, scenario)
+    assert (yarn.stopped, yarn.released) == (["c1"], [])
+
+
+def test_a_container_whose_node_is_away_counts_as_running_until_yarn_gives_the_node_up():
+    yarn = FakeYarn(stubborn=["h"])
+
+    async def scenario(source):
+        await source.acquire([wish("a")])
+        discarding = asyncio.ensure_future(source.discard("a"))
+        await until(lambda: yarn.stopped)
+        await asyncio.sleep(0.05)
+        assert not discarding.done()
+        yarn.end("c1", ExitCode.ABORTED)
+        await discarding
+
+    run(yarn, scenario)
+
+
+def test_a_grant_that_comes_after_the_seat_was_given_up_is_released():
+    yarn = FakeYarn(full=["h"])
+
+    async def scenario(source):
+        asking = asyncio.ensure_future(source.acquire([wish("a")]))
+        await until(lambda: yarn.asked)
+        asking.cancel()
+        await source.discard("a")
+        late = SimpleNamespace(host="h", allocation_request_id=1)
+        source._granted(container(late))
+        await until(lambda: yarn.released)
+
+    run(yarn, scenario)
+    assert (yarn.released, yarn.started) == (["c1"], [])
+
+
+def test_what_an_earlier_attempt_left_is_ended_before_anything_is_asked_for():
+    old = container(container_id="old")
+    yarn = FakeYarn(previous=[old], stubborn=["h"])
+
+    async def scenario(source):
+        asking = asyncio.ensure_future(source.acquire([wish("a")]))
+        await until(lambda: yarn.stopped)
+        await asyncio.sleep(0.05)
+        assert yarn.asked == {} and yarn.started == []
+        yarn.end("old", 137)
+        await asking
+
+    yarn_running = run(yarn, lambda source: finishing(yarn, scenario(source)), previous=[old])
+    assert yarn_running == ["c1"]
+
+
+async def finishing(yarn, work):
+    await work
+    yarn.stubborn.clear()
+    return yarn.started
+
+
+def test_heartbeats_go_on_when_yarn_is_away_for_a_while():
+    yarn = FakeYarn()
+    yarn.trouble = [UnreachableError("away"), UnreachableError("away")]
+
+    async def scenario(source):
+        await source.acquire([wish("a")])
+
+    run(yarn, scenario)
+    assert yarn.started == ["c1"]
+
+
+def test_an_attempt_that_yarn_gave_up_touches_nothing_any_more():
+    yarn = FakeYarn()
+
+    async def scenario(source):
+        await source.acquire([wish("a")])
+        yarn.trouble = [AttemptGoneError("another attempt runs")]
+        await source.gone_for_good.wait()
+
+    run(yarn, scenario)
+    assert yarn.stopped == []

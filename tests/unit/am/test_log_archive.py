@@ -1,0 +1,86 @@
+"""The archive of an app's logs: what the next attempt and the ResourceManager find."""
+
+import asyncio
+
+from am.log_archive import LogArchive, open_archive
+from themis.errors import UnreachableError
+
+
+class MemoryArchive:
+    def __init__(self):
+        self.content = None
+        self.puts = 0
+        self.away = False
+
+    def put(self, content):
+        if self.away:
+            raise UnreachableError("HDFS is away")
+        self.content = content
+        self.puts += 1
+
+    def get(self):
+        if self.away:
+            raise UnreachableError("HDFS is away")
+        return self.content
+
+
+def write(folder, name, text):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(text)
+
+
+def keep(archive, times=1):
+    async def kept():
+        for _ in range(times):
+            await archive.keep()
+
+    asyncio.run(kept())
+
+
+def test_logs_and_histories_come_back_for_the_next_attempt_and_nothing_else(tmp_path):
+    store = MemoryArchive()
+    for name in ("jobs/j0/task-0.log", "jobs/j0/history.jsonl", "jobs/j1/task-12.log", "jobs/j0/scratch/big", "other"):
+        write(tmp_path / "one", name, f"{name}\n")
+    keep(LogArchive(tmp_path / "one", store))
+    LogArchive(tmp_path / "two", store).restore()
+    found = sorted(
+        path.relative_to(tmp_path / "two").as_posix() for path in (tmp_path / "two").rglob("*") if path.is_file()
+    )
+    assert found == ["jobs/j0/history.jsonl", "jobs/j0/task-0.log", "jobs/j1/task-12.log"]
+    assert (tmp_path / "two/jobs/j0/task-0.log").read_text() == "jobs/j0/task-0.log\n"
+
+
+def test_it_is_made_again_only_when_something_was_logged(tmp_path):
+    store = MemoryArchive()
+    archive = LogArchive(tmp_path, store)
+    write(tmp_path, "jobs/j0/task-0.log", "a\n")
+    keep(archive, times=3)
+    assert store.puts == 1
+    write(tmp_path, "jobs/j0/task-0.log", "b\n")
+    keep(archive)
+    assert store.puts == 2
+
+
+def test_what_cannot_be_kept_is_kept_the_next_time(tmp_path):
+    store = MemoryArchive()
+    archive = LogArchive(tmp_path, store)
+    write(tmp_path, "jobs/j0/task-0.log", "a\n")
+    store.away = True
+    keep(archive)
+    store.away = False
+    keep(archive)
+    assert store.puts == 1
+
+
+def test_an_archive_that_cannot_be_read_or_is_not_there_is_no_hindrance(tmp_path):
+    store = MemoryArchive()
+    LogArchive(tmp_path, store).restore()
+    store.away = True
+    LogArchive(tmp_path, store).restore()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_app_whose_folder_lasts_needs_none(tmp_path):
+    assert open_archive(tmp_path, str(tmp_path)) is None

@@ -1,0 +1,191 @@
+"""Machines that join, are lost, come back, are to be emptied, or have GPUs that others use."""
+
+import asyncio
+from types import SimpleNamespace
+
+from web_cases import RmCase
+
+from rm_plugin.engines.inventory import FixedInventory, Inventory, Node, NodeState
+from rm_plugin.service.nodes import NodeWatch, fitted
+from themis.cluster import Cluster, GpuId, Machine
+from themis.errors import UnreachableError
+
+
+class Case(RmCase):
+    """Two machines of two GPUs under a watch; an app that holds one of the first."""
+
+    def __init__(self):
+        super().__init__(((2,), (2,)))
+        self.reasons = []
+        self.manager.rounds = SimpleNamespace(
+            rounds=0, trigger=self.reasons.append, lease_ends_moved=lambda: None, between_rounds=asyncio.Lock()
+        )
+        self.inventory = FixedInventory(self.arbiter.cluster)
+        self.watch = NodeWatch(self.manager, self.inventory, poll_s=1.0, absent_s=30.0)
+        entry = self.app("one")
+        self.arbiter.add_app(entry.app_id, now_s=self.clock.now_s())
+        self.app_id = entry.app_id
+        self.grant(**{entry.app_id.replace("-", "_"): {"m00": 1}})
+
+    async def see(self, *more, **changes):
+        """Look, when the inventory tells so of these machines: changes of a node, or None for no word of it."""
+        known = [
+            Node(**{"machine": machine, **(changes.get(machine.machine_id) or {})})
+            for machine in self.arbiter.cluster.machines
+            if changes.get(machine.machine_id, {}) is not None
+        ]
+        self.inventory.nodes = (*known, *more)
+        await self.watch.look()
+
+    @property
+    def held(self):
+        return [str(lease.gpu) for lease in self.arbiter.table.of_app(self.app_id)]
+
+    @property
+    def free(self):
+        return [str(gpu) for gpu in self.arbiter.table.free_gpus()]
+
+    @property
+    def kinds(self):
+        return [event.kind for event in self.recorder.store.events()]
+
+
+def run(scenario):
+    asyncio.run(scenario(Case()))
+
+
+def machine(name, gpus):
+    return Machine(machine_id=name, rack_id="rack0", slots=(gpus,), device="v100")
+
+
+LOST, DRAINING = {"state": NodeState.LOST}, {"state": NodeState.DRAINING}
+
+
+def test_nothing_changes_while_nothing_changes():
+    async def scenario(case):
+        before = case.arbiter.cluster
+        await case.see()
+        assert case.arbiter.cluster is before
+        assert (case.reasons, case.held) == ([], ["m00/0"])
+
+    run(scenario)
+
+
+def test_a_machine_that_is_lost_takes_its_leases_with_it_and_comes_back_empty():
+    async def scenario(case):
+        await case.see(m00=LOST)
+        assert (case.held, case.free) == ([], ["m01/0", "m01/1"])
+        assert case.arbiter.gpus_available == 2
+        await case.see(m00=LOST)
+        assert case.kinds.count("machine_lost") == 1
+        await case.see()
+        assert case.free == ["m00/0", "m00/1", "m01/0", "m01/1"]
+        assert case.kinds[-1] == "machine_back" and case.reasons[-1] == "gpus free"
+
+    run(scenario)
+
+
+def test_a_machine_joins():
+    async def scenario(case):
+        await case.see(Node(machine=machine("m09", 3)))
+        assert case.arbiter.cluster.gpus == 7
+        assert case.free[-3:] == ["m09/0", "m09/1", "m09/2"]
+        assert (case.kinds[-1], case.reasons[-1]) == ("machine_joined", "gpus free")
+        assert case.recorder.kept_cluster().gpus == 7
+
+    run(scenario)
+
+
+def test_a_machine_that_is_lost_when_it_is_first_heard_of_does_not_join():
+    async def scenario(case):
+        await case.see(Node(machine=machine("m09", 3), state=NodeState.LOST))
+        assert case.arbiter.cluster.gpus == 4
+
+    run(scenario)
+
+
+def test_a_machine_whose_gpus_changed_is_lost_and_comes_back_with_what_it_has():
+    async def scenario(case):
+        await case.see(m00={"machine": machine("m00", 3)})
+        assert (case.held, case.free) == ([], ["m00/0", "m00/1", "m00/2", "m01/0", "m01/1"])
+        case.arbiter.validate()
+
+    run(scenario)
+
+
+def test_what_runs_on_a_machine_that_is_to_be_emptied_goes_on_and_is_not_renewed():
+    async def scenario(case):
+        await case.see(m00=DRAINING)
+        assert (case.held, case.free) == (["m00/0"], ["m01/0", "m01/1"])
+        (lease,) = case.arbiter.table.of_app(case.app_id)
+        snapshot, changes = case.arbiter.begin_round(lease.expires_at_s - 1.0)
+        assert [change.kind.value for change in changes] == ["lease_expiring"]
+        assert snapshot.free.by_machine() == {"m01": 2}
+        assert snapshot.standing(case.app_id).renewable.gpus == 0
+        await case.see()
+        assert "m00/1" in case.free
+
+    run(scenario)
+
+
+def test_a_machine_that_nobody_mentions_is_closed_at_once_and_lost_after_a_while():
+    """An engine that was started anew hears of its machines one by one."""
+
+    async def scenario(case):
+        await case.see()
+        await case.see(m00=None)
+        assert (case.held, case.free) == (["m00/0"], ["m01/0", "m01/1"])
+        case.clock.advance_to(case.clock.now_s() + 29.0)
+        await case.see(m00=None)
+        assert case.held == ["m00/0"]
+        case.clock.advance_to(case.clock.now_s() + 2.0)
+        await case.see(m00=None)
+        assert case.held == []
+
+    run(scenario)
+
+
+def test_gpus_that_somebody_else_uses_are_closed_once_that_is_seen_twice():
+    async def scenario(case):
+        used = {"used_gpus": 1}
+        await case.see(m00=used, m01=used)
+        assert len(case.free) == 3
+        await case.see(m00=used, m01=used)
+        # Of m00 one is leased to an app of ours.
+        assert case.free == ["m00/1", "m01/0"]
+        await case.see(m00=used)
+        assert case.free == ["m00/1", "m01/0", "m01/1"]
+        assert case.reasons == ["gpus free"]
+
+    run(scenario)
+
+
+def test_gpus_without_room_are_closed_for_a_while():
+    async def scenario(case):
+        case.manager._unfit_until_s = {GpuId("m01", 1): case.clock.now_s() + 5.0}
+        await case.see()
+        assert case.free == ["m00/1", "m01/0"]
+        case.clock.advance_to(case.clock.now_s() + 6.0)
+        await case.see()
+        assert case.free == ["m00/1", "m01/0", "m01/1"]
+
+    run(scenario)
+
+
+def test_an_engine_that_does_not_answer_changes_nothing():
+    async def scenario(case):
+        async def away():
+            raise UnreachableError("YARN is away")
+
+        case.inventory.read = away
+        await case.watch.look()
+        assert case.held == ["m00/0"]
+
+    run(scenario)
+
+
+def test_known_machines_keep_their_order_and_new_ones_come_behind():
+    cluster = Cluster(name="c", machines=(machine("b", 1), machine("a", 1)))
+    nodes = tuple(Node(machine=machine(name, 1)) for name in ("d", "a", "c", "b"))
+    found = fitted(cluster, Inventory(nodes=nodes, devices=()))
+    assert [each.machine_id for each in found.machines] == ["b", "a", "c", "d"]
