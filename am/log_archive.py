@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import logging
-import tarfile
 import time
 from pathlib import Path
 from typing import Protocol
 
+from themis.archives import pack_files, unpack_files
 from themis.errors import ThemisError
 
 LOG = logging.getLogger("themis.am.archive")
@@ -55,8 +54,7 @@ class LogArchive:
             LOG.warning("the logs of earlier attempts cannot be read: %s", error)
             return
         if content is not None:
-            with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
-                archive.extractall(self._folder, filter="data")
+            unpack_files(content, self._folder)
 
     async def keep(self) -> None:
         """Archive what is there now, unless that was done already."""
@@ -79,11 +77,7 @@ class LogArchive:
             await asyncio.sleep(max(PERIOD_S, (time.monotonic() - begun_s) / _SHARE))
 
     def _write(self) -> None:
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
-            for path in self._files():
-                archive.add(path, path.relative_to(self._folder).as_posix())
-        self._store.put(buffer.getvalue())
+        self._store.put(pack_files(self._folder, self._files()))
 
     def _files(self) -> list[Path]:
         return sorted(path for pattern in _PATTERNS for path in self._folder.glob(pattern))

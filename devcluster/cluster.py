@@ -226,13 +226,20 @@ class DevCluster:
     def recommission(self, host: str) -> None:
         """Take a node back into service, and start its NodeManager where it has ended; waits until it runs."""
         self._check_host(host)
-        report = self.nodes().get(host)
         self._exclude(self._excluded() - {host}, None)
-        if report is None or report.state == web.DECOMMISSIONED:
-            # It was told to end, which takes it a while.
-            self._daemons.end(node_manager(host), STOP_GRACE_S)
-        self.start_daemon(node_manager(host))
-        self.wait_for_node(host, web.RUNNING)
+        daemon = node_manager(host)
+
+        def missing() -> str | None:
+            report = self.nodes().get(host)
+            if report is not None and report.state == web.RUNNING:
+                return None
+            if report is not None and report.state == web.DECOMMISSIONED and daemon in self._daemons.running():
+                # It was told to end, perhaps a moment ago, and takes a while for it.
+                self._daemons.end(daemon, STOP_GRACE_S)
+            self.start_daemon(daemon)
+            return report.state if report else "unknown"
+
+        wait_until_none(missing, limit_s=2 * _NODE_LIMIT_S, trouble=f"{host} does not come back", say=_silent)
 
     def mend(self) -> None:
         """Bring everything back that was killed or decommissioned, and wait until the cluster is ready."""

@@ -79,6 +79,7 @@ class YarnEngine:
 
     async def finish(self, state: AppState, diagnostics: str) -> None:
         """Tell YARN how the app ended."""
+        await self._source.rest()
         status = _STATUS.get(state, FinalStatus.FAILED)
         await asyncio.to_thread(self._am.unregister, status, diagnostics)
 

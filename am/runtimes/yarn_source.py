@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Coroutine, Sequence
@@ -23,6 +24,10 @@ LOG = logging.getLogger("themis.am.yarn")
 T = TypeVar("T")
 MakeLaunch = Callable[[ContainerWish], ProcessLaunch]
 
+_EAGER_S = 0.2
+_EAGER_BEATS = 10
+"""After an ask, so many heartbeats follow each other after so short a pause while it waits: YARN hands a grant over
+with a heartbeat only. Spark hurries likewise (`spark.yarn.scheduler.initial-allocation.interval`)."""
 _OUT_OF_MEMORY = (ExitCode.KILLED_EXCEEDED_PMEM, ExitCode.KILLED_EXCEEDED_VMEM)
 
 
@@ -87,6 +92,8 @@ class YarnSource:
         self._numbers = itertools.count(1)
         self._seats: dict[str, _Seat] = {}
         self._asked: dict[int, _Seat] = {}
+        self._asked_anew = asyncio.Event()
+        self._eager_beats = 0
         # Of its own: a node that does not answer may hold up the threads that all other calls share.
         self._heart = ThreadPoolExecutor(1, "heartbeat")
         self._by_container: dict[str, _Seat] = {}
@@ -94,6 +101,7 @@ class YarnSource:
         self._old_gone = asyncio.Event()
         self._work: set[asyncio.Task[Any]] = set()
         self.gone_for_good = asyncio.Event()
+        self._resting = asyncio.Event()
         self._beating = asyncio.get_running_loop().create_task(self._beat())
         self._end_old()
 
@@ -105,6 +113,7 @@ class YarnSource:
         seats = [self._add(wish) for wish in wishes]
         for seat in seats:
             await self._ask(seat)
+        self._asked_anew.set()
         granted = [seat.granted for seat in seats]
         done, pending = await asyncio.wait(
             granted, timeout=self._limits.pin_timeout_s, return_when=asyncio.FIRST_EXCEPTION
@@ -140,12 +149,17 @@ class YarnSource:
             self._end(seat, TaskExit(exit_code=ExitCode.ABORTED))
         await asyncio.shield(seat.gone)
 
+    async def rest(self) -> None:
+        """Send no more heartbeats; returns when none is on its way. YARN is told nothing after the app's end."""
+        self._resting.set()
+        await asyncio.gather(self._beating, return_exceptions=True)
+
     async def close(self) -> None:
         """End every container, then the heartbeats."""
-        if not self.gone_for_good.is_set():
+        if not self.gone_for_good.is_set() and not self._resting.is_set():
             await asyncio.gather(*(self.discard(seat_id) for seat_id in list(self._seats)))
-        self._beating.cancel()
-        await asyncio.gather(self._beating, *self._work, return_exceptions=True)
+        await self.rest()
+        await asyncio.gather(*self._work, return_exceptions=True)
         self._heart.shutdown(wait=False)
         for seat in self._seats.values():
             self._end(seat, TaskExit(exit_code=ExitCode.ABORTED))
@@ -195,7 +209,7 @@ class YarnSource:
 
     async def _beat(self) -> None:
         loop = asyncio.get_running_loop()
-        while True:
+        while not self._resting.is_set():
             begun_s = loop.time()
             try:
                 self._take(await loop.run_in_executor(self._heart, self._am.allocate, self._progress()))
@@ -205,7 +219,19 @@ class YarnSource:
                 return
             except ThemisError as error:
                 LOG.warning("%s", error)
-            await asyncio.sleep(max(0.0, self._limits.heartbeat_s - (loop.time() - begun_s)))
+            await self._rest(begun_s)
+
+    async def _rest(self, begun_s: float) -> None:
+        """Wait for the time of the next heartbeat: at once when something new is asked for, soon while an ask waits."""
+        pause_s = self._limits.heartbeat_s
+        if self._asked and self._eager_beats > 0:
+            pause_s = min(pause_s, _EAGER_S)
+            self._eager_beats -= 1
+        left_s = begun_s + pause_s - asyncio.get_running_loop().time()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._asked_anew.wait(), max(0.0, left_s))
+            self._asked_anew.clear()
+            self._eager_beats = _EAGER_BEATS
 
     def _take(self, reply: AllocateReply) -> None:
         for container in reply.granted:

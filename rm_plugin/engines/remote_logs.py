@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import logging
-import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hadoop.webhdfs import open_webhdfs
+from themis.archives import unpack_files
 from themis.errors import ThemisError
 
 if TYPE_CHECKING:
@@ -75,6 +74,4 @@ def fetch_archive(storage_uri: str, folder: Path) -> None:
     except ThemisError as error:
         LOG.warning("no logs from %s: %s", storage_uri, error)
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
-        archive.extractall(folder, filter="data")
+    unpack_files(content, folder)

@@ -1,0 +1,21 @@
+"""`themis bench resize` on real YARN and HDFS."""
+
+from bench.resize_apps import Program
+from bench.resize_output import result
+from bench.resize_phases import RESERVE_STEPS
+from bench.resize_run import EngineName, Plan, Round, run_rounds
+
+
+def test_a_job_is_resized_on_yarn_and_every_phase_is_told(breakable_cluster):
+    # What is left are the two GPUs that the benchmark wants.
+    breakable_cluster.decommission("gpu-node-1")
+    breakable_cluster.decommission("gpu-node-2")
+    plan = Plan(engine=EngineName.YARN, program=Program.REPLAY, repeat=1, heartbeat_s=0.2)
+    (one,) = [item for item in run_rounds(plan, cluster=breakable_cluster) if isinstance(item, Round)]
+    kinds = [change.kind for change in one.changes]
+    assert "free" in kinds and "step" in kinds
+    (step,) = [change for change in one.changes if change.kind == "step"][-1:]
+    assert step.tasks == 2
+    assert all(step.seconds[name] > 0.0 for name in (*RESERVE_STEPS, "stop", "restore"))
+    assert 0.0 < sum(one.bare.seconds.values()) <= one.bare.total_s + 0.05
+    assert result(plan, [one]).startup_ratio > 0.0

@@ -1,0 +1,33 @@
+"""Files in one compressed archive, as bytes: how app masters keep logs and the ResourceManager brings them back."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def pack_files(folder: Path, files: Iterable[Path]) -> bytes:
+    """An archive of these files, by their names within the folder."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
+        for path in files:
+            archive.add(path, path.relative_to(folder).as_posix(), recursive=False)
+    return buffer.getvalue()
+
+
+def unpack_files(content: bytes, folder: Path) -> None:
+    """Write an archive's files below the folder, in place of any that are there.
+
+    Links, devices and names that lead out of the folder are passed over. (Extraction filters would do, but not every
+    Python 3.11 has them.)
+    """
+    root = folder.resolve()
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
+        for member in archive:
+            target = (root / member.name).resolve()
+            file = archive.extractfile(member) if member.isfile() else None
+            if file is not None and root in target.parents:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(file.read())
