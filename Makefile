@@ -4,7 +4,7 @@ VENV   ?= .venv
 POLICY ?= themis
 ENGINE ?= local
 OUT    ?= out/testbed
-MIX    ?= conf/testbed/main.yaml
+MIX    ?= conf/testbed/$(if $(filter yarn,$(ENGINE)),yarn,main).yaml
 BIN    := $(VENV)/bin
 
 .PHONY: setup testbed test test-slow test-hadoop stack stack-down test-stack test-docker lint wire docs clean

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from themis_on_yarn import ThemisOnYarn
 
-JOB = {"tasks": 1, "gpus_per_task": 1, "iterations": 400}
+JOB = {"tasks": 1, "gpus_per_task": 1, "iterations": 250}
 
 
 @pytest.fixture
