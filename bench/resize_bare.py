@@ -1,4 +1,4 @@
-"""The limit of a restart: processes that only start, import TensorFlow and restore a checkpoint, and how long they take.
+"""The limit of a restart: processes that only start, import TensorFlow and restore a checkpoint, timed.
 
 Run as a program it is one such process; it prints its own part of the times as JSON.
 """

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from testbed.events import Event
 
 RESERVE_STEPS = ("ask", "grant", "start", "connect")
-"""Of `tasks_started`: YARN has the ask, has granted, the container's launch is under way, its task host is connected."""
+"""Of `tasks_started`: YARN has the ask, has granted, the container is launched, its task host is connected."""
 START_STEPS = ("process", "import", "restore")
 """Of `first_step`: from the task's process to its imports, the imports, reading the checkpoint."""
 FREE_PHASES = ("plan", "checkpoint", "stop", "release")

@@ -19,7 +19,7 @@ from testbed.events import Event
 from testbed.spans import is_final
 from themis.errors import InputError
 
-STEP_LIMIT_S = 180.0
+STEP_LIMIT_S = 300.0
 """How long each step of a round may take, on a busy machine."""
 MOST_REPEATS = 1000
 _JOB = "job-00"

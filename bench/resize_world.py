@@ -21,7 +21,10 @@ from themis.errors import ThemisError
 
 GPUS = 2
 LEASE = {"duration_s": 8.0, "checkpoint_lead_s": 2.0, "grace_s": 30.0}
+POLICY = "tiresias"
+"""Whoever had less GPU time goes first, at every end of a lease. It decides who gets what, which is not measured."""
 _POLL_S = 0.2
+_LAST_EVENTS = 12
 _CLUSTER_FILE = {
     "name": "bench-2",
     "devices": {"emulated-gpu": {"kind": "gpu", "emulated": True}},
@@ -56,10 +59,12 @@ class World:
     def wait(self, what: str, limit_s: float, holds: Callable[[Sequence[Event]], bool]) -> None:
         """Return when the events so far show it; raises WaitedTooLongError after `limit_s` seconds."""
         deadline_s = time.monotonic() + limit_s
-        while not holds(self.events()):
+        while not holds(events := self.events()):
             self.process.check()
             if time.monotonic() > deadline_s:
-                raise WaitedTooLongError(f"waited in vain until {what}", value=f"{limit_s:g} s")
+                happened = ", ".join(f"{event.kind} {event.app_id}".strip() for event in events[-_LAST_EVENTS:])
+                remedy = f"is the machine too busy? What happened last: {happened}"
+                raise WaitedTooLongError(f"waited in vain until {what}", value=f"{limit_s:g} s", remedy=remedy)
             time.sleep(_POLL_S)
 
 
@@ -99,10 +104,9 @@ def _running(
     """A ResourceManager with these settings, stopped at the end with all that it started."""
     state = folder / "state"
     path = folder / "rm.yaml"
-    common = {"state_dir": str(state), "listen": "127.0.0.1:0", "lease": LEASE, "coalesce_s": 0.2}
+    common = {"state_dir": str(state), "listen": "127.0.0.1:0", "policy": POLICY, "lease": LEASE, "coalesce_s": 0.2}
     path.write_text(yaml.safe_dump({**common, **settings}), encoding="utf-8")
-    variables = [f"{name}={value}" for name, value in environment.items()]
-    process = RmProcess(["env", *variables, *rm_command(path)], uuid.uuid4().hex, folder / "rm.log")
+    process = RmProcess(rm_command(path), uuid.uuid4().hex, folder / "rm.log", environment)
     try:
         address = process.wait_for_address(state / "address", lambda: False)
         with Client(address) as client:

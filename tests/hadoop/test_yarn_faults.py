@@ -66,7 +66,7 @@ def test_an_app_master(themis):
     assert app.attempts == 2
     started = [event for event in themis.events() if event.kind == "tasks_started" and event.detail["iteration"] > 0]
     assert {event.detail["job_id"] for event in started} == set(before), "not every job went on from its checkpoint"
-    assert themis.yarn_app(app_id)["finalStatus"] == "SUCCEEDED"
+    themis.until(lambda: themis.yarn_app(app_id)["finalStatus"] == "SUCCEEDED", "YARN knows that it went well")
 
 
 def test_an_app_master_twice_is_the_end_of_its_app_and_gives_everything_back(themis):

@@ -163,6 +163,18 @@ def test_a_gang_has_all_its_seats_before_any_task_starts_and_knows_their_address
     assert world.log(2).read_text().split() == [seat.address for seat in seats]
 
 
+def test_seats_tell_what_reserving_took(tmp_path, app_id):
+    async def scenario(world):
+        seats = await world.reserve("m0", "m1")
+        await world.runtime.vacate(seats)
+        return seats
+
+    first, second = run(World(tmp_path, app_id), scenario)
+    # These containers are plain processes: nobody is asked for them and nobody grants them.
+    assert first.seconds == second.seconds and list(first.seconds) == ["start", "connect"]
+    assert 0.0 < first.seconds["connect"] < 30.0
+
+
 def test_a_gang_that_finds_no_room_on_one_machine_leaves_nothing_on_the_others(tmp_path, app_id):
     async def scenario(world):
         with pytest.raises(NoRoomError):

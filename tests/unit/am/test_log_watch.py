@@ -71,6 +71,15 @@ def test_progress_is_that_of_the_incarnation_not_of_one_that_crashed_further_on(
     assert watched.job.profile.iteration == 350
 
 
+def test_the_first_step_tells_what_the_program_told_of_its_start(tmp_path):
+    watched = Watched(tmp_path)
+    watched.log("INFO:themis:imported seconds = 2.5, after = 0.25\nINFO:themis:restored iteration = 7, seconds = 0.5\n")
+    assert watched.details("first_step") == []
+    watched.log("INFO:tensorflow:loss = 0.5, step = 8\n")
+    (told,) = watched.details("first_step")
+    assert told["seconds"] == {"process": 0.25, "import": 2.5, "restore": 0.5}
+
+
 @pytest.mark.parametrize(("name", "iteration"), [("keras_bars", 96), ("keras_lines", 96), ("tf_cnn_benchmarks", 30)])
 def test_scripts_that_know_nothing_of_us_are_told_of_by_their_logs_alone(tmp_path, name, iteration):
     watched = Watched(tmp_path)

@@ -9,6 +9,7 @@ from am.profiler.parser import MAX_RECORD_BYTES, SILENCE_RECORDS, LogReader, par
 from am.profiler.records import (
     CheckpointSaved,
     ExamplesPerSecond,
+    Imported,
     LossOnly,
     Replay,
     Restored,
@@ -49,6 +50,7 @@ ABSL = "I0728 12:00:01.123456 140735 basic_session_run_hooks.py:262] "
             "INFO:themis:checkpoint iteration = 120, seconds = 0.012, bytes = 12345",
             CheckpointSaved(iteration=120, seconds=0.012, bytes=12345),
         ),
+        ("INFO:themis:imported seconds = 2.31, after = 0.2", Imported(seconds=2.31, after_s=0.2)),
         ("INFO:themis:restored iteration = 120, seconds = 0.4", Restored(iteration=120, seconds=0.4)),
         (
             "INFO:themis:replay model = resnet50, emulated, time_scale = 30",

@@ -1,0 +1,65 @@
+"""`themis bench resize`: what moving a job to more or fewer GPUs takes, beside a bare process."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from themis.errors import UnknownNameError
+from themis_cli.parsers import Subcommands
+
+if TYPE_CHECKING:
+    from bench.resize_run import Plan
+
+
+def add_to(group: Subcommands) -> None:
+    """Add `resize` to `bench`."""
+    parser = group.add_parser("resize", help="time resizes of a job, phase by phase (docs/bench.md)")
+    parser.add_argument("--engine", default="local", metavar="NAME", help="local, yarn; default: %(default)s")
+    parser.add_argument(
+        "--program", default="digits_dense", metavar="NAME", help="digits_dense, replay; default: %(default)s"
+    )
+    parser.add_argument("--repeat", type=int, default=5, metavar="N", help="rounds; default: %(default)s")
+    parser.add_argument(
+        "--heartbeat-s", type=float, default=1.0, metavar="S", help="of app masters and nodes to YARN; %(default)s"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_resize)
+
+
+def _resize(options: argparse.Namespace) -> int:
+    plan = _plan(options)
+    from bench.resize_output import document, table
+    from bench.resize_run import Round, run_rounds
+
+    # As Ctrl-C does it: else a command that is told to end would leave the daemons of its cluster behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    rounds: list[Round] = []
+    for item in run_rounds(plan):
+        if isinstance(item, Round):
+            rounds.append(item)
+        else:
+            sys.stderr.write(f"{item}\n")
+    sys.stdout.write((json.dumps(document(plan, rounds)) if options.json else table(plan, rounds)) + "\n")
+    return 0
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    from bench.resize_apps import Program
+    from bench.resize_run import EngineName, Plan
+
+    for kind, name, known in (
+        ("engine of the benchmark", options.engine, EngineName),
+        ("program of the benchmark", options.program, Program),
+    ):
+        if name not in list(known):
+            raise UnknownNameError(kind, name, [str(each) for each in known])
+    return Plan(
+        engine=EngineName(options.engine),
+        program=Program(options.program),
+        repeat=options.repeat,
+        heartbeat_s=options.heartbeat_s,
+    )
