@@ -50,11 +50,10 @@ class LogArchive:
         """Bring back what earlier attempts logged; that it cannot be had costs what was learnt from it, no more."""
         try:
             content = self._store.get()
+            if content is not None:
+                unpack_files(content, self._folder)
         except ThemisError as error:
             LOG.warning("the logs of earlier attempts cannot be read: %s", error)
-            return
-        if content is not None:
-            unpack_files(content, self._folder)
 
     async def keep(self) -> None:
         """Archive what is there now, unless that was done already."""

@@ -40,6 +40,10 @@ _GIVE_UP_S = 60.0
 """How long the jobs go on without a ResourceManager before the app master stops them and itself."""
 
 
+class AttemptLostError(Exception):
+    """This attempt cannot go on; the next one may. Not an end of the app."""
+
+
 class AppMaster:
     """One attempt of one app. `run` returns the process's exit code."""
 
@@ -56,6 +60,8 @@ class AppMaster:
         self._jobs: JobRunner
         self._logs: LogWatch
         self._negotiator: Negotiator
+        self._opening: asyncio.Future[None] | None = None
+        self._held: list[pb.RmMessage] = []
         self._ready = asyncio.Event()
         self._dirty = asyncio.Event()
         self._ending = asyncio.Event()
@@ -113,7 +119,7 @@ class AppMaster:
         if body == "registered":
             self._registered(message.registered)
         elif self._app is None:
-            return
+            self._held.append(message)
         elif body == "ask_rho":
             self._session.send(self._negotiator.report(message.ask_rho))
         elif body == "offer":
@@ -130,10 +136,23 @@ class AppMaster:
             self.stop(message.shut_down.reason)
 
     def _registered(self, message: pb.Registered) -> None:
-        if self._app is None:
-            app = App(message, self._context.folder, self._context.kept_at, self._journal, self._clock)
+        if self._app is not None:
+            self._app.new_session()
+            self._app.take_leases(message.leases)
+            self._dirty.set()
+        elif self._opening is None:
+            self._opening = asyncio.ensure_future(self._open(message))
+        else:
+            self._held.append(pb.RmMessage(registered=message))
+
+    async def _open(self, message: pb.Registered) -> None:
+        """Take up the app, in a thread, as its checkpoints may lie far away; what is told meanwhile waits."""
+        try:
+            app = await asyncio.to_thread(
+                App, message, self._context.folder, self._context.kept_at, self._journal, self._clock
+            )
             self._logs = LogWatch(app, self._emit, self._dirty.set)
-            self._logs.catch_up()
+            await asyncio.to_thread(self._logs.catch_up)
             self._jobs = JobRunner(
                 app, self._engine.runtime, self._emit, self._logs.read, self._dirty.set, self._no_room
             )
@@ -141,10 +160,12 @@ class AppMaster:
             self._app = app
             app.board.on_turn = lambda job: self._emit("job_state", job.job_id, {"state": job.state.value})
             app.board.remeasure()
+            self._registered(message)
+            held, self._held = self._held, []
+            for each in held:
+                self._on_message(each)
+        finally:
             self._ready.set()
-        self._app.new_session()
-        self._app.take_leases(message.leases)
-        self._dirty.set()
 
     def _acknowledged(self, app: App, message: pb.Acknowledge) -> None:
         sent_at_s = self._session.sent_at_s.pop(message.of_id, None)
@@ -162,6 +183,8 @@ class AppMaster:
 
     async def _work(self) -> int:
         await self._ready.wait()
+        assert self._opening is not None
+        await self._opening
         app = self._app
         assert app is not None
         loop = asyncio.get_running_loop()
@@ -193,6 +216,8 @@ class AppMaster:
         """Follow the tuner's plan until it is finished; returns how the app ends, and why if not well."""
         told: tuple[object, ...] = ()
         while True:
+            if self._jobs.broken is not None:
+                raise AttemptLostError("a job could not be settled") from self._jobs.broken
             if self._stop_reason:
                 return AppState.KILLED, self._stop_reason
             plan = app.board.plan()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
-import urllib.error
 import urllib.request
 from collections.abc import Iterable
 from functools import cache
@@ -19,7 +19,7 @@ _OVER = ("DONE", "EXITED_WITH_SUCCESS", "EXITED_WITH_FAILURE", "CONTAINER_CLEANE
 def living_containers(addresses: Iterable[str], yarn_app_id: str) -> tuple[str, ...]:
     """Ids of an application's containers that have not ended on these nodes.
 
-    A node that does not answer counts as empty: it is lost, or will be told so by YARN's ResourceManager.
+    A node that does not answer counts as one that still runs something: nobody knows. Ask no node that is lost.
 
     Args:
         addresses: `host:port` of NodeManagers' web services.
@@ -28,22 +28,26 @@ def living_containers(addresses: Iterable[str], yarn_app_id: str) -> tuple[str, 
     wanted = yarn_app_id.removeprefix("application_")
     found: list[str] = []
     for address in addresses:
-        for container in _containers(address):
+        containers = _containers(address)
+        if containers is None:
+            found.append(f"unknown, as {address} does not answer")
+            continue
+        for container in containers:
             container_id = str(container.get("id", ""))
             if wanted in container_id and container.get("state") not in _OVER:
                 found.append(container_id)
     return tuple(found)
 
 
-def _containers(address: str) -> list[dict[str, object]]:
+def _containers(address: str) -> list[dict[str, object]] | None:
     request = urllib.request.Request(f"http://{_reachable(address)}/ws/v1/node/containers")
     try:
         # A web proxy in the environment is meant for the world outside, never for a cluster's own nodes.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=_TIMEOUT_S) as answer:
             body = json.load(answer)
-    except (OSError, urllib.error.URLError, ValueError):
-        return []
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
     listed = (body.get("containers") or {}).get("container") or []
     return listed if isinstance(listed, list) else [listed]
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import io
 import tarfile
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
+
+from themis.errors import ThemisError
+
+
+class ArchiveError(ThemisError):
+    """An archive that cannot be unpacked."""
 
 
 def pack_files(folder: Path, files: Iterable[Path]) -> bytes:
@@ -22,12 +29,25 @@ def unpack_files(content: bytes, folder: Path) -> None:
 
     Links, devices and names that lead out of the folder are passed over. (Extraction filters would do, but not every
     Python 3.11 has them.)
+
+    Raises:
+        ArchiveError: It is damaged; what came before the damage is written.
     """
     root = folder.resolve()
-    with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
-        for member in archive:
-            target = (root / member.name).resolve()
-            file = archive.extractfile(member) if member.isfile() else None
-            if file is not None and root in target.parents:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(file.read())
+    try:
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
+            for member in archive:
+                target = (root / member.name).resolve()
+                file = archive.extractfile(member) if member.isfile() else None
+                if file is not None and root in target.parents:
+                    _write(target, file.read())
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise ArchiveError("an archive cannot be unpacked", value=str(folder), remedy=str(error)) from error
+
+
+def _write(target: Path, content: bytes) -> None:
+    # By renaming: somebody may be reading the file that is there.
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.partial")
+    partial.write_bytes(content)
+    partial.replace(target)

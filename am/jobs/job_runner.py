@@ -14,6 +14,7 @@ from am.jobs.pool import tasks_of
 from am.jobs.run import JobRun
 from am.runtimes.port import ContainerRuntime, ExitReason, NoRoomError, Seat, SeatRequest, TaskExit, TaskLaunch
 from themis.cluster import GpuId
+from themis.errors import ThemisError
 from themis.lifecycle import JobState
 
 LOG = logging.getLogger("themis.am.jobs")
@@ -59,6 +60,7 @@ class JobRunner:
         self._on_change = on_change
         self._on_no_room = on_no_room
         self._reserving: dict[str, asyncio.Future[tuple[Seat, ...]]] = {}
+        self.broken: Exception | None = None
         self._running: set[asyncio.Task[None]] = set()
 
     def start(self, job: JobRun, gpus: tuple[GpuId, ...]) -> None:
@@ -90,12 +92,23 @@ class JobRunner:
         """Stop every job and return when nothing runs any more."""
         for job in self._app.board.jobs.values():
             self.stop(job, reason)
-        while any(job.running for job in self._app.board.jobs.values()):
+        while self._running and any(job.running for job in self._app.board.jobs.values()):
             await asyncio.wait(set(self._running))
 
     # ---- one incarnation ----
 
     async def _run(self, job: JobRun) -> None:
+        try:
+            await self._run_incarnation(job)
+        except Exception as error:
+            # The journal cannot be written, perhaps. Nobody can go on from here but another attempt.
+            LOG.exception("%s cannot be settled", job.job_id)
+            self.broken = error
+        finally:
+            job.gpus = ()
+            self._on_change()
+
+    async def _run_incarnation(self, job: JobRun) -> None:
         no_room = ""
         try:
             exits = await self._run_tasks(job)
@@ -130,8 +143,6 @@ class JobRunner:
         if job.restarts and job.state is JobState.WAITING and not requested and not no_room:
             # It crashed: what made it crash may pass. Its GPUs stay its own for the moment.
             await asyncio.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (job.restarts - 1)))
-        job.gpus = ()
-        self._on_change()
 
     async def _run_tasks(self, job: JobRun) -> list[TaskExit]:
         seats = await self._reserve(job)
@@ -262,7 +273,12 @@ class JobRunner:
         return device is None or device.emulated
 
     def _saved_iteration(self, job: JobRun, exits: Sequence[TaskExit]) -> int:
-        saved = self._app.store.latest_iteration(job.job_id)
+        try:
+            saved = self._app.store.latest_iteration(job.job_id)
+        except ThemisError as error:
+            # What was known of it before is there still; the next start looks again.
+            LOG.warning("%s: its checkpoints cannot be looked at: %s", job.job_id, error)
+            saved = job.saved_iteration
         if saved is None and exits and all(exit_.succeeded for exit_ in exits):
             # A program of the user's own that keeps no checkpoint with us, and ended well: it did what it had to.
             return self._target(job)

@@ -72,6 +72,7 @@ class YarnEngine:
             prefix=f"{self._context.app_id}-{self.attempt}",
             environment={"THEMIS_RUN_ID": self._context.run_id, "THEMIS_APP_ID": self._context.app_id},
         )
+        await self._source.alone()
 
     async def lost(self) -> None:
         """YARN has started another attempt, or ended the application."""

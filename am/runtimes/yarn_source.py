@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from am.runtimes.port import ExitReason, NoRoomError, TaskExit
 from am.runtimes.remote.source import ContainerWish
 from hadoop.am_client import AmClient
-from hadoop.errors import AttemptGoneError
+from hadoop.errors import AttemptGoneError, ResourceAskError
 from hadoop.nm_client import NmClient
 from hadoop.values import AllocateReply, AskRefusal, Container, ContainerAsk, ContainerEnd, ExitCode, ProcessLaunch
 from themis.errors import ThemisError
@@ -104,6 +104,10 @@ class YarnSource:
         self._resting = asyncio.Event()
         self._beating = asyncio.get_running_loop().create_task(self._beat())
         self._end_old()
+
+    async def alone(self) -> None:
+        """Return when nothing of earlier attempts runs any more: until then their GPUs are not ours to give back."""
+        await self._old_gone.wait()
 
     # ---- the port ----
 
@@ -271,7 +275,8 @@ class YarnSource:
         seat = self._asked.pop(refusal.allocation_request_id, None)
         if seat is not None and not seat.granted.done():
             where = seat.wish.machine_id
-            seat.granted.set_exception(NoRoomError("YARN refuses a container", value=where, remedy=refusal.reason))
+            # It asks for more than any node has: no GPUs elsewhere would help.
+            seat.granted.set_exception(ResourceAskError("YARN refuses a container", value=where, remedy=refusal.reason))
 
     def _end(self, seat: _Seat, exit_: TaskExit) -> None:
         self._asked.pop(seat.request_id, None)

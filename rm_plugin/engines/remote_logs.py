@@ -70,8 +70,6 @@ def fetch_archive(storage_uri: str, folder: Path) -> None:
         hdfs, path = open_webhdfs(storage_uri)
         if hdfs.status(f"{path}/{ARCHIVE_NAME}") is None:
             return
-        content = hdfs.read_whole(f"{path}/{ARCHIVE_NAME}")
+        unpack_files(hdfs.read_whole(f"{path}/{ARCHIVE_NAME}"), folder)
     except ThemisError as error:
         LOG.warning("no logs from %s: %s", storage_uri, error)
-        return
-    unpack_files(content, folder)

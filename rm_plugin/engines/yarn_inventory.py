@@ -38,11 +38,11 @@ class YarnInventory:
     async def read(self) -> Inventory:
         """The nodes that have GPUs, in whatever state."""
         reports = await asyncio.to_thread(self._client.nodes, tuple(YarnState))
-        self._web |= {report.host: report.http_address for report in reports if report.state in _STATES}
+        self._web = {report.host: report.http_address for report in reports if report.state in _STATES}
         return Inventory(nodes=self._nodes(reports), devices=tuple(self._devices.values()))
 
     def web_addresses(self, machine_ids: Collection[str]) -> tuple[str, ...]:
-        """`host:port` of the web services of these machines' NodeManagers, as far as they are known."""
+        """`host:port` of the web services of these machines' NodeManagers; those that are lost are left out."""
         return tuple(self._web[machine_id] for machine_id in sorted(machine_ids) if self._web.get(machine_id))
 
     def _nodes(self, reports: Collection[NodeReport]) -> tuple[Node, ...]:

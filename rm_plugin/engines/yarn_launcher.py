@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hadoop.errors import UnknownYarnAppError
 from hadoop.node_managers import living_containers
 from hadoop.quoting import command_line
 from hadoop.security import submission_tokens
@@ -26,6 +27,8 @@ LOG = logging.getLogger("themis.rm.yarn")
 APP_TYPE = "THEMIS"
 DRAIN_LIMIT_S = 60.0
 """How long to wait for NodeManagers to have ended what a killed application left; then it is only said."""
+FORGOTTEN_S = 60.0
+"""An application that YARN does not list for so long is one that it knows no more."""
 _DRAIN_POLL_S = 0.1
 _LIVING = tuple(state for state in AppState if not state.is_final)
 
@@ -49,6 +52,7 @@ class _Followed:
     attempt: int
     yarn_app_id: str
     told: bool = False
+    seen_s: float = field(default_factory=time.monotonic)
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -102,6 +106,7 @@ class YarnAppLauncher:
         reports = await asyncio.to_thread(self._client.reports, tags=(_app_tag(app_id),), states=_LIVING)
         mine = [report for report in reports if self._run_tag in report.tags]
         if not mine:
+            await self._drained(_Followed(app_id=app_id, attempt=attempt, yarn_app_id=await self._last_of(app_id)))
             return False
         newest = mine[-1]
         base = attempt - max(0, newest.attempt - 1)
@@ -158,6 +163,11 @@ class YarnAppLauncher:
 
     # ---- following ----
 
+    async def _last_of(self, app_id: str) -> str:
+        """YARN's id of the app's newest application of this run, over or not; empty when there never was one."""
+        reports = await asyncio.to_thread(self._client.reports, tags=(_app_tag(app_id),))
+        return next((report.yarn_app_id for report in reversed(reports) if self._run_tag in report.tags), "")
+
     def _follow(self, app_id: str, attempt: int, yarn_app_id: str) -> _Followed:
         followed = self._apps[app_id] = _Followed(app_id=app_id, attempt=attempt, yarn_app_id=yarn_app_id)
         if self._following is None:
@@ -175,42 +185,61 @@ class YarnAppLauncher:
             except ThemisError as error:
                 LOG.warning("YARN does not tell of its applications: %s", error)
                 continue
-            for report in reports:
-                followed = waiting.get(report.yarn_app_id)
-                if followed is not None and report.state.is_final and not followed.told:
+            now_s = time.monotonic()
+            found = {report.yarn_app_id: report for report in reports}
+            for yarn_app_id, followed in waiting.items():
+                report = found.get(yarn_app_id)
+                followed.seen_s = now_s if report is not None else followed.seen_s
+                # A ResourceManager of YARN's that was started without its recovery knows nothing of it any more.
+                forgotten = report is None and now_s - followed.seen_s > FORGOTTEN_S
+                if forgotten or (report is not None and report.state.is_final):
                     followed.told = True
-                    await self._over(followed, report)
+                    await self._tell_over(followed, report)
 
-    async def _over(self, followed: _Followed, report: AppReport) -> None:
-        await self._drained(followed)
-        followed.over.set()
-        killed = report.diagnostics.strip() or "killed in YARN" if report.state is AppState.KILLED else ""
-        code = 0 if report.state is AppState.FINISHED else 1
-        LOG.info("%s (%s) is over: %s", followed.app_id, followed.yarn_app_id, report.state.value)
-        if not self._closed:
-            attempt = followed.attempt + max(0, report.attempt - 1)
-            await self._on_exit(
-                AmExit(app_id=followed.app_id, attempt=attempt, pid=followed.number, exit_code=code, killed=killed)
-            )
+    async def _tell_over(self, followed: _Followed, report: AppReport | None) -> None:
+        try:
+            await self._drained(followed)
+            followed.over.set()
+            LOG.info("%s (%s) is over", followed.app_id, report.state.value if report else followed.yarn_app_id)
+            if not self._closed:
+                await self._on_exit(_exit(followed, report))
+        except Exception:
+            # Whatever it was, the other applications must be followed.
+            LOG.exception("the end of %s could not be told", followed.yarn_app_id)
+        finally:
+            followed.over.set()
 
     async def _kill(self, followed: _Followed, reason: str) -> None:
         try:
             await asyncio.to_thread(self._client.kill, followed.yarn_app_id, reason)
+        except UnknownYarnAppError:
+            # YARN forgot it, and the poll will see that.
+            LOG.warning("YARN does not know %s any more", followed.yarn_app_id)
         except ThemisError as error:
             LOG.warning("%s cannot be killed: %s", followed.yarn_app_id, error)
             raise
 
     async def _drained(self, followed: _Followed) -> None:
         """Wait until no NodeManager runs anything of the application: YARN counts its GPUs as free before."""
-        addresses = self._node_addresses(followed.app_id)
+        addresses = self._node_addresses(followed.app_id) if followed.yarn_app_id else ()
         deadline_s = time.monotonic() + DRAIN_LIMIT_S
         while addresses and time.monotonic() < deadline_s:
+            addresses = self._node_addresses(followed.app_id)
             living = await asyncio.to_thread(living_containers, addresses, followed.yarn_app_id)
             if not living:
                 return
             await asyncio.sleep(_DRAIN_POLL_S)
         if addresses:
             LOG.warning("NodeManagers still run containers of %s", followed.yarn_app_id)
+
+
+def _exit(followed: _Followed, report: AppReport | None) -> AmExit:
+    attempt, code, killed = followed.attempt, 1, ""
+    if report is not None:
+        attempt += max(0, report.attempt - 1)
+        code = 0 if report.state is AppState.FINISHED else 1
+        killed = report.diagnostics.strip() or "killed in YARN" if report.state is AppState.KILLED else ""
+    return AmExit(app_id=followed.app_id, attempt=attempt, pid=followed.number, exit_code=code, killed=killed)
 
 
 def _app_tag(app_id: str) -> str:

@@ -40,6 +40,7 @@ class AppEntry:
     diagnostics: str = ""
     kill_reason: str = ""
     forced_reason: str = ""
+    logs_whole: bool = False
     session: Session | None = None
     last_message: tuple[int, int] = (0, 0)
     last_seen_s: float = 0.0

@@ -33,6 +33,7 @@ from themis.wire.values import (
 
 LOG = logging.getLogger("themis.rm")
 
+_FETCH_EVERY_S = 1.0
 _CHECKPOINT_SCHEMES = ("file", "hdfs", "webhdfs")
 
 KILL_GRACE_S = 10.0
@@ -70,6 +71,8 @@ class ResourceManager:
         self.rounds: RoundRunner
         self._unfit_until_s: dict[GpuId, float] = {}
         self._fetch_logs = fetch_logs
+        self._fetching: dict[str, asyncio.Lock] = {}
+        self._fetched: dict[str, tuple[bool, float]] = {}
         self._launcher = launcher
         self._update_version = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -103,9 +106,15 @@ class ResourceManager:
             raise InputError("checkpoint_uri must be an absolute path or a URI", value=spec.checkpoint_uri)
 
     async def fetch_logs(self, entry: AppEntry) -> Path:
-        """The app's folder, with what it logged so far."""
+        """The app's folder, with what it logged until a moment ago."""
         folder = self.folder(entry.app_id)
-        await self._fetch_logs(entry.app_id, "" if entry.ended else entry.page_url, folder)
+        async with self._fetching.setdefault(entry.app_id, asyncio.Lock()):
+            # Readers are many, the app master is one, and what two of them bring at once would be there twice.
+            state = (entry.ended, self.clock.now_s() // _FETCH_EVERY_S)
+            if not (entry.ended and entry.logs_whole) and self._fetched.get(entry.app_id) != state:
+                await self._fetch_logs(entry.app_id, "" if entry.ended else entry.page_url, folder)
+                self._fetched[entry.app_id] = state
+                entry.logs_whole = entry.ended
         return folder
 
     async def submit(self, spec: AppSpec) -> AppEntry:
@@ -256,6 +265,13 @@ class ResourceManager:
         self._unfit_until_s = {gpu: until_s for gpu, until_s in self._unfit_until_s.items() if until_s > now_s}
         return list(self._unfit_until_s)
 
+    def before_round(self) -> None:
+        """GPUs that came back since the last look at the machines, as the engine had no room there, are closed."""
+        closed = self.arbiter.table.closed
+        unfit = frozenset(gpu for gpu in self.unfit_gpus(self.clock.now_s()) if gpu in self.arbiter.cluster.gpu_set)
+        if not unfit <= closed:
+            self.arbiter.close_gpus(closed | unfit)
+
     def _tell_cluster(self) -> None:
         update = pb.ClusterUpdate(
             cluster=cluster_to_message(self.arbiter.cluster), gpus_available=self.arbiter.gpus_available
@@ -271,14 +287,23 @@ class ResourceManager:
         pause_s = min(0.5, self.settings.am_expiry_s / 4, self.settings.lease.grace_s / 4)
         while True:
             await asyncio.sleep(pause_s)
-            now_s = self.clock.now_s()
-            for app_id in {lease.app_id for lease in self.arbiter.overdue(now_s)}:
-                await self._take_by_force(self.entries.get(app_id), "the lease was not given back in time")
             for entry in self.entries.active():
-                known = entry.registered_attempt == entry.attempt
-                limit_s = self.settings.am_expiry_s if known else self.settings.am_start_s
-                if now_s - entry.last_seen_s > limit_s:
-                    await self._take_by_force(entry, "the app master is silent" if known else "it never registered")
+                try:
+                    await self._look_after(entry)
+                except ThemisError:
+                    # The engine is away, perhaps: nothing was taken, and the next look tries again.
+                    LOG.exception("%s cannot be taken by force", entry.app_id)
+
+    async def _look_after(self, entry: AppEntry) -> None:
+        now_s = self.clock.now_s()
+        if any(lease.app_id == entry.app_id for lease in self.arbiter.overdue(now_s)):
+            await self._take_by_force(entry, "the lease was not given back in time")
+            return
+        known = entry.registered_attempt == entry.attempt
+        # YARN starts an app master anew by itself; until the new one registers it is not silent, it is on its way.
+        coming = not known or (self.settings.engine == "yarn" and entry.session is None)
+        if now_s - entry.last_seen_s > (self.settings.am_start_s if coming else self.settings.am_expiry_s):
+            await self._take_by_force(entry, "the app master is silent" if known else "it never registered")
 
     async def recover(self) -> None:
         """Take up the apps that a former ResourceManager left: wait for their app masters, or start them again."""
@@ -335,7 +360,12 @@ class ResourceManager:
         try:
             entry.pid = await self._launcher.launch(launch)
         except ThemisError as error:
-            self._end(entry, AppState.FAILED, f"its app master could not be started: {error}")
+            if not entry.ended:
+                self._end(entry, AppState.FAILED, f"its app master could not be started: {error}")
+            return
+        if entry.ended or self._closing:
+            # Somebody ended it while it was being started.
+            await self._launcher.kill(entry.app_id)
             return
         detail = {"attempt": entry.attempt, "pid": entry.pid}
         self.recorder.record("am_started", app_id=entry.app_id, detail=detail, app=entry)
@@ -382,16 +412,25 @@ class ResourceManager:
         """Kill all of an app's processes, then end its leases: never the other way round."""
         LOG.warning("%s: %s: taken by force", entry.app_id, reason)
         entry.last_seen_s, entry.forced_reason = self.clock.now_s(), reason
-        await self._launcher.kill(entry.app_id)
+        try:
+            await self._launcher.kill(entry.app_id)
+        except BaseException:
+            entry.forced_reason = ""
+            raise
         await self._lost(entry, reason)
 
     async def _kill_after_grace(self, entry: AppEntry) -> None:
         if entry.session is not None:
             await asyncio.sleep(KILL_GRACE_S)
+        while not entry.ended:
+            try:
+                await self._launcher.kill(entry.app_id)
+                break
+            except ThemisError:
+                LOG.exception("%s cannot be killed", entry.app_id)
+                await asyncio.sleep(KILL_GRACE_S)
         if not entry.ended:
-            await self._launcher.kill(entry.app_id)
-            if not entry.ended:
-                self._end(entry, AppState.KILLED, entry.kill_reason)
+            self._end(entry, AppState.KILLED, entry.kill_reason)
 
     def _release_unheld(self, entry: AppEntry, held: set[int]) -> None:
         """Leases that were ending and that a new attempt does not run on are given back at once."""

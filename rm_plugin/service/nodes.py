@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from rm_plugin.engines.inventory import Inventory, Node, NodeInventory, NodeState
 from rm_plugin.service.manager import ResourceManager
@@ -40,7 +40,11 @@ class NodeWatch:
         """Follow for ever."""
         while True:
             await asyncio.sleep(self._poll_s)
-            await self.look()
+            try:
+                await self.look()
+            except Exception:
+                # A defect in one look must not leave the machines unwatched for good.
+                LOG.exception("the machines could not be looked at")
 
     async def look(self) -> None:
         """Look once. When the inventory does not answer nothing changes: what runs goes on."""
@@ -60,7 +64,8 @@ class NodeWatch:
         nodes = {node.machine.machine_id: node for node in inventory.nodes}
         self._lose_those_gone(nodes)
         self._count_foreign(nodes)
-        cluster = fitted(manager.arbiter.cluster, inventory)
+        holding = {gpu.machine_id for gpu in manager.arbiter.table.live}
+        cluster = fitted(manager.arbiter.cluster, inventory, holding)
         usable = [node.machine.machine_id for node in nodes.values() if node.state is not NodeState.LOST]
         back = sorted(manager.arbiter.table.lost & set(usable))
         closed = self._closed(nodes, cluster)
@@ -78,11 +83,10 @@ class NodeWatch:
         self._seen_at_s |= dict.fromkeys(nodes, now_s)
         for machine in arbiter.cluster.machines:
             node = nodes.get(machine.machine_id)
-            changed = node is not None and node.machine != machine
             absent = now_s - self._seen_at_s.setdefault(machine.machine_id, now_s) > self._absent_s
-            gone = absent if node is None else node.state is NodeState.LOST or changed
+            gone = absent if node is None else node.state is NodeState.LOST
             if gone and machine.machine_id not in arbiter.table.lost:
-                reason = "its GPUs changed" if changed else (node.reason if node else "") or "the machine is lost"
+                reason = (node.reason if node else "") or "the machine is lost"
                 self._manager.machine_lost(machine.machine_id, reason)
 
     def _refit(self, cluster: Cluster) -> None:
@@ -102,7 +106,7 @@ class NodeWatch:
         ) | frozenset(
             gpu
             for machine in cluster.machines
-            if (node := nodes.get(machine.machine_id)) is not None and node.machine == machine
+            if (node := nodes.get(machine.machine_id)) is not None
             for gpu in self._closed_on(node, cluster.gpus_of(machine.machine_id), unfit)
         )
 
@@ -119,7 +123,7 @@ class NodeWatch:
         self._foreign = now
 
     def _closed_on(self, node: Node, gpus: tuple[GpuId, ...], unfit: set[GpuId]) -> Iterable[GpuId]:
-        if node.state is NodeState.DRAINING:
+        if node.state is NodeState.DRAINING or node.machine.gpus != len(gpus):
             return gpus
         live = self._manager.arbiter.table.live
         free = [gpu for gpu in gpus if gpu not in live]
@@ -128,10 +132,16 @@ class NodeWatch:
         return {*foreign, *(unfit & set(gpus))}
 
 
-def fitted(cluster: Cluster, inventory: Inventory) -> Cluster:
-    """The cluster with the inventory's machines: known ones in their order, as they are now, then new ones."""
+def fitted(cluster: Cluster, inventory: Inventory, holding: Collection[str] = ()) -> Cluster:
+    """The cluster with the inventory's machines: known ones in their order, as they are now, then new ones.
+
+    A machine with leases (`holding`) stays as it was for as long: what runs there was started on its GPUs of then.
+    """
     now = {node.machine.machine_id: node.machine for node in inventory.nodes if node.state is not NodeState.LOST}
-    known = tuple(now.get(machine.machine_id, machine) for machine in cluster.machines)
+    known = tuple(
+        machine if machine.machine_id in holding else now.get(machine.machine_id, machine)
+        for machine in cluster.machines
+    )
     ids = {machine.machine_id for machine in known}
     joined = tuple(now[machine_id] for machine_id in sorted(now) if machine_id not in ids)
     if (machines := known + joined) == cluster.machines:

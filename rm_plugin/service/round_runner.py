@@ -50,6 +50,7 @@ class RoundRunner:
         auctioneer: Auctioneer,
         clock: Clock,
         notify: Notify,
+        before_round: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._arbiter = arbiter
@@ -60,6 +61,7 @@ class RoundRunner:
         self._markets = MarketFolder(settings.state_dir / "markets", settings.auction.keep_markets)
         self._clock = clock
         self._notify = notify
+        self._before_round = before_round
         self._reasons: list[str] = []
         self._wake = asyncio.Event()
         self._seen_demand: tuple[object, ...] = ()
@@ -113,6 +115,7 @@ class RoundRunner:
     # ---- one round ----
 
     async def _play(self, reasons: list[str]) -> None:
+        self._before_round()
         snapshot, changes = self._arbiter.begin_round(self._clock.now_s())
         self._recorder.record_leases(changes)
         self._notify(changes)

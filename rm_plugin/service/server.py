@@ -124,6 +124,7 @@ class Server:
             auctioneer=self._auctioneer,
             clock=clock,
             notify=self.manager.notify,
+            before_round=self.manager.before_round,
         )
 
     async def start(self) -> str:
@@ -149,8 +150,8 @@ class Server:
         """End the apps of this run, the sessions and the loops."""
         for task in self._background:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        # Whatever one of them died of, the apps must be ended.
+        await asyncio.gather(*self._background, return_exceptions=True)
         if self._page is not None:
             await self._page.stop()
         await self.manager.close()
@@ -234,12 +235,10 @@ def with_kept(cluster: Cluster, kept: Cluster | None) -> Cluster:
     """The machines that there are, and those that there were: leases of apps that go on may lie on one that is away."""
     if kept is None:
         return cluster
-    now = {machine.machine_id for machine in cluster.machines}
-    gone = tuple(machine for machine in kept.machines if machine.machine_id not in now)
-    if not gone:
-        return cluster
-    devices = {**kept.devices, **cluster.devices}
-    return Cluster(name=cluster.name, machines=cluster.machines + gone, devices=devices)
+    known = {machine.machine_id for machine in kept.machines}
+    # As they were: leases may lie on GPUs that a machine does not tell of any more. The watch over them sees to that.
+    machines = kept.machines + tuple(machine for machine in cluster.machines if machine.machine_id not in known)
+    return Cluster(name=cluster.name, machines=machines, devices={**kept.devices, **cluster.devices})
 
 
 def _attained_gpu_s(store: StateStore) -> dict[str, float]:

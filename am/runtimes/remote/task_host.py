@@ -85,7 +85,9 @@ class TaskHost:
     # ---- one connection ----
 
     async def _meet(self) -> None:
-        reader, writer = await asyncio.open_connection(*self._app_master, limit=frames.MAX_HEADER_BYTES)
+        opening = asyncio.open_connection(*self._app_master, limit=frames.MAX_HEADER_BYTES)
+        reader, writer = await asyncio.wait_for(opening, LOST_S)
+        _notice_silence(writer.get_extra_info("socket"))
         try:
             await self._talk(reader, writer)
         finally:
@@ -227,6 +229,15 @@ class TaskHost:
 
 
 _NEEDED = (frames.ADDRESS_VARIABLE, frames.SEAT_VARIABLE, frames.TOKEN_VARIABLE)
+
+
+def _notice_silence(connection: socket.socket) -> None:
+    """Have the kernel break the connection when the other machine is gone without a word."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 3)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * LOST_S))
 
 
 def _shell_code(code: int) -> int:

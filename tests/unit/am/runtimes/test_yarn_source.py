@@ -8,7 +8,7 @@ import pytest
 from am.runtimes.port import ExitReason, NoRoomError, SeatRequest
 from am.runtimes.remote.source import ContainerWish
 from am.runtimes.yarn_source import YarnLimits, YarnSource
-from hadoop.errors import AttemptGoneError
+from hadoop.errors import AttemptGoneError, ResourceAskError
 from hadoop.values import AllocateReply, AskRefusal, Container, ContainerEnd, ExitCode, ProcessLaunch
 from themis.cluster import GpuId
 from themis.errors import UnreachableError
@@ -153,7 +153,7 @@ def test_an_ask_that_is_never_granted_is_no_room_and_can_be_taken_back():
     assert (yarn.asked, yarn.withdrawn, yarn.stopped, yarn.running) == ({}, [2], ["c1"], set())
 
 
-def test_an_ask_that_yarn_refuses_is_no_room():
+def test_an_ask_that_is_larger_than_any_node_is_a_fault_of_the_apps_not_want_of_room():
     yarn = FakeYarn(full=["h"])
     yarn.news.append(AskRefusal(allocation_request_id=1, reason="larger than any node"))
 
@@ -161,7 +161,7 @@ def test_an_ask_that_yarn_refuses_is_no_room():
         asking = asyncio.ensure_future(source.acquire([wish("a")]))
         await until(lambda: yarn.asked)
         yarn.news.append(AskRefusal(allocation_request_id=1, reason="larger than any node"))
-        with pytest.raises(NoRoomError, match="larger than any node"):
+        with pytest.raises(ResourceAskError, match="larger than any node"):
             await asking
 
     run(yarn, scenario)

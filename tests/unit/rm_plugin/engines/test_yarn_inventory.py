@@ -86,10 +86,11 @@ def test_an_overlay_tells_slots_and_racks_where_its_gpus_agree():
     assert nodes(inventory(FakeYarn(report(gpus=3)), overlay))["n1"].machine.slots == (3,)
 
 
-def test_web_addresses_are_remembered():
+def test_nobody_is_asked_what_runs_on_a_node_that_is_lost():
     yarn = FakeYarn(report(), report("n2"))
     one = inventory(yarn)
     nodes(one)
-    yarn.reports = ()
-    nodes(one)
     assert one.web_addresses({"n2", "n1", "n7"}) == ("n1:8042", "n2:8042")
+    yarn.reports = (report(state=YarnState.LOST), report("n2"))
+    nodes(one)
+    assert one.web_addresses({"n2", "n1"}) == ("n2:8042",)

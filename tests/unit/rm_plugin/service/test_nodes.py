@@ -104,11 +104,25 @@ def test_a_machine_that_is_lost_when_it_is_first_heard_of_does_not_join():
     run(scenario)
 
 
-def test_a_machine_whose_gpus_changed_is_lost_and_comes_back_with_what_it_has():
+def test_a_machine_whose_gpus_changed_is_emptied_before_they_count():
+    """What runs there was started on its GPUs of before."""
+
     async def scenario(case):
-        await case.see(m00={"machine": machine("m00", 3)})
-        assert (case.held, case.free) == ([], ["m00/0", "m00/1", "m00/2", "m01/0", "m01/1"])
+        changed = {"machine": machine("m00", 3)}
+        await case.see(m00=changed)
+        assert (case.held, case.free) == (["m00/0"], ["m01/0", "m01/1"])
+        lease_ids = [lease.lease_id for lease in case.arbiter.table.of_app(case.app_id)]
+        case.arbiter.release(lease_ids, now_s=case.clock.now_s(), reason="done")
+        await case.see(m00=changed)
+        assert case.free == ["m00/0", "m00/1", "m00/2", "m01/0", "m01/1"]
         case.arbiter.validate()
+
+
+def test_a_machine_that_moved_to_another_rack_keeps_its_leases():
+    async def scenario(case):
+        moved = Machine(machine_id="m00", rack_id="rack9", slots=(2,), device="v100")
+        await case.see(m00={"machine": moved})
+        assert (case.held, case.free) == (["m00/0"], ["m00/1", "m01/0", "m01/1"])
 
     run(scenario)
 
