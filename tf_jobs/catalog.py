@@ -82,28 +82,42 @@ def _learning_rate(default: float) -> Flag:
     )
 
 
-_TRAINED = (
-    *_COMMON,
-    _learning_rate(0.05),
-    Flag(
-        name="optimizer",
-        kind=str,
-        default="momentum",
-        choices=("sgd", "momentum", "adam"),
-        help="update rule",
-        hyper_parameter=True,
-    ),
-    Flag(name="hidden", kind=int, default=64, low=1, high=4096, help="units of the hidden layer", hyper_parameter=True),
-    Flag(
-        name="dropout",
-        kind=float,
-        default=0.0,
-        low=0.0,
-        high=0.95,
-        help="share of hidden units dropped in training",
-        hyper_parameter=True,
-    ),
-)
+def _trained(optimizer: str, learning_rate: float) -> tuple[Flag, ...]:
+    """The flags of a program that trains, with the defaults that suit its network."""
+    return (
+        *_COMMON,
+        _learning_rate(learning_rate),
+        Flag(
+            name="optimizer",
+            kind=str,
+            default=optimizer,
+            choices=("sgd", "momentum", "adam"),
+            help="update rule",
+            hyper_parameter=True,
+        ),
+        Flag(
+            name="hidden",
+            kind=int,
+            default=64,
+            low=1,
+            high=4096,
+            help="units of the hidden layer",
+            hyper_parameter=True,
+        ),
+        Flag(
+            name="dropout",
+            kind=float,
+            default=0.0,
+            low=0.0,
+            high=0.95,
+            help="share of hidden units dropped in training",
+            hyper_parameter=True,
+        ),
+    )
+
+
+_DIGITS = _trained("momentum", 0.05)
+_TEXT = _trained("adam", 0.003)
 
 _FILTERS = Flag(
     name="filters",
@@ -113,6 +127,13 @@ _FILTERS = Flag(
     high=512,
     help="filters of the first convolution",
     hyper_parameter=True,
+)
+
+_LAYERS = Flag(
+    name="layers", kind=int, default=2, low=1, high=24, help="layers of the transformer", hyper_parameter=True
+)
+_HEADS = Flag(
+    name="heads", kind=int, default=4, low=1, high=64, help="attention heads of each layer", hyper_parameter=True
 )
 
 _REPLAY = (
@@ -140,21 +161,35 @@ PROGRAMS: tuple[Program, ...] = (
         module="tf_jobs.digits_cnn",
         kind="real",
         summary="small convolutional net on the digits data set",
-        flags=(*_TRAINED, _FILTERS),
+        flags=(*_DIGITS, _FILTERS),
     ),
     Program(
         name="digits_dense",
         module="tf_jobs.digits_dense",
         kind="real",
         summary="dense net on the digits data set",
-        flags=_TRAINED,
+        flags=_DIGITS,
     ),
     Program(
         name="digits_lstm",
         module="tf_jobs.digits_lstm",
         kind="real",
         summary="LSTM that reads the rows of each digit",
-        flags=_TRAINED,
+        flags=_DIGITS,
+    ),
+    Program(
+        name="text_lstm",
+        module="tf_jobs.text_lstm",
+        kind="real",
+        summary="LSTM language model of a short text, by character",
+        flags=_TEXT,
+    ),
+    Program(
+        name="text_transformer",
+        module="tf_jobs.text_transformer",
+        kind="real",
+        summary="small transformer language model of the same text",
+        flags=(*_TEXT, _LAYERS, _HEADS),
     ),
     Program(
         name="replay",

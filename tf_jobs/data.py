@@ -1,5 +1,6 @@
-"""The digits data set, read from the file inside scikit-learn's package without the seconds of importing scikit-learn.
+"""What the programs learn, the order in which they use it, and the digits.
 
+The digits are read from the file inside scikit-learn's package without the seconds of importing scikit-learn.
 Source: "Optical Recognition of Handwritten Digits", UCI repository, as shipped by scikit-learn: 1,797 grey images of
 8 x 8 pixels with values 0 to 16, and the digit each shows.
 """
@@ -23,20 +24,23 @@ TEST_SHARE = 0.15
 SIDE = 8
 CLASSES = 10
 
-Images = NDArray[np.float32]
+Inputs = NDArray[np.float32] | NDArray[np.int32]
 Labels = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One part of the data: images of shape [n, 8, 8] with values 0 to 1, and labels of shape [n]."""
+    """One part of the data: n inputs, and what to answer to each, once or at each of its places.
 
-    images: Images
+    Digits are images [n, 8, 8] with values 0 to 1 and labels [n]; text is characters [n, places] and those that follow.
+    """
+
+    inputs: Inputs
     labels: Labels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Digits:
+class DataSet:
     """The data, split once for all runs so that trials compare; `test` is for a winner's final judgement."""
 
     train: Part
@@ -44,13 +48,13 @@ class Digits:
     test: Part
 
 
-def load_digits() -> Digits:
+def load_digits() -> DataSet:
     """Read and split the data set; raises InputError where scikit-learn is not installed."""
     table = _table(_path())
     order = np.random.default_rng(SPLIT_SEED).permutation(len(table))
     held_out = round(len(table) * VALIDATION_SHARE), round(len(table) * TEST_SHARE)
     validation, test, train = np.split(order, np.cumsum(held_out))
-    return Digits(train=_part(table[train]), validation=_part(table[validation]), test=_part(table[test]))
+    return DataSet(train=_part(table[train]), validation=_part(table[validation]), test=_part(table[test]))
 
 
 def batch_indices(*, seed: int, iteration: int, batch_size: int, samples: int) -> NDArray[np.int64]:
@@ -67,6 +71,11 @@ def batch_indices(*, seed: int, iteration: int, batch_size: int, samples: int) -
         chosen = passes == number
         indices[chosen] = order[positions[chosen] % samples]
     return indices
+
+
+def task_rows(*, batch_size: int, task_index: int, tasks: int) -> slice:
+    """Which rows of a batch are this task's; together they have each row once, in parts that differ by at most one."""
+    return slice(task_index * batch_size // tasks, (task_index + 1) * batch_size // tasks)
 
 
 def _path() -> Path:
@@ -87,4 +96,4 @@ def _table(path: Path) -> NDArray[Any]:
 
 def _part(rows: NDArray[Any]) -> Part:
     images = (rows[:, :-1] / 16.0).reshape(-1, SIDE, SIDE).astype(np.float32)
-    return Part(images=images, labels=rows[:, -1].astype(np.int32))
+    return Part(inputs=images, labels=rows[:, -1].astype(np.int32))

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from tf_jobs.context import TaskContext
-from tf_jobs.data import Digits, batch_indices
+from tf_jobs.data import DataSet, batch_indices, task_rows
 from tf_jobs.flags import Values
 from tf_jobs.models import Model
 from tf_jobs.optimizers import rule
+from tf_jobs.saver import Snapshot
 from tf_jobs.workers import Workers, peer_lost
 
 STATE_NAME = "state.npz"
@@ -32,8 +33,19 @@ class StepOutcome:
     stop: bool
 
 
+def snapshot_of(arrays: Mapping[str, Any]) -> Snapshot:
+    """What writes these arrays, which nobody else changes, as the one file of a checkpoint."""
+
+    def write(folder: Path) -> dict[str, Path]:
+        path = folder / STATE_NAME
+        np.savez(path, **arrays)
+        return {STATE_NAME: path}
+
+    return write
+
+
 class Learner:
-    """Trains a model on the digits.
+    """Trains a model of ours.
 
     Args:
         tf: The tensorflow module.
@@ -45,7 +57,7 @@ class Learner:
     """
 
     def __init__(
-        self, tf: Any, model: Model, values: Values, data: Digits, context: TaskContext, workers: Workers
+        self, tf: Any, model: Model, values: Values, data: DataSet, context: TaskContext, workers: Workers
     ) -> None:
         self._tf = tf
         self._model = model
@@ -59,8 +71,9 @@ class Learner:
         initial = model.initial(self._seed)
         self._variables: dict[str, Any] = {"params": tf.Variable(initial)}
         self._variables |= {name: tf.Variable(np.zeros_like(initial)) for name in slot_names}
-        self._first_row = context.task_index * self._batch_size // context.tasks
-        self._end_row = (context.task_index + 1) * self._batch_size // context.tasks
+        self._part = task_rows(batch_size=self._batch_size, task_index=context.task_index, tasks=context.tasks)
+        answers_a_sample = int(np.prod(data.train.labels.shape[1:], dtype=np.int64))
+        self._answers = self._batch_size * answers_a_sample
         self._joint_step: Callable[..., Any] = tf.function(self._trace_step, autograph=False)
         self._evaluate: Callable[..., Any] = tf.function(self._trace_evaluation, autograph=False)
 
@@ -75,7 +88,7 @@ class Learner:
         train = self._data.train
         try:
             loss, asked = self._joint_step(
-                tf.constant(train.images[rows]),
+                tf.constant(train.inputs[rows]),
                 tf.constant(train.labels[rows]),
                 tf.constant(iteration, tf.int32),
                 tf.constant(float(stop)),
@@ -87,17 +100,15 @@ class Learner:
     def validate(self) -> tuple[float, float]:
         """Loss and accuracy on the validation part."""
         part = self._data.validation
-        loss, accuracy = self._evaluate(part.images, part.labels)
+        loss, accuracy = self._evaluate(part.inputs, part.labels)
         return float(loss), float(accuracy)
 
-    def write_state(self, folder: Path) -> dict[str, Path]:
-        """Write parameters and slots below `folder`; the files by their name in a checkpoint."""
-        path = folder / STATE_NAME
-        np.savez(path, **{name: variable.numpy() for name, variable in self._variables.items()})
-        return {STATE_NAME: path}
+    def snapshot(self) -> Snapshot:
+        """Copy parameters and slots to memory."""
+        return snapshot_of({name: variable.numpy() for name, variable in self._variables.items()})
 
     def read_state(self, folder: Path) -> None:
-        """Take over the parameters and slots that `write_state` wrote."""
+        """Take over the parameters and slots of a checkpoint whose files are in `folder`."""
         with np.load(folder / STATE_NAME, allow_pickle=False) as arrays:
             for name, variable in self._variables.items():
                 variable.assign(arrays[name])
@@ -114,24 +125,24 @@ class Learner:
         batch = batch_indices(
             seed=self._seed, iteration=iteration, batch_size=self._batch_size, samples=len(self._data.train.labels)
         )
-        return batch[self._first_row : self._end_row]
+        return batch[self._part]
 
-    def _trace_step(self, images: Any, labels: Any, iteration: Any, stop: Any) -> tuple[Any, Any]:
+    def _trace_step(self, inputs: Any, labels: Any, iteration: Any, stop: Any) -> tuple[Any, Any]:
         """The graph of one joint step: one collective sums gradient, loss and stop requests at once."""
-        summed = self._workers.run(self._contribution, images, labels, iteration, stop)
+        summed = self._workers.run(self._contribution, inputs, labels, iteration, stop)
         gradient, loss, asked = summed[:-2], summed[-2], summed[-1]
         slots: Mapping[str, Any] = self._variables
         self._update(self._tf, self._variables["params"], slots, gradient, iteration, self._rate)
         return loss, asked
 
-    def _contribution(self, images: Any, labels: Any, iteration: Any, stop: Any) -> Any:
+    def _contribution(self, inputs: Any, labels: Any, iteration: Any, stop: Any) -> Any:
         """This task's share of gradient and loss, summed over all tasks."""
         tf = self._tf
         params = self._variables["params"]
         with tf.GradientTape() as tape:
-            logits = self._logits(params, images, self._mask(iteration))
+            logits = self._logits(params, inputs, self._mask(iteration))
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-            loss = tf.reduce_sum(losses) / self._batch_size
+            loss = tf.reduce_sum(losses) / self._answers
         gradient = tape.gradient(loss, params)
         return self._workers.total(tf.concat([gradient, [loss, stop]], axis=0))
 
@@ -143,14 +154,14 @@ class Learner:
         shape = (self._batch_size, self._model.hidden)
         uniform = tf.random.stateless_uniform(shape, seed=tf.stack([self._seed, iteration]))
         kept = tf.cast(uniform >= self._dropout, tf.float32) / (1.0 - self._dropout)
-        return kept[self._first_row : self._end_row]
+        return kept[self._part]
 
-    def _logits(self, params: Any, images: Any, mask: Any) -> Any:
-        return self._model.forward(self._tf, self._model.unpack(self._tf, params), images, mask)
+    def _logits(self, params: Any, inputs: Any, mask: Any) -> Any:
+        return self._model.forward(self._tf, self._model.unpack(self._tf, params), inputs, mask)
 
-    def _trace_evaluation(self, images: Any, labels: Any) -> tuple[Any, Any]:
+    def _trace_evaluation(self, inputs: Any, labels: Any) -> tuple[Any, Any]:
         tf = self._tf
-        logits = self._logits(self._variables["params"], images, None)
+        logits = self._logits(self._variables["params"], inputs, None)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-        right = tf.argmax(logits, axis=1, output_type=tf.int32) == labels
+        right = tf.argmax(logits, axis=-1, output_type=tf.int32) == labels
         return tf.reduce_mean(losses), tf.reduce_mean(tf.cast(right, tf.float32))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TextIO
 
 
 class TrainingLog:
-    """Writes whole lines and flushes each, so that a follower of the file never waits for one.
+    """Writes whole lines and flushes each, so that a follower of the file never waits for one; any thread may call.
 
     Args:
         stream: Where to; the programs give stderr.
@@ -14,6 +15,7 @@ class TrainingLog:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._turn = threading.Lock()
         self._previous: tuple[int, float] | None = None
 
     def loss(self, step: int, loss: float, at_s: float) -> None:
@@ -35,6 +37,10 @@ class TrainingLog:
         self._line(f"INFO:tensorflow:Saving checkpoints for {iteration} into {name}.")
         self._line(f"INFO:themis:checkpoint iteration = {iteration}, seconds = {seconds:.3f}, bytes = {size_bytes}")
 
+    def copied(self, iteration: int, seconds: float) -> None:
+        """Training stood still for `seconds` so that the state at `iteration` could be copied; it is not saved yet."""
+        self._line(f"INFO:themis:copied iteration = {iteration}, stalled = {seconds:.6f}")
+
     def imported(self, seconds: float, after_s: float) -> None:
         """The libraries are there, which took `seconds`; it began `after_s` seconds after the process."""
         self._line(f"INFO:themis:imported seconds = {seconds:.3f}, after = {after_s:.3f}")
@@ -43,17 +49,16 @@ class TrainingLog:
         """Training goes on from a checkpoint, which took `seconds` to find and read."""
         self._line(f"INFO:themis:restored iteration = {iteration}, seconds = {seconds:.3f}")
 
-    def validation(self, step: int, loss: float, accuracy: float) -> None:
-        """Loss and accuracy on held-out data after iteration `step`."""
-        self._line(
-            f"INFO:tensorflow:Validation (step {step}): loss = {loss:.7g}, global_step = {step}, "
-            f"accuracy = {accuracy:.7g}"
-        )
+    def validation(self, step: int, loss: float, accuracy: float | None) -> None:
+        """Loss on held-out data after iteration `step`, and accuracy where there is such a thing."""
+        last = "" if accuracy is None else f", accuracy = {accuracy:.7g}"
+        self._line(f"INFO:tensorflow:Validation (step {step}): loss = {loss:.7g}, global_step = {step}{last}")
 
     def replay(self, model: str, time_scale: float) -> None:
         """First line of every replay job, so that nobody takes its lines for training."""
         self._line(f"INFO:themis:replay model = {model}, emulated, time_scale = {time_scale:g}")
 
     def _line(self, text: str) -> None:
-        self._stream.write(text + "\n")
-        self._stream.flush()
+        with self._turn:
+            self._stream.write(text + "\n")
+            self._stream.flush()

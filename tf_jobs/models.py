@@ -1,4 +1,4 @@
-"""The networks: their parameters' shapes and their forward passes, as plain functions of named tensors.
+"""Networks as parameters' shapes and forward passes, plain functions of named tensors; and those that read images.
 
 TensorFlow comes in as an argument, so this module imports in no time. All parameters of a model live in one flat
 vector: one collective sums its gradient, one array is its checkpoint.
@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tf_jobs.data import CLASSES, SIDE
-from tf_jobs.flags import Values
 
 Tensors = Mapping[str, Any]
 Forward = Callable[[Any, Tensors, Any, Any], Any]
@@ -27,7 +26,8 @@ class Model:
     Attributes:
         shapes: Shape of each named parameter; weights have two dimensions or more, biases one.
         hidden: Width of the layer that dropout acts on.
-        forward: (tensorflow, parameters, images [n, 8, 8], dropout mask [n, hidden] or None) to logits [n, 10].
+        forward: (tensorflow, parameters, inputs, dropout mask [n, hidden] or None) to logits: [n, 10] of images
+            [n, 8, 8], and [n, places, characters] of characters [n, places].
     """
 
     shapes: Mapping[str, tuple[int, ...]]
@@ -56,15 +56,8 @@ class Model:
         }
 
 
-def build_model(program: str, values: Values) -> Model:
-    """The network of a program, sized by its flags."""
-    hidden = values.whole("hidden")
-    if program == "digits_cnn":
-        return _convolutional(values.whole("filters"), hidden)
-    return _dense(hidden) if program == "digits_dense" else _recurrent(hidden)
-
-
-def _convolutional(filters: int, hidden: int) -> Model:
+def convolutional(filters: int, hidden: int) -> Model:
+    """Two convolutions with pooling, and a dense layer."""
     quarter = (SIDE // 4) ** 2 * 2 * filters
     shapes = {
         "conv1": (3, 3, 1, filters),
@@ -87,7 +80,8 @@ def _convolutional(filters: int, hidden: int) -> Model:
     return Model(shapes=shapes, hidden=hidden, forward=forward)
 
 
-def _dense(hidden: int) -> Model:
+def dense(hidden: int) -> Model:
+    """One dense layer."""
     shapes = {"dense": (SIDE * SIDE, hidden), "dense_bias": (hidden,), **_head(hidden)}
 
     def forward(tf: Any, p: Tensors, images: Any, mask: Any) -> Any:
@@ -97,20 +91,26 @@ def _dense(hidden: int) -> Model:
     return Model(shapes=shapes, hidden=hidden, forward=forward)
 
 
-def _recurrent(hidden: int) -> Model:
+def recurrent(hidden: int) -> Model:
+    """An LSTM that reads an image row by row (Hochreiter and Schmidhuber, 1997)."""
     shapes = {"gates": (SIDE + hidden, 4 * hidden), "gates_bias": (4 * hidden,), **_head(hidden)}
 
     def forward(tf: Any, p: Tensors, images: Any, mask: Any) -> Any:
         state = memory = tf.zeros((tf.shape(images)[0], hidden))
         for row in range(SIDE):
-            gates = tf.concat([images[:, row], state], axis=1) @ p["gates"] + p["gates_bias"]
-            take, forget, give, fresh = tf.split(gates, 4, axis=1)
-            # A forget gate that starts open lets gradients through (Gers et al., 2000).
-            memory = tf.sigmoid(forget + 1.0) * memory + tf.sigmoid(take) * tf.tanh(fresh)
-            state = tf.sigmoid(give) * tf.tanh(memory)
+            state, memory = lstm_cell(tf, p, images[:, row], state, memory)
         return _logits(p, state, mask)
 
     return Model(shapes=shapes, hidden=hidden, forward=forward)
+
+
+def lstm_cell(tf: Any, p: Tensors, inputs: Any, state: Any, memory: Any) -> tuple[Any, Any]:
+    """One step of an LSTM: state and memory after it has read `inputs`."""
+    gates = tf.concat([inputs, state], axis=1) @ p["gates"] + p["gates_bias"]
+    take, forget, give, fresh = tf.split(gates, 4, axis=1)
+    # A forget gate that starts open lets gradients through (Gers et al., 2000).
+    memory = tf.sigmoid(forget + 1.0) * memory + tf.sigmoid(take) * tf.tanh(fresh)
+    return tf.sigmoid(give) * tf.tanh(memory), memory
 
 
 def _head(hidden: int) -> dict[str, tuple[int, ...]]:

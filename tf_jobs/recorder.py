@@ -26,13 +26,16 @@ class Recorder:
         context: The chief's context.
         keep_checkpoints: Newest checkpoints to keep.
         log: Where log lines go.
+        store: Where checkpoints go; by default where the context says.
     """
 
-    def __init__(self, context: TaskContext, keep_checkpoints: int, log: TrainingLog) -> None:
+    def __init__(
+        self, context: TaskContext, keep_checkpoints: int, log: TrainingLog, store: CheckpointStore | None = None
+    ) -> None:
         self.log = log
         self._context = context
         self._keep = keep_checkpoints
-        self._store = open_store(context.checkpoint_uri)
+        self._store = store or open_store(context.checkpoint_uri)
         self._history = History(context.job_dir, context.incarnation)
         self._started_at = 0
 
@@ -55,8 +58,8 @@ class Recorder:
         """Note in the history that the job is safe at `iteration`."""
         self._history.append(event, iteration=iteration, iterations_run=iteration - self._started_at)
 
-    def validated(self, iteration: int, loss: float, accuracy: float) -> None:
-        """Log the held-out loss and accuracy; the last line of a run that reached its end."""
+    def validated(self, iteration: int, loss: float, accuracy: float | None) -> None:
+        """Log the held-out loss, and accuracy where there is one; the last line of a run that reached its end."""
         self.log.validation(iteration, loss, accuracy)
         # JSON has no NaN: a diverged loss is left out of the history and stays in the log.
         self._history.append(

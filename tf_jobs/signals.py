@@ -1,8 +1,9 @@
 """SIGTERM as a request to stop: at once during start-up, after a checkpoint during training.
 
-The signal is blocked and awaited by a thread of its own. A handler would not do: Python runs handlers in the main
-thread between bytecodes, which may be minutes away while that thread waits in a collective, and TensorFlow's
-coordination service installs a SIGTERM handler of its own.
+Our programs block the signal, and a thread of its own awaits it. A handler would not do: Python runs handlers in the
+main thread between bytecodes, which may be minutes away while that thread waits in a collective, and TensorFlow's
+coordination service installs a SIGTERM handler of its own. In a script of someone else's, libraries may have started
+threads that block nothing before we come to it: there a handler is all that is left, with a thread that hears of it.
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ class StopRequest:
         with self._lock:
             self._training = True
 
+    def training_ended(self) -> None:
+        """From now on a request ends the process again: all is saved."""
+        with self._lock:
+            self._training = False
+
     def requested(self) -> bool:
         """Whether a stop has been asked for."""
         return self._requested
@@ -46,7 +52,39 @@ class StopRequest:
     def _wait(self) -> None:
         while True:
             signal.sigwait(STOP_SIGNALS)
-            with self._lock:
-                if not self._training:
-                    os._exit(EXIT_CHECKPOINTED)
-                self._requested = True
+            self._asked()
+
+    def _asked(self) -> None:
+        with self._lock:
+            if not self._training:
+                os._exit(EXIT_CHECKPOINTED)
+            self._requested = True
+
+
+class HandledStop(StopRequest):
+    """The same by handlers, for processes whose threads do not block the signals; the main thread makes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told, self._tell = os.pipe()
+        os.set_blocking(self._tell, False)
+
+    def listen(self) -> None:
+        """Take the signals over, from now on."""
+        self.take_over()
+        threading.Thread(target=self._wait, name="stop-signals", daemon=True).start()
+
+    def take_over(self) -> None:
+        """Put our handlers in place of whichever a library has put there meanwhile."""
+        for number in STOP_SIGNALS:
+            signal.signal(number, _heard)
+        signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
+
+    def _wait(self) -> None:
+        while True:
+            if any(number in STOP_SIGNALS for number in os.read(self._told, 64)):
+                self._asked()
+
+
+def _heard(_number: int, _frame: object) -> None:
+    """Nothing is left to do: the interpreter has written the signal's number to the pipe already."""

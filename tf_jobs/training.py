@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol
 
-from am.checkpoints.store import Meta
 from tf_jobs.exit_codes import EXIT_CHECKPOINTED, EXIT_DONE
 from tf_jobs.flags import Values
 from tf_jobs.learner import StepOutcome
 from tf_jobs.recorder import Recorder, SaveEvent
+from tf_jobs.saver import BackgroundSaver, Snapshot
 from tf_jobs.workers import PeerLostError
+
+SETTLE_LIMIT_S = 5.0
 
 
 class Trainee(Protocol):
@@ -22,12 +23,12 @@ class Trainee(Protocol):
         """Do one iteration with the other tasks."""
         ...
 
-    def validate(self) -> tuple[float, float]:
-        """Loss and accuracy on held-out data."""
+    def validate(self) -> tuple[float, float | None] | None:
+        """Loss on held-out data, with the accuracy where there is one; None without such data."""
         ...
 
-    def write_state(self, folder: Path) -> dict[str, Path]:
-        """Write the state as files."""
+    def snapshot(self) -> Snapshot:
+        """Copy the state to memory."""
         ...
 
 
@@ -38,18 +39,18 @@ class TrainingRun:
         learner: What is trained.
         values: The run's flags.
         recorder: The chief's recorder; None on the other tasks, which neither log nor save.
-        scratch: A folder of this task alone.
-        meta: Noted in every checkpoint.
+        saver: The chief's; None on the other tasks.
     """
 
-    def __init__(self, learner: Trainee, values: Values, recorder: Recorder | None, scratch: Path, meta: Meta) -> None:
+    def __init__(
+        self, learner: Trainee, values: Values, recorder: Recorder | None, saver: BackgroundSaver | None
+    ) -> None:
         self._learner = learner
         self._last = values.whole("iterations")
         self._log_every = values.whole("log_every")
         self._checkpoint_every = values.whole("checkpoint_every")
         self._recorder = recorder
-        self._scratch = scratch
-        self._meta = meta
+        self._saver = saver
 
     def go(self, start: int, stop_requested: Callable[[], bool], beat: Callable[[bool], None]) -> int:
         """Run iterations `start` + 1 up to the last one, or until any task is asked to stop; returns the exit code.
@@ -57,10 +58,11 @@ class TrainingRun:
         Args:
             start: Iterations already done.
             stop_requested: Whether this task has been asked to stop.
-            beat: Called after every iteration, with whether the chief saves before the next one.
+            beat: Called after every iteration, with whether the run ends with it: the chief saves before they part.
 
         Raises:
             PeerLostError: Another task is gone, and this one was not asked to stop.
+            CheckpointError: A checkpoint could not be saved.
         """
         done = start
         while done < self._last:
@@ -68,18 +70,17 @@ class TrainingRun:
                 outcome = self._learner.step(done + 1, stop=stop_requested())
             except PeerLostError:
                 if not stop_requested():
+                    self._settle()
                     raise
                 # All tasks were told to stop, and a peer was quicker than this iteration: it does not count.
                 return self._stopped(start, done)
             done += 1
-            due = done % self._checkpoint_every == 0
-            beat(due or outcome.stop or done == self._last)
+            beat(outcome.stop or done == self._last)
             self._log(done, outcome.loss, first=done == start + 1)
             if done < self._last:
                 if outcome.stop:
                     return self._stopped(start, done)
-                if due:
-                    self._save(done, "checkpoint")
+                self._offer(done)
         self._ended(start, done)
         return EXIT_DONE
 
@@ -87,9 +88,21 @@ class TrainingRun:
         if self._recorder and (first or iteration % self._log_every == 0):
             self._recorder.log.loss(iteration, loss, time.monotonic())
 
+    def _offer(self, iteration: int) -> None:
+        """Have a checkpoint saved where one is due, while training goes on."""
+        if self._saver:
+            self._saver.check()
+            if iteration % self._checkpoint_every == 0:
+                self._saver.offer(iteration, self._learner.snapshot)
+
     def _save(self, iteration: int, event: SaveEvent) -> None:
-        if self._recorder:
-            self._recorder.save(iteration, event, self._learner.write_state(self._scratch), self._meta)
+        if self._saver:
+            self._saver.save(iteration, event, self._learner.snapshot)
+
+    def _settle(self) -> None:
+        """A job that fails still finishes a checkpoint that is being written, if that takes no long time."""
+        if self._saver:
+            self._saver.settle(SETTLE_LIMIT_S)
 
     def _stopped(self, start: int, done: int) -> int:
         if done > start:
@@ -103,5 +116,5 @@ class TrainingRun:
             self._save(done, "end")
         elif self._recorder:
             self._recorder.note(done, "end")
-        if self._recorder:
-            self._recorder.validated(done, *self._learner.validate())
+        if self._recorder and (held_out := self._learner.validate()) is not None:
+            self._recorder.validated(done, *held_out)

@@ -10,6 +10,7 @@ import time
 from tf_jobs.exit_codes import EXIT_FAILED
 
 POLL_S = 0.5
+STARTUP_LIMIT_S = 180.0
 
 
 class Watchdog:
@@ -39,3 +40,11 @@ class Watchdog:
         sys.stderr.write(f"ERROR:themis:no sign of the other tasks for {self._limit_s:g} s while {self._what}\n")
         sys.stderr.flush()
         os._exit(EXIT_FAILED)
+
+
+def begin_watch(tasks: int) -> Watchdog:
+    """The watchdog of a task that begins to wait for its peers; without any it does not watch."""
+    watchdog = Watchdog(STARTUP_LIMIT_S, "starting")
+    if tasks > 1:
+        watchdog.start()
+    return watchdog

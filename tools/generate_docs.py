@@ -98,8 +98,8 @@ def lifecycles_page() -> str:
 
 def programs_tables() -> str:
     """The programs of the catalogue: one table of the flags that all have, then one of each program's own."""
-    names = {flag.name for flag in PROGRAMS[0].flags}.intersection(*({f.name for f in p.flags} for p in PROGRAMS))
-    common = [flag for flag in PROGRAMS[0].flags if flag.name in names]
+    common = [flag for flag in PROGRAMS[0].flags if all(flag in program.flags for program in PROGRAMS)]
+    names = {flag.name for flag in common}
     parts = ["Flags of all programs:\n", _flags(common)]
     for program in PROGRAMS:
         what = program.summary[:1].upper() + program.summary[1:]

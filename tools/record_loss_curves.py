@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tf_jobs.assembly import build_model
 from tf_jobs.catalog import program
 from tf_jobs.context import read_context
-from tf_jobs.data import Digits, load_digits
+from tf_jobs.data import DataSet, load_digits
 from tf_jobs.flags import parse
 from tf_jobs.learner import Learner
-from tf_jobs.models import build_model
 from tf_jobs.tensorflow_setup import load_tensorflow
 from tf_jobs.workers import Alone
 
@@ -61,7 +61,7 @@ def main() -> int:
     return 0
 
 
-def record(tf: Any, data: Digits, family: str, learning_rate: str) -> Iterator[Point]:
+def record(tf: Any, data: DataSet, family: str, learning_rate: str) -> Iterator[Point]:
     """Train one network and measure it at RECORD_AT."""
     values = parse(program(family), ["--iterations", str(ITERATIONS), "--learning_rate", learning_rate])
     context = read_context(family, {})

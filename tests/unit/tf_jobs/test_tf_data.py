@@ -5,10 +5,11 @@ import importlib.util
 import numpy as np
 import pytest
 
-from tf_jobs.catalog import program
+from tf_jobs.assembly import build_model
+from tf_jobs.catalog import PROGRAMS, program
 from tf_jobs.data import batch_indices, load_digits
 from tf_jobs.flags import parse
-from tf_jobs.models import build_model
+from tf_jobs.text_data import CONTEXT, alphabet, load_text
 
 if importlib.util.find_spec("sklearn") is None:
     pytest.skip("the digits come with scikit-learn, in the extra 'tf'", allow_module_level=True)
@@ -18,12 +19,12 @@ def test_the_split_is_a_partition_and_always_the_same():
     first, second = load_digits(), load_digits()
     parts = (first.train, first.validation, first.test)
     assert [len(p.labels) for p in parts] == [1257, 270, 270]
-    assert np.array_equal(first.train.images, second.train.images)
-    pixels = {image.tobytes() + bytes([label]) for p in parts for image, label in zip(p.images, p.labels, strict=True)}
+    assert np.array_equal(first.train.inputs, second.train.inputs)
+    pixels = {image.tobytes() + bytes([label]) for p in parts for image, label in zip(p.inputs, p.labels, strict=True)}
     assert len(pixels) > 1790, "parts overlap"
-    assert first.train.images.shape == (1257, 8, 8)
-    assert first.train.images.dtype == np.float32
-    assert 0.0 <= first.train.images.min() < first.train.images.max() <= 1.0
+    assert first.train.inputs.shape == (1257, 8, 8)
+    assert first.train.inputs.dtype == np.float32
+    assert 0.0 <= first.train.inputs.min() < first.train.inputs.max() <= 1.0
     assert set(first.validation.labels) == set(range(10))
 
 
@@ -43,7 +44,19 @@ def test_batches_depend_on_the_seed_and_may_exceed_the_data():
     assert sorted(np.bincount(big)) == [2] * 5 + [3] * 5
 
 
-@pytest.mark.parametrize("name", ["digits_cnn", "digits_dense", "digits_lstm"])
+def test_the_text_is_split_without_overlap_and_each_answer_is_the_next_character():
+    text = load_text()
+    assert [len(part.labels) for part in (text.train, text.validation, text.test)] == [1629, 198, 198]
+    for part in (text.train, text.validation, text.test):
+        assert part.inputs.shape == part.labels.shape == (len(part.labels), CONTEXT)
+        assert np.array_equal(part.inputs[:, 1:], part.labels[:, :-1])
+    shown = "".join(alphabet()[number] for number in text.train.inputs[0])
+    assert shown == "Apache License Version 2.0, Janu"
+    last = text.train.labels[-1].tobytes()
+    assert last not in text.validation.inputs.tobytes()
+
+
+@pytest.mark.parametrize("name", [known.name for known in PROGRAMS if known.kind == "real"])
 def test_initial_parameters_fill_all_shapes_and_follow_the_seed(name):
     model = build_model(name, parse(program(name), ["--iterations", "1", "--hidden", "16"]))
     initial = model.initial(0)

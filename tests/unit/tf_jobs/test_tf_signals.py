@@ -4,10 +4,13 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 LISTEN = """
-import time
-from tf_jobs.signals import StopRequest
-stop = StopRequest()
+import signal, threading, time
+from tf_jobs.signals import HandledStop, StopRequest
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start() if {handled} else None
+stop = HandledStop() if {handled} else StopRequest()
 stop.listen()
 {training}
 print("up", flush=True)
@@ -17,21 +20,42 @@ print("asked", flush=True)
 """
 
 
-def listen(training: str) -> subprocess.Popen:
-    task = subprocess.Popen([sys.executable, "-c", LISTEN.format(training=training)], stdout=subprocess.PIPE, text=True)
+@pytest.fixture(params=[False, True], ids=["blocked", "handled"])
+def handled(request):
+    """Whether stops are heard by handlers, as a thread that blocks no signals was there first."""
+    return request.param
+
+
+def listen(training: str, handled: bool) -> subprocess.Popen:
+    script = LISTEN.format(training=training, handled=handled)
+    task = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert task.stdout.readline() == "up\n"
     return task
 
 
-def test_a_stop_before_training_ends_the_process():
-    task = listen("")
+def test_a_stop_before_training_ends_the_process(handled):
+    task = listen("", handled)
     task.send_signal(signal.SIGTERM)
     assert task.communicate(timeout=5)[0] == ""
     assert task.returncode == 75
 
 
-def test_a_stop_in_training_is_only_noted():
-    task = listen("stop.training_begins()")
+def test_a_stop_after_training_ends_the_process(handled):
+    task = listen("stop.training_begins(); stop.training_ended()", handled)
+    task.send_signal(signal.SIGTERM)
+    assert task.communicate(timeout=5)[0] == ""
+    assert task.returncode == 75
+
+
+def test_a_handler_that_a_library_put_in_place_of_ours_is_taken_back():
+    training = "stop.training_begins(); signal.signal(signal.SIGTERM, signal.SIG_DFL); stop.take_over()"
+    task = listen(training, True)
+    task.send_signal(signal.SIGTERM)
+    assert task.communicate(timeout=5)[0] == "asked\n"
+
+
+def test_a_stop_in_training_is_only_noted(handled):
+    task = listen("stop.training_begins()", handled)
     task.send_signal(signal.SIGTERM)
     assert task.communicate(timeout=5)[0] == "asked\n"
     assert task.returncode == 0

@@ -14,13 +14,16 @@ from tf_jobs.flags import parse
 from tf_jobs.learner import StepOutcome
 from tf_jobs.logs import TrainingLog
 from tf_jobs.recorder import Recorder, restore
+from tf_jobs.saver import BackgroundSaver, Snapshot
 from tf_jobs.training import TrainingRun
 from tf_jobs.workers import PeerLostError
 from themis.errors import InputError
 
 
 class Counter:
-    """A learner whose state is the list of iterations it did."""
+    """A learner whose state is the list of iterations it did. Before each it has its former states saved."""
+
+    settle = staticmethod(lambda: None)
 
     def __init__(self, *, peer_stops_at: int = 0, peer_dies_at: int = 0) -> None:
         self.done: list[int] = []
@@ -28,6 +31,7 @@ class Counter:
         self._peer_dies_at = peer_dies_at
 
     def step(self, iteration: int, *, stop: bool) -> StepOutcome:
+        self.settle()
         if iteration == self._peer_dies_at:
             raise PeerLostError("gone")
         self.done.append(iteration)
@@ -36,9 +40,14 @@ class Counter:
     def validate(self) -> tuple[float, float]:
         return 0.25, 0.5
 
-    def write_state(self, folder: Path) -> dict[str, Path]:
-        (folder / "state").write_text(json.dumps(self.done))
-        return {"state": folder / "state"}
+    def snapshot(self) -> Snapshot:
+        done = list(self.done)
+
+        def write(folder: Path) -> dict[str, Path]:
+            (folder / "state").write_text(json.dumps(done))
+            return {"state": folder / "state"}
+
+        return write
 
 
 class Job:
@@ -61,8 +70,10 @@ class Job:
         }
         recorder = Recorder(read_context("p", environment), 2, TrainingLog(self.output))
         recorder.started(start, None if start == 0 else 0.1)
-        run = TrainingRun(learner, values, recorder, self.folder, {"seed": 0})
-        return run.go(start, lambda: len(learner.done) >= stop_after, lambda saves: None)
+        saver = BackgroundSaver(recorder, self.folder, {"seed": 0})
+        learner.settle = saver.settle
+        run = TrainingRun(learner, values, recorder, saver)
+        return run.go(start, lambda: len(learner.done) >= stop_after, lambda ends: None)
 
     def events(self) -> list[tuple]:
         lines = [json.loads(line) for line in (self.folder / "history.jsonl").read_text().splitlines()]
@@ -136,19 +147,19 @@ def test_old_checkpoints_are_dropped(job, tmp_path):
     assert sorted(p.name for p in (tmp_path / "checkpoints" / "j").glob("0*")) == ["000000000016", "000000000020"]
 
 
-@pytest.mark.parametrize(("peer_stops_at", "saves"), [(0, [4, 8, 10]), (3, [3])])
-def test_every_task_knows_after_which_iterations_the_chief_saves(tmp_path, peer_stops_at, saves):
+@pytest.mark.parametrize(("peer_stops_at", "last"), [(0, 10), (3, 3)])
+def test_every_task_knows_after_which_iteration_the_chief_makes_them_wait(peer_stops_at, last):
     values = parse(program("digits_dense"), ["--iterations", "10", "--checkpoint_every", "4"])
-    run = TrainingRun(Counter(peer_stops_at=peer_stops_at), values, None, tmp_path, {})
+    run = TrainingRun(Counter(peer_stops_at=peer_stops_at), values, None, None)
     beats = []
     run.go(0, lambda: False, beats.append)
-    assert [iteration for iteration, beat in enumerate(beats, 1) if beat] == saves
+    assert [iteration for iteration, beat in enumerate(beats, 1) if beat] == [last]
 
 
 def test_only_the_chief_logs_and_saves(tmp_path):
     values = parse(program("digits_dense"), ["--iterations", "6"])
     learner = Counter()
-    assert TrainingRun(learner, values, None, tmp_path, {}).go(0, lambda: False, lambda saves: None) == EXIT_DONE
+    assert TrainingRun(learner, values, None, None).go(0, lambda: False, lambda ends: None) == EXIT_DONE
     assert learner.done == [1, 2, 3, 4, 5, 6]
     assert list(tmp_path.iterdir()) == []
 

@@ -1,0 +1,113 @@
+"""One incarnation of a job as each of its tasks lives it: restore, agree, train, save, part."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from am.checkpoints.store import Meta
+from am.checkpoints.uri import open_store
+from tf_jobs.context import TaskContext
+from tf_jobs.flags import Values
+from tf_jobs.recorder import Recorder, restore, stderr_log
+from tf_jobs.saver import BackgroundSaver
+from tf_jobs.signals import StopRequest
+from tf_jobs.training import Trainee, TrainingRun
+from tf_jobs.watchdog import STARTUP_LIMIT_S, Watchdog
+from tf_jobs.workers import PeerLostError, Workers, agree, meet
+
+STEP_LIMIT_S = 20.0
+SAVE_LIMIT_S = 180.0
+"""While the chief saves for the last time: the store may be away for a while, which is no death of a peer."""
+LINGER_S = 0.3
+
+
+class Resumable(Trainee, Protocol):
+    """What can be trained, and go on from a checkpoint."""
+
+    def read_state(self, folder: Path) -> None:
+        """Take over the state of a checkpoint whose files are in `folder`."""
+        ...
+
+    def digest(self) -> int:
+        """A checksum of the state, equal on tasks that are in the same one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incarnation:
+    """A start of a job.
+
+    Attributes:
+        context: This task's place in the job.
+        values: The run's flags: iterations, checkpoint_every, keep_checkpoints, log_every.
+        meta: What a checkpoint has to agree on with the run that goes on from it.
+        stop: Whether this task has been asked to stop.
+        watchdog: Ends the task when its peers are not heard of; started where there are any.
+    """
+
+    context: TaskContext
+    values: Values
+    meta: Meta
+    stop: StopRequest
+    watchdog: Watchdog
+
+    def train(self, tf: Any, learner: Resumable, workers: Workers) -> int:
+        """Train to the end or to a stop; returns the exit code.
+
+        Raises:
+            PeerLostError: Another task is gone.
+            ThemisError: The tasks do not start from the same state, or the state cannot be read or saved.
+        """
+        scratch = self._scratch()
+        start, restore_s = self._restore(learner, scratch)
+        facts = (float(start), float(self.values.whole("iterations")), float(learner.digest()))
+        agree(tf, workers, self.context, facts)
+        self.stop.training_begins()
+        recorder = self._recorder(start, restore_s)
+        saver = BackgroundSaver(recorder, scratch, self.meta) if recorder else None
+        run = TrainingRun(learner, self.values, recorder, saver)
+        self.watchdog.beat(STARTUP_LIMIT_S, "waiting for the first iteration")
+        code = run.go(start, self.stop.requested, self._beat)
+        self._part(tf, workers)
+        return code
+
+    def _scratch(self) -> Path:
+        """A folder of this task, below the job's: one in the system's temporary folder would outlive a kill."""
+        scratch = self.context.job_dir / "scratch" / str(self.context.task_index)
+        scratch.mkdir(parents=True, exist_ok=True)
+        return scratch
+
+    def _restore(self, learner: Resumable, scratch: Path) -> tuple[int, float | None]:
+        """Iterations already done, and the seconds it took to restore them; (0, None) for a fresh start."""
+        begun_s = time.monotonic()
+        found = restore(open_store(self.context.checkpoint_uri), self.context.job_id, scratch, self.meta)
+        if found is None:
+            return 0, None
+        learner.read_state(scratch)
+        return found.iteration, time.monotonic() - begun_s
+
+    def _recorder(self, start: int, restore_s: float | None) -> Recorder | None:
+        """The recorder, on the chief only, with the start of this incarnation noted."""
+        if not self.context.chief:
+            return None
+        recorder = Recorder(self.context, self.values.whole("keep_checkpoints"), stderr_log())
+        recorder.started(start, restore_s)
+        return recorder
+
+    def _beat(self, ends: bool) -> None:
+        self.watchdog.beat(SAVE_LIMIT_S if ends else STEP_LIMIT_S, "waiting for the next iteration")
+
+    def _part(self, tf: Any, workers: Workers) -> None:
+        """Wait until the chief has saved, as its peers' collectives end with its process."""
+        if self.context.tasks == 1:
+            return
+        self.watchdog.beat(SAVE_LIMIT_S, "parting")
+        try:
+            meet(tf, workers)
+        except PeerLostError:
+            return  # All that had to be saved is saved.
+        if self.context.chief:
+            time.sleep(LINGER_S)

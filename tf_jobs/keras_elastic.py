@@ -1,0 +1,147 @@
+"""Makes a Keras script of one's own elastic: `job = join()` before the model is built, then `job.fit(model, ..)`.
+
+The script's model, loss, metrics and optimizer stay as they are. The loop is ours, as Keras' `fit` knows neither of
+resizes nor of stops (docs/decisions/0012): it draws the same batches for any number of tasks, saves in the
+background, stops on SIGTERM with exit code 75, and goes on where it was.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from typing import Any
+
+from tf_jobs.context import TaskContext, check_batch_size, read_context
+from tf_jobs.exit_codes import EXIT_DONE
+from tf_jobs.flags import Values
+from tf_jobs.signals import HandledStop
+from tf_jobs.watchdog import Watchdog, begin_watch
+from themis.errors import InputError, ThemisError
+
+
+class ElasticJob:
+    """This task's part in the job. `chief` is true on one task: let only that one write the finished model."""
+
+    def __init__(self, tf: Any, context: TaskContext, workers: Any, stop: HandledStop, watchdog: Watchdog) -> None:
+        self._tf = tf
+        self._context = context
+        self._workers = workers
+        self._stop = stop
+        self._watchdog = watchdog
+
+    @property
+    def chief(self) -> bool:
+        """Whether this task speaks for the job."""
+        return self._context.chief
+
+    def fit(
+        self,
+        model: Any,
+        x: Any,
+        y: Any,
+        *,
+        batch_size: int = 32,
+        epochs: int = 1,
+        iterations: int | None = None,
+        validation_data: tuple[Any, Any] | None = None,
+        seed: int = 0,
+        checkpoint_every: int = 100,
+        keep_checkpoints: int = 3,
+        log_every: int = 20,
+    ) -> None:
+        """Train a compiled model in place of Keras' `fit`; returns when all iterations of the job are done.
+
+        A stop ends the process, with exit code 75, once the state is saved; so does an error, with its own.
+
+        Args:
+            model: Compiled, with its variables built or an input shape known from `x`.
+            x: Inputs: an array, or lists or dictionaries of arrays, with one row a sample.
+            y: What to answer, likewise.
+            batch_size: Samples an iteration, over all tasks together.
+            epochs: Passes over the data, over all starts of the job.
+            iterations: In place of epochs: the iteration at which the job ends, as `%iterations%` gives it.
+            validation_data: Held-out inputs and answers.
+            seed: Of the data's order.
+            checkpoint_every: Iterations between checkpoints.
+            keep_checkpoints: Newest checkpoints to keep.
+            log_every: Iterations between log lines.
+        """
+        from tf_jobs.keras_learner import KerasLearner, samples_of
+
+        samples = samples_of(x)
+        values = Values(
+            {
+                "batch_size": batch_size,
+                "iterations": math.ceil(epochs * samples / batch_size) if iterations is None else iterations,
+                "seed": seed,
+                "checkpoint_every": checkpoint_every,
+                "keep_checkpoints": keep_checkpoints,
+                "log_every": log_every,
+            }
+        )
+        try:
+            check_batch_size(batch_size, self._context.tasks)
+            learner = KerasLearner(self._tf, model, (x, y), validation_data, values, self._context, self._workers)
+            code = self._train(learner, values, samples)
+        except ThemisError as error:
+            sys.stderr.write(f"ERROR:themis:{error}\n")
+            code = error.exit_code
+        if code != EXIT_DONE:
+            _leave(code)
+        self._stop.training_ended()
+
+    def _train(self, learner: Any, values: Values, samples: int) -> int:
+        from tf_jobs.incarnation import Incarnation
+
+        meta = {
+            "seed": values.whole("seed"),
+            "batch_size": values.whole("batch_size"),
+            "samples": samples,
+            "parameters": learner.parameters,
+        }
+        incarnation = Incarnation(
+            context=self._context, values=values, meta=meta, stop=self._stop, watchdog=self._watchdog
+        )
+        return incarnation.train(self._tf, learner, self._workers)
+
+
+def join() -> ElasticJob:
+    """Meet the other tasks of the job, if there are any. Call it before anything of TensorFlow is built.
+
+    From here on SIGTERM ends the process with exit code 75, while `fit` trains after it has saved. An environment that
+    cannot be used ends it with 2.
+    """
+    stop = HandledStop()
+    stop.listen()
+    try:
+        context = read_context("keras", os.environ)
+        watchdog = begin_watch(context.tasks)
+        tf = _tensorflow()
+        from tf_jobs.workers import join_workers
+
+        workers = join_workers(tf, context)
+    except ThemisError as error:
+        sys.stderr.write(f"ERROR:themis:{error}\n")
+        _leave(error.exit_code)
+    # TensorFlow's coordination service has put a handler of its own in place of ours.
+    stop.take_over()
+    return ElasticJob(tf, context, workers, stop, watchdog)
+
+
+def _tensorflow() -> Any:
+    """The tensorflow module; raises InputError where Keras works with another library."""
+    import keras  # type: ignore[import-untyped]
+
+    if keras.backend.backend() != "tensorflow":
+        raise InputError("Keras' backend is not tensorflow", value=keras.backend.backend(), remedy="set KERAS_BACKEND")
+    import tensorflow as tf
+
+    return tf
+
+
+def _leave(code: int) -> None:
+    """End the process, without waiting for TensorFlow's servers and for peers that may be gone."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
