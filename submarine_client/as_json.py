@@ -47,6 +47,8 @@ def app_object(app: pb.AppStatus) -> dict[str, Any]:
         "best": app.best or None,
         "best_checkpoint": app.best_checkpoint or None,
         "folder": app.folder or None,
+        "engine_id": app.engine_id or None,
+        "page_url": app.page_url or None,
         "diagnostics": app.diagnostics,
         "jobs": [_job_object(app, job) for job in app.jobs],
         "leases": [_lease_object(lease) for lease in app.leases],

@@ -133,6 +133,10 @@ def _outcome(app: pb.AppStatus) -> list[str]:
         lines.append(_field("Leases", _leases(app)))
     if app.folder:
         lines.append(_field("Folder", app.folder))
+    if app.engine_id:
+        lines.append(_field("Engine's id", app.engine_id))
+    if app.page_url:
+        lines.append(_field("Page", app.page_url))
     if app.attempts > 1:
         lines.append(_field("Attempts", str(app.attempts)))
     if app.diagnostics:

@@ -166,3 +166,11 @@ def test_a_hundred_percent_is_the_end_only() -> None:
 
 def test_an_empty_table_is_its_header() -> None:
     assert table(("A", "B"), []) == "A  B"
+
+
+def test_an_app_elsewhere_is_shown_with_what_its_engine_calls_it_and_its_page() -> None:
+    app = pb.AppStatus(
+        app_id="app-1", name="a", state="RUNNING", engine_id="application_17_0001", page_url="http://n1:9/"
+    )
+    shown = app_text(app)
+    assert "application_17_0001" in shown and "http://n1:9/" in shown
