@@ -92,16 +92,6 @@ def yarn_attempt_id(text: str, attempt: int) -> Any:
     return record("ApplicationAttemptId").newInstance(yarn_app_id(text), jpype.JInt(attempt))
 
 
-def yarn_container_id(text: str) -> Any:
-    """A ContainerId. Raises InputError when the text is none."""
-    return _parsed("ContainerId", text, "a container id looks like container_1700000000000_0001_01_000001")
-
-
-def yarn_node_id(text: str) -> Any:
-    """A NodeId. Raises InputError when the text is none."""
-    return _parsed("NodeId", text, "a node id looks like host:45454")
-
-
 def _parsed(kind: str, text: str, remedy: str) -> Any:
     try:
         return record(kind).fromString(text)

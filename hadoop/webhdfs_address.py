@@ -34,12 +34,6 @@ class HdfsPlace:
     service: str = ""
 
 
-def is_hdfs(uri: str) -> bool:
-    """Whether a URI has one of the schemes that this module resolves."""
-    scheme, separator, _ = uri.partition("://")
-    return bool(separator) and scheme.lower() in SCHEMES
-
-
 def configuration_of(environment: Mapping[str, str] = os.environ) -> HadoopConfiguration:
     """Hadoop's configuration by HADOOP_CONF_DIR; an empty one where that is not set."""
     folder = environment.get("HADOOP_CONF_DIR")

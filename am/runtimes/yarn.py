@@ -33,7 +33,7 @@ _STATUS = {AppState.FINISHED: FinalStatus.SUCCEEDED, AppState.KILLED: FinalStatu
 class YarnEngine:
     """YARN as an app master sees it; runs in the container that YARN made for it.
 
-    The settings are those that `rm_plugin.engines.yarn.am_settings` makes.
+    Its settings are JSON that the ResourceManager's engine of the same name makes (`THEMIS_ENGINE_SETTINGS`).
     """
 
     def __init__(self, context: AmContext) -> None:

@@ -200,7 +200,7 @@ class Arbiter:
         """The cluster has other machines from now on. Not during a round.
 
         Raises:
-            InvariantError: A machine with leases is missing or changed: it has to be lost before.
+            InvariantError: A machine with leases is missing or changed: its leases have to end before.
         """
         self.table.refit(cluster)
         self.cluster = cluster

@@ -40,7 +40,6 @@ class YarnEngine:
         self._settings = settings.yarn
         self._environment = _environment(settings.yarn, os.environ)
         self._overlay = overlay
-        self._state_dir = settings.state_dir
         self._client: YarnClient | None = None
         self._inventory: YarnInventory | None = None
         self._resources: tuple[LocalResource, ...] = ()
@@ -110,7 +109,7 @@ class YarnEngine:
         self._run_id = run_id
         settings = self._settings
         python = settings.python or ("./" + ENV_FOLDER + "/bin/python" if settings.archive else sys.executable)
-        environment = {**handed_on(self._environment), **_names_of(self._environment), **settings.environment}
+        environment = {**handed_on(self._environment), **_hdfs_user(self._environment), **settings.environment}
         templates = {"PYTHONPATH": "{{PWD}}/" + PACKAGE_FOLDER} if settings.ship else {}
         limits = {
             "heartbeat_s": settings.heartbeat_s,
@@ -149,7 +148,7 @@ def _environment(settings: YarnSettings, environment: Mapping[str, str]) -> dict
     return {**environment, **{name: value for name, value in ours.items() if value}}
 
 
-def _names_of(environment: Mapping[str, str]) -> dict[str, str]:
+def _hdfs_user(environment: Mapping[str, str]) -> dict[str, str]:
     """Who app masters and tasks are to HDFS, where security is off: the owner of what is kept there."""
     user = environment.get("HADOOP_USER_NAME")
     return {"HADOOP_USER_NAME": user} if user else {}

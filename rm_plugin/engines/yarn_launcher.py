@@ -221,16 +221,17 @@ class YarnAppLauncher:
 
     async def _drained(self, followed: _Followed) -> None:
         """Wait until no NodeManager runs anything of the application: YARN counts its GPUs as free before."""
-        addresses = self._node_addresses(followed.app_id) if followed.yarn_app_id else ()
         deadline_s = time.monotonic() + DRAIN_LIMIT_S
-        while addresses and time.monotonic() < deadline_s:
+        while followed.yarn_app_id:
+            # Asked anew each time: a node that is lost meanwhile is not waited for.
             addresses = self._node_addresses(followed.app_id)
             living = await asyncio.to_thread(living_containers, addresses, followed.yarn_app_id)
             if not living:
                 return
+            if time.monotonic() > deadline_s:
+                LOG.warning("%s is taken for gone, though not of these: %s", followed.yarn_app_id, living)
+                return
             await asyncio.sleep(_DRAIN_POLL_S)
-        if addresses:
-            LOG.warning("NodeManagers still run containers of %s", followed.yarn_app_id)
 
 
 def _exit(followed: _Followed, report: AppReport | None) -> AmExit:

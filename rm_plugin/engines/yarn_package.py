@@ -14,6 +14,7 @@ from pathlib import Path
 
 from hadoop.values import LocalResource, ResourceKind, Visibility
 from hadoop.webhdfs import open_webhdfs
+from hadoop.webhdfs_retry import RetryRule
 from themis.errors import InputError
 
 PACKAGE_FOLDER = "themis-package"
@@ -23,13 +24,15 @@ PACKAGES = ("themis", "am", "tf_jobs", "hadoop")
 """What app masters and tasks import. What they need of others has to be in the interpreter on the nodes."""
 
 _ROOT = Path(__file__).resolve().parents[2]
+_AT_START = RetryRule(deadline_s=15.0)
+"""A ResourceManager that cannot start says so soon; only what runs waits patiently for HDFS."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def ship_package(folder_uri: str) -> LocalResource:
     """Have the archive in a folder on HDFS, and what a NodeManager must be told of it."""
     name = f"themis-{package_digest()[:16]}.zip"
-    hdfs, folder = open_webhdfs(folder_uri)
+    hdfs, folder = open_webhdfs(folder_uri, rule=_AT_START)
     path = f"{folder}/{name}"
     if hdfs.status(path) is None:
         content = package_bytes()
@@ -90,7 +93,7 @@ def _files() -> Iterator[Path]:
 
 
 def _resource(name: str, uri: str) -> LocalResource:
-    hdfs, path = open_webhdfs(uri)
+    hdfs, path = open_webhdfs(uri, rule=_AT_START)
     status = hdfs.status(path)
     if status is None:
         raise InputError("no such archive on HDFS", value=uri, remedy="put it there, or correct yarn.archive")

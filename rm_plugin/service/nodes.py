@@ -97,17 +97,10 @@ class NodeWatch:
     def _closed(self, nodes: dict[str, Node], cluster: Cluster) -> frozenset[GpuId]:
         now_s = self._manager.clock.now_s()
         unfit = set(self._manager.unfit_gpus(now_s))
-        absent = {machine.machine_id for machine in cluster.machines} - set(nodes)
         return frozenset(
             gpu
             for machine in cluster.machines
-            if machine.machine_id in absent
-            for gpu in cluster.gpus_of(machine.machine_id)
-        ) | frozenset(
-            gpu
-            for machine in cluster.machines
-            if (node := nodes.get(machine.machine_id)) is not None
-            for gpu in self._closed_on(node, cluster.gpus_of(machine.machine_id), unfit)
+            for gpu in self._closed_on(nodes.get(machine.machine_id), cluster.gpus_of(machine.machine_id), unfit)
         )
 
     def _count_foreign(self, nodes: dict[str, Node]) -> None:
@@ -122,8 +115,9 @@ class NodeWatch:
         self._taken = {name: min(count, self._foreign.get(name, 0)) for name, count in now.items()}
         self._foreign = now
 
-    def _closed_on(self, node: Node, gpus: tuple[GpuId, ...], unfit: set[GpuId]) -> Iterable[GpuId]:
-        if node.state is NodeState.DRAINING or node.machine.gpus != len(gpus):
+    def _closed_on(self, node: Node | None, gpus: tuple[GpuId, ...], unfit: set[GpuId]) -> Iterable[GpuId]:
+        """Of the GPUs of a machine those not to be given out: all where nobody mentions it, or it is to be emptied."""
+        if node is None or node.state is NodeState.DRAINING or node.machine.gpus != len(gpus):
             return gpus
         live = self._manager.arbiter.table.live
         free = [gpu for gpu in gpus if gpu not in live]

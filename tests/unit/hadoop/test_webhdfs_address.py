@@ -4,7 +4,7 @@ import pytest
 
 from hadoop.configuration import HadoopConfiguration
 from hadoop.errors import HadoopConfigurationError
-from hadoop.webhdfs_address import configuration_of, is_hdfs, resolve, user_name
+from hadoop.webhdfs_address import configuration_of, resolve, user_name
 from themis.errors import InputError
 
 PLAIN = {"fs.defaultFS": "hdfs://nn:8020", "dfs.namenode.http-address": "nn:50070"}
@@ -63,11 +63,6 @@ def test_a_nameservice_without_addresses_names_the_property():
     configuration = HadoopConfiguration({"dfs.nameservices": "ns", "dfs.ha.namenodes.ns": "a"})
     with pytest.raises(HadoopConfigurationError, match=r"dfs\.namenode\.http-address\.ns\.a"):
         resolve("hdfs://ns/a", configuration)
-
-
-def test_schemes():
-    assert is_hdfs("hdfs:///a") and is_hdfs("WebHDFS://h/a")
-    assert not any(map(is_hdfs, ("/a", "file:///hdfs", "hdfs", "s3://a/b")))
 
 
 def test_the_environment_says_who_and_where(tmp_path):
