@@ -16,10 +16,10 @@ DEFAULT_OUT = Path("out/testbed")
 
 
 def add_arguments(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `testbed` to the command; `run` takes what is parsed."""
+    """Add `testbed` to the command; `run` takes what is parsed, once it names an action."""
     parser = subparsers.add_parser("testbed", help="run the testbed experiment, or draw its report again")
     parser.set_defaults(run=run)
-    actions = parser.add_subparsers(dest="action", required=True)
+    actions = parser.add_subparsers(dest="action")
     play = actions.add_parser("run", help="run a mix of apps on an emulated cluster and report")
     play.add_argument("mix", type=Path, metavar="MIX", help="mix file, e.g. conf/testbed/main.yaml")
     play.add_argument("--policy", default="themis", help="policy of the ResourceManager; default: %(default)s")

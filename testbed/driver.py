@@ -19,7 +19,7 @@ from testbed.engines import EngineSetting, running_engine
 from testbed.facts import Ending, RunFacts, write_facts
 from testbed.interruption import Interruption
 from testbed.live import Display, Snapshot
-from testbed.mix import Arrival, Mix, arrivals, rm_settings
+from testbed.mix import Arrival, Mix, Setup, arrivals, rm_settings
 from testbed.rm_process import RmFailedError, RmProcess, rm_command
 from testbed.run_folder import RunFolder
 from testbed.sampler import ProcessSampler
@@ -42,9 +42,9 @@ SETTLE_LIMIT_S = 8.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A run as it is to be: its mix, what arrives, under which policy and seed."""
+    """A run as it is to be: on what and how, what arrives, under which policy and seed."""
 
-    mix: Mix
+    setup: Setup
     arriving: tuple[Arrival, ...]
     policy: str
     seed: int
@@ -55,7 +55,7 @@ class Plan:
 def plan_run(mix: Mix, policy: str, seed: int | None, engine: str = "local") -> Plan:
     """Read all that a mix names, so that nothing is started that could not go on; raises InputError."""
     return Plan(
-        mix=mix,
+        setup=mix,
         arriving=arrivals(mix),
         policy=policy,
         seed=mix.seed if seed is None else seed,
@@ -109,15 +109,15 @@ def _drive(
     finally:
         left_over = process.stop(interruption.urgent)
     facts = RunFacts(
-        mix=plan.mix.name,
+        mix=plan.setup.name,
         policy=plan.policy,
         engine=plan.engine,
         seed=plan.seed,
-        time_scale=plan.mix.time_scale,
+        time_scale=plan.setup.time_scale,
         expected_apps=len(plan.arriving),
         ending=ending,
         wall_s=time.monotonic() - begun_s,
-        time_limit_s=plan.mix.time_limit_s,
+        time_limit_s=plan.setup.time_limit_s,
         processes=sampler.peaks,
         left_over=left_over,
         trouble=trouble,
@@ -191,7 +191,7 @@ class _Run:
                 display.show(self._snapshot(elapsed_s))
             if not self._waiting and self._all_ended():
                 return Ending.ALL_ENDED
-            if elapsed_s > self._plan.mix.time_limit_s:
+            if elapsed_s > self._plan.setup.time_limit_s:
                 return Ending.TIME_LIMIT
             time.sleep(TICK_S)
 
@@ -237,9 +237,9 @@ class _Run:
 
 def _write_settings(plan: Plan, folder: RunFolder, engine: EngineSetting) -> RmSettings:
     """The cluster and the settings, copied into the run's folder so that it can be read without the mix."""
-    shutil.copyfile(plan.mix.cluster, folder.cluster)
+    shutil.copyfile(plan.setup.cluster, folder.cluster)
     settings = rm_settings(
-        plan.mix,
+        plan.setup,
         policy=plan.policy,
         seed=plan.seed,
         cluster=folder.cluster,
@@ -247,5 +247,5 @@ def _write_settings(plan: Plan, folder: RunFolder, engine: EngineSetting) -> RmS
         engine=engine.settings,
     )
     text = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False)
-    folder.settings.write_text(f"# Written by the testbed for the mix {plan.mix.name}.\n{text}", encoding="utf-8")
+    folder.settings.write_text(f"# Written by the testbed for the mix {plan.setup.name}.\n{text}", encoding="utf-8")
     return settings

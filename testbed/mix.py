@@ -28,8 +28,8 @@ class AppArrival(Section):
     name: str | None = Field(default=None, description="in place of the group's own")
 
 
-class Mix(Section):
-    """A mix file. Paths are taken from where the file lies, so that a mix can be run from anywhere."""
+class Setup(Section):
+    """What apps are run on, and how: all of a run but the apps."""
 
     name: str = Field(min_length=1)
     seed: int = 0
@@ -38,6 +38,11 @@ class Mix(Section):
     cluster: Path
     lease: LeaseSettings
     rm: Mapping[str, Any] = Field(default={}, description="further settings, as in themis/config/rm_settings.py")
+
+
+class Mix(Setup):
+    """A mix file. Paths are taken from where the file lies, so that a mix can be run from anywhere."""
+
     apps: tuple[AppArrival, ...] = Field(min_length=1)
 
 
@@ -71,28 +76,28 @@ def arrivals(mix: Mix) -> tuple[Arrival, ...]:
 
 
 def rm_settings(
-    mix: Mix, *, policy: str, seed: int, cluster: Path, state_dir: Path, engine: Mapping[str, Any] | None = None
+    setup: Setup, *, policy: str, seed: int, cluster: Path, state_dir: Path, engine: Mapping[str, Any] | None = None
 ) -> RmSettings:
-    """The settings of the ResourceManager that is to run a mix; it listens on a port that the system chooses.
+    """The settings of the ResourceManager that is to run apps so; it listens on a port that the system chooses.
 
     `engine` holds what the engine of the run asks for; local processes ask for nothing.
     """
-    managed = sorted(set(mix.rm) & set(_MANAGED))
+    managed = sorted(set(setup.rm) & set(_MANAGED))
     if managed:
         remedy = "lease, time_scale, seed and cluster are keys of the mix itself; the run decides the others"
         raise InputError("a mix cannot set this under rm", value=managed[0], remedy=remedy)
     settings = {
-        **mix.rm,
+        **setup.rm,
         **(engine or {}),
         "cluster": cluster,
         "state_dir": state_dir,
         "listen": "127.0.0.1:0",
         "policy": policy,
-        "lease": mix.lease.model_dump(),
-        "time_scale": mix.time_scale,
+        "lease": setup.lease.model_dump(),
+        "time_scale": setup.time_scale,
         "seed": seed,
     }
-    return fit(RmSettings, settings, f"rm settings of the mix {mix.name}")
+    return fit(RmSettings, settings, f"rm settings of the mix {setup.name}")
 
 
 def _spec(app: AppArrival) -> AppSpec:

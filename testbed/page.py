@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from testbed import plots
@@ -56,7 +57,11 @@ def page(record: RunRecord, report: Report) -> str:
         _section("Audit", audit_table(report), note=_AUDIT_NOTE),
         _section("The run", facts_table(report)),
     ]
-    title = f"{report['mix']}: {report['policy']}"
+    return html_page(f"{report['mix']}: {report['policy']}", sections)
+
+
+def html_page(title: str, sections: Iterable[str]) -> str:
+    """A page of these sections, empty ones left out, in the style of the reports."""
     return _PAGE.format(title=text(title), style=STYLE, body="\n".join(part for part in sections if part))
 
 

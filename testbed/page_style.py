@@ -19,6 +19,8 @@ header p b { color: var(--ink); }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 1rem; margin: 1rem 0; }
 figure { margin: 0; }
 figure svg { width: 100%; height: auto; display: block; }
+figure.plot img { display: block; max-width: 100%; height: auto; margin: .5rem auto 1rem; background: #ffffff;
+  border-radius: 6px; padding: .4rem; }
 figure svg text { font-family: system-ui, sans-serif !important; }
 .verdict { font-size: .85rem; padding: .1rem .6rem; border-radius: 1rem; border: 1px solid; vertical-align: middle; }
 .passed { color: var(--good); }

@@ -148,6 +148,7 @@ _REPLAY = (
         default=0.0,
         low=0.0,
         help="unscaled seconds an iteration on one GPU; 0: as measured",
+        hyper_parameter=True,
     ),
     Flag(name="slowdown", kind=str, default="", help="S at slot,machine,rack,cluster; empty: as measured"),
     Flag(name="checkpoint_bytes", kind=int, default=4096, low=0, help="size of a checkpoint, in bytes"),

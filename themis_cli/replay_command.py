@@ -81,9 +81,10 @@ def planned(options: argparse.Namespace, recorded: Run) -> list[Run]:
 
 def _read(path: Path) -> Recorded:
     if path.is_dir():
-        from themis_cli.replay_testbed import read_live
+        from experiment.live_run import read_live
 
-        return read_live(path)
+        live = read_live(path)
+        return Recorded(run=live.run, document=live.document)
     from simulator.metrics import document_of
     from simulator.recording import parse_recording
 

@@ -78,9 +78,9 @@ def _mix_input(options: argparse.Namespace) -> Input:
 
 
 def _mix_settings(mix: Mix, base: Settings) -> Settings:
+    from experiment.live_settings import as_live
     from themis.config.loader import fit
     from themis.config.rm_settings import AuctionSettings
-    from themis_cli.simulate_live import as_live
 
     auction = fit(AuctionSettings, dict(mix.rm.get("auction", {})), f"auction of the mix {mix.name}")
     return as_live(base, auction=auction, lease=mix.lease, time_scale=mix.time_scale)

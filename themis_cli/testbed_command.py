@@ -1,23 +1,71 @@
-"""`themis testbed`: the main job, see the package `testbed`."""
+"""`themis testbed`: the main job (package `testbed`), and the testbed experiment (package `experiment`)."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from testbed.cli import add_arguments, run
+from themis.errors import InputError
 from themis_cli.parsers import Subcommands
+
+DEFAULT_POLICIES = "themis,gandiva,tiresias"
+DEFAULT_SCALE = "quick"
+DEFAULT_OUT = Path("out/experiment")
 
 
 def add_to(commands: Subcommands) -> None:
     """Add `testbed`."""
     add_arguments(commands)
-    commands.choices["testbed"].set_defaults(run=_run)
+    parser = commands.choices["testbed"]
+    group = parser.add_argument_group("the experiment: a workload of the paper's, a run a policy")
+    add = group.add_argument
+    add("--workload", metavar="NAME", help="w1 or w2")
+    add("--policies", metavar="A,B,..", help=f"default: {DEFAULT_POLICIES}")
+    add("--scale", metavar="NAME", help=f"quick, full, or a file of your own; default: {DEFAULT_SCALE}")
+    add("--seed", type=int, metavar="N", dest="experiment_seed", help="of the workload and of every draw; default: 1")
+    add("--out", type=Path, metavar="DIR", dest="experiment_out", help=f"default: {DEFAULT_OUT}")
+    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.action is None:
+        return _experiment(options)
+    if options.workload is not None:
+        remedy = "leave it out: themis testbed --workload w1 runs the experiment"
+        raise InputError("--workload goes without a subcommand", value=options.action, remedy=remedy)
     if options.action == "run":
         # The testbed knows the ResourceManager by its wire only; an unknown policy is told before anything is made.
         from rm_plugin.policies.registry import make_policy
 
         make_policy(options.policy)
+    if options.action == "report":
+        from experiment.folder import is_experiment
+
+        if is_experiment(options.out):
+            from experiment.command import report_again
+
+            return report_again(options.out)
     return run(options)
+
+
+def _experiment(options: argparse.Namespace) -> int:
+    if options.workload is None:
+        raise InputError(
+            "say what to do",
+            remedy="run MIX, report OUT, or --workload w1 for the experiment; see themis testbed --help",
+        )
+    from experiment.command import run_experiment
+    from rm_plugin.policies.registry import make_policy
+
+    policies = [name for name in (options.policies or DEFAULT_POLICIES).split(",") if name]
+    for policy in policies:
+        make_policy(policy)
+    seed = 1 if options.experiment_seed is None else options.experiment_seed
+    return run_experiment(
+        workload=options.workload,
+        policies=policies,
+        scale=options.scale or DEFAULT_SCALE,
+        seed=seed,
+        out=options.experiment_out or DEFAULT_OUT,
+    )

@@ -57,10 +57,10 @@ def make_pair(
         options: Of the other workload.
     """
     if not around:
-        return Workload(name="tab5", apps=tuple(_trace(app, 0.0) for app in APPS), source="NSDI'20, table 5")
+        return Workload(name="tab5", apps=tuple(pair_app(app, 0.0) for app in APPS), source="NSDI'20, table 5")
     other = make_workload(around, seed, cluster, options)
     arrival_s = other.apps[len(other.apps) // 2].arrival_s
-    apps = sorted([*other.apps, *(_trace(app, arrival_s) for app in APPS)], key=lambda app: app.arrival_s)
+    apps = sorted([*other.apps, *(pair_app(app, arrival_s) for app in APPS)], key=lambda app: app.arrival_s)
     return Workload(name=f"tab5 in {around}", apps=tuple(apps), source=other.source)
 
 
@@ -122,11 +122,12 @@ def _arguments(scale: Scale, seed: int) -> dict[str, object]:
     return arguments
 
 
-def _trace(app: PaperApp, arrival_s: float) -> AppTrace:
+def pair_app(app: PaperApp, arrival_s: float, divisor: float = 1.0) -> AppTrace:
+    """One of the two as an app of a workload, its work divided by `divisor`."""
     model = model_named(MODEL)
     job = JobTrace(
         job_id="0",
-        iterations_total=max(1, round(app.gpu_minutes * 60.0 / model.serial_iteration_s)),
+        iterations_total=max(1, round(app.gpu_minutes * 60.0 / divisor / model.serial_iteration_s)),
         serial_iteration_s=model.serial_iteration_s,
         slowdown=model.slowdown,
         shape=JobShape(tasks=app.gpus, min_tasks=1),

@@ -12,7 +12,16 @@ from simulator.workload import AppTrace, JobTrace, Workload
 from simulator.workloads.extract import ExtractApp, read_extract
 from simulator.workloads.jobs import jobs_of_search, jobs_of_work
 from simulator.workloads.models import Model, draw_models, shared_out
-from simulator.workloads.sampling import APPS, MEDIAN_APP_GPU_S, SINGLE_SHARE, lognormal, middle_share, search_jobs
+from simulator.workloads.sampling import (
+    APPS,
+    MEDIAN_APP_GPU_S,
+    SINGLE_SHARE,
+    TAIL_FACTOR,
+    lognormal,
+    middle_share,
+    search_jobs,
+    tail_sigma,
+)
 from themis.apps import JobShape, TunerSpec
 from themis.config.tuner_settings import SINGLE, SUCCESSIVE_HALVING
 from themis.errors import InputError
@@ -21,7 +30,6 @@ W1_GPUS = (1, 2)
 W2_GPUS: Mapping[str, float] = {"2": 1.0, "4": 1.0, "8": 1.0}
 """Tasks of a job in workload 2, equally many apps each: the paper only says that there are more than in workload 1."""
 SPREAD = 10.0
-"""A job lasts at most so many times longer or shorter than the median job of its app."""
 
 _SOURCE_1 = (
     "Workload 1, a stand-in: arrivals, order by size and spread within an app from bursts of Philly jobs (8 to 21 "
@@ -44,6 +52,8 @@ class PaperOptions:
         job_divisor: Counts of jobs are divided by it, but not the app's work: its jobs become so much longer.
         network_intensive: Share of apps with models strict about placement; None for the paper's mix.
         rigid: Jobs need all their tasks; otherwise, as in the paper's formula, any number up to them will do.
+        app_spread: An app of the 5th or 95th percentile has so many times less or more work than the median app.
+        job_spread: A job lasts at most so many times longer or shorter than the median job of its app (workload 1).
     """
 
     apps: int = APPS
@@ -52,6 +62,8 @@ class PaperOptions:
     job_divisor: float = 1.0
     network_intensive: float | None = None
     rigid: bool = False
+    app_spread: float = TAIL_FACTOR
+    job_spread: float = SPREAD
 
     def __post_init__(self) -> None:
         if self.apps < 1:
@@ -59,6 +71,9 @@ class PaperOptions:
         factors = (self.scale, self.stretch, self.job_divisor)
         if not all(0.0 < factor < inf for factor in factors):
             raise InputError("scale, stretch and job_divisor must be above 0", value=factors)
+        spreads = (self.app_spread, self.job_spread)
+        if not all(1.0 <= spread < inf for spread in spreads):
+            raise InputError("app_spread and job_spread must be 1 or more", value=spreads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +110,7 @@ def workload_1(seed: int, options: Workload1Options | None = None) -> Workload:
     shares = {"2": options.two_gpu_share, "1": 1.0 - options.two_gpu_share}
     gpus = _dealt(shares, len(drafts), Random(child_seed(seed, "w1", "gpus")))
     apps = [
-        _app(draft, _ragged_jobs(draft, _shape(count, options), Random(child_seed(seed, "w1", draft.name))), SINGLE)
+        _app(draft, _ragged_jobs(draft, _shape(count, options), options.job_spread, Random(child_seed(seed, "w1", draft.name))), SINGLE)
         for draft, count in zip(drafts, gpus, strict=True)
     ]
     return Workload(name="w1", apps=tuple(apps), source=_SOURCE_1)
@@ -134,7 +149,7 @@ def _dealt(shares: Mapping[str, float], count: int, rng: Random) -> list[int]:
 def _drafts(seed: int, options: PaperOptions) -> list[_Draft]:
     chosen = _choose(options.apps, Random(child_seed(seed, "apps")))
     models = draw_models(len(chosen), Random(child_seed(seed, "models")), options.network_intensive)
-    jobs, works = _job_counts(chosen), _works_gpu_s(chosen)
+    jobs, works = _job_counts(chosen), _works_gpu_s(chosen, tail_sigma(options.app_spread))
     pace = min(1.0, options.apps / APPS) * options.stretch / options.scale
     return [
         _Draft(
@@ -168,20 +183,23 @@ def _job_counts(chosen: Sequence[ExtractApp]) -> dict[str, int]:
     return {app.name: counts.get(app.name, 1) for app in chosen}
 
 
-def _works_gpu_s(chosen: Sequence[ExtractApp]) -> dict[str, float]:
+def _works_gpu_s(chosen: Sequence[ExtractApp], sigma: float) -> dict[str, float]:
     """The trace says which app takes more GPU time, the paper how much (rank for rank); apps of one job come first."""
     ordered = sorted(chosen, key=lambda app: (app.jobs > 1, app.gpu_s, app.name))
-    return {app.name: lognormal(middle_share(rank, len(ordered)), MEDIAN_APP_GPU_S) for rank, app in enumerate(ordered)}
+    return {
+        app.name: lognormal(middle_share(rank, len(ordered)), MEDIAN_APP_GPU_S, sigma)
+        for rank, app in enumerate(ordered)
+    }
 
 
 def _divided(jobs: int, divisor: float) -> int:
     return jobs if jobs == 1 else max(2, round(jobs / divisor))
 
 
-def _ragged_jobs(draft: _Draft, shape: JobShape, rng: Random) -> tuple[JobTrace, ...]:
+def _ragged_jobs(draft: _Draft, shape: JobShape, spread: float, rng: Random) -> tuple[JobTrace, ...]:
     """Jobs as unequal as the burst's, in an order drawn: the deciles tell how unequal, not which job was which."""
     median_s = draft.origin.duration_s(0.5)
-    low, high = median_s / SPREAD, median_s * SPREAD
+    low, high = median_s / spread, median_s * spread
     ragged = [min(max(draft.origin.duration_s(middle_share(job, draft.jobs)), low), high) for job in range(draft.jobs)]
     rng.shuffle(ragged)
     unit = draft.work_gpu_s / sum(ragged)

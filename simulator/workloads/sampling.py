@@ -16,8 +16,14 @@ MEDIAN_JOBS = 75
 MEDIAN_APP_GPU_S = 11.5 * DAY_S
 MEDIAN_TASK_GPU_S = 3.75 * HOUR_S
 TAIL_FACTOR = 10.0
-TAIL_SIGMA = log(TAIL_FACTOR) / NormalDist().inv_cdf(0.95)
-"""Lognormal: a tenth of the median is the 5th percentile, ten times the median the 95th."""
+
+
+def tail_sigma(factor: float) -> float:
+    """Sigma of the lognormal whose 5th and 95th percentiles lie `factor` times from its median."""
+    return log(factor) / NormalDist().inv_cdf(0.95)
+
+
+TAIL_SIGMA = tail_sigma(TAIL_FACTOR)
 
 _FEWEST_JOBS, _MORE_JOBS = 20, 82
 

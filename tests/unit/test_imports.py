@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
-    "themis", "rm_plugin", "am", "submarine_client", "tf_jobs", "testbed", "simulator", "bench", "audit",
+    "themis", "rm_plugin", "am", "submarine_client", "tf_jobs", "testbed", "simulator", "experiment", "bench", "audit",
     "hadoop", "devcluster", "themis_cli",
 )  # fmt: skip
 
@@ -21,6 +21,7 @@ ALLOWED = {
     "submarine_client": ("themis", "tf_jobs.catalog", "tf_jobs.tables_reader"),
     "testbed": ("themis", "submarine_client", "devcluster"),
     "simulator": ("themis", "rm_plugin", "am", "tf_jobs.tables_reader"),
+    "experiment": ("themis", "rm_plugin", "submarine_client", "testbed", "simulator"),
     "bench": (
         "themis",
         "rm_plugin",
@@ -45,6 +46,7 @@ ALLOWED = {
         "tf_jobs",
         "testbed",
         "simulator",
+        "experiment",
         "bench",
         "audit",
         "devcluster",

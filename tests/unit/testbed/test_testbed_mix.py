@@ -47,7 +47,7 @@ def place(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("path", MIXES, ids=lambda path: path.stem)
 def test_every_mix_that_ships_can_be_run(path: Path):
     plan = plan_run(load_mix(path), "themis", None)
-    cluster = load_cluster(plan.mix.cluster)
+    cluster = load_cluster(plan.setup.cluster)
     for arrival in plan.arriving:
         for job in arrival.spec.jobs:
             assert job.shape.demand_min_gpus <= cluster.gpus

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from experiment.live_measured import as_measured
+from experiment.live_settings import as_live
 from simulator.metrics import DEFINITION, Document, fairness, summary
 from simulator.runs import Run
 from simulator.settings import Settings
@@ -18,16 +20,21 @@ from testbed.run_folder import run_folder
 from testbed.run_record import RunRecord, read_run
 from themis.errors import InputError
 from themis.wire.values import app_from_message
-from themis_cli.replay_command import Recorded
-from themis_cli.replay_measured import as_measured
-from themis_cli.simulate_live import as_live
 
 _OF_AN_APP = (
     "name", "jobs", "rho", "completion_s", "queueing_s", "gpu_time_s", "placement_score", "restarts", "checkpoints",
 )  # fmt: skip
 
 
-def read_live(path: Path) -> Recorded:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveRun:
+    """A live run: what it ran on, as the simulator would run it, and its document as far as it is known."""
+
+    run: Run
+    document: Document
+
+
+def read_live(path: Path) -> LiveRun:
     """The arrivals and settings of a live run, and its figures as far as the testbed measures them.
 
     Raises:
@@ -35,7 +42,7 @@ def read_live(path: Path) -> Recorded:
     """
     record = read_run(run_folder(path))
     settings = _settings(record)
-    return Recorded(run=Run(workload=_workload(record), settings=settings), document=live_document(record))
+    return LiveRun(run=Run(workload=_workload(record), settings=settings), document=live_document(record))
 
 
 def live_document(record: RunRecord) -> Document:
