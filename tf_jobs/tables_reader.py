@@ -6,6 +6,7 @@ import csv
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from math import inf, log
 from pathlib import Path
 
@@ -112,18 +113,21 @@ def nearest_curve(family: str, learning_rate: float) -> Curve:
     Raises:
         UnknownNameError: No such family was recorded.
     """
-    rows = list(_rows("loss_curves.csv"))
-    families = {row["family"] for row in rows}
+    families = _curves()
     if family not in families:
         raise UnknownNameError("family of loss curves", family, families)
-    by_rate: dict[float, list[dict[str, str]]] = {}
-    for row in rows:
-        if row["family"] == family:
-            by_rate.setdefault(float(row["learning_rate"]), []).append(row)
     # A rate of 0 learns nothing; the slowest recorded curve is the nearest to that.
     wanted = log(max(learning_rate, 1e-12))
-    best = min(sorted(by_rate), key=lambda rate: abs(log(rate) - wanted))
-    return _curve(best, by_rate[best])
+    return min(families[family], key=lambda curve: abs(log(curve.learning_rate) - wanted))
+
+
+@cache
+def _curves() -> dict[str, tuple[Curve, ...]]:
+    """The recorded curves by family, slowest learning rate first; read once, since a search asks for every job."""
+    rows: dict[str, dict[float, list[dict[str, str]]]] = {}
+    for row in _rows("loss_curves.csv"):
+        rows.setdefault(row["family"], {}).setdefault(float(row["learning_rate"]), []).append(row)
+    return {family: tuple(_curve(rate, by_rate[rate]) for rate in sorted(by_rate)) for family, by_rate in rows.items()}
 
 
 def _curve(learning_rate: float, rows: list[dict[str, str]]) -> Curve:
