@@ -80,7 +80,7 @@ def _forecast(experiment: Experiment, folder: ExperimentFolder) -> str:
         return f"{what}; every policy was run before"
     total_min = (sum(spans_s) + START_AND_STOP_S * len(todo)) / _MINUTE_S
     each = f"{min(spans_s) / _MINUTE_S:.1f} to {max(spans_s) / _MINUTE_S:.1f} min each by the simulator"
-    return f"{what}; {len(todo)} policies to run, {each}, about {total_min:.0f} min in all"
+    return f"{what}; to run: {', '.join(todo)}, {each}, about {total_min:.0f} min in all"
 
 
 def _report(experiment: Experiment, folder: ExperimentFolder, console: Console) -> int:
