@@ -11,10 +11,11 @@ from rich.console import Console
 
 from experiment.folder import ExperimentFolder, open_folder, read_plan
 from experiment.plan import Experiment, plan_experiment
-from experiment.report import failures, write_report
+from experiment.report import write_report
 from experiment.results import Results, read_results
 from experiment.runs import finished_report, run_policies
 from experiment.scale import ScaleFile, scale_named
+from experiment.summary import failures
 from experiment.tables import HEADINGS, cells
 from experiment.views.registry import VIEWS
 from simulator.runs import Run, make_run

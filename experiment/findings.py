@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from experiment.results import SIMULATOR, TESTBED, Results
@@ -67,6 +68,15 @@ class View(Protocol):
     def draw(self, results: Results) -> Figure | None:
         """The figure, in the paper's form; None for what is a table only."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A view with what it shows; `figure` is None for a table only."""
+
+    view: View
+    lines: Sequence[Line]
+    figure: Path | None
 
 
 def by_policy(results: Results, source: str, measure: Callable[[Sequence[Row]], float]) -> dict[str, float]:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from experiment.findings import Shown
 from experiment.plan import Experiment
 from experiment.results import Results
+from experiment.summary import failures, how_it_was_run
 from experiment.tables import HEADINGS, cells
 from testbed.outcome import shown as number
 from testbed.page import html_page
 from testbed.page_tables import percent, text
-
-if TYPE_CHECKING:
-    from experiment.report import Shown
 
 
 def page(experiment: Experiment, results: Results, shown: Sequence[Shown]) -> str:
@@ -24,8 +23,6 @@ def page(experiment: Experiment, results: Results, shown: Sequence[Shown]) -> st
 
 
 def _heading(experiment: Experiment, results: Results) -> str:
-    from experiment.report import failures, how_it_was_run
-
     failed = failures(results)
     verdict = "failed" if failed else "passed"
     scale = f"<small>at the scale {text(experiment.scale.name)}</small>"

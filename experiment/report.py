@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiment.findings import Line, View
+from experiment.findings import Shown, View
 from experiment.folder import ExperimentFolder
+from experiment.page import page
 from experiment.plan import Experiment
-from experiment.results import PREDICTIONS, Results
+from experiment.results import Results
+from experiment.summary import failures, how_it_was_run
 from experiment.tables import document, markdown
 from experiment.views.registry import VIEWS
 from simulator.experiments.output import csv_text
-from testbed.outcome import failed_conditions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """A view with what it shows; `figure` is None for a table only."""
-
-    view: View
-    lines: Sequence[Line]
-    figure: Path | None
 
 
 def write_report(experiment: Experiment, folder: ExperimentFolder, results: Results) -> dict[str, Any]:
@@ -34,42 +25,8 @@ def write_report(experiment: Experiment, folder: ExperimentFolder, results: Resu
     report = _document(experiment, results, shown)
     folder.report.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     folder.markdown.write_text(markdown_page(experiment, results, shown), encoding="utf-8")
-    from experiment.page import page
-
     folder.page.write_text(page(experiment, results, shown), encoding="utf-8")
     return report
-
-
-def how_it_was_run(experiment: Experiment, results: Results) -> tuple[str, ...]:
-    """Sentences on what was run, on what, and what in it is emulated."""
-    scale, arriving = experiment.scale, experiment.arriving
-    trained = [arrival.spec.name for arrival in arriving if not arrival.spec.replay]
-    jobs = sum(len(arrival.spec.jobs) for arrival in arriving)
-    last_s = max(arrival.at_s for arrival in arriving)
-    replay = (
-        f"The other {len(arriving) - len(trained)} are replayed: real processes, leases and checkpoints, but they "
-        f"follow measured speeds, {scale.time_scale:g} times faster than measured, and recorded loss curves."
-    )
-    return (
-        f"Workload {experiment.workload[1:]} at the scale {scale.name}: {scale.about}.",
-        f"{len(arriving)} apps with {jobs} jobs, the last of which comes after {last_s:.0f} s, on "
-        f"{experiment.cluster.gpus} emulated GPUs in {len(experiment.cluster.machines)} machines: leases, auctions, "
-        "app masters, task processes and checkpoints are real, the cards are not.",
-        f"{', '.join(trained) or 'No app'} {'train' if len(trained) > 1 else 'trains'} with TensorFlow. {replay}",
-        f"Leases of {scale.lease.duration_s:g} s; seed {experiment.seed}; one run a policy, of "
-        f"{_range([report['wall_s'] for report in results.reports.values()])} s.",
-        f"The simulator's column is the median of {PREDICTIONS} runs with the same arrivals, settings and apps, to "
-        "which starts, stops and checkpoints take as long as the testbed's run measured.",
-    )
-
-
-def failures(results: Results) -> list[str]:
-    """What went wrong in the runs, a line each."""
-    return [
-        f"{policy}: {condition}"
-        for policy, report in results.reports.items()
-        for condition in failed_conditions(dict(report))
-    ]
 
 
 def markdown_page(experiment: Experiment, results: Results, shown: Sequence[Shown]) -> str:
@@ -128,8 +85,3 @@ def _of_a_run(report: Mapping[str, Any]) -> dict[str, Any]:
         "checks": sum(audit["checks"].values()),
         "violations": list(audit["violations"]),
     }
-
-
-def _range(values: Sequence[float]) -> str:
-    low, high = round(min(values)), round(max(values))
-    return f"{low}" if low == high else f"{low} to {high}"

@@ -1,0 +1,46 @@
+"""Sentences on an experiment: what was run and how, what in it is emulated, and what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiment.plan import Experiment
+from experiment.results import PREDICTIONS, Results
+from testbed.outcome import failed_conditions
+
+
+def how_it_was_run(experiment: Experiment, results: Results) -> tuple[str, ...]:
+    """Sentences on what was run, on what, and what in it is emulated."""
+    scale, arriving = experiment.scale, experiment.arriving
+    trained = [arrival.spec.name for arrival in arriving if not arrival.spec.replay]
+    jobs = sum(len(arrival.spec.jobs) for arrival in arriving)
+    last_s = max(arrival.at_s for arrival in arriving)
+    replay = (
+        f"The other {len(arriving) - len(trained)} are replayed: real processes, leases and checkpoints, but they "
+        f"follow measured speeds, {scale.time_scale:g} times faster than measured, and recorded loss curves."
+    )
+    return (
+        f"Workload {experiment.workload[1:]} at the scale {scale.name}: {scale.about}.",
+        f"{len(arriving)} apps with {jobs} jobs, the last of which comes after {last_s:.0f} s, on "
+        f"{experiment.cluster.gpus} emulated GPUs in {len(experiment.cluster.machines)} machines: leases, auctions, "
+        "app masters, task processes and checkpoints are real, the cards are not.",
+        f"{', '.join(trained) or 'No app'} {'train' if len(trained) > 1 else 'trains'} with TensorFlow. {replay}",
+        f"Leases of {scale.lease.duration_s:g} s; seed {experiment.seed}; one run a policy, of "
+        f"{_range([report['wall_s'] for report in results.reports.values()])} s.",
+        f"The simulator's column is the median of {PREDICTIONS} runs with the same arrivals, settings and apps, to "
+        "which starts, stops and checkpoints take as long as the testbed's run measured.",
+    )
+
+
+def failures(results: Results) -> list[str]:
+    """What went wrong in the runs, a line each."""
+    return [
+        f"{policy}: {condition}"
+        for policy, report in results.reports.items()
+        for condition in failed_conditions(dict(report))
+    ]
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = round(min(values)), round(max(values))
+    return f"{low}" if low == high else f"{low} to {high}"
