@@ -95,10 +95,8 @@ def main(uri: str, job_id: str, folder: str, framework: str) -> None:
     from am.checkpoints.uri import open_store
 
     store = open_store(uri)
-    found = store.latest(job_id)
-    if found is None:
+    if store.fetch_latest(job_id, Path(folder)) is None:
         raise ThemisError("no checkpoint", value=f"{uri}/{job_id}")
-    store.fetch(found, Path(folder))
     _read_arrays(Path(folder))
     restore_s = time.monotonic() - begun_s
     sys.stdout.write(json.dumps({"process": process_s, "import": import_s, "restore": restore_s}) + "\n")

@@ -48,7 +48,13 @@ class DevCluster:
 
     @classmethod
     def start(
-        cls, spec: ClusterSpec, folder: Path, *, say: Say = _silent, limit_s: float = START_LIMIT_S
+        cls,
+        spec: ClusterSpec,
+        folder: Path,
+        *,
+        say: Say = _silent,
+        limit_s: float = START_LIMIT_S,
+        identity: str = "",
     ) -> DevCluster:
         """Start a cluster and wait until it is ready; when that fails or is interrupted nothing is left but logs.
 
@@ -57,6 +63,8 @@ class DevCluster:
             folder: For all that it writes; must be empty or not be there.
             say: Told what is going on, a line at a time.
             limit_s: How long the daemons may take, in seconds, the fetching of jars not counted.
+            identity: Value of the mark `devcluster.configuration.MARK` that all its processes carry, for whoever has
+                to end them should this process die; by default a new one.
 
         Raises:
             InputError: The folder is in use.
@@ -69,7 +77,7 @@ class DevCluster:
         with OneInterruption() as interruption, locked(layout):
             # Looked at again: another start may have been faster.
             check_free(layout)
-            plan = _plan(spec, layout, programs)
+            plan = _plan(spec, layout, programs, identity or new_identity())
             cluster = cls(plan, DaemonSet(plan, {}))
             try:
                 cluster._start_all(say, limit_s)
@@ -314,9 +322,14 @@ class DevCluster:
             raise UnknownNameError("node", host, self.plan.spec.hosts)
 
 
-def _plan(spec: ClusterSpec, layout: Layout, programs: Programs) -> Plan:
+def new_identity() -> str:
+    """An identity that no other cluster has."""
+    return secrets.token_hex(8)
+
+
+def _plan(spec: ClusterSpec, layout: Layout, programs: Programs, identity: str) -> Plan:
     addresses = free_addresses(len(spec.gpus), random.Random())
-    return Plan(identity=secrets.token_hex(8), spec=spec, addresses=addresses, layout=layout, programs=programs)
+    return Plan(identity=identity, spec=spec, addresses=addresses, layout=layout, programs=programs)
 
 
 def _jars(version: str | None, say: Say) -> Path:

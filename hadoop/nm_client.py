@@ -11,9 +11,11 @@ from types import TracebackType
 from typing import Self
 
 from hadoop.client_configuration import DEFAULT_CONNECT_WAIT_S, yarn_configuration
+from hadoop.errors import ContainerStateError, YarnError
 from hadoop.java_errors import NODE_REFUSES_TOKEN, typed_errors
 from hadoop.records import container_status, java_class, launch_context
 from hadoop.values import Container, ContainerStatus, ProcessLaunch
+from themis.errors import UnreachableError
 
 
 class NmClient:
@@ -73,6 +75,21 @@ class NmClient:
             "stopping a process", f"{container.container_id} on {container.node_id}", bad_token=NODE_REFUSES_TOKEN
         ):
             self._client.stopContainer(container.raw.getId(), container.raw.getNodeId())
+
+    def has(self, container: Container) -> bool:
+        """Whether the NodeManager knows the container: it started it, at some time, and has not forgotten it.
+
+        Raises:
+            UnreachableError: No answer.
+            ContainerStateError: It does not accept our token, and so does not tell.
+        """
+        try:
+            self.status(container)
+        except (UnreachableError, ContainerStateError):
+            raise
+        except YarnError:
+            return False
+        return True
 
     def status(self, container: Container) -> ContainerStatus:
         """What the NodeManager knows of the process.

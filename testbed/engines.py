@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,7 +11,8 @@ from typing import Any
 
 from rich.console import Console
 
-from devcluster.cluster import DevCluster
+from devcluster.cluster import DevCluster, new_identity
+from devcluster.configuration import MARK
 from devcluster.spec import ClusterSpec
 from testbed.run_folder import RunFolder
 from themis.cluster import Cluster
@@ -40,7 +43,8 @@ class EngineSetting:
 def running_engine(name: str, cluster: Cluster, folder: RunFolder, console: Console) -> Iterator[EngineSetting]:
     """What the engine needs, for as long as the block runs.
 
-    With `yarn` a development cluster whose nodes are the machines of the cluster file, by name and number of GPUs.
+    With `yarn` a development cluster whose nodes are the machines of the cluster file, by name and number of GPUs. Its
+    daemons end with this process, however that ends.
 
     Raises:
         UnknownNameError: No such engine.
@@ -56,8 +60,29 @@ def running_engine(name: str, cluster: Cluster, folder: RunFolder, console: Cons
         names=tuple(machine.machine_id for machine in cluster.machines),
         memory_mb=_NODE_MEMORY_MB,
     )
-    hadoop = DevCluster.start(spec, folder.hadoop, say=lambda line: console.print(line, markup=False))
+    identity = new_identity()
+    with _ended_with_us(identity):
+        hadoop = DevCluster.start(
+            spec, folder.hadoop, say=lambda line: console.print(line, markup=False), identity=identity
+        )
+        try:
+            yield EngineSetting(settings={"engine": "yarn", "yarn": _YARN}, environment=hadoop.exports)
+        finally:
+            hadoop.stop()
+
+
+@contextmanager
+def _ended_with_us(identity: str) -> Iterator[None]:
+    """Have all processes of a development cluster killed when this process dies while the block runs."""
+    reaper = subprocess.Popen(
+        [sys.executable, "-m", "testbed.reaper", identity, MARK],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        # Ctrl-C at the terminal is for the driver.
+        start_new_session=True,
+    )
     try:
-        yield EngineSetting(settings={"engine": "yarn", "yarn": _YARN}, environment=hadoop.exports)
+        yield
     finally:
-        hadoop.stop()
+        reaper.communicate()

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from devcluster.cluster import DevCluster
+from devcluster.layout import Layout
 from testbed.events import EVENTS_NAME
 from themis.errors import InputError
 
@@ -100,6 +102,8 @@ class RunFolder:
 def fresh_folder(out: Path) -> Iterator[RunFolder]:
     """An empty folder for a run, locked while the block runs; an old run in it is removed.
 
+    Daemons of Hadoop that an old run left there are ended first.
+
     Raises:
         InputError: It holds something that is not a run's, or a run that is still going on.
     """
@@ -107,6 +111,7 @@ def fresh_folder(out: Path) -> Iterator[RunFolder]:
     if out.exists():
         _check_ours(out)
         with _locked(folder):
+            _end_hadoop(folder.hadoop)
             shutil.rmtree(out)
     try:
         out.mkdir(parents=True)
@@ -114,6 +119,12 @@ def fresh_folder(out: Path) -> Iterator[RunFolder]:
         raise InputError("cannot make the output folder", value=str(out), remedy=str(error.strerror)) from None
     with _locked(folder):
         yield folder
+
+
+def _end_hadoop(folder: Path) -> None:
+    """End what a driver that was killed may have left: daemons whose folder is gone would be found by nobody."""
+    if Layout(folder.absolute()).state.exists():
+        DevCluster.attach(folder).stop(grace_s=0.0)
 
 
 def run_folder(out: Path) -> RunFolder:

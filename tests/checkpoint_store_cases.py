@@ -58,6 +58,23 @@ class CheckpointStoreCases:
             store.fetch(saved, tmp_path / "out")
         assert not (tmp_path / "out" / "weights").exists()
 
+    def test_the_newest_whole_checkpoint_is_fetched(self, store, source, tmp_path):
+        assert store.fetch_latest("j", tmp_path / "out") is None
+        for iteration, text in ((9, "old"), (10, "new")):
+            saved = store.save("j", iteration, source(text), {})
+        assert store.fetch_latest("j", tmp_path / "out") == saved
+        assert (tmp_path / "out" / "weights").read_text() == "new"
+        assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["slots", "weights"]
+
+    def test_a_broken_checkpoint_is_passed_over_by_a_fetch_and_leaves_nothing(self, store, source, tmp_path):
+        (tmp_path / "c").write_text("in the broken one only")
+        whole = store.save("j", 1, {"weights": source("old")["weights"]}, {})
+        broken = store.save("j", 2, {"another": tmp_path / "c", "weights": source("new")["weights"]}, {})
+        self.damage(store, broken, "weights")
+        assert store.fetch_latest("j", tmp_path / "out") == whole
+        assert [p.name for p in (tmp_path / "out").iterdir()] == ["weights"]
+        assert (tmp_path / "out" / "weights").read_text() == "old"
+
     def test_the_same_iteration_twice_keeps_the_first(self, store, source, tmp_path):
         first = store.save("j", 5, source("first"), {})
         assert store.save("j", 5, source("second"), {}) == first

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from am.checkpoints.store import Checkpoint, CheckpointStore, Meta, MissingCheckpointError
+from am.checkpoints.store import Checkpoint, CheckpointStore, Meta
 from am.checkpoints.uri import open_store
 from tf_jobs.context import TaskContext
 from tf_jobs.history import History
@@ -68,7 +68,7 @@ class Recorder:
 
 
 def restore(store: CheckpointStore, job_id: str, into: Path, expected: Meta) -> Checkpoint | None:
-    """Fetch the newest whole checkpoint into `into`, or return None where there is none.
+    """Fetch the newest whole checkpoint into `into`, its content read once, or return None where there is none.
 
     Args:
         store: Where checkpoints lie.
@@ -79,21 +79,18 @@ def restore(store: CheckpointStore, job_id: str, into: Path, expected: Meta) -> 
     Raises:
         InputError: The checkpoint belongs to another program, model or data order.
     """
-    while (found := store.latest(job_id)) is not None:
-        for name, wanted in expected.items():
-            if found.meta.get(name) != wanted:
-                theirs = found.meta.get(name)
-                raise InputError(
-                    f"the checkpoint at {found.location} has {name} = {theirs!r}, this run has",
-                    value=wanted,
-                    remedy="use another job id or --checkpoint_uri, or the flags of the first run",
-                )
-        try:
-            store.fetch(found, into)
-        except MissingCheckpointError:
-            continue  # pruned meanwhile, so a newer one is there
-        return found
-    return None
+    found = store.fetch_latest(job_id, into)
+    if found is None:
+        return None
+    for name, wanted in expected.items():
+        if found.meta.get(name) != wanted:
+            theirs = found.meta.get(name)
+            raise InputError(
+                f"the checkpoint at {found.location} has {name} = {theirs!r}, this run has",
+                value=wanted,
+                remedy="use another job id or --checkpoint_uri, or the flags of the first run",
+            )
+    return found
 
 
 def stderr_log() -> TrainingLog:

@@ -14,9 +14,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
+from am.checkpoints.arriving import arriving
 from am.checkpoints.manifest import chunks, encode, read_folder, verified_folder
-from am.checkpoints.newest import newest_whole
+from am.checkpoints.newest import is_fetched, newest_whole
 from am.checkpoints.store import (
     DEFAULT_KEEP_LAST,
     MANIFEST_NAME,
@@ -85,12 +87,22 @@ class FolderStore:
                 return checkpoint.iteration
         return None
 
+    def fetch_latest(self, job_id: str, into: Path) -> Checkpoint | None:
+        """Copy the files of the newest whole checkpoint into `into`, read once."""
+        check_job_id(job_id)
+
+        def fetched(folder: Path) -> Checkpoint | None:
+            found = read_folder(folder)
+            return found if found is not None and is_fetched(self, found, into) else None
+
+        return newest_whole(lambda: self._newest_first(job_id), fetched, Path.exists)
+
     def fetch(self, checkpoint: Checkpoint, into: Path) -> None:
         """Copy the files of `checkpoint` into `into`, verifying checksums; nothing unverified gets its final name."""
         source = self._root / checkpoint.job_id / f"{checkpoint.iteration:012d}"
-        into.mkdir(parents=True, exist_ok=True)
-        for record in checkpoint.files:
-            _copy_out(source / record.name, into, record)
+        with _told(source), arriving(checkpoint, into) as files:
+            for record, partial in files:
+                _copy_out(source / record.name, partial, record)
 
     def prune(self, job_id: str, keep_last: int = DEFAULT_KEEP_LAST) -> None:
         """Drop all but the newest `keep_last` whole checkpoints."""
@@ -196,35 +208,47 @@ def _remove_flat(folder: Path) -> None:
 
 def _copy_in(source: Path, target: Path) -> FileRecord:
     """Copy a file to `target`, synced to disk, and record what was written."""
-    digest = hashlib.sha256()
-    size_bytes = 0
     with target.open("wb") as stream:
-        for chunk in chunks(source):
-            digest.update(chunk)
-            size_bytes += stream.write(chunk)
+        record = _copy(source, stream, target.name)
         stream.flush()
         os.fsync(stream.fileno())
-    return FileRecord(name=target.name, size_bytes=size_bytes, sha256=digest.hexdigest())
+    return record
 
 
-def _copy_out(source: Path, into: Path, record: FileRecord) -> None:
-    """Copy one file of a checkpoint, under a hidden name until its checksum has been verified."""
-    partial = into / f".{record.name}.partial-{os.getpid()}"
+def _copy_out(source: Path, target: Path, record: FileRecord) -> None:
+    """Copy a file of a checkpoint to `target`; its reader needs it until it has been read, so no disk is waited for.
+
+    Raises:
+        BrokenCheckpointError: Its content differs from its record.
+    """
+    with target.open("wb") as stream:
+        copied = _copy(source, stream, record.name)
+    if copied.sha256 != record.sha256:
+        raise BrokenCheckpointError(
+            "a checkpoint's file differs from its record", value=str(source), remedy="use an older checkpoint"
+        )
+
+
+def _copy(source: Path, stream: BinaryIO, name: str) -> FileRecord:
+    digest = hashlib.sha256()
+    size_bytes = 0
+    for chunk in chunks(source):
+        digest.update(chunk)
+        size_bytes += stream.write(chunk)
+    return FileRecord(name=name, size_bytes=size_bytes, sha256=digest.hexdigest())
+
+
+@contextmanager
+def _told(source: Path) -> Iterator[None]:
+    """Turn the errors of files into those of the port, for what is copied from a checkpoint's folder."""
     try:
-        copied = _copy_in(source, partial)
-        if copied.sha256 != record.sha256:
-            raise BrokenCheckpointError(
-                "a checkpoint's file differs from its record", value=str(source), remedy="use an older checkpoint"
-            )
-        partial.rename(into / record.name)
+        yield
     except FileNotFoundError as error:
         raise MissingCheckpointError(
-            "a checkpoint is no longer there", value=str(source.parent), remedy="ask the store for the latest again"
+            "a checkpoint is no longer there", value=str(source), remedy="ask the store for the latest again"
         ) from error
     except OSError as error:
         raise CheckpointError("cannot fetch the checkpoint", value=str(source), remedy=str(error)) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _write_synced(path: Path, content: bytes) -> None:

@@ -7,16 +7,16 @@ and a hidden folder that was not written to for longer than any living writer wa
 
 from __future__ import annotations
 
-import hashlib
-import os
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from am.checkpoints.arriving import arriving
+from am.checkpoints.digest import ConcurrentDigest
 from am.checkpoints.hdfs_upload import PART_BYTES, upload
 from am.checkpoints.manifest import decode, encode
-from am.checkpoints.newest import newest_whole
+from am.checkpoints.newest import is_fetched, newest_whole
 from am.checkpoints.store import (
     DEFAULT_KEEP_LAST,
     MANIFEST_NAME,
@@ -73,18 +73,19 @@ class HdfsStore:
         check_save(job_id, iteration, files)
         final = self._folder(job_id, iteration)
         with _told("cannot save the checkpoint", final):
-            existing = self._verified_folder(final)
+            beside = self._entries(f"{self._root}/{job_id}")
+            name = f"{iteration:012d}"
+            existing = self._verified_folder(final) if name in {entry.name for entry in beside} else None
             if existing is not None:
                 return existing
-            staged = f"{self._root}/{job_id}/{WRITING_PREFIX}{iteration:012d}-{uuid.uuid4().hex}"
+            staged = f"{self._root}/{job_id}/{WRITING_PREFIX}{name}-{uuid.uuid4().hex}"
             try:
                 self._hdfs.make_folders(staged)
-                self._sweep(job_id, staged)
+                self._sweep(job_id, staged, beside)
                 records = tuple(self._upload(files[name], f"{staged}/{name}") for name in sorted(files))
                 manifest = encode(job_id, iteration, records, meta)
                 self._hdfs.create(f"{staged}/{MANIFEST_NAME}", lambda: manifest)
-                self._check_staged(staged, records)
-                return self._put_in_place(staged, final)
+                return self._put_in_place(staged, final, manifest, self._checked(staged, records))
             except BaseException:
                 self._drop(staged)
                 raise
@@ -93,11 +94,7 @@ class HdfsStore:
         """The newest whole checkpoint, every checksum verified: all of its content is read, once a process."""
         check_job_id(job_id)
         with _told("cannot look for checkpoints", f"{self._root}/{job_id}"):
-            return newest_whole(
-                lambda: self._newest_first(job_id),
-                self._verified_folder,
-                lambda folder: self._hdfs.status(folder) is not None,
-            )
+            return newest_whole(lambda: self._newest_first(job_id), self._verified_folder, self._is_there)
 
     def latest_iteration(self, job_id: str) -> int | None:
         """Iteration of the newest checkpoint by manifest and file sizes alone."""
@@ -109,13 +106,26 @@ class HdfsStore:
                     return found[0].iteration
         return None
 
+    def fetch_latest(self, job_id: str, into: Path) -> Checkpoint | None:
+        """Copy the files of the newest whole checkpoint into `into`, read once; it then counts as verified."""
+        check_job_id(job_id)
+
+        def fetched(folder: str) -> Checkpoint | None:
+            found = self._read_folder(folder)
+            if found is None or not is_fetched(self, found[0], into):
+                return None
+            self._verified[folder] = found[1]
+            return found[0]
+
+        with _told("cannot look for checkpoints", f"{self._root}/{job_id}"):
+            return newest_whole(lambda: self._newest_first(job_id), fetched, self._is_there)
+
     def fetch(self, checkpoint: Checkpoint, into: Path) -> None:
         """Copy the files of `checkpoint` into `into`, verifying checksums; nothing unverified gets its final name."""
         folder = self._folder(checkpoint.job_id, checkpoint.iteration)
-        with _told("cannot fetch the checkpoint", folder):
-            into.mkdir(parents=True, exist_ok=True)
-            for record in checkpoint.files:
-                self._fetch_file(f"{folder}/{record.name}", into, record)
+        with _told("cannot fetch the checkpoint", folder), arriving(checkpoint, into) as files:
+            for record, partial in files:
+                self._fetch_file(f"{folder}/{record.name}", partial, record)
 
     def prune(self, job_id: str, keep_last: int = DEFAULT_KEEP_LAST) -> None:
         """Drop all but the newest `keep_last` whole checkpoints."""
@@ -165,6 +175,9 @@ class HdfsStore:
         numbers = [name for name in names if len(name) == 12 and name.isdecimal()]
         return [f"{self._root}/{job_id}/{name}" for name in sorted(numbers, reverse=True)]
 
+    def _is_there(self, folder: str) -> bool:
+        return self._hdfs.status(folder) is not None
+
     def _read_folder(self, folder: str) -> tuple[Checkpoint, tuple[HdfsStatus, ...]] | None:
         """The checkpoint by manifest and file sizes, and the folder's listing; None where it is not whole."""
         entries = self._entries(folder)
@@ -200,44 +213,45 @@ class HdfsStore:
         return checkpoint if whole else None
 
     def _sha256(self, path: str, size_bytes: int) -> str:
-        digest = hashlib.sha256()
-        for piece in self._hdfs.read(path, size_bytes):
-            digest.update(piece)
-        return digest.hexdigest()
+        with ConcurrentDigest() as digest:
+            for piece in self._hdfs.read(path, size_bytes):
+                digest.update(piece)
+            return digest.hexdigest()
 
-    def _fetch_file(self, source: str, into: Path, record: FileRecord) -> None:
-        """Copy one file, under a hidden name until its checksum has been verified."""
-        partial = into / f".{record.name}.partial-{os.getpid()}"
+    def _fetch_file(self, source: str, target: Path, record: FileRecord) -> None:
+        """Copy one file; raises BrokenCheckpointError where its content differs from its record."""
         try:
-            digest = hashlib.sha256()
-            with partial.open("wb") as stream:
+            with target.open("wb") as stream, ConcurrentDigest() as digest:
                 for piece in self._hdfs.read(source, record.size_bytes):
                     digest.update(piece)
                     stream.write(piece)
-            if digest.hexdigest() != record.sha256:
-                raise BrokenCheckpointError(
-                    "a checkpoint's file differs from its record", value=source, remedy="use an older checkpoint"
-                )
-            partial.rename(into / record.name)
+                sha256 = digest.hexdigest()
         except HdfsMissingError as error:
             raise MissingCheckpointError(
                 "a checkpoint is no longer there", value=source, remedy="ask the store for the latest again"
             ) from error
-        finally:
-            partial.unlink(missing_ok=True)
+        if sha256 != record.sha256:
+            raise BrokenCheckpointError(
+                "a checkpoint's file differs from its record", value=source, remedy="use an older checkpoint"
+            )
 
     def _upload(self, source: Path, target: str) -> FileRecord:
         return upload(self._hdfs, source, target, part_bytes=self._part_bytes)
 
-    def _check_staged(self, staged: str, records: tuple[FileRecord, ...]) -> None:
-        """Raise CheckpointError unless HDFS has every file at its full length and nothing else beside the manifest."""
-        sizes = {entry.name: entry.size_bytes for entry in self._entries(staged) if entry.name != MANIFEST_NAME}
+    def _checked(self, staged: str, records: tuple[FileRecord, ...]) -> tuple[HdfsStatus, ...]:
+        """The staged folder's listing; CheckpointError unless every file has its full length, with nothing else there.
+
+        The manifest is known to be there, beside them.
+        """
+        entries = self._entries(staged)
+        sizes = {entry.name: entry.size_bytes for entry in entries if entry.name != MANIFEST_NAME}
         if sizes != {record.name: record.size_bytes for record in records}:
             raise CheckpointError(
                 "what was uploaded is not what lies there", value=staged, remedy="is another process writing there?"
             )
+        return entries
 
-    def _put_in_place(self, staged: str, final: str) -> Checkpoint:
+    def _put_in_place(self, staged: str, final: str, manifest: bytes, written: tuple[HdfsStatus, ...]) -> Checkpoint:
         """Give the staged checkpoint its final name, unless another writer was first with a whole one."""
         while True:
             try:
@@ -250,7 +264,9 @@ class HdfsStore:
                 self._hdfs.delete(final)
             else:
                 break
-        found = self._read_folder(final)
+        # A rename whose reply was lost may have met another's: the file ids tell.
+        ours = decode(manifest, self._shown_as + final) if self._entries(final) == written else None
+        found = (ours, written) if ours is not None else self._read_folder(final)
         if found is None:
             raise MissingCheckpointError("the checkpoint vanished as it was saved", value=final, remedy="save it again")
         checkpoint, entries = found
@@ -258,13 +274,13 @@ class HdfsStore:
         self._verified[final] = entries
         return checkpoint
 
-    def _sweep(self, job_id: str, staged: str) -> None:
+    def _sweep(self, job_id: str, staged: str, beside: tuple[HdfsStatus, ...]) -> None:
         """Remove what dead writers left. What time it is by the NameNode's clock, our own new folder tells."""
-        entries = {entry.name: entry for entry in self._entries(f"{self._root}/{job_id}")}
-        now_ms = entries[staged.rpartition("/")[2]].modified_ms
-        for name, entry in entries.items():
-            if name.startswith(WRITING_PREFIX) and entry.modified_ms < now_ms - self._leftover_age_s * 1000.0:
-                self._hdfs.delete(f"{self._root}/{job_id}/{name}")
+        hidden = [entry for entry in beside if entry.name.startswith(WRITING_PREFIX)]
+        own = self._hdfs.status(staged) if hidden else None
+        for entry in hidden:
+            if own is not None and entry.modified_ms < own.modified_ms - self._leftover_age_s * 1000.0:
+                self._hdfs.delete(f"{self._root}/{job_id}/{entry.name}")
 
     def _drop(self, staged: str) -> None:
         """Take our own hidden folder away where HDFS is there; else a later writer will sweep it."""

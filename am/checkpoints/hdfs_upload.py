@@ -7,17 +7,18 @@ locked to the dead writer for a minute (HDFS's soft lease limit), while a part c
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from am.checkpoints.digest import ConcurrentDigest
 from am.checkpoints.manifest import CHUNK_BYTES
 from am.checkpoints.store import FileRecord
 from hadoop.webhdfs import WebHdfs
 from hadoop.webhdfs_errors import HdfsRefusedError
 
-PART_BYTES = 64 << 20
+PART_BYTES = 128 << 20
+"""A block of HDFS by its default: joined, such parts leave no short blocks inside a file."""
 JOIN_AT_ONCE = 50
 """Parts that one request joins, since their paths stand in its URL."""
 
@@ -31,18 +32,18 @@ def upload(hdfs: WebHdfs, source: Path, target: str, *, part_bytes: int = PART_B
         target: Path on HDFS; parts lie beside it as `.<name>.<number>` meanwhile.
         part_bytes: Size of a part.
     """
-    with source.open("rb") as stream:
-        parts = _Parts(hdfs, stream, target, part_bytes)
+    with source.open("rb") as stream, ConcurrentDigest() as digest:
+        parts = _Parts(hdfs, stream, target, part_bytes, digest)
         while parts.write_next():
             pass
         parts.join()
-    return FileRecord(name=target.rpartition("/")[2], size_bytes=sum(parts.sizes), sha256=parts.digest.hexdigest())
+        return FileRecord(name=target.rpartition("/")[2], size_bytes=sum(parts.sizes), sha256=digest.hexdigest())
 
 
 class _Parts:
-    def __init__(self, hdfs: WebHdfs, stream: BinaryIO, target: str, part_bytes: int) -> None:
-        self.digest = hashlib.sha256()
+    def __init__(self, hdfs: WebHdfs, stream: BinaryIO, target: str, part_bytes: int, digest: ConcurrentDigest) -> None:
         self.sizes: list[int] = []
+        self._digest = digest
         self._hdfs = hdfs
         self._stream = stream
         self._target = target
@@ -52,7 +53,7 @@ class _Parts:
         """Write the next part; False when there was none left."""
         start = sum(self.sizes)
         path = self._path(len(self.sizes))
-        so_far = self.digest
+        so_far = self._digest.state()
         if self.sizes and not self._more(start):
             return False
         size = 0
@@ -61,9 +62,9 @@ class _Parts:
             nonlocal size
             size = 0
             # From the part's beginning at each attempt, with the digest of what lies before it.
-            self.digest = so_far.copy()
+            self._digest.go_back(so_far)
             for piece in self._pieces(start, self._part_bytes):
-                self.digest.update(piece)
+                self._digest.update(piece)
                 size += len(piece)
                 yield piece
 

@@ -63,6 +63,13 @@ class MemoryStore:
         with self._lock:
             return max(self._kept.get(job_id, {}), default=None)
 
+    def fetch_latest(self, job_id: str, into: Path) -> Checkpoint | None:
+        """Write the files of the newest whole checkpoint into `into`."""
+        found = self.latest(job_id)
+        if found is not None:
+            self.fetch(found, into)
+        return found
+
     def fetch(self, checkpoint: Checkpoint, into: Path) -> None:
         """Write the files of `checkpoint` into `into`; nothing is written where any checksum differs."""
         with self._lock:

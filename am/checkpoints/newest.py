@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TypeVar
 
-from am.checkpoints.store import Checkpoint
+from am.checkpoints.store import BrokenCheckpointError, Checkpoint, CheckpointStore, MissingCheckpointError
 
 LIST_ATTEMPTS = 5
 
@@ -35,3 +36,12 @@ def newest_whole(
             return None
         # A writer pruned what was listed, so newer ones exist: list again.
     return None
+
+
+def is_fetched(store: CheckpointStore, checkpoint: Checkpoint, into: Path) -> bool:
+    """Fetch a checkpoint into `into`; False, and nothing is there, where it is broken or gone."""
+    try:
+        store.fetch(checkpoint, into)
+    except (BrokenCheckpointError, MissingCheckpointError):
+        return False
+    return True

@@ -93,8 +93,16 @@ class CheckpointStore(Protocol):
         """Iteration of the newest checkpoint by manifest and file sizes alone: cheap, meant for polling."""
         ...
 
+    def fetch_latest(self, job_id: str, into: Path) -> Checkpoint | None:
+        """Copy the files of the newest whole checkpoint into the folder `into`; None where there is none.
+
+        As `latest` and `fetch` together, but what is read is read once: a checkpoint that turns out broken on the way
+        is passed over for the one before, and leaves nothing in `into`.
+        """
+        ...
+
     def fetch(self, checkpoint: Checkpoint, into: Path) -> None:
-        """Copy the files of `checkpoint` into the folder `into`, verifying each checksum on the way.
+        """Copy the files of `checkpoint` into the folder `into`, all or none, verifying each checksum on the way.
 
         Raises:
             MissingCheckpointError: It is no longer there.

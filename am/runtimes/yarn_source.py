@@ -16,8 +16,17 @@ from am.runtimes.remote.source import ContainerWish
 from hadoop.am_client import AmClient
 from hadoop.errors import AttemptGoneError, ResourceAskError
 from hadoop.nm_client import NmClient
-from hadoop.values import AllocateReply, AskRefusal, Container, ContainerAsk, ContainerEnd, ExitCode, ProcessLaunch
-from themis.errors import ThemisError
+from hadoop.values import (
+    AllocateReply,
+    AskRefusal,
+    Container,
+    ContainerAsk,
+    ContainerEnd,
+    ExitCode,
+    NodeReport,
+    ProcessLaunch,
+)
+from themis.errors import ThemisError, UnreachableError
 
 LOG = logging.getLogger("themis.am.yarn")
 
@@ -33,13 +42,23 @@ _OUT_OF_MEMORY = (ExitCode.KILLED_EXCEEDED_PMEM, ExitCode.KILLED_EXCEEDED_VMEM)
 
 @dataclass(slots=True, kw_only=True)
 class _Seat:
-    """A container that is asked for, runs, or is gone."""
+    """A container that is asked for, runs, or is gone.
+
+    Attributes:
+        up: Done when its process is started; holds what stands in the way of that, as soon as it is known.
+        gone: Its end as YARN reports it.
+        container: What was granted.
+        starting: The order to its node to start it, from the grant on.
+        released: Given back to YARN without a process.
+    """
 
     wish: ContainerWish
     request_id: int
-    granted: asyncio.Future[Container]
+    up: asyncio.Future[None]
     gone: asyncio.Future[TaskExit]
-    started: asyncio.Task[None] | None = None
+    container: Container | None = None
+    starting: asyncio.Task[None] | None = None
+    released: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +82,7 @@ class YarnSource:
     """A ContainerSource over YARN's clients. Every call into Java runs in a thread; all else belongs to one loop.
 
     A container's GPUs are free only when YARN reports its end, which it does once the process is gone: it is therefore
-    stopped and waited for, never merely released (see `hadoop.am_client`).
+    stopped and waited for, and released only when its node never started it (see `hadoop.am_client`).
 
     Args:
         am: The attempt's connection, registered.
@@ -112,26 +131,22 @@ class YarnSource:
     # ---- the port ----
 
     async def acquire(self, wishes: Sequence[ContainerWish]) -> None:
-        """Ask for all containers at once, and start each as it is granted; NoRoomError after `pin_timeout_s`."""
+        """Ask for all containers at once, and start each as it is granted; NoRoomError after `pin_timeout_s`.
+
+        What stands in the way of one is told at once: its machine is lost, does not answer, or refuses it.
+        """
         await self._old_gone.wait()
         seats = [self._add(wish) for wish in wishes]
         for seat in seats:
             await self._ask(seat)
         self._asked_anew.set()
-        granted = [seat.granted for seat in seats]
-        done, pending = await asyncio.wait(
-            granted, timeout=self._limits.pin_timeout_s, return_when=asyncio.FIRST_EXCEPTION
-        )
-        for future in done:
-            future.result()
-        if pending:
-            missing = sorted({seat.wish.machine_id for seat in seats if not seat.granted.done()})
+        await self._all_up(seats, self._limits.pin_timeout_s)
+        missing = sorted({seat.wish.machine_id for seat in seats if seat.container is None})
+        if missing:
             remedy = "is somebody else using its GPUs or memory, or is the machine away?"
             waited = f"YARN granted no container within {self._limits.pin_timeout_s:g} s"
             raise NoRoomError(waited, value=", ".join(missing), remedy=remedy)
-        for seat in seats:
-            assert seat.started is not None
-            await asyncio.shield(seat.started)
+        await self._all_up(seats, None)
 
     async def gone(self, seat_id: str) -> TaskExit:
         """The end of the container, as YARN reports it."""
@@ -142,15 +157,13 @@ class YarnSource:
         seat = self._seats.get(seat_id)
         if seat is None or seat.gone.done():
             return
-        if not seat.granted.done():
+        if seat.container is None:
             await self._call(self._am.withdraw, seat.request_id)
-            # The grant may have been on its way into this loop while the ask was withdrawn.
-            if not seat.granted.done():
-                self._end(seat, TaskExit(exit_code=ExitCode.ABORTED))
-        if seat.granted.done() and not seat.granted.cancelled() and seat.granted.exception() is None:
-            await self._stop(seat, seat.granted.result())
-        elif not seat.gone.done():
+        # The grant may have been on its way into this loop while the ask was withdrawn.
+        if seat.container is None:
             self._end(seat, TaskExit(exit_code=ExitCode.ABORTED))
+        else:
+            self._spawn(self._stop(seat, seat.container))
         await asyncio.shield(seat.gone)
 
     async def rest(self) -> None:
@@ -172,7 +185,7 @@ class YarnSource:
 
     def _add(self, wish: ContainerWish) -> _Seat:
         loop = asyncio.get_running_loop()
-        seat = _Seat(wish=wish, request_id=next(self._numbers), granted=loop.create_future(), gone=loop.create_future())
+        seat = _Seat(wish=wish, request_id=next(self._numbers), up=loop.create_future(), gone=loop.create_future())
         self._seats[wish.seat_id] = self._asked[seat.request_id] = seat
         return seat
 
@@ -188,18 +201,45 @@ class YarnSource:
         await self._call(self._am.ask, ask)
         seat.wish.on_step("ask")
 
+    async def _all_up(self, seats: Sequence[_Seat], limit_s: float | None) -> None:
+        """Wait until every process is started, for `limit_s` seconds at most; raises the first thing in the way."""
+        done, _ = await asyncio.wait([seat.up for seat in seats], timeout=limit_s, return_when=asyncio.FIRST_EXCEPTION)
+        for up in done:
+            up.result()
+
     async def _start(self, seat: _Seat, container: Container) -> None:
+        where = seat.wish.machine_id
         try:
             await self._call(self._nodes.start, container, self._launch(seat.wish))
-        except ThemisError as error:
+        except UnreachableError as error:
             # Whether its process runs nobody knows: its end will be reported in either case.
             LOG.warning("%s: %s", container.container_id, error)
-            self._spawn(self._stop_once(container))
+            self._fail(seat, NoRoomError("a machine does not answer", value=where, remedy=str(error)))
+        except ThemisError as error:
+            LOG.warning("%s: %s", container.container_id, error)
+            self._fail(seat, NoRoomError("a machine refuses a container", value=where, remedy=str(error)))
+            await self._release(seat, container)
+        except Exception as error:
+            # A defect of ours, of which whoever waits for the start must hear.
+            self._fail(seat, error)
+        if not seat.up.done():
+            seat.up.set_result(None)
+
+    async def _release(self, seat: _Seat, container: Container) -> None:
+        """Give back what its node refused to start: else YARN keeps its GPUs until the grant expires (10 minutes)."""
+        try:
+            # A refusal may be the answer to our second try, the reply to the first having been lost: then it runs.
+            seat.released = not await self._call(self._nodes.has, container)
+        except ThemisError as error:
+            LOG.warning("%s: its node does not tell whether it runs: %s", container.container_id, error)
+        if seat.released:
+            await self._call(self._am.release, container)
+            self._asked_anew.set()
 
     async def _stop(self, seat: _Seat, container: Container) -> None:
-        if seat.started is not None:
-            await asyncio.shield(seat.started)
-        if not seat.gone.done():
+        if seat.starting is not None:
+            await asyncio.wait((seat.starting, seat.gone), return_when=asyncio.FIRST_COMPLETED)
+        if not seat.gone.done() and not seat.released:
             await self._stop_once(container)
 
     async def _stop_once(self, container: Container) -> None:
@@ -248,6 +288,8 @@ class YarnSource:
             self._ended(end)
         for refusal in reply.refused:
             self._refused(refusal)
+        for node in reply.lost_nodes:
+            self._lost(node)
 
     def _granted(self, container: Container) -> None:
         seat = self._asked.pop(container.allocation_request_id, None)
@@ -256,8 +298,8 @@ class YarnSource:
             return
         self._by_container[container.container_id] = seat
         seat.wish.on_step("grant")
-        seat.started = self._spawn(self._start(seat, container))
-        seat.granted.set_result(container)
+        seat.container = container
+        seat.starting = self._spawn(self._start(seat, container))
 
     def _ended(self, end: ContainerEnd) -> None:
         if self._old.pop(end.container_id, None) is not None:
@@ -268,22 +310,37 @@ class YarnSource:
         if seat is not None:
             if end.exit_code:
                 LOG.info("%s ended with %d: %s", end.container_id, end.exit_code, end.diagnostics.strip()[:500])
+            told = end.diagnostics.strip()[:500]
+            self._fail(seat, NoRoomError("a container ended before its start", value=seat.wish.machine_id, remedy=told))
             reason = ExitReason.MEMORY if end.exit_code in _OUT_OF_MEMORY else ExitReason.EXITED
             self._end(seat, TaskExit(exit_code=end.exit_code, reason=reason))
 
     def _refused(self, refusal: AskRefusal) -> None:
         seat = self._asked.pop(refusal.allocation_request_id, None)
-        if seat is not None and not seat.granted.done():
+        if seat is not None:
             where = seat.wish.machine_id
             # It asks for more than any node has: no GPUs elsewhere would help.
-            seat.granted.set_exception(ResourceAskError("YARN refuses a container", value=where, remedy=refusal.reason))
+            self._fail(seat, ResourceAskError("YARN refuses a container", value=where, remedy=refusal.reason))
+
+    def _lost(self, node: NodeReport) -> None:
+        """What is asked for there will not come, and YARN never says so of an ask."""
+        for seat in self._asked.values():
+            if seat.wish.machine_id == node.host:
+                remedy = f"YARN says {node.state.value}: {node.health or node.node_id}"
+                self._fail(seat, NoRoomError("a machine is lost", value=node.host, remedy=remedy))
+
+    def _fail(self, seat: _Seat, error: Exception) -> None:
+        if not seat.up.done():
+            seat.up.set_exception(error)
+            # Nobody may be waiting for it any more, which asyncio would complain of.
+            seat.up.exception()
 
     def _end(self, seat: _Seat, exit_: TaskExit) -> None:
         self._asked.pop(seat.request_id, None)
         if not seat.gone.done():
             seat.gone.set_result(exit_)
-        if not seat.granted.done():
-            seat.granted.cancel()
+        if not seat.up.done():
+            seat.up.cancel()
 
     def _end_old(self) -> None:
         if not self._old:

@@ -30,6 +30,7 @@ DRAIN_LIMIT_S = 60.0
 FORGOTTEN_S = 60.0
 """An application that YARN does not list for so long is one that it knows no more."""
 _DRAIN_POLL_S = 0.1
+_ATTEMPT_TAG = "themis-attempt:"
 _LIVING = tuple(state for state in AppState if not state.is_final)
 
 
@@ -46,7 +47,7 @@ class AmTemplate:
 
 @dataclass(slots=True, kw_only=True)
 class _Followed:
-    """A YARN application of ours. `over` is set once nothing of it runs any more."""
+    """A YARN application of ours; `attempt` is its first, `over` is set once nothing of it runs any more."""
 
     app_id: str
     attempt: int
@@ -109,8 +110,7 @@ class YarnAppLauncher:
             await self._drained(_Followed(app_id=app_id, attempt=attempt, yarn_app_id=await self._last_of(app_id)))
             return False
         newest = mine[-1]
-        base = attempt - max(0, newest.attempt - 1)
-        self._follow(app_id, max(1, base), newest.yarn_app_id)
+        self._follow(app_id, _first_attempt(newest, attempt), newest.yarn_app_id)
         return True
 
     async def kill(self, app_id: str) -> None:
@@ -142,6 +142,7 @@ class YarnAppLauncher:
             "THEMIS_APP_DIR": "app",
             "THEMIS_STORAGE_URI": template.storage_of(launch.app_id),
         }
+        tags = (f"{_ATTEMPT_TAG}{launch.attempt}", f"user:{launch.user}"[:100])
         return AppSubmission(
             name=launch.name or launch.app_id,
             launch=ProcessLaunch(
@@ -155,7 +156,7 @@ class YarnAppLauncher:
             vcores=settings.am_vcores,
             queue=settings.queue or launch.queue or "default",
             app_type=APP_TYPE,
-            tags=frozenset((self._run_tag, _app_tag(launch.app_id), f"user:{launch.user}"[:100])),
+            tags=frozenset((self._run_tag, _app_tag(launch.app_id), *tags)),
             max_attempts=max(1, launch.attempts_left),
             keep_containers=True,
             user=launch.user if settings.as_submitter else "",
@@ -245,3 +246,15 @@ def _exit(followed: _Followed, report: AppReport | None) -> AmExit:
 
 def _app_tag(app_id: str) -> str:
     return f"themis-app:{app_id}"
+
+
+def _first_attempt(report: AppReport, known: int) -> int:
+    """The attempt of the app as which an application began; later ones are YARN's own.
+
+    Args:
+        report: The application.
+        known: The newest attempt that registered, which may be an earlier one than runs now.
+    """
+    told = [tag.removeprefix(_ATTEMPT_TAG) for tag in report.tags if tag.startswith(_ATTEMPT_TAG)]
+    # Without the tag it was submitted by an older version.
+    return int(told[0]) if told else max(1, known - max(0, report.attempt - 1))

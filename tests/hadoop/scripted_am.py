@@ -65,6 +65,12 @@ class ScriptedAm:
         fields["commands"] = tuple(fields["commands"])
         self.nm.start(self.containers[container_id], ProcessLaunch(tokens=task_tokens(), **fields))
 
+    def start_with_unreadable_tokens(self, container_id):
+        self.nm.start(self.containers[container_id], ProcessLaunch(tokens=b"no tokens", commands=("sleep 600",)))
+
+    def has(self, container_id):
+        return self.nm.has(self.containers[container_id])
+
     def stop(self, container_id):
         self.nm.stop(self.containers[container_id])
 

@@ -298,10 +298,23 @@ def test_starting_twice_and_stopping_what_is_over(am):
     with pytest.raises(RemoteError) as caught:
         am.start(container_id=container, commands=[SLEEP])
     assert caught.value.name in ("YarnError", "ContainerStateError")
+    assert am.has(container_id=container)
     am.stop(container_id=container)
     am.ended(container)
     am.stop(container_id=container)
     assert am.status(container_id=container) == "COMPLETE"
+
+
+def test_what_a_node_refuses_to_start_can_be_released_at_once(yarn, am):
+    container = am.granted(allocation_request_id=1, host="gpu-node-3", gpus=2)["container_id"]
+    with pytest.raises(RemoteError) as caught:
+        am.start_with_unreadable_tokens(container_id=container)
+    assert caught.value.name == "YarnError"
+    assert not am.has(container_id=container)
+    am.release(container_id=container)
+    assert am.ended(container, timeout_s=10) == {container: ExitCode.ABORTED}
+    again = am.granted(allocation_request_id=2, host="gpu-node-3", gpus=2)["container_id"]
+    am.start(container_id=again, commands=[SLEEP])
 
 
 def test_containers_outlive_a_killed_app_master(application):

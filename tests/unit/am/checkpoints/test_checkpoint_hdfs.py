@@ -12,6 +12,7 @@ from am.checkpoints.manifest import CHUNK_BYTES
 from am.checkpoints.store import UnreachableStoreError
 from hadoop.webhdfs import open_webhdfs
 from hadoop.webhdfs_retry import RetryRule
+from tf_jobs.recorder import restore
 
 PART_BYTES = 100_000
 QUICK = RetryRule(first_wait_s=0.01, longest_wait_s=0.05, deadline_s=5.0)
@@ -154,6 +155,31 @@ def test_of_two_writers_of_an_iteration_the_first_to_end_stays(server, store, hd
     assert not left(hdfs)
 
 
+def test_anothers_checkpoint_is_told_where_the_reply_to_our_rename_was_lost(server, store, hdfs, source, tmp_path):
+    """Our hidden folder was swept, the other's took the name: the retried rename finds no source and a target."""
+    (tmp_path / "theirs").write_bytes(b"theirs")
+    rival = new_store(server)
+    theirs = []
+
+    def lost(staged, final):
+        hdfs.nodes = {path: node for path, node in hdfs.nodes.items() if not path.startswith(staged)}
+        theirs.append(rival.save("j", 1, {"f": tmp_path / "theirs"}, {}))
+
+    store._hdfs.rename = lost
+    assert store.save("j", 1, {"f": source}, {}) == theirs[0]
+    assert rival.latest("j") == theirs[0]
+
+
+def test_a_save_asks_for_nothing_that_it_does_not_need(store, hdfs, source, tmp_path):
+    (tmp_path / "small").write_bytes(b"x")
+    for iteration in (1, 2):
+        store.save("j", iteration, {"f": source}, {})
+    hdfs.requests.clear()
+    store.save("j", 3, {"f": tmp_path / "small"}, {})
+    wanted = ["LISTSTATUS", "MKDIRS", "CREATE", "CREATE", "LISTSTATUS", "RENAME", "LISTSTATUS"]
+    assert [op for op, _ in hdfs.requests] == wanted
+
+
 def test_many_writers_at_once_end_with_one_whole_checkpoint(server, hdfs, source):
     stores = [new_store(server) for _ in range(6)]
     saved = []
@@ -212,6 +238,34 @@ def test_content_is_read_once_a_process_and_again_when_it_was_written_anew(serve
         assert found == saved and read < size
     hdfs.put("/ck/j/000000000001/f", os.urandom(size))
     assert read_by(store)[0] is None and read_by(other)[0] is None
+
+
+def test_a_restarted_job_reads_its_checkpoint_once(server, store, hdfs, source, tmp_path):
+    saved = store.save("j", 1, {"f": source}, {})
+    size = source.stat().st_size
+    restarted = new_store(server)
+    before = hdfs.sent_bytes
+    assert restore(restarted, "j", tmp_path / "out", {}) == saved
+    assert size < hdfs.sent_bytes - before < 1.1 * size
+    before = hdfs.sent_bytes
+    assert restarted.latest("j") == saved and restarted.save("j", 1, {"f": source}, {}) == saved
+    assert hdfs.sent_bytes - before < size / 10
+
+
+def test_a_fetch_of_the_newest_beside_a_writer_that_prunes(server, store, hdfs, source, tmp_path):
+    store.save("j", 1, {"f": source}, {})
+    reader = new_store(server)
+    read = reader._read_folder
+
+    def late(folder):
+        found = read(folder)
+        if folder.endswith("1"):
+            store.save("j", 2, {"f": source}, {})
+            store.prune("j", 1)
+        return found
+
+    reader._read_folder = late
+    assert reader.fetch_latest("j", tmp_path / "out").iteration == 2
 
 
 def test_polling_reads_no_content(store, hdfs, source):

@@ -1,6 +1,9 @@
 """Containers of YARN by fakes of its clients: asks, grants, ends, and everything that can come in between."""
 
 import asyncio
+import threading
+import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,8 +11,17 @@ import pytest
 from am.runtimes.port import ExitReason, NoRoomError, SeatRequest
 from am.runtimes.remote.source import ContainerWish
 from am.runtimes.yarn_source import YarnLimits, YarnSource
-from hadoop.errors import AttemptGoneError, ResourceAskError
-from hadoop.values import AllocateReply, AskRefusal, Container, ContainerEnd, ExitCode, ProcessLaunch
+from hadoop.errors import AttemptGoneError, ContainerStateError, ResourceAskError, YarnError
+from hadoop.values import (
+    AllocateReply,
+    AskRefusal,
+    Container,
+    ContainerEnd,
+    ExitCode,
+    NodeReport,
+    NodeState,
+    ProcessLaunch,
+)
 from themis.cluster import GpuId
 from themis.errors import UnreachableError
 
@@ -19,8 +31,8 @@ LIMITS = YarnLimits(heartbeat_s=0.01, pin_timeout_s=0.3, memory_mb=700)
 class FakeYarn:
     """Both clients at once: grants what is asked unless its host is among the `full`, ends what is stopped."""
 
-    def __init__(self, *, full=(), previous=(), stubborn=()):
-        self.full, self.stubborn = set(full), set(stubborn)
+    def __init__(self, *, full=(), previous=(), stubborn=(), refusal=None, knows=False):
+        self.full, self.stubborn, self.refusal, self.knows = set(full), set(stubborn), refusal, knows
         self.asked, self.withdrawn, self.released, self.started, self.stopped = {}, [], [], [], []
         self.news = []
         self.trouble = []
@@ -35,6 +47,7 @@ class FakeYarn:
 
     def release(self, container):
         self.released.append(container.container_id)
+        self.end(container.container_id, ExitCode.ABORTED)
 
     def allocate(self, progress):
         if self.trouble:
@@ -45,11 +58,21 @@ class FakeYarn:
         news, self.news = self.news, []
         ended = tuple(item for item in news if isinstance(item, ContainerEnd))
         refused = tuple(item for item in news if isinstance(item, AskRefusal))
-        return AllocateReply(granted=tuple(container(ask) for ask in granted), ended=ended, refused=refused)
+        nodes = tuple(item for item in news if isinstance(item, NodeReport))
+        return AllocateReply(
+            granted=tuple(container(ask) for ask in granted), ended=ended, refused=refused, nodes=nodes
+        )
 
     def start(self, one, launch):
+        if self.refusal is not None and one.host == "h":
+            raise self.refusal
         self.started.append(one.container_id)
         self.running.add(one.container_id)
+
+    def has(self, one):
+        if isinstance(self.knows, Exception):
+            raise self.knows
+        return self.knows
 
     def stop(self, one):
         self.stopped.append(one.container_id)
@@ -194,6 +217,111 @@ def test_a_container_whose_node_is_away_counts_as_running_until_yarn_gives_the_n
         await discarding
 
     run(yarn, scenario)
+
+
+def test_what_a_node_refuses_to_start_is_released_at_once_and_its_gang_given_back():
+    yarn = FakeYarn(full=["g"], refusal=YarnError("Hadoop refused", remedy="this token is expired"))
+
+    async def scenario(source):
+        with pytest.raises(NoRoomError, match=r"refuses a container.*token is expired") as error:
+            await source.acquire([wish("a"), wish("b", host="g")])
+        await asyncio.gather(source.discard("a"), source.discard("b"))
+        return error.value, await source.gone("a")
+
+    begun_s = time.monotonic()
+    error, end = run(yarn, scenario)
+    assert time.monotonic() - begun_s < LIMITS.pin_timeout_s
+    assert (error.value, end.exit_code) == ("h", ExitCode.ABORTED)
+    assert (yarn.released, yarn.stopped, yarn.withdrawn, yarn.asked) == (["c1"], [], [2], {})
+
+
+@pytest.mark.parametrize("knows", [True, UnreachableError("away"), ContainerStateError("no token")])
+def test_what_may_run_though_its_start_was_refused_is_stopped_and_waited_for(knows):
+    """The reply to a first try was lost, and the node refuses the second."""
+    yarn = FakeYarn(refusal=YarnError("already is running on this node"), knows=knows)
+
+    async def scenario(source):
+        with pytest.raises(NoRoomError, match="already is running"):
+            await source.acquire([wish("a")])
+        await source.discard("a")
+
+    run(yarn, scenario)
+    assert (yarn.released, yarn.stopped) == ([], ["c1"])
+
+
+def test_a_defect_in_a_start_is_raised_and_waited_for_by_nobody():
+    yarn = FakeYarn(refusal=KeyError("settings"))
+
+    async def scenario(source):
+        with pytest.raises(KeyError, match="settings"):
+            await source.acquire([wish("a")])
+        await source.discard("a")
+
+    run(yarn, scenario)
+    assert (yarn.released, yarn.stopped) == ([], ["c1"])
+
+
+def test_a_machine_that_does_not_answer_is_told_at_once_and_its_container_waited_for():
+    yarn = FakeYarn(refusal=UnreachableError("no answer"), stubborn=["h"])
+
+    async def scenario(source):
+        with pytest.raises(NoRoomError, match="does not answer"):
+            await source.acquire([wish("a"), wish("b", host="g")])
+        discarding = asyncio.ensure_future(source.discard("a"))
+        await until(lambda: yarn.stopped)
+        assert not discarding.done()
+        yarn.end("c1", ExitCode.ABORTED)
+        await discarding
+
+    run(yarn, scenario)
+    assert yarn.released == []
+
+
+def test_an_ask_for_a_machine_that_is_lost_is_not_waited_for():
+    yarn = FakeYarn(full=["h", "g"])
+    lost = NodeReport(
+        node_id="h:1", host="h", rack="", state=NodeState.LOST, gpus=4, used_gpus=0, memory_mb=1, used_memory_mb=0,
+        vcores=1, http_address="", health="",
+    )  # fmt: skip
+
+    async def scenario(source):
+        asking = asyncio.ensure_future(source.acquire([wish("a"), wish("b", host="g")]))
+        await until(lambda: len(yarn.asked) == 2)
+        yarn.news.append(replace(lost, state=NodeState.RUNNING))
+        await asyncio.sleep(0.05)
+        assert not asking.done()
+        yarn.news.append(lost)
+        with pytest.raises(NoRoomError, match=r"machine is lost.*LOST"):
+            await asking
+        await asyncio.gather(source.discard("a"), source.discard("b"))
+
+    begun_s = time.monotonic()
+    run(yarn, scenario)
+    assert time.monotonic() - begun_s < LIMITS.pin_timeout_s
+
+
+def test_a_machine_that_is_lost_while_it_is_told_to_start_is_waited_for_no_longer():
+    yarn = FakeYarn()
+    starting, answer = threading.Event(), threading.Event()
+
+    def start(one, launch):
+        starting.set()
+        answer.wait(10)
+        raise UnreachableError("no answer")
+
+    yarn.start = start
+
+    async def scenario(source):
+        asking = asyncio.ensure_future(source.acquire([wish("a")]))
+        await until(starting.is_set)
+        yarn.end("c1", ExitCode.ABORTED, "its node is lost")
+        with pytest.raises(NoRoomError, match="its node is lost"):
+            await asking
+        await source.discard("a")
+        answer.set()
+
+    run(yarn, scenario)
+    assert yarn.stopped == []
 
 
 def test_a_grant_that_comes_after_the_seat_was_given_up_is_released():

@@ -94,7 +94,7 @@ def test_what_is_submitted(living):
     (submission,) = yarn.submissions
     assert (submission.name, submission.queue, submission.max_attempts) == ("mine", "research", 2)
     assert submission.keep_containers and submission.user == ""
-    assert submission.tags == {"themis-run:run7", "themis-app:app-1", "user:ada"}
+    assert submission.tags == {"themis-run:run7", "themis-app:app-1", "themis-attempt:1", "user:ada"}
     assert submission.launch.environment == {
         "A": "1", "B": "2", "THEMIS_APP_DIR": "app", "THEMIS_APP_ID": "app-1", "THEMIS_ATTEMPT": "1",
         "THEMIS_STORAGE_URI": "hdfs:///s/app-1",
@@ -183,6 +183,31 @@ def test_an_application_of_this_run_is_adopted_and_others_are_not(living):
 
     # Attempt 2 of the app is attempt 2 of the application: it began as the first.
     assert run(yarn, second) == 2
+
+
+@pytest.mark.parametrize("known", [3, 4])
+@pytest.mark.parametrize("tagged", [True, False])
+def test_attempts_that_yarn_made_while_nobody_looked_are_counted(living, known, tagged):
+    """The application began as attempt 3; that its fourth runs the former ResourceManager may not have seen."""
+    yarn = FakeYarn()
+
+    async def first(launcher, exits):
+        await launcher.launch(order(attempt=3))
+        launcher._apps.clear()
+
+    run(yarn, first)
+    (app,) = yarn.apps.values()
+    tags = app.tags if tagged else app.tags - {"themis-attempt:3"}
+    yarn.apps[app.yarn_app_id] = replace(app, attempt=2, tags=tags)
+
+    async def second(launcher, exits):
+        assert await launcher.adopt("app-1", known, 1)
+        yarn.end(app.yarn_app_id, AppState.FAILED)
+        await until(lambda: exits)
+        return exits[0].attempt
+
+    # What an older version submitted tells nothing but the attempt that was last heard of.
+    assert run(yarn, second) == (4 if tagged else known)
 
 
 def test_one_that_is_over_is_not_adopted(living):

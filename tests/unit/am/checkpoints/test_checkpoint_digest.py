@@ -1,0 +1,70 @@
+"""Checksums beside a transfer: the same as without, and no wait of the caller's for the piece that is being hashed."""
+
+import hashlib
+import os
+import threading
+
+import pytest
+
+from am.checkpoints.digest import ConcurrentDigest
+
+
+def test_it_is_the_checksum_of_all_pieces_in_order():
+    pieces = [os.urandom(n) for n in (0, 1, 5000, 1 << 20)]
+    with ConcurrentDigest() as digest:
+        assert digest.hexdigest() == hashlib.sha256().hexdigest()
+        for piece in pieces:
+            digest.update(piece)
+        assert digest.hexdigest() == hashlib.sha256(b"".join(pieces)).hexdigest()
+
+
+def test_pieces_that_were_sent_in_vain_are_forgotten():
+    with ConcurrentDigest() as digest:
+        digest.update(b"first part")
+        state = digest.state()
+        for _ in range(2):
+            digest.update(b"half of the seco")
+            digest.go_back(state)
+        digest.update(b"second part")
+        assert digest.hexdigest() == hashlib.sha256(b"first partsecond part").hexdigest()
+
+
+class Slow:
+    """Hashes when it is told to."""
+
+    def __init__(self):
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def update(self, piece):
+        self.begun.set()
+        assert self.go_on.wait(10)
+        if not piece:
+            raise ValueError("an empty piece")
+
+    def hexdigest(self):
+        return "done"
+
+
+@pytest.fixture
+def slow():
+    return Slow()
+
+
+def test_the_caller_goes_on_while_a_piece_is_hashed_and_waits_with_the_next(slow):
+    with ConcurrentDigest() as digest:
+        digest._digest = slow
+        digest.update(b"x")
+        assert slow.begun.wait(10)
+        threading.Timer(0.1, slow.go_on.set).start()
+        digest.update(b"y")
+        assert slow.go_on.is_set()
+        assert digest.hexdigest() == "done"
+
+
+def test_what_goes_wrong_there_is_told_here(slow):
+    slow.go_on.set()
+    with ConcurrentDigest() as digest:
+        digest._digest = slow
+        digest.update(b"")
+        with pytest.raises(ValueError, match="empty piece"):
+            digest.hexdigest()
