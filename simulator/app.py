@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -53,6 +54,15 @@ class Acted:
     returned: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Holds:
+    """Gangs of an app, for leases up for renewal by any time from `at_s` on and before `until_s`."""
+
+    gangs: tuple[HeldGang, ...]
+    at_s: float
+    until_s: float
+
+
 class SimApp:
     """One app. Times are on the run's clock.
 
@@ -86,6 +96,7 @@ class SimApp:
         self._still: tuple[JobView, ...] | None = None
         self._median: dict[frozenset[str], JobView] = {}
         self._planned: Mapping[str, tuple[GpuId, ...]] = {}
+        self._holds: _Holds | None = None
         self._warm: set[GpuId] = set()
         self._heard: list[SimJob] = []
         self.work_total_gpu_s = self._work_gpu_s()
@@ -104,14 +115,17 @@ class SimApp:
             work_total_gpu_s=self.work_total_gpu_s,
             demand_max_gpus=self.trace.demand_max_gpus,
             reference=self._reference(),
-            held=tuple(self._held(up_until_s)) if self.leases or self._planned else (),
+            held=self._held_now(up_until_s),
             restart_s=self.costs.restart_s,
         )
 
     def _jobs_at(self, now_s: float) -> tuple[JobView, ...]:
         """The jobs of the phase. As long as none of them runs it is the same tuple, by which agents know it again."""
-        if self._still is None or any(job.running for job in self._pending):
-            views = tuple([self._until_latest(job, job.view(now_s), now_s) for job in self._pending])
+        if self._still is None or (self.leases and any(job.running for job in self._pending)):
+            views = tuple([job.view(now_s) for job in self._pending])
+            if self.plan.latest:
+                jobs = zip(self._pending, views, strict=True)
+                views = tuple([self._until_latest(job, view, now_s) for job, view in jobs])
             if self._still is None or not all(map(operator.is_, views, self._still)):
                 self._still = views
         return self._still
@@ -146,6 +160,7 @@ class SimApp:
     def hear(self, change: LeaseChange) -> bool:
         """A lease of the app changed. Returns True when the app has to act on it: not on a renewal."""
         lease = change.lease
+        self._holds = None
         if change.kind in (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED):
             if change.reserved:
                 self._reserved.discard(lease.gpu)
@@ -163,6 +178,7 @@ class SimApp:
 
     def target_reached(self, job: SimJob, now_s: float) -> None:
         """A job has done the iterations that its tuner wanted, or so many that the tuner hears of them."""
+        self._holds = None
         iteration = job.iteration_at(now_s)
         if self.plan.hears_every and iteration < job.target:
             self._progressed(job, iteration, now_s)
@@ -175,10 +191,12 @@ class SimApp:
 
     def stopped(self, job: SimJob) -> None:
         """A job's checkpoint is written: nothing of it runs any more."""
+        self._holds = None
         job.freed()
 
     def machine_lost(self, machine_id: str, now_s: float) -> None:
         """Jobs on that machine fall back to their newest checkpoint; their other GPUs are idle at once."""
+        self._holds = None
         for job in (*self._pending, *self._losers()):
             if any(gpu.machine_id == machine_id for gpu in job.gpus):
                 self._lose(job, now_s)
@@ -196,6 +214,7 @@ class SimApp:
 
     def act(self, now_s: float) -> Acted:
         """Follow tuner and leases: start, stop and move jobs, and say which leases to give back."""
+        self._holds = None
         if self.leases and self.first_gpu_at_s is None:
             self.first_gpu_at_s = now_s
         holdings = self._holdings()
@@ -315,6 +334,17 @@ class SimApp:
         gpu_s = len(job.gpus) * job.ran_s(now_s)
         self.tally.running_gpu_s += gpu_s
         self.tally.scored_gpu_s += gpu_s / job.trace.slowdown.at(job.level)
+
+    def _held_now(self, up_until_s: float) -> tuple[HeldGang, ...]:
+        """The gangs held; worked out again once something happened to the app, or a lease is up for renewal."""
+        if not (self.leases or self._planned):
+            return ()
+        holds = self._holds
+        if holds is None or not holds.at_s <= up_until_s < holds.until_s:
+            ends_s = [lease.expires_at_s for lease in self.leases.values() if lease.expires_at_s > up_until_s]
+            gangs = tuple(self._held(up_until_s))
+            holds = self._holds = _Holds(gangs=gangs, at_s=up_until_s, until_s=min(ends_s, default=math.inf))
+        return holds.gangs
 
     def _held(self, up_until_s: float) -> Iterator[HeldGang]:
         for job in self._pending:

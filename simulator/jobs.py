@@ -80,7 +80,7 @@ class SimJob:
 
     def iteration_at(self, now_s: float) -> int:
         """Whole iterations done by then."""
-        if not self.running or now_s <= self.ready_at_s:
+        if self.stopping or not self.gpus or now_s <= self.ready_at_s:
             return self.iteration
         done = int((now_s - self.ready_at_s) / self.iteration_s + _ROUNDING)
         return min(self.target, self.iteration + done)
@@ -91,20 +91,22 @@ class SimJob:
 
     def view(self, now_s: float) -> JobView:
         """The job as its agent sees it: with the iterations left to its target, at least one."""
-        if self._view is not None and not self.running:
-            return self._view
+        view = self._view
+        if view is not None and (self.stopping or not self.gpus):
+            return view
         iteration = self.iteration_at(now_s)
-        if self._view is None or self._viewed != iteration:
+        if view is None or self._viewed != iteration:
             self._viewed = iteration
-            self._view = JobView(
-                job_id=self.trace.job_id,
+            trace = self.trace
+            view = self._view = JobView(
+                job_id=trace.job_id,
                 iterations_left=max(1, self.target - iteration),
-                serial_iteration_s=self.trace.serial_iteration_s,
-                slowdown=self.trace.slowdown,
-                shape=self.trace.shape,
+                serial_iteration_s=trace.serial_iteration_s,
+                slowdown=trace.slowdown,
+                shape=trace.shape,
                 forecast=self._forecast(iteration),
             )
-        return self._view
+        return view
 
     def planned(self, now_s: float) -> PlannedJob:
         """The job as the planner sees it."""

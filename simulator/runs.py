@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from rm_plugin.arbiter.seeds import child_seed
@@ -14,6 +17,7 @@ from simulator.workload import AppTrace, Workload
 from themis.errors import InputError, UnknownNameError
 
 _KIB = 1024.0
+_ALLOCATIONS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +73,19 @@ class Run:
         return make
 
 
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """Look for cycles of garbage seldom: a run makes many values and hardly a cycle."""
+    usual = gc.get_threshold()
+    gc.set_threshold(_ALLOCATIONS, *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+
+
 def make_run(run: Run, watch: Watch | None = None) -> RunRecord:
     """Make it. `peak_memory_mb` of the record is the most that this process has ever held, in MiB."""
-    record = Simulation(run.workload, run.settings, run.make_agent).run(watch)
+    with _few_collections():
+        record = Simulation(run.workload, run.settings, run.make_agent).run(watch)
     return replace(record, peak_memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _KIB)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from am.agent.fairness import rho_by_definition
 from am.agent.views import AppView, Surroundings
 from am.app_view import surroundings
+from am.tuners.port import TunerPlan
 from rm_plugin.arbiter.auction import AuctionOutcome, run_auction
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.arbiter.round_values import AskBids, AskReports, RoundSnapshot
@@ -30,7 +31,6 @@ from simulator.settings import Settings
 from simulator.workload import AppTrace, Workload
 from themis.bids import AppReport, Bid, Market
 from themis.clock import VirtualClock
-from themis.cluster import GpuId
 from themis.errors import InputError, InvariantError
 from themis.leases import LeaseChange
 
@@ -84,6 +84,7 @@ class Simulation:
         self._reasons: list[str] = []
         self._first_reason_s = 0.0
         self._dirty: dict[str, None] = {}
+        self._unchecked: dict[str, None] = {}
         self._chances: dict[str, float] = {}
         self._round_due_s = math.inf
         self._views: dict[str, AppView] = {}
@@ -186,9 +187,9 @@ class Simulation:
                 self._reasons.clear()
         raise InvariantError("rounds without end at one moment", value=self.now_s, remedy="report this workload")
 
-    def _holders(self) -> dict[GpuId, tuple[int, float]]:
-        """Who holds what until when: leases by GPU."""
-        return {gpu: (lease.lease_id, lease.expires_at_s) for gpu, lease in self.arbiter.table.live.items()}
+    def _holders(self) -> set[tuple[int, float]]:
+        """Who holds what until when: a lease is of one app and one GPU."""
+        return {(lease.lease_id, lease.expires_at_s) for lease in self.arbiter.table.live.values()}
 
     def _round_wanted(self) -> bool:
         """True when there is a reason for a round, GPUs to hand out, and `coalesce_s` has passed since."""
@@ -196,7 +197,7 @@ class Simulation:
         self._round_due_s = math.inf if due_s is None else max(due_s, self.now_s)
         if due_s is not None and due_s <= self.now_s + _SAME_TIME_S:
             self._wants_round("lease end")
-        elif not (self._reasons and self.apps and self.arbiter.table.free_gpus()):
+        elif not (self._reasons and self.apps and self.arbiter.table.has_free_gpus):
             self._reasons.clear()
             return False
         if self.now_s + _SAME_TIME_S >= self._first_reason_s + self.settings.coalesce_s:
@@ -238,6 +239,7 @@ class Simulation:
                 self._act_on(app)
 
     def _act_on(self, app: SimApp) -> None:
+        self._unchecked[app.app_id] = None
         if app.plan.finished:
             self._end(app)
             return
@@ -257,10 +259,10 @@ class Simulation:
 
         def reach() -> None:
             if job.run == run and app.ended_at_s is None:
-                phase = app.plan.phase
+                before = app.plan
                 app.target_reached(job, self.now_s)
                 self._dirty[app.app_id] = None
-                if app.plan.phase != phase:
+                if _wants_more(before, app.plan):
                     self._wants_round("demand")
 
         return reach
@@ -400,8 +402,17 @@ class Simulation:
         return outcome
 
     def _around_of(self, snapshot: RoundSnapshot, app_id: str) -> Surroundings:
-        contention = max(1.0, snapshot.standing(app_id).contention)
-        return replace(self._around, contention=contention, active_apps=max(1, len(snapshot.apps)))
+        around = self._around
+        # Made anew rather than replaced: that is asked for by every app in every round.
+        return Surroundings(
+            cluster_gpus=around.cluster_gpus,
+            contention=max(1.0, snapshot.standing(app_id).contention),
+            active_apps=max(1, len(snapshot.apps)),
+            lease_s=around.lease_s,
+            fitting_level=around.fitting_level,
+            rack_of=around.rack_of,
+            rule=around.rule,
+        )
 
     def _up_until_s(self) -> float:
         return self.now_s + self.settings.leases.checkpoint_lead_s + _SAME_TIME_S
@@ -410,8 +421,10 @@ class Simulation:
         """Seconds from each app's submission to the first round that had GPUs enough for its smallest gang."""
         free = snapshot.free.gpus
         for standing in snapshot.apps:
+            if standing.app_id in self._chances or standing.silent:
+                continue
             app = self.apps[standing.app_id]
-            if app.app_id not in self._chances and not standing.silent and free >= app.smallest_gang_gpus:
+            if free >= app.smallest_gang_gpus:
                 self._chances[app.app_id] = self.now_s - app.submitted_at_s
 
     def _hear(self, changes: Sequence[LeaseChange]) -> None:
@@ -419,16 +432,20 @@ class Simulation:
             self._observer.leases_changed(changes)
         for change in changes:
             app = self.apps.get(change.lease.app_id)
-            if app is not None and app.hear(change):
-                self._dirty[app.app_id] = None
+            if app is not None:
+                self._unchecked[app.app_id] = None
+                if app.hear(change):
+                    self._dirty[app.app_id] = None
 
     def _validate(self) -> None:
         """Check every invariant; a broken one is written down with its time, and the run goes on."""
         self.counts.checks += 1
         try:
             self.arbiter.validate()
-            for app in self.apps.values():
-                app.validate()
+            # What an app runs and holds changes only as it hears of a lease or acts; all others are as they were.
+            for app_id in [app_id for app_id in self.apps if app_id in self._unchecked]:
+                self.apps[app_id].validate()
+            self._unchecked.clear()
             overdue = self.arbiter.overdue(self.now_s)
             if overdue:
                 raise InvariantError("GPUs were not given back in time", value=[str(lease.gpu) for lease in overdue])
@@ -458,6 +475,16 @@ class Simulation:
         )
 
 
+def _wants_more(before: TunerPlan, after: TunerPlan) -> bool:
+    """True when a plan asks for what the one before did not: a new phase, or jobs that may go farther than before.
+
+    A tuner without barriers promotes jobs within its one phase.
+    """
+    if after.phase != before.phase:
+        return True
+    return any(before.targets.get(job_id) != target for job_id, target in after.targets.items())
+
+
 def _check_fits(workload: Workload, settings: Settings) -> None:
     cluster = settings.cluster
     away_until_s: dict[str, float] = {}
@@ -468,11 +495,14 @@ def _check_fits(workload: Workload, settings: Settings) -> None:
                 "a machine cannot be lost while it is away", value=outage, remedy="make one outage of both"
             )
         away_until_s[machine_id] = outage.back_at_s
+    room: dict[int, int] = {}
     for app in workload.apps:
         _check_costs(app, settings)
         for job in app.jobs:
             least, unit = job.shape.demand_min_gpus, job.shape.gpus_per_task
-            if sum(machine.gpus // unit * unit for machine in cluster.machines) < least:
+            if unit not in room:
+                room[unit] = sum(machine.gpus // unit * unit for machine in cluster.machines)
+            if room[unit] < least:
                 raise InputError(
                     f"job {job.job_id} of app {app.name} can never run on cluster {cluster.name}",
                     value=f"at least {least} GPUs in tasks of {unit}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sized
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 R = TypeVar("R")
@@ -39,4 +39,4 @@ class Memo(Generic[R]):
 
 def _parts(objects: tuple[object, ...]) -> int:
     first = objects[0]
-    return 1 + (len(first) if isinstance(first, Sized) else 0)
+    return 1 + (len(first) if isinstance(first, tuple) else 0)

@@ -17,7 +17,7 @@ from rm_plugin.arbiter.rounds import RoundResult
 from rm_plugin.arbiter.seeds import child_seed
 from themis.bids import PlacedGang
 from themis.choices import LeaseEnds
-from themis.cluster import Cluster, GpuId
+from themis.cluster import Allocation, Cluster, GpuId
 from themis.errors import InvariantError
 from themis.leases import Lease, LeaseChange, LeaseChangeKind
 from themis.lifecycle import LeaseState
@@ -222,13 +222,14 @@ class Arbiter:
             leases = self.table.of_app(app_id)
             # A lease that is expiring is no longer the app's to plan with.
             kept = [lease for lease in leases if lease.lease_id not in up and lease.state is not LeaseState.EXPIRING]
+            mine = [lease for lease in leases if lease.lease_id in up]
             yield AppStanding(
                 app_id=app_id,
                 submitted_at_s=account.submitted_at_s,
-                attained_gpu_s=self.attained_gpu_s(app_id, now_s),
-                contention=self.contention(app_id, now_s),
-                kept=allocation_of(kept),
-                renewable=allocation_of(lease for lease in leases if lease.lease_id in up),
+                attained_gpu_s=self.attained_gpu_s(app_id, now_s) if leases else account.attained_gpu_s,
+                contention=self._contention.mean(app_id, now_s),
+                kept=allocation_of(kept) if kept else _NOTHING,
+                renewable=allocation_of(mine) if mine else _NOTHING,
                 silent=account.silent,
             )
 
@@ -260,5 +261,7 @@ class Arbiter:
                 self._apps[lease.app_id].attained_gpu_s += now_s - lease.granted_at_s
         return changes
 
+
+_NOTHING = Allocation()
 
 _ENDS = (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED)

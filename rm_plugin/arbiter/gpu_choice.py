@@ -17,17 +17,23 @@ def choose_gpus(
     wanted one before others, of these the one with the fewest available GPUs (best fit); where none does, the wanted
     slot, then the fullest ones, so that as few slots as possible are broken. Ties by index.
     """
-    here = sorted(gpu for gpu in available if gpu.machine_id == machine.machine_id)
+    here = sorted((gpu for gpu in available if gpu.machine_id == machine.machine_id), key=_index)
     if len(here) < count:
         raise InvariantError(f"machine {machine.machine_id} has {len(here)} GPUs to give", value=count)
     prompt = [gpu for gpu in here if gpu not in late]
-    chosen: list[GpuId] = []
-    for pool in (prompt, [gpu for gpu in here if gpu in late]):
-        chosen += _from_slots(machine, pool, count - len(chosen), slot)
+    chosen = _from_slots(machine, prompt, count, slot)
+    if len(chosen) < count:
+        chosen += _from_slots(machine, [gpu for gpu in here if gpu in late], count - len(chosen), slot)
     return chosen
 
 
+def _index(gpu: GpuId) -> int:
+    return gpu.index
+
+
 def _from_slots(machine: Machine, pool: list[GpuId], count: int, slot: int | None) -> list[GpuId]:
+    if count <= 0:
+        return []
     by_slot: dict[int, list[GpuId]] = {}
     for gpu in pool:
         by_slot.setdefault(machine.slot_of(gpu.index), []).append(gpu)
@@ -38,4 +44,4 @@ def _from_slots(machine: Machine, pool: list[GpuId], count: int, slot: int | Non
         return (not fits, number != slot, size if fits else -size, number)
 
     ordered = [gpu for number in sorted(by_slot, key=order) for gpu in by_slot[number]]
-    return ordered[: max(0, count)]
+    return ordered[:count]

@@ -9,6 +9,7 @@ closed: a lease on it runs to its end, but it is not given out.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -92,6 +93,11 @@ class LeaseTable:
     def free_gpus(self) -> list[GpuId]:
         """GPUs to give out, machine by machine: without a live lease, on machines that are there, not closed."""
         return [gpu for machine in self._cluster.machines for gpu in self._free_on(machine.machine_id)]
+
+    @property
+    def has_free_gpus(self) -> bool:
+        """True when there is a GPU to give out."""
+        return any(self._free_on(machine.machine_id) for machine in self._cluster.machines)
 
     def ending(self, until_s: float) -> list[Lease]:
         """GRANTED leases that end by a time: up for renewal."""
@@ -336,7 +342,8 @@ class LeaseTable:
         return free
 
     def _givable(self, gpus: Iterable[GpuId]) -> tuple[GpuId, ...]:
-        return tuple(gpu for gpu in gpus if gpu not in self.live and gpu not in self._closed)
+        live, closed = self.live, self._closed
+        return tuple([gpu for gpu in gpus if gpu not in live and not (closed and gpu in closed)])
 
     def _available(self, up: Iterable[GpuId]) -> dict[str, set[GpuId]]:
         """GPUs to give by machine: free ones and those up for renewal."""
@@ -357,10 +364,14 @@ class LeaseTable:
         return offer
 
     def _offer(self, machine: Machine, up: Iterable[GpuId]) -> FreeMachine:
+        slots = self._slots_offered(machine, up)
+        return FreeMachine(machine_id=machine.machine_id, rack_id=machine.rack_id, free_slots=slots)
+
+    def _slots_offered(self, machine: Machine, up: Iterable[GpuId]) -> tuple[int, ...]:
         slots = [0] * len(machine.slots)
         for gpu in {*self._free_on(machine.machine_id), *up}:
             slots[machine.slot_of(gpu.index)] += 1
-        return FreeMachine(machine_id=machine.machine_id, rack_id=machine.rack_id, free_slots=tuple(slots))
+        return tuple(slots)
 
     # ---- invariants ----
 
@@ -368,7 +379,7 @@ class LeaseTable:
         """Assert the table's invariants; a broken one raises InvariantError."""
         known = self._cluster.gpu_set
         for gpu, lease in (*self.live.items(), *self.reserved.items()):
-            if gpu != lease.gpu or gpu not in known:
+            if (gpu is not lease.gpu and gpu != lease.gpu) or gpu not in known:
                 raise InvariantError("a lease stands under a GPU that is not its own", value=lease)
             if LEASE_LIFECYCLE.is_final(lease.state):
                 raise InvariantError("a lease that ended is still in the table", value=lease)
@@ -394,7 +405,7 @@ class LeaseTable:
             if free != self._givable(there):
                 raise InvariantError("the free GPUs of a machine are not those to give out", value=machine_id)
         for machine_id, offer in self._offers.items():
-            if offer != self._offer(self._cluster.machine(machine_id), ()):
+            if offer.free_slots != self._slots_offered(self._cluster.machine(machine_id), ()):
                 raise InvariantError("a machine's offer is not what it has free", value=machine_id)
 
 
@@ -423,10 +434,14 @@ def _by_holder(up: Iterable[Lease]) -> dict[str, dict[str, set[GpuId]]]:
 
 
 def _check_room(grants: Mapping[str, Sequence[PlacedGang]], available: Mapping[str, set[GpuId]]) -> None:
-    asked = sum((gang.gpus for gangs in grants.values() for gang in gangs), Allocation())
-    room = Allocation.of({machine_id: len(gpus) for machine_id, gpus in available.items()})
-    if not asked.within(room):
-        raise InvariantError("more GPUs are granted than were offered", value=(asked.counts, room.counts))
+    asked: Counter[str] = Counter()
+    for gangs in grants.values():
+        for gang in gangs:
+            for machine_id, count in gang.gpus:
+                asked[machine_id] += count
+    if any(count > len(available.get(machine_id, ())) for machine_id, count in asked.items()):
+        room = {machine_id: len(gpus) for machine_id, gpus in available.items()}
+        raise InvariantError("more GPUs are granted than were offered", value=(dict(asked), room))
 
 
 def _take(available: Mapping[str, set[GpuId]], gpus: Iterable[GpuId]) -> None:

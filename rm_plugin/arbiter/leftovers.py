@@ -69,16 +69,19 @@ def share_leftovers_by_job(
     for bid in (False, True):
         if not room.gpus:
             break
-        drawn = sorted(
-            (claim for claim in claims if claim.bid is bid),
-            key=lambda claim: (child_seed(rng_seed, "leftovers", claim.app_id), claim.app_id),
-        )
+        # What needs more GPUs than are left finds no place, and room only shrinks: such claims need no turn.
+        served = [claim for claim in claims if claim.bid is bid and _may_be_served(claim, room.gpus)]
+        drawn = sorted(served, key=lambda claim: (child_seed(rng_seed, "leftovers", claim.app_id), claim.app_id))
         queues = [_Queue(claim, hopeless) for claim in drawn]
         for queue in queues:
             queue.renew(room)
         _take_turns(room, queues)
         granted |= {queue.claim.app_id: gangs for queue in queues if (gangs := queue.gangs())}
     return dict(sorted(granted.items()))
+
+
+def _may_be_served(claim: Claim, gpus: int) -> bool:
+    return any(demand.min_gpus <= gpus for demand in claim.demands)
 
 
 def _take_turns(room: Room, queues: Iterable[_Queue]) -> None:

@@ -65,12 +65,17 @@ def check_reports(
             continue
         if report.app_id != app_id or report.round_id != snapshot.round_id:
             refused[app_id] = f"the report is app {report.app_id}'s for round {report.round_id}"
-        elif any(machine not in machines for demand in report.demands for machine, _ in demand.held):
+        elif any(machine not in machines for held in _held(report) for machine, _ in held):
             # Placement looks up the racks of what a job holds.
             refused[app_id] = "a job is said to be on a machine that the cluster does not have"
         else:
             valid[app_id] = report
     return valid, refused
+
+
+def _held(report: AppReport) -> list[Allocation]:
+    # Most demands of most apps are of jobs that hold nothing.
+    return [demand.held for demand in report.demands if demand.held.counts]
 
 
 def check_bids(

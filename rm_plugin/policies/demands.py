@@ -28,6 +28,8 @@ def unmet(
         won: Gangs won, pinned ones included.
         renewable: What the app held until now.
     """
+    if len(demands) <= 1 and not won:
+        return tuple(demands)
     left = sorted(demands, key=lambda demand: (-demand.work_left_gpu_s, demand.job_id))
     if not won:
         return tuple(left)
@@ -91,15 +93,17 @@ def claims_of(snapshot: RoundSnapshot, won: dict[str, tuple[PlacedGang, ...]]) -
         if report is None or app.silent:
             continue
         mine = won.get(app.app_id, ())
-        taken = sum((gang.gpus for gang in mine), Allocation())
         left = unmet(report.demands, mine, app.renewable)
         if left:
-            renewable = Allocation.of(
-                {machine: max(0, count - taken.count(machine)) for machine, count in app.renewable}
-            )
+            renewable = _less(app.renewable, mine) if mine else app.renewable
             bid = snapshot.bids is not None and app.app_id in snapshot.bids
             claims.append(Claim(app_id=app.app_id, demands=left, renewable=renewable, bid=bid))
     return claims
+
+
+def _less(renewable: Allocation, won: Sequence[PlacedGang]) -> Allocation:
+    taken = sum((gang.gpus for gang in won), Allocation())
+    return Allocation.of({machine: max(0, count - taken.count(machine)) for machine, count in renewable})
 
 
 def machines_after(
@@ -125,6 +129,9 @@ def unserved(claims: Sequence[Claim], by_job: Mapping[str, Mapping[str, PlacedGa
     left = []
     for claim in claims:
         gangs = by_job.get(claim.app_id, {})
+        if not gangs:
+            left.append(claim)
+            continue
         rest = [_rest(demand, gangs.get(demand.job_id)) for demand in claim.demands]
         demands = tuple(demand for demand in rest if demand is not None)
         if demands:

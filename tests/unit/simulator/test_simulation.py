@@ -65,6 +65,15 @@ class TestOneApp:
         assert of(record, "a").completion_s == pytest.approx(100 + 100 + 200)
         assert of(record, "a").ideal_gpu_s == pytest.approx(400)
 
+    def test_a_promotion_without_a_barrier_asks_for_a_round(self):
+        jobs = [job("j0", 300), job("j1", 300, serial_s=3.0, floor=0.1)]
+        halving = TunerSpec(name="asynchronous_halving", settings={"first_iterations": 100})
+        record = run(TWO, app("a", *jobs, tuner=halving), costs=FREE, record_rounds=True)
+        # At 300 s the second job comes to the barrier of the first, which goes on at once; a GPU is free beside it.
+        assert [(each.now_s, each.reasons) for each in record.rounds if "demand" in each.reasons] == [
+            (300, ("demand",))
+        ]
+
     def test_rho_compares_with_the_ideal_time(self):
         outcome = of(run(TWO, app("a", job(iterations=1000)), costs=FREE), "a")
         assert outcome.rho["themis"] == pytest.approx(1.0)
