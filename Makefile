@@ -20,8 +20,10 @@ $(VENV)/.ready: pyproject.toml constraints.txt setup.py $(wildcard rm_plugin/sol
 testbed: setup
 	@exec $(BIN)/themis testbed run $(MIX) --policy $(POLICY) --engine $(ENGINE) --out $(OUT)
 
+# In two processes, as many tests wait for programs that they started. A file's tests stay together, with their fixtures.
+# Files begin in their order: by the number of tests, as pytest-xdist has it, those that take longest would come last.
 test: setup lint
-	@exec $(BIN)/python -m pytest -m "not slow and not hadoop and not stack and not docker"
+	@exec $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not hadoop and not stack and not docker"
 
 test-slow: setup
 	@exec $(BIN)/python -m pytest -m "slow and not hadoop and not stack and not docker"

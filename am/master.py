@@ -305,6 +305,7 @@ class AppMaster:
     async def _poll_logs(self) -> None:
         while True:
             self._logs.poll()
+            self._jobs.look_after()
             await asyncio.sleep(_POLL_S)
 
     async def _beat(self, app: App) -> None:

@@ -59,4 +59,9 @@ def job_status(app: App, job: JobRun) -> pb.JobStatus:
         gpus=len(job.gpus),
         iteration_s=job.profile.iteration_s or 0.0,
         hyper_parameters=scalars_to_messages(job.spec.hyper_parameters),
+        health=job.health,
+        slowdown=[
+            pb.LevelSlowdown(level=each.level, factor=each.factor, intervals=each.intervals, spread=each.spread)
+            for each in job.profile.slowdown_by_level()
+        ],
     )

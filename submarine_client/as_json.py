@@ -67,6 +67,11 @@ def _job_object(app: pb.AppStatus, job: pb.JobStatus) -> dict[str, Any]:
         "iteration_s": _finite(job.iteration_s) or None,
         "restarts": job.restarts,
         "hyper_parameters": status.hyper_parameters(app, job.job_id),
+        "health": job.health or None,
+        "slowdown": {
+            each.level: {"factor": each.factor, "intervals": each.intervals, "spread": each.spread}
+            for each in job.slowdown
+        },
     }
 
 

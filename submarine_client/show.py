@@ -14,9 +14,22 @@ _LABEL_WIDTH = 14
 
 
 def app_text(app: pb.AppStatus) -> str:
-    """One app: its state, its best job, its leases, its jobs."""
+    """One app: its state, its best job, its leases, its jobs, what is wrong with them, their S by level."""
     lines = [*_head(app), *_outcome(app), "", jobs_table(app)]
+    health = [(job.job_id, job.health) for job in app.jobs if job.health]
+    if health:
+        lines += ["", table(("JOB", "HEALTH"), health)]
+    measured = [job for job in app.jobs if any(each.intervals for each in job.slowdown)]
+    if measured:
+        lines += ["", slowdown_table(measured)]
     return "\n".join(lines)
+
+
+def slowdown_table(jobs: Sequence[pb.JobStatus]) -> str:
+    """S by level of jobs of which it was measured at some level."""
+    heads = ("JOB", *(f"S: {each.level.upper()}" for each in jobs[0].slowdown))
+    rows = [(job.job_id, *(_factor(each) for each in job.slowdown)) for job in jobs]
+    return table(heads, rows)
 
 
 def list_text(apps: Sequence[pb.AppStatus]) -> str:
@@ -163,6 +176,11 @@ def _score(job: pb.JobStatus) -> str:
     ]
     known = [score for score in scores if not score.endswith(f" {MISSING}")]
     return ", ".join(known) or "no score yet"
+
+
+def _factor(slowdown: pb.LevelSlowdown) -> str:
+    source = f"measured, {slowdown.intervals} intervals" if slowdown.intervals else "estimated"
+    return f"{number(slowdown.factor)} ({source})"
 
 
 def _leases(app: pb.AppStatus) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from tf_jobs.context import TaskContext, check_batch_size, read_context
@@ -45,6 +46,7 @@ class ElasticJob:
         epochs: int = 1,
         iterations: int | None = None,
         validation_data: tuple[Any, Any] | None = None,
+        callbacks: Sequence[Any] = (),
         seed: int = 0,
         checkpoint_every: int = 100,
         keep_checkpoints: int = 3,
@@ -62,6 +64,7 @@ class ElasticJob:
             epochs: Passes over the data, over all starts of the job.
             iterations: In place of epochs: the iteration at which the job ends, as `%iterations%` gives it.
             validation_data: Held-out inputs and answers.
+            callbacks: Keras' callbacks, called on every task; none that saves or ends the run.
             seed: Of the data's order.
             checkpoint_every: Iterations between checkpoints.
             keep_checkpoints: Newest checkpoints to keep.
@@ -82,14 +85,26 @@ class ElasticJob:
         )
         try:
             check_batch_size(batch_size, self._context.tasks)
-            learner = KerasLearner(self._tf, model, (x, y), validation_data, values, self._context, self._workers)
+            learner: Any = KerasLearner(self._tf, model, (x, y), validation_data, values, self._context, self._workers)
+            if callbacks:
+                from tf_jobs.keras_callbacks import CalledBack, Length
+
+                length = Length(iterations=values.whole("iterations"), samples=samples, batch_size=batch_size)
+                learner = CalledBack(learner, model, callbacks, length, self._busy)
             code = self._train(learner, values, samples)
+            if callbacks and code == EXIT_DONE:
+                learner.ended()
         except ThemisError as error:
             sys.stderr.write(f"ERROR:themis:{error}\n")
             code = error.exit_code
         if code != EXIT_DONE:
             _leave(code)
         self._stop.training_ended()
+
+    def _busy(self) -> None:
+        from tf_jobs.incarnation import SAVE_LIMIT_S
+
+        self._watchdog.beat(SAVE_LIMIT_S, "callbacks at the end of an epoch")
 
     def _train(self, learner: Any, values: Values, samples: int) -> int:
         from tf_jobs.incarnation import Incarnation

@@ -91,11 +91,18 @@ class KerasLearner:
 
     def validate(self) -> tuple[float, float | None] | None:
         """Loss on the held-out data, and the first metric that is an accuracy."""
-        if self._validation is None:
+        told = self.evaluate()
+        if not told:
             return None
+        accuracy = next((value for name, value in told.items() if name.endswith(("acc", "accuracy"))), None)
+        return told["loss"], accuracy
+
+    def evaluate(self) -> dict[str, float]:
+        """Loss and metrics on the held-out data, by Keras' names; none without such data."""
+        if self._validation is None:
+            return {}
         told = self._model.evaluate(*self._validation, batch_size=self._batch_size, verbose=0, return_dict=True)
-        accuracy = next((float(value) for name, value in told.items() if name.endswith(("acc", "accuracy"))), None)
-        return float(told["loss"]), accuracy
+        return {name: float(value) for name, value in told.items()}
 
     def snapshot(self) -> Snapshot:
         """Copy the variables of model and optimizer to memory."""

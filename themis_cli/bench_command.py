@@ -10,7 +10,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from themis.errors import InputError
-from themis_cli import bench_checkpoint_command, bench_profiler_command, bench_resize_command, bench_simulator_command
+from themis_cli import (
+    bench_checkpoint_command,
+    bench_profiler_command,
+    bench_resize_command,
+    bench_simulator_command,
+    bench_valuation_command,
+)
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
@@ -29,6 +35,7 @@ def add_to(commands: Subcommands) -> None:
     bench_profiler_command.add_to(group)
     bench_checkpoint_command.add_to(group)
     bench_resize_command.add_to(group)
+    bench_valuation_command.add_to(group)
     parser = group.add_parser("auction", help="time whole auctions, our solver against HiGHS (docs/bench.md)")
     parser.add_argument("--sizes", default="64,168,1024,10000", metavar="GPUS,..", help="default: %(default)s")
     parser.add_argument("--markets", type=int, default=16, metavar="N", help="markets a row; default: %(default)s")

@@ -79,9 +79,10 @@ def phase_times_s(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Coun
 
 
 def _job_times_s(jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> Seconds:
-    """Seconds of each job on each gang, longest job first: `job_time_s` of all of them."""
+    """Seconds of each job on each gang, in `job_order`: `job_time_s` of all of them."""
     works_s = [job.iterations_left * job.serial_iteration_s for job in jobs]
-    order = sorted(range(len(jobs)), key=lambda place: (-works_s[place], jobs[place].job_id))
+    least_gpus = [job.shape.demand_min_gpus for job in jobs]
+    order = sorted(range(len(jobs)), key=lambda place: (-least_gpus[place], -works_s[place], jobs[place].job_id))
     works = np.array(works_s)[order, None]
     traits = _Traits(gangs)
     rows = [traits.row_of(jobs[place]) for place in order]

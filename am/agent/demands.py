@@ -59,6 +59,8 @@ def _phases_left(app: AppView) -> tuple[PhaseLeft, ...]:
 
 def empty_bundle_s(app: AppView, around: Surroundings) -> tuple[float, float]:
     """T of what the app keeps whatever a round decides, and what losing the rest costs in restarts, both in seconds."""
+    if app.jobs and not app.held:
+        return math.inf, 0.0
     gangs = [*(gang.at for gang in app.kept), *parts_left(app, app.renewable)]
     return finish_time_s(app, gangs, around), app.restart_s if app.renewable else 0.0
 

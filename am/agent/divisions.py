@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from am.agent.filled import filled_asks
 from am.agent.finish_time import split_evenly
 from am.agent.kinds import GangKind
 from am.agent.views import JobView
@@ -27,6 +28,9 @@ RATIOS = (1.0, 1.1, 1.2, 1.35, 1.6, 2.0)
 
 _COMPLETE, _ON_GRID, _FEW = 10000, 600, 40
 """Asks of a complete table at most, and of one on a grid; so few are always all tried."""
+
+_FILLED = 150
+"""Asks beside those of a grid that fill a bundle well (`filled_asks`), at most."""
 
 _FAR_PARTS = (0.01, 0.3, 0.6)
 """Parts of the gangs of one ask that lie at the farther of two levels, where not every number is tried; 0.01: one."""
@@ -42,7 +46,7 @@ def asks_of(
 
     Complete where that makes no more than `_COMPLETE` rows. Else counts of each kind lie on the finest grid that makes
     no more than `_ON_GRID`. Where kinds are too many for that, GPUs are divided about evenly over a number of gangs,
-    and these lie at one level or two (`_balanced`).
+    and these lie at one level or two (`_balanced`). Either is joined by asks that fill a bundle (`filled_asks`).
 
     Returns:
         The asks, and how many of the complete ones are missing (an upper bound: those beyond `most_gpus` count too).
@@ -53,10 +57,19 @@ def asks_of(
     for ratio in RATIOS:
         budget = max(_FEW, _COMPLETE // max(1, tables - 1)) if ratio == 1.0 else max(1, _ON_GRID // tables)
         asks = _product([_grid(limit, ratio) for limit in limits], sizes, most_gangs, most_gpus, budget)
+        if asks is not None and ratio == 1.0:
+            return asks, 0
         if asks is not None:
-            return asks, 0 if ratio == 1.0 else _complete(limits, most_gangs) - len(asks)
-    asks = _balanced(kinds, most_gangs, most_gpus, jobs, max(1, _ON_GRID // tables))
+            break
+    else:
+        asks = _balanced(kinds, most_gangs, most_gpus, jobs, max(1, _ON_GRID // tables))
+    filled = itertools.islice(filled_asks(kinds, most_gangs, most_gpus, jobs), max(1, _FILLED // tables))
+    asks = _each_once([*map(tuple, asks.tolist()), *filled])
     return asks, _complete(limits, most_gangs) - len(asks)
+
+
+def _each_once(asks: Sequence[tuple[int, ...]]) -> Counts:
+    return np.array(list(dict.fromkeys(asks)), dtype=np.int64)
 
 
 def _grid(most: int, ratio: float) -> list[int]:

@@ -40,11 +40,20 @@ def gang_order(gang: GangAt) -> tuple[int, int, int]:
     return gang.gpus, -gang.level, gang.unit_gpus
 
 
+def job_order(job: JobView) -> tuple[int, float, str]:
+    """How jobs are dealt out: those that need the largest gangs first, which few gangs can run; of these the longest.
+
+    A short job that any gang can run would else wait on a large gang while the jobs that need it wait behind it.
+    """
+    return -job.shape.demand_min_gpus, -job.serial_work_s, job.job_id
+
+
 def phase_time_s(jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> float:
     """Seconds until the last of `jobs` ends on `gangs`, each gang running one job at a time.
 
-    Longest job first, each onto the gang where it ends earliest (LPT; on like gangs, the least loaded one). Ties go to
-    the earlier job and by `gang_order`, so the result does not depend on the order of the arguments.
+    Longest job first, each onto the gang where it ends earliest (LPT; on like gangs, the least loaded one); jobs of
+    larger gangs before those of smaller ones (`job_order`). Ties go to the earlier job and by `gang_order`, so the
+    result does not depend on the order of the arguments.
     """
     return _phase_time_s(jobs, Counter(gangs))
 
@@ -111,10 +120,10 @@ def _like_gangs_time_s(times_s: Sequence[float], gangs: int) -> float:
 
 
 def _job_times_s(jobs: Iterable[JobView], kinds: Sequence[GangAt]) -> Iterator[list[float]]:
-    """Seconds of each job on each kind of gang, longest job first."""
+    """Seconds of each job on each kind of gang, in the order in which they are dealt out."""
     before: JobView | None = None
     paces: list[tuple[float, int]] = []
-    for job in sorted(jobs, key=lambda job: (-job.serial_work_s, job.job_id)):
+    for job in sorted(jobs, key=job_order):
         if before is None or not _same_pace(job, before):
             paces = [pace_on(job, kind) for kind in kinds]
         before = job
@@ -128,10 +137,10 @@ def split_evenly(gpus: int, jobs: int, shape: JobShape) -> tuple[int, ...]:
     As many jobs as possible run at once, each on at least its smallest gang; tasks are dealt out in turn. What no job
     can use is left out.
     """
-    return tuple(size for size, count in _even_sizes(gpus, jobs, shape) for _ in range(count))
+    return tuple(size for size, count in even_sizes(gpus, jobs, shape) for _ in range(count))
 
 
-def _even_sizes(gpus: int, jobs: int, shape: JobShape) -> list[tuple[int, int]]:
+def even_sizes(gpus: int, jobs: int, shape: JobShape) -> list[tuple[int, int]]:
     """`split_evenly` as sizes, largest first, with how many gangs have each."""
     tasks = gpus // shape.gpus_per_task
     running = min(jobs, tasks // shape.min_tasks)
@@ -147,7 +156,7 @@ def even_counts(
     gpus: int, jobs: int, shape: JobShape, around: Surroundings, at_least: Level = Level.SLOT
 ) -> dict[GangAt, int]:
     """`even_gangs` with like gangs counted."""
-    return {nearest_gang(size, around, at_least): count for size, count in _even_sizes(gpus, jobs, shape)}
+    return {nearest_gang(size, around, at_least): count for size, count in even_sizes(gpus, jobs, shape)}
 
 
 def even_gangs(

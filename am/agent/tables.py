@@ -148,6 +148,8 @@ def _near(gpus: int) -> tuple[GangAt, GangAt]:
 
 
 def _restarted(app: AppView, offer: Offer, around: Surroundings) -> Iterator[Table]:
+    if not app.held:
+        return
     free = offer.free.by_machine()
     ways = growths(app, free, around)
     if not app.renewable:

@@ -12,6 +12,7 @@ from am.jobs.environment import Gang, task_environment
 from am.jobs.gang import start_gang, wait_gang
 from am.jobs.pool import tasks_of
 from am.jobs.run import JobRun
+from am.jobs.trouble import trouble_of
 from am.runtimes.port import ContainerRuntime, ExitReason, NoRoomError, Seat, SeatRequest, TaskExit, TaskLaunch
 from themis.cluster import GpuId
 from themis.errors import ThemisError
@@ -66,7 +67,7 @@ class JobRunner:
     def start(self, job: JobRun, gpus: tuple[GpuId, ...]) -> None:
         """Start a waiting job on these GPUs."""
         job.gpus, job.level = gpus, self._app.cluster.level_of_gpus(gpus)
-        job.stop_reason, job.stepped, job.startup = "", False, {}
+        job.stop_reason, job.stepped, job.startup, job.trouble = "", False, {}, None
         job.incarnation += 1
         job.started_at_s = self._app.now_s()
         self._app.board.turn(job, JobState.STARTING)
@@ -87,6 +88,17 @@ class JobRunner:
             reserving.cancel()
         for handle in job.handles:
             self._spawn(self._stop_task(handle))
+
+    def look_after(self) -> None:
+        """Stop jobs that have diverged, to give them up, and those that stall, to start them again."""
+        for job in self._app.board.jobs.values():
+            if not job.handles or job.trouble is not None:
+                continue
+            trouble = trouble_of(job.profile, self._target(job))
+            # One that is being stopped anyhow needs no other reason, unless it must not start again.
+            if trouble is not None and (trouble.hopeless or not job.stop_reason):
+                job.trouble = trouble
+                self.stop(job, trouble.reason)
 
     async def stop_all(self, reason: str) -> None:
         """Stop every job and return when nothing runs any more."""
@@ -124,7 +136,7 @@ class JobRunner:
         gpus, requested = job.gpus, bool(job.stop_reason)
         job.saved_iteration = await asyncio.to_thread(self._saved_iteration, job, exits)
         job.handles = []
-        if requested:
+        if requested and job.trouble is None:
             job.stop_took_s, job.moved_from = self._app.now_s() - job.stop_asked_at_s, len(gpus)
         detail = {
             "incarnation": job.incarnation,
@@ -195,6 +207,8 @@ class JobRunner:
         done = bool(exits) and all(exit_.succeeded for exit_ in exits)
         if done and job.job_id in board.plan().targets:
             board.target_reached(job)
+        elif job.trouble is not None and job.job_id in board.plan().targets:
+            self._again(job, job.trouble.reason, hopeless=job.trouble.hopeless)
         elif requested or (exits and all(exit_.exit_code in (0, EXIT_CHECKPOINTED) for exit_ in exits)):
             board.turn(job, JobState.WAITING)
         else:
@@ -208,11 +222,17 @@ class JobRunner:
         usage = (
             bool(exits) and all(code in (EXIT_USAGE, -15, EXIT_CHECKPOINTED) for code in codes) and EXIT_USAGE in codes
         )
-        if usage or job.restarts >= self._app.spec.max_task_restarts:
-            last = last_line(job)
-            self._app.board.failed(job, f"{job.job_id}: {reason}" + (f": {last}" if last else ""))
+        last = last_line(job)
+        self._again(job, reason, hopeless=usage, last_words=f": {last}" if last else "")
+
+    def _again(self, job: JobRun, reason: str, *, hopeless: bool, last_words: str = "") -> None:
+        """Let a job whose tasks have ended start again from its checkpoint, or give it up."""
+        if hopeless or job.restarts >= self._app.spec.max_task_restarts:
+            self._app.board.failed(job, f"{job.job_id}: {reason}{last_words}")
+            self._emit("job_given_up", job.job_id, {"reason": reason, "restarts": job.restarts})
             return
         job.restarts += 1
+        job.restarted_for = reason
         self._app.board.turn(job, JobState.WAITING)
         self._emit("job_restarted", job.job_id, {"reason": reason, "restarts": job.restarts})
 

@@ -14,7 +14,7 @@ from am.agent.demands import pays_above
 from am.agent.views import GangAt, JobView
 from am.jobs.division import best_sizes
 from am.jobs.pool import Pool, by_place, speed_of, tasks_of
-from themis.cluster import Cluster, GpuId
+from themis.cluster import Cluster, GpuId, Level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +118,14 @@ def _grow(jobs: Sequence[PlannedJob], idle: Pool, restart_s: float) -> dict[str,
     for job in sorted((job for job in jobs if job.gpus), key=lambda job: (-job.view.serial_work_s, job.view.job_id)):
         if not left:
             break
+        now = GangAt(len(job.gpus), idle.level_of(job.gpus))
+        enough = pays_above(job.view, now, restart_s)
+        if speed_of(job.view, len(left) + len(job.gpus), Level.SLOT) <= enough:
+            # Not even all of it in one slot would pay.
+            continue
         pool = left.plus(job.gpus)
         gang = pool.take(job.view, len(pool))
-        now = GangAt(len(job.gpus), idle.level_of(job.gpus))
-        if speed_of(job.view, len(gang), idle.level_of(gang)) > pays_above(job.view, now, restart_s):
+        if speed_of(job.view, len(gang), idle.level_of(gang)) > enough:
             grown[job.view.job_id] = "it grows"
             left = pool
     return grown

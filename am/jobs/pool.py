@@ -62,41 +62,60 @@ class Pool:
         Of the GPUs of one slot, one machine, one rack or all together; equals go to the nearer level, there best fit.
         Empty when the job's smallest gang cannot be had in whole tasks.
         """
-        best: tuple[GpuId, ...] = ()
-        most = 0.0
-        wanted = job.shape.usable_gpus(size)
-        for groups in self._groups(wanted):
-            gang = _largest(groups, job, wanted)
-            speed = speed_of(job, len(gang), self.level_of(gang)) if gang else 0.0
-            if speed > most:
-                best, most = gang, speed
-            if gang and len(gang) == wanted:
-                # More cannot be had, and farther away as many are no faster.
-                break
-        return self._remove(best)
+        return self._taken(job, size)[0]
 
     def lay(self, jobs: Sequence[JobView], sizes: Sequence[int]) -> list[GangAt]:
         """Take a gang of each size for each of the first jobs, as they count; gangs that do not fit have no GPU."""
-        gangs = []
-        for job, size in zip(jobs, sizes, strict=False):
-            gpus = self.take(job, size)
-            gangs.append(GangAt(len(gpus), self.level_of(gpus)))
-        return gangs
+        taken = (self._taken(job, size) for job, size in zip(jobs, sizes, strict=False))
+        return [GangAt(len(gpus), level) for gpus, level in taken]
 
     def level_of(self, gpus: Iterable[GpuId]) -> Level:
         """The level that these GPUs span."""
         return self._cluster.level_of_gpus(gpus)
 
-    def _groups(self, wanted: int) -> Iterator[Iterable[Sequence[GpuId]]]:
-        """GPUs by slot, by machine, by rack, and all together; smaller groups of a kind first (best fit).
+    def _taken(self, job: JobView, size: int) -> tuple[tuple[GpuId, ...], Level]:
+        """`take`, with the level that the gang spans."""
+        wanted = job.shape.usable_gpus(size)
+        if not wanted:
+            return (), Level.SLOT
+        slot = self._tightest_slot(wanted)
+        if slot is not None:
+            # More cannot be had, and farther away as many are no faster.
+            return self._cut(slot, wanted), Level.SLOT
+        best: tuple[GpuId, ...] = ()
+        nearest, most = Level.SLOT, 0.0
+        for groups in self._groups():
+            gang = _largest(groups, job, wanted)
+            level = self.level_of(gang)
+            speed = speed_of(job, len(gang), level) if gang else 0.0
+            if speed > most:
+                best, nearest, most = gang, level, speed
+            if len(gang) == wanted:
+                break
+        return self._remove(best), nearest
 
-        Of the slots that hold `wanted` GPUs only the one that fits best counts, if there is one.
-        """
-        fitting = min(((len(group), key) for key, group in self._slots.items() if len(group) >= wanted), default=None)
-        if fitting is not None:
-            yield (self._slots[fitting[1]],)
+    def _tightest_slot(self, wanted: int) -> SlotKey | None:
+        """Of the slots that hold so many GPUs the one that fits best, the first of equals by its key."""
+        best: SlotKey | None = None
+        least = 0
+        for key, group in self._slots.items():
+            count = len(group)
+            if count >= wanted and (best is None or count < least or (count == least and key < best)):
+                best, least = key, count
+        return best
+
+    def _cut(self, slot: SlotKey, count: int) -> tuple[GpuId, ...]:
+        """The first GPUs of a slot, taken out."""
+        group = self._slots[slot]
+        if count == len(group):
+            del self._slots[slot]
         else:
-            yield _smaller_first(self._slots.values())
+            self._slots[slot] = group[count:]
+        return tuple(group[:count])
+
+    def _groups(self) -> Iterator[Iterable[Sequence[GpuId]]]:
+        """GPUs by slot, by machine, by rack, and all together; smaller groups of a kind first (best fit)."""
+        yield _smaller_first(self._slots.values())
         machines = _merged((key[0], self._slots[key]) for key in sorted(self._slots))
         yield _smaller_first(machines.values())
         yield _smaller_first(_merged((self._rack_of(name), group) for name, group in machines.items()).values())

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from am.jobs.trouble import Trouble
 from am.journal import JobRecord
 from am.profiler.follower import LogFollower
 from am.profiler.profile import JobProfile
@@ -21,7 +22,8 @@ class JobRun:
 
     `saved_iteration` is the newest checkpoint's; `stop_reason` is set from the moment that its tasks are told to stop.
     `stop_took_s` and `moved_from` remember a stop until the job's next first step, which ends the resize; `startup` is
-    what the program tells of its start, in seconds by step.
+    what the program tells of its start, in seconds by step. `trouble` is why its tasks are being stopped though nobody
+    wants its GPUs, `restarted_for` why it was last started again.
     """
 
     spec: JobSpec
@@ -44,6 +46,8 @@ class JobRun:
     moved_from: int = 0
     reported_at_s: float = -math.inf
     diagnostics: str = ""
+    trouble: Trouble | None = None
+    restarted_for: str = ""
 
     @property
     def job_id(self) -> str:
@@ -66,9 +70,26 @@ class JobRun:
 
     @property
     def loss(self) -> float:
-        """What the tuner goes by: the loss on held-out data where the job logs it, else the training loss, else NaN."""
+        """What the tuner goes by: the loss on held-out data where the job logs it, else the training loss, else NaN.
+
+        Of a job that has diverged it is NaN, which is worse than any, whatever it was on held-out data before.
+        """
+        if self.profile.diverged is not None:
+            return math.nan
         held_out = self.profile.validation_loss
         return self.profile.loss if held_out is None else held_out
+
+    @property
+    def health(self) -> str:
+        """What is wrong with the job, or was when it was last started again; empty for one that does well."""
+        if self.diagnostics:
+            return self.diagnostics
+        if self.trouble is not None:
+            return self.trouble.reason
+        stall = self.profile.stall if self.running else None
+        if stall is not None:
+            return f"no iteration for {stall.waited_s:.0f} s"
+        return f"started again: {self.restarted_for}" if self.restarted_for else ""
 
     def turn(self, state: JobState) -> None:
         """Change the state; one that may not follow raises InvariantError."""

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from am.page.log_files import CHUNK_BYTES, LogFile
 from am.page.state import AmPageState, JobRow
+from am.profiler.slowdowns import LevelSlowdown
 from themis.lifecycle import JobState
 from themis.web.elements import Markup, element, join, link, markup, section, table, tiles
 from themis.web.frame import label, page
@@ -28,6 +29,9 @@ def app_page(state: AmPageState) -> str:
             ]
         ),
         section("Jobs", _jobs(state)),
+        section(
+            "S by level", _slowdowns(state), note="how many times as long an iteration takes when GPUs lie so far apart"
+        ),
         section("Leases", _leases(state)),
         element(
             "p", join((link("logs/", "All logs"), link("status.json", "The same as JSON")), ", "), f"; {state.folder}"
@@ -59,7 +63,7 @@ def _jobs(state: AmPageState) -> Markup:
     rows = [
         (
             join((job.job_id, label("best")), " ") if job.job_id == state.best else job.job_id,
-            element("span", job.state, class_="bad" if job.state == JobState.FAILED else None),
+            join((element("span", job.state, class_="bad" if job.state == JobState.FAILED else None), job.health), " "),
             f"{job.iteration}/{job.target_iteration}",
             number(job.loss),
             number(job.accuracy),
@@ -71,6 +75,19 @@ def _jobs(state: AmPageState) -> Markup:
         for job in state.jobs
     ]
     return table(heads, rows, numbers=heads[2:6])
+
+
+def _slowdowns(state: AmPageState) -> Markup:
+    measured = [job for job in state.jobs if any(each.intervals for each in job.slowdown)]
+    if not measured:
+        return markup("Not measured yet.")
+    heads = ("job", *(each.level for each in measured[0].slowdown))
+    return table(heads, [(job.job_id, *map(_factor, job.slowdown)) for job in measured])
+
+
+def _factor(slowdown: LevelSlowdown) -> str:
+    source = f"measured by {slowdown.intervals} intervals" if slowdown.intervals else "estimated"
+    return f"{number(slowdown.factor)} {source}"
 
 
 def _log_link(job: JobRow) -> Markup:

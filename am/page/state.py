@@ -9,13 +9,17 @@ from pathlib import Path
 
 from am.app import App
 from am.jobs.run import JobRun
+from am.profiler.slowdowns import LevelSlowdown
 from themis.apps import HyperParameter
 from themis.cluster import GpuId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
-    """One job. `loss` and `accuracy` are None while nothing is known; `gpus` are written `MACHINE/INDEX`."""
+    """One job. `loss` and `accuracy` are None while nothing is known; `gpus` are written `MACHINE/INDEX`.
+
+    `health` is what is wrong with it, empty where nothing is; `slowdown` is S by level, nearest first.
+    """
 
     job_id: str
     state: str
@@ -26,6 +30,8 @@ class JobRow:
     gpus: str = ""
     restarts: int = 0
     hyper_parameters: Mapping[str, HyperParameter]
+    health: str = ""
+    slowdown: tuple[LevelSlowdown, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,4 +108,6 @@ def _job(job: JobRun, target: int | None) -> JobRow:
         gpus=" ".join(str(gpu) for gpu in job.gpus),
         restarts=job.restarts,
         hyper_parameters=job.spec.hyper_parameters,
+        health=job.health,
+        slowdown=job.profile.slowdown_by_level(),
     )

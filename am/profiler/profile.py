@@ -20,7 +20,14 @@ from am.profiler.records import (
     StepsPerSecond,
     Validation,
 )
-from am.profiler.slowdowns import LevelSeen, levels_seen, measured_slowdown, serial_iteration_s
+from am.profiler.slowdowns import (
+    LevelSeen,
+    LevelSlowdown,
+    by_level,
+    levels_seen,
+    measured_slowdown,
+    serial_iteration_s,
+)
 from am.profiler.strands import Strands
 from themis.apps import CRUDE_SLOWDOWN, Estimate, Slowdown
 from themis.bids import LossForecast
@@ -124,6 +131,10 @@ class JobProfile:
     def levels_seen(self) -> Mapping[Level, LevelSeen]:
         """S of the levels that the job has run at, with how much and how well each was measured."""
         return levels_seen(self.paces, self._estimate.slowdown or CRUDE_SLOWDOWN)
+
+    def slowdown_by_level(self) -> tuple[LevelSlowdown, ...]:
+        """S at every level, nearest first, and whether it is measured."""
+        return by_level(self.slowdown(), self.levels_seen())
 
     @property
     def diverged(self) -> Divergence | None:

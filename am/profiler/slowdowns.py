@@ -27,6 +27,29 @@ class LevelSeen:
     count: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelSlowdown:
+    """S at any level, for people: by how many intervals it was measured and their spread, both 0 for an estimate."""
+
+    level: str
+    factor: float
+    intervals: int = 0
+    spread: float = 0.0
+
+
+def by_level(slowdown: Slowdown, seen: Mapping[Level, LevelSeen]) -> tuple[LevelSlowdown, ...]:
+    """S at every level, nearest first, each measured or estimated."""
+    return tuple(
+        LevelSlowdown(
+            level=level.label,
+            factor=slowdown.at(level),
+            intervals=seen[level].count if level in seen else 0,
+            spread=seen[level].spread if level in seen else 0.0,
+        )
+        for level in Level
+    )
+
+
 def levels_seen(paces: Mapping[Placement, Pace], assumed: Slowdown) -> Mapping[Level, LevelSeen]:
     """S with spread and count of every level with enough intervals, nearest first."""
     slowdown = measured_slowdown(paces, assumed)

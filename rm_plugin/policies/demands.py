@@ -159,7 +159,16 @@ def _rest(demand: GangDemand, gang: PlacedGang | None) -> GangDemand | None:
     room = (demand.max_gpus - gang.gpus.gpus) // demand.unit_gpus * demand.unit_gpus
     if room < demand.unit_gpus:
         return None
-    return replace(demand, min_gpus=demand.unit_gpus, max_gpus=room, held=demand.held + gang.gpus)
+    # Growing has to beat the gang as it was placed: `held` alone does not tell that it lies within one slot. A pinned
+    # gang tells no level of its own.
+    reached = 0.0 if gang.pinned else (demand.held.gpus + gang.gpus.gpus) / demand.slowdown.at(gang.level)
+    return replace(
+        demand,
+        min_gpus=demand.unit_gpus,
+        max_gpus=room,
+        held=demand.held + gang.gpus,
+        faster_than=max(demand.faster_than, reached),
+    )
 
 
 def _serves(gang: PlacedGang, demand: GangDemand) -> bool:

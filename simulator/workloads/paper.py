@@ -109,10 +109,10 @@ def workload_1(seed: int, options: Workload1Options | None = None) -> Workload:
     drafts = _drafts(seed, options)
     shares = {"2": options.two_gpu_share, "1": 1.0 - options.two_gpu_share}
     gpus = _dealt(shares, len(drafts), Random(child_seed(seed, "w1", "gpus")))
-    apps = [
-        _app(draft, _ragged_jobs(draft, _shape(count, options), options.job_spread, Random(child_seed(seed, "w1", draft.name))), SINGLE)
-        for draft, count in zip(drafts, gpus, strict=True)
-    ]
+    apps = []
+    for draft, count in zip(drafts, gpus, strict=True):
+        rng = Random(child_seed(seed, "w1", draft.name))
+        apps.append(_app(draft, _ragged_jobs(draft, _shape(count, options), options.job_spread, rng), SINGLE))
     return Workload(name="w1", apps=tuple(apps), source=_SOURCE_1)
 
 

@@ -47,7 +47,7 @@ def slow_phase_time_s(jobs, gangs):
     """The definition, written out: every job looks at every gang."""
     gangs = sorted(gangs, key=lambda gang: (gang.gpus, -gang.level, gang.unit_gpus))
     loads = [0.0] * len(gangs)
-    for job in sorted(jobs, key=lambda job: (-job.serial_work_s, job.job_id)):
+    for job in sorted(jobs, key=lambda job: (-job.shape.demand_min_gpus, -job.serial_work_s, job.job_id)):
         ends = [load + job_time_s(job, gang) for load, gang in zip(loads, gangs, strict=True)]
         loads[ends.index(min(ends))] = min(ends)
     return max(loads)

@@ -398,7 +398,7 @@ class Heartbeat(_message.Message):
     def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ..., best: _Optional[str] = ...) -> None: ...
 
 class JobStatus(_message.Message):
-    __slots__ = ("job_id", "state", "iteration", "target_iteration", "loss", "accuracy", "has_loss", "has_accuracy", "restarts", "gpus", "iteration_s", "hyper_parameters")
+    __slots__ = ("job_id", "state", "iteration", "target_iteration", "loss", "accuracy", "has_loss", "has_accuracy", "restarts", "gpus", "iteration_s", "hyper_parameters", "health", "slowdown")
     class HyperParametersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -418,6 +418,8 @@ class JobStatus(_message.Message):
     GPUS_FIELD_NUMBER: _ClassVar[int]
     ITERATION_S_FIELD_NUMBER: _ClassVar[int]
     HYPER_PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
+    SLOWDOWN_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     state: str
     iteration: int
@@ -430,7 +432,21 @@ class JobStatus(_message.Message):
     gpus: int
     iteration_s: float
     hyper_parameters: _containers.MessageMap[str, Scalar]
-    def __init__(self, job_id: _Optional[str] = ..., state: _Optional[str] = ..., iteration: _Optional[int] = ..., target_iteration: _Optional[int] = ..., loss: _Optional[float] = ..., accuracy: _Optional[float] = ..., has_loss: _Optional[bool] = ..., has_accuracy: _Optional[bool] = ..., restarts: _Optional[int] = ..., gpus: _Optional[int] = ..., iteration_s: _Optional[float] = ..., hyper_parameters: _Optional[_Mapping[str, Scalar]] = ...) -> None: ...
+    health: str
+    slowdown: _containers.RepeatedCompositeFieldContainer[LevelSlowdown]
+    def __init__(self, job_id: _Optional[str] = ..., state: _Optional[str] = ..., iteration: _Optional[int] = ..., target_iteration: _Optional[int] = ..., loss: _Optional[float] = ..., accuracy: _Optional[float] = ..., has_loss: _Optional[bool] = ..., has_accuracy: _Optional[bool] = ..., restarts: _Optional[int] = ..., gpus: _Optional[int] = ..., iteration_s: _Optional[float] = ..., hyper_parameters: _Optional[_Mapping[str, Scalar]] = ..., health: _Optional[str] = ..., slowdown: _Optional[_Iterable[_Union[LevelSlowdown, _Mapping]]] = ...) -> None: ...
+
+class LevelSlowdown(_message.Message):
+    __slots__ = ("level", "factor", "intervals", "spread")
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    FACTOR_FIELD_NUMBER: _ClassVar[int]
+    INTERVALS_FIELD_NUMBER: _ClassVar[int]
+    SPREAD_FIELD_NUMBER: _ClassVar[int]
+    level: str
+    factor: float
+    intervals: int
+    spread: float
+    def __init__(self, level: _Optional[str] = ..., factor: _Optional[float] = ..., intervals: _Optional[int] = ..., spread: _Optional[float] = ...) -> None: ...
 
 class JobEvent(_message.Message):
     __slots__ = ("job_id", "kind", "time_s", "detail")

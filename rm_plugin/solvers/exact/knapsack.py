@@ -50,6 +50,8 @@ def uses_of(rows: Rows, resources: Sequence[Resource], free: Ints) -> Uses:
 
 def most_pinned(rows: Rows, machines: int) -> Ints:
     """The most that all bidders together pin on each machine [machines]."""
+    if not len(rows.pin_gpus):
+        return np.zeros(machines, dtype=np.int32)
     bidder = np.repeat(np.arange(len(rows.row_start) - 1), np.diff(rows.row_start))
     most = np.zeros((len(rows.row_start), machines), dtype=np.int32)
     np.maximum.at(most, (bidder[rows.pin_row], rows.pin_machine), rows.pin_gpus)
@@ -63,6 +65,8 @@ def _needs_table(rows: Rows, taken: NDArray[np.int32], free: Ints, limited: Cont
     Where they might ask for more than is free, that too must be seen, unless a limit of the machine's own does it.
     """
     shared = np.zeros(len(free), dtype=np.bool_)
+    if not len(rows.pin_gpus):
+        return shared
     bidder = np.repeat(np.arange(len(rows.row_start) - 1), np.diff(rows.row_start))
     bidder_of_pin = bidder[rows.pin_row]
     pairs = np.unique(np.stack([rows.pin_machine, bidder_of_pin], axis=1), axis=0)
@@ -77,6 +81,8 @@ def _needs_table(rows: Rows, taken: NDArray[np.int32], free: Ints, limited: Cont
 
 def pinned_together(rows: Rows, free: Ints) -> set[tuple[int, int]]:
     """All (machine, GPUs) that may be pinned at once: by one bidder what its rows pin, by several any sum of theirs."""
+    if not len(rows.pin_gpus):
+        return set()
     bidder = np.repeat(np.arange(len(rows.row_start) - 1), np.diff(rows.row_start))
     by_machine: dict[int, set[tuple[int, int]]] = {}
     for machine, who, gpus in zip(

@@ -174,3 +174,22 @@ def test_an_app_elsewhere_is_shown_with_what_its_engine_calls_it_and_its_page() 
     )
     shown = app_text(app)
     assert "application_17_0001" in shown and "http://n1:9/" in shown
+
+
+def test_what_is_wrong_with_jobs_and_their_s_by_level_are_shown():
+    levels = [
+        pb.LevelSlowdown(level="slot", factor=1.0, intervals=50, spread=0.01),
+        pb.LevelSlowdown(level="rack", factor=1.25),
+    ]
+    ill = job(2, state="FAILED", health="its loss is no number since iteration 7")
+    shown = app(jobs=[job(1, state="RUNNING", slowdown=levels), ill])
+    text = app_text(shown)
+    assert "job-02  its loss is no number since iteration 7" in text
+    assert "S: SLOT" in text
+    assert "1 (measured, 50 intervals)" in text
+    assert "1.25 (estimated)" in text
+    first, second = app_object(shown)["jobs"]
+    assert first["slowdown"]["slot"] == {"factor": 1.0, "intervals": 50, "spread": 0.01}
+    assert (first["health"], second["health"]) == (None, "its loss is no number since iteration 7")
+    assert "HEALTH" not in app_text(app())
+    assert "S: " not in app_text(app())

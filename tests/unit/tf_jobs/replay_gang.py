@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
+
+from free_ports import free_port
 
 from am.checkpoints import open_store
 
@@ -73,11 +74,6 @@ class ReplayJob:
 
 def tf_config(addresses: list[str], index: int) -> str:
     return json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})
-
-
-def free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as free:
-        return free.getsockname()[1]
 
 
 def until_training(tasks) -> None:

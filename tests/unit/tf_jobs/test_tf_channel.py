@@ -8,7 +8,8 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 
 import pytest
-from replay_gang import free_port, tf_config
+from free_ports import free_port
+from replay_gang import tf_config
 
 from tf_jobs import peers, replay_job, waiting
 from tf_jobs.addresses import Address, read_addresses

@@ -17,8 +17,11 @@ from agent_cases import cluster_of
 
 from am.app import App
 from am.journal import Journal
+from am.page.html import app_page
 from am.page.server import AmPage, is_loopback
 from am.page.state import AmPageState, JobRow, LeaseRow, page_state
+from am.page.status_document import status_document
+from am.profiler.slowdowns import LevelSlowdown
 from themis.apps import AppSpec, Estimate, JobSpec, ProgramSpec, TunerSpec
 from themis.clock import VirtualClock
 from themis.cluster import GpuId
@@ -360,6 +363,7 @@ class TestState:
             gpus="m0/1",
             restarts=2,
             hyper_parameters={"lr": 0.5},
+            slowdown=app.board.jobs["j0"].profile.slowdown_by_level(),
         )
         assert replace(shown.jobs[1], job_id="j0", state="STARTING", gpus="m0/1", restarts=2) == shown.jobs[0]
 
@@ -378,3 +382,19 @@ class TestState:
         shown = page_state(app, 1)
         assert shown.rho is None
         assert {job.state for job in shown.jobs} == {"FAILED"}
+
+
+def test_what_is_wrong_and_s_by_level_are_shown():
+    levels = (
+        LevelSlowdown(level="slot", factor=1.0, intervals=50, spread=0.01),
+        LevelSlowdown(level="rack", factor=1.25),
+    )
+    ill = state(Path("nowhere"), row("job-0", slowdown=levels, health=HOSTILE), row("job-1"))
+    shown = app_page(ill)
+    assert "1 measured by 50 intervals" in shown
+    assert "1.25 estimated" in shown
+    assert HOSTILE not in shown
+    assert "Not measured yet." in app_page(state())
+    first, second = status_document(ill)["jobs"]
+    assert first["slowdown"]["rack"] == {"factor": 1.25, "intervals": 0, "spread": 0.0}
+    assert (first["health"], second["health"]) == (HOSTILE, None)

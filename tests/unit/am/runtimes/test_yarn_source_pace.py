@@ -56,6 +56,13 @@ async def source_of(yarn):
     return source
 
 
+async def leave(source):
+    """Close it without waiting for the next heartbeat."""
+    source.gone_for_good.set()
+    source._beating.cancel()
+    await source.close()
+
+
 def a_wish(steps):
     request = SeatRequest(job_id="j", task_index=0, gpus=(GpuId("h", 0),))
     return ContainerWish(seat_id="a", request=request, environment={}, on_step=steps.append)
@@ -67,8 +74,7 @@ def test_an_ask_is_sent_at_once_and_its_grant_fetched_soon():
     async def scenario():
         source = await source_of(yarn)
         await asyncio.wait_for(source.acquire([a_wish(steps)]), 5.0)
-        source.gone_for_good.set()
-        await source.close()
+        await leave(source)
 
     asyncio.run(scenario())
     assert steps == ["ask", "grant"]
@@ -82,8 +88,7 @@ def test_an_ask_that_stays_unanswered_is_hurried_for_a_while_only():
         waiting = asyncio.ensure_future(source.acquire([a_wish([])]))
         await asyncio.sleep(3.0)
         waiting.cancel()
-        source.gone_for_good.set()
-        await source.close()
+        await leave(source)
 
     asyncio.run(scenario())
     assert 2 < yarn.beats <= 11

@@ -1,10 +1,13 @@
 """What apps could still use once gangs have been won, and what is left of the machines."""
 
+from dataclasses import replace
+
 import pytest
 
 from rm_plugin.arbiter.leftovers import Claim
 from rm_plugin.arbiter.round_values import Decision
 from rm_plugin.policies.demands import claims_of, gangs_of, machines_after, unmet, unserved, usable_left
+from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.cluster import Allocation, Level
 from themis.errors import InvariantError
@@ -110,6 +113,17 @@ class TestUsableLeft:
         assert usable_left(machines, Decision(unserved=claims)) == 2
         assert usable_left(machines, Decision(auction={"b": (gang(m0=2),)}, unserved=claims)) == 2
         assert usable_left(machines, Decision(auction={"b": (gang(m0=3),)}, unserved=claims)) == 0
+
+    def test_growing_out_of_a_slot_must_beat_the_slot(self):
+        """Two GPUs in a slot, S = 1, against six farther away: 8 / 4.895 is less than 2, but more than 2 / 1.229."""
+        steep = Slowdown(1.0, 1.229, 3.673, 4.895)
+        claims = (Claim(app_id="a", demands=(replace(demand("j", 1, 8), slowdown=steep),)),)
+        machines = [FreeMachine(machine_id=f"m{n}", rack_id=f"r{n}", free_slots=(2,)) for n in range(4)]
+        won = gang(slot=0, m0=2)
+        left = unserved(claims, {"a": {"j": won}})
+        assert usable_left(machines, Decision(auction={"a": (won,)}, unserved=left)) == 0
+        gentle = unserved((Claim(app_id="a", demands=(demand("j", 1, 8),)),), {"a": {"j": won}})
+        assert usable_left(machines, Decision(auction={"a": (won,)}, unserved=gentle)) == 6
 
     def test_what_is_left_of_claims(self):
         claims = (

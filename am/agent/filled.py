@@ -1,0 +1,206 @@
+"""Asks for apps of many jobs: GPUs dealt to shapes of jobs by their work, gangs laid as near as there is room.
+
+Where not every multiset of gangs can be tried (`divisions`), these are the asks that a bundle of so many GPUs is best
+divided into, or nearly: a total of GPUs, how large gangs of elastic jobs are, and how much of the near places is won.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from am.agent.finish_time import even_sizes
+from am.agent.kinds import GangKind
+from am.agent.views import JobView
+from themis.apps import JobShape
+from themis.cluster import Level
+
+Sizes = tuple[tuple[int, int, int], ...]
+"""Gangs as (GPUs, unit, count), largest first."""
+
+_STEP = 1.04
+"""Totals of GPUs go up by one, or by this factor where that is more."""
+
+_LEAST_GANGS = (0.0, 0.5, 1.0)
+"""Gangs of elastic jobs have at least such a part of the tasks that their job could use."""
+
+_AT_ONCE = (1.0, 0.75, 0.5)
+"""Parts of the jobs that run at once where gangs are sized by the work of their jobs: fewer have larger gangs."""
+
+_NEAR = (math.inf, 1.0, 0.6, 0.0)
+"""Parts of the places at each level but the farthest that are asked for, by the part of all GPUs asked for: all that
+there are, as many as an average bundle has, fewer, none."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """A shape of jobs: how many there are, their work in GPU seconds, the gangs and GPUs dealt to them so far."""
+
+    shape: JobShape
+    members: int
+    work_s: float
+    gangs: int = 0
+    gpus: int = 0
+
+    @property
+    def step(self) -> int:
+        """GPUs that are dealt next: those of another gang, then another task for one that has room; 0: no more."""
+        if self.gangs < self.members:
+            return self.shape.demand_min_gpus
+        return self.shape.gpus_per_task if self.gpus < self.gangs * self.shape.demand_max_gpus else 0
+
+    def take(self) -> None:
+        """Take what `step` tells."""
+        self.gpus += self.step
+        self.gangs += self.gangs < self.members
+
+
+def filled_asks(
+    kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView]
+) -> Iterator[tuple[int, ...]]:
+    """Counts by kind, coarse totals first; every ask keeps to each kind's `most`, and none is empty."""
+    layout = _Nearest(kinds)
+    done: set[Sizes] = set()
+    nearest = {(kind.at.gpus, kind.unit_gpus): kind.at.level for kind in reversed(kinds)}
+    longest = sorted(jobs, key=lambda job: (-job.serial_work_s, job.job_id))
+    at_once = dict.fromkeys(min(most_gangs, math.ceil(part * len(jobs))) for part in _AT_ONCE)
+    dealt = [sizes for some in at_once for sizes in _dealt_by_work(longest[:some], most_gpus, nearest)]
+    dealt += [sizes for least in _LEAST_GANGS for sizes in _dealt(jobs, most_gangs, most_gpus, least)]
+    for sizes in sorted(dealt, key=lambda sizes: _fineness(_gpus(sizes))):
+        if sizes in done:
+            continue
+        done.add(sizes)
+        share = _gpus(sizes) / most_gpus
+        found = (layout.laid_out(sizes, min(1.0, share * near) if near else 0.0) for near in _NEAR)
+        yield from dict.fromkeys(counts for counts in found if counts is not None)
+
+
+def _gpus(sizes: Sizes) -> int:
+    return sum(size * count for size, _, count in sizes)
+
+
+def _fineness(gpus: int) -> tuple[int, int]:
+    """Multiples of large powers of two come first."""
+    return -(gpus & -gpus), gpus
+
+
+def _dealt(jobs: Sequence[JobView], most_gangs: int, most_gpus: int, least: float) -> Iterator[Sizes]:
+    """GPUs dealt step by step to the shape whose work a GPU is most, at ever larger totals."""
+    parts = _parts(jobs, least)
+    turns = [(-math.inf, -part.work_s, place) for place, part in enumerate(parts)]
+    heapq.heapify(turns)
+    gangs = gpus = 0
+    told = 0.0
+    while turns:
+        _, work_s, place = heapq.heappop(turns)
+        part = parts[place]
+        if not part.step or gpus + part.step > most_gpus or (part.gangs < part.members and gangs == most_gangs):
+            continue
+        if gpus + part.step > max(told + 1, told * _STEP) and gpus > told:
+            told = gpus
+            yield _sizes(parts)
+        gangs, gpus = gangs - part.gangs, gpus + part.step
+        part.take()
+        gangs += part.gangs
+        heapq.heappush(turns, (work_s / part.gpus, work_s, place))
+    if gpus > told:
+        yield _sizes(parts)
+
+
+def _dealt_by_work(
+    longest: Sequence[JobView], most_gpus: int, nearest: Mapping[tuple[int, int], Level]
+) -> Iterator[Sizes]:
+    """The smallest gang for job after job, longest first, then task by task to the job that would end last.
+
+    Args:
+        longest: The jobs that run at once, longest first.
+        most_gpus: GPUs to deal.
+        nearest: The nearest level by GPUs and unit of a gang.
+    """
+    counts: dict[tuple[int, int], int] = {}
+    gpus, told = 0, 0.0
+    turns = [(-math.inf, place, 0) for place in range(len(longest))]
+    while turns:
+        _, place, size = heapq.heappop(turns)
+        shape = longest[place].shape
+        step = shape.gpus_per_task if size else shape.demand_min_gpus
+        if size == shape.demand_max_gpus or gpus + step > most_gpus:
+            continue
+        if gpus and gpus + step > max(told + 1, told * _STEP):
+            told = gpus
+            yield _largest_first(counts)
+        if size:
+            counts[size, shape.gpus_per_task] -= 1
+        gpus, size = gpus + step, size + step
+        counts[size, shape.gpus_per_task] = counts.get((size, shape.gpus_per_task), 0) + 1
+        slowdown = longest[place].slowdown.at(nearest.get((size, shape.gpus_per_task), Level.CLUSTER))
+        heapq.heappush(turns, (-longest[place].serial_work_s * slowdown / size, place, size))
+    if gpus:
+        yield _largest_first(counts)
+
+
+def _parts(jobs: Sequence[JobView], least: float) -> list[_Part]:
+    members: dict[JobShape, list[float]] = {}
+    for job in jobs:
+        members.setdefault(job.shape, []).append(job.serial_work_s)
+    return [
+        _Part(
+            replace(shape, min_tasks=max(shape.min_tasks, math.ceil(least * shape.tasks))), len(works_s), sum(works_s)
+        )
+        for shape, works_s in members.items()
+    ]
+
+
+def _sizes(parts: Sequence[_Part]) -> Sizes:
+    counts: dict[tuple[int, int], int] = {}
+    for part in parts:
+        for size, count in even_sizes(part.gpus, part.gangs, part.shape):
+            key = size, part.shape.gpus_per_task
+            counts[key] = counts.get(key, 0) + count
+    return _largest_first(counts)
+
+
+def _largest_first(counts: Mapping[tuple[int, int], int]) -> Sizes:
+    return tuple((size, unit, counts[size, unit]) for size, unit in sorted(counts, reverse=True) if counts[size, unit])
+
+
+class _Nearest:
+    """Lays gangs out as near as there is room, the largest first."""
+
+    def __init__(self, kinds: Sequence[GangKind]) -> None:
+        self._kinds = kinds
+        self._places: dict[tuple[int, int], list[int]] = {}
+        for place, kind in enumerate(kinds):
+            self._places.setdefault((kind.at.gpus, kind.unit_gpus), []).append(place)
+
+    def laid_out(self, sizes: Sizes, near: float) -> tuple[int, ...] | None:
+        """Counts by kind; of the room at each level but a size's farthest no more than such a part is taken.
+
+        None where a size is of no kind or has no room even at its farthest level.
+        """
+        counts = [0] * len(self._kinds)
+        # What lies in a slot lies in its machine as well: GPUs taken at a level are taken at all farther ones.
+        taken = dict.fromkeys(Level, 0)
+        for size, unit, count in sizes:
+            places = self._places.get((size, unit), [])
+            for number, place in enumerate(places):
+                here = min(count, self._room(places[number:], taken, near))
+                counts[place] += here
+                count -= here
+                for level in Level:
+                    if level >= self._kinds[place].within:
+                        taken[level] += here * size
+            if count:
+                return None
+        return tuple(counts)
+
+    def _room(self, places: Sequence[int], taken: Mapping[Level, int], near: float) -> int:
+        """Gangs of one size for which there is room at the nearest of these places; the others lie farther."""
+        gangs = []
+        for place in places:
+            kind = self._kinds[place]
+            part = near if place == places[0] and len(places) > 1 else 1.0
+            gangs.append(math.floor(part * kind.most + 1e-9) - -(-taken[kind.within] // kind.at.gpus))
+        return max(0, min(gangs))

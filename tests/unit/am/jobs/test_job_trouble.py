@@ -1,0 +1,295 @@
+"""Jobs that do not learn: diverged ones are given up, stalled ones start again, and the next attempt knows of it."""
+
+import asyncio
+import math
+
+import pytest
+from agent_cases import cluster_of
+
+from am.app import App
+from am.jobs.job_runner import JobRunner
+from am.jobs.trouble import trouble_of
+from am.journal import Journal
+from am.log_watch import LogWatch
+from am.page.state import page_state
+from am.profiler.health import STALL_LEAST_S
+from am.profiler.profile import JobProfile
+from am.profiler.records import StepLoss, Validation
+from am.runtimes.memory import MemoryRuntime
+from am.status import job_status
+from am.tuners.port import ObservationKind
+from themis.apps import AppSpec, JobSpec, ProgramSpec, TunerSpec
+from themis.clock import VirtualClock
+from themis.cluster import GpuId, Level
+from themis.lifecycle import JobState
+from themis.wire import themis_pb2 as pb
+from themis.wire.values import app_to_message, cluster_to_message
+
+JOBS = ("j0", "j1", "j2", "j3")
+SLOT = {job_id: GpuId("m0", place) for place, job_id in enumerate(JOBS)}
+STALLED_S = int(STALL_LEAST_S) + 5
+
+
+class Attempt:
+    """One attempt of an app, with the app master's own parts; tasks are in memory and log what a test writes."""
+
+    def __init__(self, folder, *, restarts=3, tuner="successive_halving"):
+        settings = {"phases": "4x10,2x20,1x30"} if tuner == "successive_halving" else {}
+        spec = AppSpec(
+            name="x",
+            tuner=TunerSpec(name=tuner, settings=settings),
+            program=ProgramSpec(name="", command="train"),
+            jobs=tuple(JobSpec(job_id=job_id, iterations_total=60) for job_id in JOBS),
+            max_task_restarts=restarts,
+        )
+        self.clock = VirtualClock(50.0)
+        self.journal = Journal(folder / "journal.jsonl")
+        registered = pb.Registered(
+            app_id="app-1",
+            spec=app_to_message(spec),
+            cluster=cluster_to_message(cluster_of((4,))),
+            now_s=1000.0,
+            lease_s=600.0,
+            grace_s=1.0,
+            active_apps=1,
+            contention=1.0,
+            bundle_rule="continuation",
+        )
+        self.app = App(registered, folder, str(folder), self.journal, self.clock)
+        self.told = []
+        emit = lambda kind, job_id, detail: self.told.append((kind, job_id, dict(detail)))  # noqa: E731
+        self.watch = LogWatch(self.app, emit, lambda: None)
+        self.watch.catch_up()
+        self.runtime = MemoryRuntime()
+        self.runner = JobRunner(self.app, self.runtime, emit, self.watch.read, lambda: None, lambda gpus, why: None)
+
+    @property
+    def jobs(self):
+        return self.app.board.jobs
+
+    async def start(self, *job_ids):
+        for job_id in job_ids:
+            self.jobs[job_id].folder.mkdir(parents=True, exist_ok=True)
+            self.runner.start(self.jobs[job_id], (SLOT[job_id],))
+            while not self.jobs[job_id].handles:
+                await asyncio.sleep(0)
+
+    def log(self, job_id, *losses, first=1):
+        with self.jobs[job_id].log_path.open("a") as file:
+            for step, loss in enumerate(losses, first):
+                file.write(f"INFO:tensorflow:loss = {loss}, step = {step} (1.000 sec)\n")
+        self.look()
+
+    def look(self, seconds=1):
+        """What the app master's loop does once a second."""
+        for _ in range(seconds):
+            self.clock.advance_to(self.clock.now_s() + 1.0)
+            self.watch.poll()
+            self.runner.look_after()
+
+    async def ended(self, job_id):
+        """Wait until the incarnation is settled."""
+        async with asyncio.timeout(10.0):
+            while self.jobs[job_id].running:
+                await asyncio.sleep(0.001)
+
+    def details(self, kind):
+        return [(job_id, detail) for name, job_id, detail in self.told if name == kind]
+
+
+@pytest.fixture
+def attempt(tmp_path):
+    made = []
+
+    def make(**settings):
+        if made:
+            made[-1].journal.close()
+        made.append(Attempt(tmp_path, **settings))
+        return made[-1]
+
+    yield make
+    made[-1].journal.close()
+
+
+class TestDivergence:
+    def test_a_diverged_job_is_stopped_and_the_worst_to_its_tuner(self, attempt):
+        one = attempt()
+
+        async def scenario():
+            await one.start("j0")
+            one.log("j0", 0.5, 0.4, "nan", "nan")
+            await one.ended("j0")
+
+        asyncio.run(scenario())
+        job = one.jobs["j0"]
+        assert job.state is JobState.FAILED
+        assert job.diagnostics == job.health == "j0: its loss is no number since iteration 3"
+        assert set(one.app.board.plan().targets) == {"j1", "j2", "j3"}
+        assert one.details("job_given_up") == [
+            ("j0", {"reason": "its loss is no number since iteration 3", "restarts": 0})
+        ]
+        assert [job_id for job_id, _ in one.details("job_diverged")] == ["j0"]
+        assert one.details("job_restarted") == []
+
+    def test_the_search_goes_on_without_it_and_the_next_attempt_plans_the_same(self, attempt):
+        one = attempt()
+
+        async def scenario():
+            await one.start(*JOBS)
+            one.log("j1", "inf", "nan", "inf")
+            await one.ended("j1")
+            for job_id, loss in (("j0", 0.3), ("j2", 0.2), ("j3", 0.1)):
+                one.log(job_id, loss, first=10)
+                for task in one.runtime.running:
+                    if task.launch.job_id == job_id:
+                        task.end(0)
+                await one.ended(job_id)
+
+        asyncio.run(scenario())
+        assert set(one.app.board.plan().targets) == {"j2", "j3"}
+        failed = [each for each in one.journal.content.observations if each.kind is ObservationKind.FAILED]
+        assert failed == []
+        other = attempt()
+        (failed,) = [each for each in other.journal.content.observations if each.kind is ObservationKind.FAILED]
+        assert failed.job_id == "j1"
+        assert math.isnan(failed.loss)
+        assert other.app.board.plan() == one.app.board.plan()
+        assert {job_id: job.state for job_id, job in other.jobs.items()} == {
+            job_id: job.state for job_id, job in one.jobs.items()
+        }
+
+    @pytest.mark.parametrize("tuner", ["asynchronous_halving", "median_stopping", "hyperband", "performance_curve"])
+    def test_every_tuner_goes_on_without_it(self, attempt, tuner):
+        one = attempt(tuner=tuner)
+
+        async def scenario():
+            await one.start("j0")
+            one.log("j0", "nan", "nan")
+            await one.ended("j0")
+
+        asyncio.run(scenario())
+        plan = one.app.board.plan()
+        assert "j0" not in plan.targets
+        assert set(plan.targets) == {"j1", "j2", "j3"}
+
+    def test_a_single_loss_that_is_no_number_is_a_batchs_bad_luck(self, attempt):
+        one = attempt()
+
+        async def scenario():
+            await one.start("j0")
+            one.log("j0", 0.5, "nan", 0.4)
+
+        asyncio.run(scenario())
+        assert one.jobs["j0"].trouble is None
+        assert one.jobs["j0"].loss == 0.4
+
+    def test_one_that_is_stopped_for_its_lease_does_not_start_again(self, attempt):
+        one = attempt()
+
+        async def scenario():
+            await one.start("j0")
+            one.runner.stop(one.jobs["j0"], "its GPUs are taken back")
+            one.log("j0", "nan", "nan")
+            await one.ended("j0")
+
+        asyncio.run(scenario())
+        assert one.jobs["j0"].state is JobState.FAILED
+
+    def test_a_held_out_loss_from_before_does_not_hide_it(self, attempt):
+        job = attempt().jobs["j0"]
+        job.profile.feed(Validation(step=1, loss=0.1, accuracy=0.9))
+        assert job.loss == 0.1
+        for step in (2, 3):
+            job.profile.feed(StepLoss(step=step, loss=math.nan))
+        assert math.isnan(job.loss)
+
+
+class TestStall:
+    def stalled(self, one, *, first=1):
+        """A job starts, does five iterations, and stands still."""
+
+        async def scenario():
+            await one.start("j0")
+            for step in range(first, first + 5):
+                one.log("j0", 0.5, first=step)
+            one.look(STALLED_S)
+            await one.ended("j0")
+
+        asyncio.run(scenario())
+
+    def test_it_is_stopped_and_started_again(self, attempt):
+        one = attempt()
+        self.stalled(one)
+        job = one.jobs["j0"]
+        assert (job.state, job.restarts) == (JobState.WAITING, 1)
+        ((job_id, detail),) = one.details("job_restarted")
+        assert (job_id, detail["restarts"]) == ("j0", 1)
+        assert detail["reason"].startswith("no iteration for 6")
+        assert one.runtime.stops
+        assert "j0" in one.app.board.plan().targets
+        assert job_status(one.app, job).health == job.health == detail["reason"]
+        assert page_state(one.app, 1).jobs[0].health == job.health
+
+        async def again():
+            await one.start("j0")
+            one.log("j0", 0.4, first=6)
+
+        asyncio.run(again())
+        assert job.state is JobState.RUNNING
+        assert job.health == f"started again: {detail['reason']}"
+        assert one.details("resize") == []
+
+    def test_one_restart_too_many_and_it_is_given_up(self, attempt):
+        one = attempt(restarts=1)
+        self.stalled(one)
+        self.stalled(one, first=3)
+        assert one.jobs["j0"].state is JobState.FAILED
+        assert one.details("job_given_up")[0][1]["restarts"] == 1
+        assert "j0" not in one.app.board.plan().targets
+
+    def test_the_next_attempt_knows_how_often(self, attempt):
+        one = attempt()
+        self.stalled(one)
+        other = attempt()
+        assert other.jobs["j0"].restarts == 1
+        assert other.jobs["j0"].state is JobState.WAITING
+        assert other.app.board.plan() == one.app.board.plan()
+
+    def test_a_job_that_never_told_of_its_pace_is_left_alone(self, attempt):
+        one = attempt()
+
+        async def scenario():
+            await one.start("j0")
+            one.look(2500)
+
+        asyncio.run(scenario())
+        assert [job_id for job_id, _ in one.details("job_stalled")] == ["j0"]
+        assert one.jobs["j0"].trouble is None
+        assert one.runtime.stops == []
+
+
+def test_what_comes_after_the_last_iteration_may_take_its_time():
+    profile = JobProfile()
+    profile.started(1, Level.SLOT)
+    for step in range(1, 6):
+        profile.feed(StepLoss(step=step, loss=0.5, seconds=1.0))
+        profile.look(float(step))
+    for second in range(6, 100):
+        profile.look(float(second))
+    assert profile.stall is not None
+    assert trouble_of(profile, 5) is None
+    assert trouble_of(profile, 6).reason == "no iteration for 94 s"
+
+
+def test_s_by_level_is_measured_where_the_job_has_run():
+    profile = JobProfile()
+    for level, seconds in ((Level.SLOT, 1.0), (Level.RACK, 1.5)):
+        profile.started(2, level)
+        for _ in range(8):
+            profile.feed(StepLoss(step=profile.iteration + 1, loss=0.5, seconds=seconds))
+    told = {each.level: each for each in profile.slowdown_by_level()}
+    assert list(told) == ["slot", "machine", "rack", "cluster"]
+    assert [each.intervals > 0 for each in told.values()] == [True, False, True, False]
+    assert (told["slot"].factor, told["rack"].factor) == (1.0, 1.5)
+    assert told["cluster"].factor >= 1.5
+    assert told["machine"].spread == 0.0

@@ -1,0 +1,19 @@
+"""Keras' callbacks in our loop, in a process of their own: TensorFlow and protoc, which another test loads, clash."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKS = Path(__file__).with_name("keras_callback_checks.py")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="Keras comes with the extra 'tf'")
+@pytest.mark.timeout(120)
+def test_callbacks_hear_what_keras_would_tell_them():
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(CHECKS)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert ended.returncode == 0, ended.stdout[-4000:]
+    assert "10 passed" in ended.stdout

@@ -1,0 +1,50 @@
+"""`themis bench valuation`: how well and how fast an agent values bundles."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from themis.errors import InputError
+from themis_cli.parsers import Subcommands
+
+if TYPE_CHECKING:
+    from bench.valuation_run import Plan
+
+
+def add_to(group: Subcommands) -> None:
+    """Add `valuation` to `bench`."""
+    parser = group.add_parser("valuation", help="measure what bids lose to the best packing (docs/bench.md)")
+    parser.add_argument("--small", type=int, default=200, metavar="N", help="small apps; default: %(default)s")
+    parser.add_argument("--large", type=int, default=12, metavar="N", help="apps of 100 jobs; default: %(default)s")
+    parser.add_argument("--bids", type=int, default=24, metavar="N", help="bids to time; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=1, help="of the first app; default: %(default)s")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_valuation)
+
+
+def _valuation(options: argparse.Namespace) -> int:
+    plan = _plan(options)
+    from bench.valuation_output import document, table
+    from bench.valuation_run import run_plan
+
+    rows = []
+    for row in run_plan(plan):
+        sys.stderr.write(f"{row.part}: done\n")
+        rows.append(row)
+    sys.stdout.write((json.dumps(document(plan, rows)) if options.json else table(rows)) + "\n")
+    return 0
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    from bench.valuation_run import Plan
+
+    counts = {name: getattr(options, name) for name in ("small", "large", "bids")}
+    for name, value in counts.items():
+        if value < 0:
+            raise InputError(f"--{name} must be 0 or more", value=value)
+    if not any(counts.values()):
+        raise InputError("there is nothing to measure", remedy="give one of --small, --large and --bids")
+    return Plan(**counts, seed=options.seed)
