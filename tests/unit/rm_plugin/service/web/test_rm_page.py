@@ -129,6 +129,7 @@ class TestHostileNames:
             entry.heartbeat.best = HOSTILE
             entry.heartbeat.jobs[0].job_id = HOSTILE
             entry.heartbeat.jobs[0].state = HOSTILE
+            entry.heartbeat.jobs[0].health = HOSTILE
             entry.heartbeat.jobs[0].hyper_parameters[HOSTILE].text = HOSTILE
             case.grant(app_0001={"m00": 1})
             case.round(1, {"app-0001": 2.0}, offered=["app-0001", HOSTILE], won={"app-0001": 1})
