@@ -82,6 +82,7 @@ class TestAppPage:
             assert "in 9:59 min" in page.text
             assert "2 of 2 by rho" in page.text
             assert "app_submitted" in page.text
+            assert "its loss is no number since iteration 38" in page.text
 
         run(scenario)
 
