@@ -54,8 +54,9 @@ def trace(name, serial_s=9.0):
     return AppTrace(name=name, arrival_s=0.0, jobs=(made,))
 
 
-def record(*apps, told=()):
-    return SimpleNamespace(apps=apps, events=tuple(told))
+def record(*apps, told=(), lead_s=3.0, grace_s=10.0):
+    settings = SimpleNamespace(lease=SimpleNamespace(checkpoint_lead_s=lead_s, grace_s=grace_s))
+    return SimpleNamespace(apps=apps, events=tuple(told), settings=settings)
 
 
 def test_an_app_s_own_medians():
@@ -74,6 +75,12 @@ def test_they_take_the_place_of_what_the_workload_assumed():
     assert made.jobs[0].serial_iteration_s == 0.5
     assert (made.costs.checkpoint_s, made.costs.restore_s, made.costs.container_s) == (2.5, 5.0, 0.0)
     assert made.costs.finish_s == pytest.approx(3.0)
+
+
+def test_no_stop_takes_longer_than_a_lease_that_ends_allows():
+    told = record(app("a-1", "a", replay=False), told=TRAINED, lead_s=0.5, grace_s=1.0)
+    (made,) = as_measured(Workload(name="w", apps=(trace("a"),)), told).apps
+    assert made.costs.checkpoint_s == 1.5
 
 
 def test_replayed_apps_keep_the_pace_that_they_were_given():
