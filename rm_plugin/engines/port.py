@@ -58,7 +58,11 @@ class AppLauncher(Protocol):
     async def launch(self, launch: AmLaunch) -> int:
         """Start an attempt and return its process id (or a number that stands for one).
 
-        An earlier attempt of the app is ended first. Raises ThemisError when it cannot be started.
+        An earlier attempt of the app is ended first.
+
+        Raises:
+            UnreachableError: The engine is away; the same attempt is launched again later.
+            ThemisError: It cannot be started.
         """
         ...
 

@@ -20,7 +20,7 @@ from hadoop.values import AppReport, AppState, AppSubmission, LocalResource, Pro
 from hadoop.yarn_client import YarnClient
 from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
 from themis.config.rm_settings import YarnSettings
-from themis.errors import ThemisError
+from themis.errors import ThemisError, UnreachableError
 
 LOG = logging.getLogger("themis.rm.yarn")
 
@@ -92,29 +92,37 @@ class YarnAppLauncher:
         self._node_addresses = node_addresses
         self._apps: dict[str, _Followed] = {}
         self._following: asyncio.Task[None] | None = None
+        self._ends: set[asyncio.Task[None]] = set()
+        self._unanswered: set[str] = set()
         self._closed = False
 
     async def launch(self, launch: AmLaunch) -> int:
-        """Submit an application; returns the number in its id. Raises ThemisError when YARN refuses it."""
-        await self.kill(launch.app_id)
+        """Submit an application; returns the number in its id.
+
+        Raises:
+            UnreachableError: YARN is away; what it may have taken all the same is followed by the next launch.
+            ThemisError: YARN refuses it.
+        """
+        await self._end_followed(launch.app_id)
+        if launch.app_id in self._unanswered and (taken := await self._answered(launch.app_id, launch.attempt)):
+            LOG.info("%s attempt %d is %s, as submitted before", launch.app_id, launch.attempt, taken.yarn_app_id)
+            return taken.number
         submission = await asyncio.to_thread(self._submission, launch)
-        yarn_app_id = await asyncio.to_thread(self._client.submit, submission)
+        yarn_app_id = await self._submit(launch.app_id, submission)
         LOG.info("%s attempt %d is %s", launch.app_id, launch.attempt, yarn_app_id)
         return self._follow(launch.app_id, launch.attempt, yarn_app_id).number
 
     async def adopt(self, app_id: str, attempt: int, pid: int) -> bool:
         """Follow the application that an earlier ResourceManager of this run submitted, if it is not over."""
-        reports = await asyncio.to_thread(self._client.reports, tags=(_app_tag(app_id),), states=_LIVING)
-        mine = [report for report in reports if self._run_tag in report.tags]
-        if not mine:
-            await self._drained(_Followed(app_id=app_id, attempt=attempt, yarn_app_id=await self._last_of(app_id)))
-            return False
-        newest = mine[-1]
-        self._follow(app_id, _first_attempt(newest, attempt), newest.yarn_app_id)
-        return True
+        return await self._take_up(app_id, attempt) is not None
 
     async def kill(self, app_id: str) -> None:
         """Kill the app's YARN application; returns when its NodeManagers have ended all of it."""
+        if app_id in self._unanswered:
+            await self._answered(app_id, attempt=1)
+        await self._end_followed(app_id)
+
+    async def _end_followed(self, app_id: str) -> None:
         followed = self._apps.get(app_id)
         if followed is None or followed.over.is_set():
             return
@@ -123,14 +131,38 @@ class YarnAppLauncher:
         await followed.over.wait()
 
     async def shutdown(self) -> None:
-        """Kill every application of this run."""
+        """Kill every application of this run; one that cannot be killed is logged, and left to YARN."""
         self._closed = True
-        await asyncio.gather(*(self.kill(app_id) for app_id in list(self._apps)))
+        await self._kill_all()
+        if self._ends:
+            await asyncio.gather(*self._ends, return_exceptions=True)
+            # An end that was being told may have launched one more meanwhile.
+            await self._kill_all()
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
 
     # ---- submitting ----
+
+    async def _submit(self, app_id: str, submission: AppSubmission) -> str:
+        # Until YARN has answered it may have taken it or not: the answer can be lost, and this call be cancelled.
+        self._unanswered.add(app_id)
+        try:
+            yarn_app_id = await asyncio.to_thread(self._client.submit, submission)
+        except UnreachableError:
+            self._unanswered.add(app_id)
+            raise
+        except ThemisError:
+            self._unanswered.discard(app_id)
+            raise
+        self._unanswered.discard(app_id)
+        return yarn_app_id
+
+    async def _answered(self, app_id: str, attempt: int) -> _Followed | None:
+        """What YARN made of a submission whose answer was lost, followed from now on; None when nothing of it lives."""
+        taken = await self._take_up(app_id, attempt)
+        self._unanswered.discard(app_id)
+        return taken
 
     def _submission(self, launch: AmLaunch) -> AppSubmission:
         template, settings = self._template, self._settings
@@ -160,9 +192,22 @@ class YarnAppLauncher:
             max_attempts=max(1, launch.attempts_left),
             keep_containers=True,
             user=launch.user if settings.as_submitter else "",
+            # Where YARN checks, whoever submitted the app may look at it and kill it, whosever it is in YARN.
+            view_acl=launch.user,
+            modify_acl=launch.user,
         )
 
     # ---- following ----
+
+    async def _take_up(self, app_id: str, attempt: int) -> _Followed | None:
+        """Follow the app's newest application of this run that lives; without one wait for what the last one left."""
+        reports = await asyncio.to_thread(self._client.reports, tags=(_app_tag(app_id),), states=_LIVING)
+        mine = [report for report in reports if self._run_tag in report.tags]
+        if not mine:
+            await self._drained(_Followed(app_id=app_id, attempt=attempt, yarn_app_id=await self._last_of(app_id)))
+            return None
+        newest = mine[-1]
+        return self._follow(app_id, _first_attempt(newest, attempt), newest.yarn_app_id)
 
     async def _last_of(self, app_id: str) -> str:
         """YARN's id of the app's newest application of this run, over or not; empty when there never was one."""
@@ -170,7 +215,10 @@ class YarnAppLauncher:
         return next((report.yarn_app_id for report in reversed(reports) if self._run_tag in report.tags), "")
 
     def _follow(self, app_id: str, attempt: int, yarn_app_id: str) -> _Followed:
-        followed = self._apps[app_id] = _Followed(app_id=app_id, attempt=attempt, yarn_app_id=yarn_app_id)
+        followed = self._apps.get(app_id)
+        # A kill may have found by its tag what YARN answers a moment later: whoever waits for its end must learn it.
+        if followed is None or followed.yarn_app_id != yarn_app_id:
+            followed = self._apps[app_id] = _Followed(app_id=app_id, attempt=attempt, yarn_app_id=yarn_app_id)
         if self._following is None:
             self._following = asyncio.get_running_loop().create_task(self._poll())
         return followed
@@ -194,8 +242,14 @@ class YarnAppLauncher:
                 # A ResourceManager of YARN's that was started without its recovery knows nothing of it any more.
                 forgotten = report is None and now_s - followed.seen_s > FORGOTTEN_S
                 if forgotten or (report is not None and report.state.is_final):
-                    followed.told = True
-                    await self._tell_over(followed, report)
+                    self._over(followed, report)
+
+    def _over(self, followed: _Followed, report: AppReport | None) -> None:
+        """Tell an end in a task of its own: whoever is told may launch and kill, which waits for the poll to go on."""
+        followed.told = True
+        task = asyncio.get_running_loop().create_task(self._tell_over(followed, report))
+        self._ends.add(task)
+        task.add_done_callback(self._ends.discard)
 
     async def _tell_over(self, followed: _Followed, report: AppReport | None) -> None:
         try:
@@ -209,6 +263,13 @@ class YarnAppLauncher:
             LOG.exception("the end of %s could not be told", followed.yarn_app_id)
         finally:
             followed.over.set()
+
+    async def _kill_all(self) -> None:
+        app_ids = sorted({*self._apps, *self._unanswered})
+        results = await asyncio.gather(*(self.kill(app_id) for app_id in app_ids), return_exceptions=True)
+        for app_id, result in zip(app_ids, results, strict=True):
+            if isinstance(result, BaseException):
+                LOG.error("%s may still run in YARN: %s", app_id, result)
 
     async def _kill(self, followed: _Followed, reason: str) -> None:
         try:

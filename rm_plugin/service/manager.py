@@ -19,7 +19,7 @@ from themis.apps import AppSpec
 from themis.clock import Clock
 from themis.cluster import Cluster, GpuId
 from themis.config.rm_settings import RmSettings
-from themis.errors import InputError, ThemisError
+from themis.errors import InputError, ThemisError, UnreachableError
 from themis.leases import LeaseChange, LeaseChangeKind
 from themis.lifecycle import AppState, LeaseState
 from themis.wire import themis_pb2 as pb
@@ -38,6 +38,8 @@ _CHECKPOINT_SCHEMES = ("file", "hdfs", "webhdfs")
 
 KILL_GRACE_S = 10.0
 """How long an app master may take to stop its tasks once it is told to."""
+RELAUNCH_EVERY_S = 5.0
+"""How often an engine that is away is asked to start what waits for it."""
 
 
 FetchLogs = Callable[[str, str, Path], Awaitable[None]]
@@ -74,6 +76,8 @@ class ResourceManager:
         self._fetching: dict[str, asyncio.Lock] = {}
         self._fetched: dict[str, tuple[bool, float]] = {}
         self._launcher = launcher
+        self._unlaunched: set[str] = set()
+        self._relaunch_at_s = 0.0
         self._update_version = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
@@ -299,6 +303,11 @@ class ResourceManager:
         if any(lease.app_id == entry.app_id for lease in self.arbiter.overdue(now_s)):
             await self._take_by_force(entry, "the lease was not given back in time")
             return
+        if entry.app_id in self._unlaunched:
+            # Whoever kills it ends it. The others wait for the engine, however long it is away.
+            if not entry.kill_reason and now_s >= self._relaunch_at_s:
+                await self._start(entry)
+            return
         known = entry.registered_attempt == entry.attempt
         # YARN starts an app master anew by itself; until the new one registers it is not silent, it is on its way.
         coming = not known or (self.settings.engine == "yarn" and entry.session is None)
@@ -311,9 +320,14 @@ class ResourceManager:
             entry.last_seen_s = self.clock.now_s()
             # Its master may have registered with the former ResourceManager, and will again at once if it lives.
             entry.registered_attempt = entry.attempt
-            if not await self._launcher.adopt(entry.app_id, entry.attempt, entry.pid):
+            if await self._launcher.adopt(entry.app_id, entry.attempt, entry.pid):
+                continue
+            if entry.attempt:
                 entry.excused_attempts += 1
                 await self._lost(entry, "it was gone when the ResourceManager came back")
+            else:
+                # It was submitted, and the former ResourceManager stopped before it could be started.
+                await self._launch(entry)
 
     async def close(self) -> None:
         """End every app master and task of this run. Apps that run are taken up again by a later start."""
@@ -341,6 +355,10 @@ class ResourceManager:
     async def _launch(self, entry: AppEntry) -> None:
         entry.attempt += 1
         entry.turn(AppState.ACCEPTED)
+        await self._start(entry)
+
+    async def _start(self, entry: AppEntry) -> None:
+        """Start the attempt; when the engine is away the app stays ACCEPTED, and the watch tries again."""
         folder = self.folder(entry.app_id)
         environment = {
             "THEMIS_RM_ADDRESS": self.address,
@@ -359,14 +377,22 @@ class ResourceManager:
         )
         try:
             entry.pid = await self._launcher.launch(launch)
+        except UnreachableError as error:
+            LOG.warning("%s waits to be started, as the engine is away: %s", entry.app_id, error)
+            if not entry.ended:
+                self._unlaunched.add(entry.app_id)
+            self._relaunch_at_s = self.clock.now_s() + RELAUNCH_EVERY_S
+            return
         except ThemisError as error:
             if not entry.ended:
                 self._end(entry, AppState.FAILED, f"its app master could not be started: {error}")
             return
+        self._unlaunched.discard(entry.app_id)
         if entry.ended or self._closing:
             # Somebody ended it while it was being started.
             await self._launcher.kill(entry.app_id)
             return
+        entry.last_seen_s = self.clock.now_s()
         detail = {"attempt": entry.attempt, "pid": entry.pid}
         self.recorder.record("am_started", app_id=entry.app_id, detail=detail, app=entry)
 
@@ -417,6 +443,8 @@ class ResourceManager:
         except BaseException:
             entry.forced_reason = ""
             raise
+        # An attempt that still waits for the engine ends through no fault of the app.
+        entry.excused_attempts += entry.app_id in self._unlaunched
         await self._lost(entry, reason)
 
     async def _kill_after_grace(self, entry: AppEntry) -> None:
@@ -485,6 +513,7 @@ class ResourceManager:
         entry.gpu_time_s = self.arbiter.attained_gpu_s(entry.app_id, now_s)
         changes = self.arbiter.end_app(entry.app_id, now_s=now_s, reason="the app ended")
         entry.turn(state)
+        self._unlaunched.discard(entry.app_id)
         entry.finished_at_s, entry.diagnostics = now_s, diagnostics
         detail = {"state": state.value, "diagnostics": diagnostics}
         self.recorder.record("app_state", app_id=entry.app_id, detail=detail, app=entry, leases=changes)

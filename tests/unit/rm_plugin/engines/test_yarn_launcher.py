@@ -1,6 +1,7 @@
 """App masters as YARN applications, by a fake of YARN's client."""
 
 import asyncio
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from rm_plugin.engines import yarn_launcher
 from rm_plugin.engines.port import AmExit, AmLaunch
 from rm_plugin.engines.yarn_launcher import AmTemplate, YarnAppLauncher
 from themis.config.rm_settings import YarnSettings
+from themis.errors import UnreachableError
 
 TEMPLATE = AmTemplate(
     python="py", environment={"A": "1", "THEMIS_APP_DIR": "theirs"}, templates={"PYTHONPATH": "{{PWD}}/x"},
@@ -60,11 +62,13 @@ def order(app_id="app-1", attempt=1, **more):
     return AmLaunch(app_id=app_id, attempt=attempt, **values)
 
 
-def run(yarn, scenario, **settings):
+def run(yarn, scenario, react=None, **settings):
     async def whole():
         exits = []
 
         async def on_exit(end):
+            if react is not None:
+                await react(launcher, end)
             exits.append(end)
 
         launcher = YarnAppLauncher(
@@ -95,6 +99,7 @@ def test_what_is_submitted(living):
     assert (submission.name, submission.queue, submission.max_attempts) == ("mine", "research", 2)
     assert submission.keep_containers and submission.user == ""
     assert submission.tags == {"themis-run:run7", "themis-app:app-1", "themis-attempt:1", "user:ada"}
+    assert (submission.view_acl, submission.modify_acl) == ("ada", "ada")
     assert submission.launch.environment == {
         "A": "1", "B": "2", "THEMIS_APP_DIR": "app", "THEMIS_APP_ID": "app-1", "THEMIS_ATTEMPT": "1",
         "THEMIS_STORAGE_URI": "hdfs:///s/app-1",
@@ -220,3 +225,151 @@ def test_one_that_is_over_is_not_adopted(living):
         return await launcher.adopt("app-1", 1, 1)
 
     assert run(yarn, scenario) is False
+
+
+def test_who_is_told_of_an_end_may_launch_and_kill(living):
+    yarn = FakeYarn()
+
+    async def react(launcher, end):
+        if end.attempt == 1:
+            await launcher.launch(order(attempt=2))
+            await launcher.kill("app-1")
+
+    async def scenario(launcher, exits):
+        await launcher.launch(order())
+        yarn.end("application_17_0001", AppState.FAILED)
+        await until(lambda: len(exits) == 2)
+
+    run(yarn, scenario, react)
+    assert yarn.apps["application_17_0002"].state is AppState.KILLED
+
+
+def test_an_end_that_drains_long_keeps_no_other_from_being_told(living, monkeypatch):
+    yarn = FakeYarn()
+    stuck = {"application_17_0001"}
+    monkeypatch.setattr(yarn_launcher, "living_containers", lambda _, app: ("c1",) if app in stuck else ())
+
+    async def scenario(launcher, exits):
+        await launcher.launch(order())
+        await launcher.launch(order("app-2"))
+        yarn.end("application_17_0001", AppState.FAILED)
+        yarn.end("application_17_0002", AppState.FAILED)
+        await until(lambda: exits)
+        stuck.clear()
+        await until(lambda: len(exits) == 2)
+        return [end.app_id for end in exits]
+
+    assert run(yarn, scenario) == ["app-2", "app-1"]
+
+
+def test_shutdown_waits_for_an_end_that_is_being_told_and_kills_what_that_launches(living):
+    yarn = FakeYarn()
+    told = asyncio.Event()
+
+    async def react(launcher, end):
+        told.set()
+        await asyncio.sleep(0.05)
+        await launcher.launch(order(attempt=2))
+
+    async def scenario(launcher, exits):
+        await launcher.launch(order())
+        yarn.end("application_17_0001", AppState.FAILED)
+        await told.wait()
+
+    run(yarn, scenario, react)
+    assert yarn.apps["application_17_0002"].state is AppState.KILLED
+
+
+def test_shutdown_goes_on_when_one_application_cannot_be_killed(living, monkeypatch, caplog):
+    yarn = FakeYarn()
+    kill = yarn.kill
+
+    def kill_others(yarn_app_id, reason):
+        if yarn_app_id == "application_17_0001":
+            raise UnreachableError("YARN is away")
+        kill(yarn_app_id, reason)
+
+    monkeypatch.setattr(yarn, "kill", kill_others)
+
+    async def scenario(launcher, exits):
+        await launcher.launch(order())
+        await launcher.launch(order("app-2"))
+        await launcher.shutdown()
+        return launcher._following.done()
+
+    assert run(yarn, scenario)
+    assert yarn.apps["application_17_0002"].state is AppState.KILLED
+    assert "app-1 may still run in YARN" in caplog.text
+
+
+class AnswersGetLost(FakeYarn):
+    """Takes what is submitted, or not, and the first answer never arrives."""
+
+    def __init__(self, takes=True):
+        super().__init__()
+        self.takes, self.lost = takes, False
+
+    def submit(self, submission):
+        if self.lost:
+            return super().submit(submission)
+        self.lost = True
+        if self.takes:
+            super().submit(submission)
+        raise UnreachableError("no answer")
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_an_application_whose_answer_was_lost_is_not_submitted_twice(living, takes):
+    yarn = AnswersGetLost(takes)
+
+    async def scenario(launcher, exits):
+        with pytest.raises(UnreachableError):
+            await launcher.launch(order(attempt=2))
+        assert await launcher.launch(order(attempt=2)) == 1
+        assert len(yarn.submissions) == 1
+        yarn.end("application_17_0001", AppState.FAILED)
+        await until(lambda: exits)
+        return exits[0].attempt
+
+    assert run(yarn, scenario) == 2
+
+
+@pytest.mark.parametrize("end", ["kill", "shutdown"])
+def test_an_application_whose_answer_was_lost_is_killed(living, end):
+    yarn = AnswersGetLost()
+
+    async def scenario(launcher, exits):
+        with pytest.raises(UnreachableError):
+            await launcher.launch(order())
+        if end == "kill":
+            await launcher.kill("app-1")
+            assert yarn.apps["application_17_0001"].state is AppState.KILLED
+
+    run(yarn, scenario)
+    assert yarn.apps["application_17_0001"].state is AppState.KILLED
+
+
+def test_a_kill_that_finds_an_application_before_its_launch_does_ends(living):
+    yarn = FakeYarn()
+    taken, answer = threading.Event(), threading.Event()
+    submit = yarn.submit
+
+    def submit_slowly(submission):
+        yarn_app_id = submit(submission)
+        taken.set()
+        answer.wait(5)
+        return yarn_app_id
+
+    yarn.submit = submit_slowly
+    living.extend([("c1",)] * 5)
+
+    async def scenario(launcher, exits):
+        launched = asyncio.create_task(launcher.launch(order()))
+        await until(taken.is_set)
+        killed = asyncio.create_task(launcher.kill("app-1"))
+        await until(lambda: yarn.apps["application_17_0001"].state is AppState.KILLED)
+        answer.set()
+        assert await launched == 1
+        await killed
+
+    run(yarn, scenario)

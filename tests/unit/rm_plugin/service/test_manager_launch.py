@@ -1,0 +1,148 @@
+"""App masters while the engine is away: nothing is lost, and nothing is counted against the app."""
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from web_cases import RmCase
+
+from rm_plugin.service import manager as manager_module
+from themis.apps import AppSpec, JobSpec, ProgramSpec, TunerSpec
+from themis.errors import ThemisError, UnreachableError
+from themis.lifecycle import AppState
+
+SPEC = AppSpec(
+    name="mine", tuner=TunerSpec(name="single"), program=ProgramSpec(name="digits"),
+    jobs=(JobSpec(job_id="job-0", iterations_total=10),),
+)  # fmt: skip
+
+
+class FakeEngine:
+    """A launcher that fails as long as it is told to."""
+
+    def __init__(self, trouble):
+        self.trouble = trouble
+        self.launched = []
+
+    async def launch(self, launch):
+        if self.trouble is not None:
+            raise self.trouble
+        self.launched.append(launch)
+        return len(self.launched)
+
+    async def adopt(self, app_id, attempt, pid):
+        return False
+
+    async def kill(self, app_id):
+        pass
+
+    async def shutdown(self):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(manager_module, "RELAUNCH_EVERY_S", 0.0, raising=False)
+
+
+def run(scenario, tmp_path, trouble):
+    async def whole():
+        case = RmCase(((4,),), folder=str(tmp_path))
+        engine = FakeEngine(trouble)
+        case.manager._launcher = engine
+        case.manager.rounds = SimpleNamespace(trigger=lambda why: None, lease_ends_moved=lambda: None)
+        try:
+            return await scenario(case, engine)
+        finally:
+            await case.manager.close()
+
+    return asyncio.run(asyncio.wait_for(whole(), 10))
+
+
+async def looked(case):
+    """One look of the watch at every app."""
+    for entry in case.entries.active():
+        await case.manager._look_after(entry)
+
+
+def kinds(case):
+    return [event.kind for event in case.recorder.events(0, "", 100)]
+
+
+def test_an_app_that_comes_while_the_engine_is_away_is_launched_when_it_is_back(tmp_path: Path, caplog) -> None:
+    async def scenario(case, engine):
+        entry = await case.manager.submit(SPEC)
+        # It is not taken for one that never registered, however long that lasts.
+        entry.last_seen_s -= 10 * case.manager.settings.am_start_s
+        await looked(case)
+        assert (entry.state, entry.attempt) == (AppState.ACCEPTED, 1)
+        assert "app-0001 waits to be started" in caplog.text
+        engine.trouble = None
+        await looked(case)
+        await looked(case)
+        assert [launch.attempt for launch in engine.launched] == [1]
+        assert kinds(case) == ["app_submitted", "am_started"]
+
+    run(scenario, tmp_path, UnreachableError("YARN is away"))
+
+
+def test_the_engine_is_asked_again_only_after_a_while(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(manager_module, "RELAUNCH_EVERY_S", 5.0)
+
+    async def scenario(case, engine):
+        await case.manager.submit(SPEC)
+        engine.trouble = None
+        await looked(case)
+        assert not engine.launched
+        case.clock.advance_to(case.clock.now_s() + 5)
+        await looked(case)
+        assert len(engine.launched) == 1
+
+    run(scenario, tmp_path, UnreachableError("YARN is away"))
+
+
+def test_a_kill_ends_an_app_that_waits_for_the_engine(tmp_path: Path) -> None:
+    async def scenario(case, engine):
+        entry = await case.manager.submit(SPEC)
+        case.manager.kill(entry.app_id, "no longer wanted")
+        engine.trouble = None
+        await looked(case)
+        while not entry.ended:
+            await asyncio.sleep(0.005)
+        await looked(case)
+        assert (entry.state, entry.diagnostics) == (AppState.KILLED, "no longer wanted")
+        assert not engine.launched
+
+    run(scenario, tmp_path, UnreachableError("YARN is away"))
+
+
+def test_an_attempt_that_never_could_be_started_is_not_counted(tmp_path: Path) -> None:
+    async def scenario(case, engine):
+        entry = await case.manager.submit(SPEC)
+        for _ in range(case.manager.settings.am_max_attempts + 1):
+            await case.manager._take_by_force(entry, "the lease was not given back in time")
+        engine.trouble = None
+        await looked(case)
+        (launch,) = engine.launched
+        assert launch.attempts_left == case.manager.settings.am_max_attempts
+
+    run(scenario, tmp_path, UnreachableError("YARN is away"))
+
+
+def test_a_refusal_ends_the_app(tmp_path: Path) -> None:
+    async def scenario(case, engine):
+        entry = await case.manager.submit(SPEC)
+        assert entry.state is AppState.FAILED
+        assert "no such queue" in entry.diagnostics
+
+    run(scenario, tmp_path, ThemisError("no such queue"))
+
+
+def test_an_app_that_no_former_resource_manager_could_start_is_started(tmp_path: Path) -> None:
+    async def scenario(case, engine):
+        entry = case.app("mine")
+        await case.manager.recover()
+        assert (entry.attempt, entry.excused_attempts, len(engine.launched)) == (1, 0, 1)
+
+    run(scenario, tmp_path, None)
