@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     pid = os.fork()
     if pid == 0:
         _become(command, out_path, kernel, own_pid)
-    signal.signal(signal.SIGALRM, lambda *_: os.kill(pid, signal.SIGKILL))
+    signal.signal(signal.SIGALRM, lambda *_: _kill(pid))
     signal.setitimer(signal.ITIMER_REAL, limit_s)
     _, status, usage = os.wait4(pid, 0)
     signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -40,6 +40,13 @@ def main(arguments: list[str]) -> int:
     peak_mib = usage.ru_maxrss / _KIB
     sys.stdout.write(f'{{"exit_code": {code}, "wall_s": {wall_s!r}, "cpu_s": {cpu_s!r}, "peak_mib": {peak_mib!r}}}\n')
     return 0
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return  # It ended by itself in the very moment in which its time was up.
 
 
 def _become(command: list[str], out_path: str, kernel: ctypes.CDLL, parent_pid: int) -> None:
