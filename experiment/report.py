@@ -18,15 +18,14 @@ from experiment.views.registry import VIEWS
 from simulator.experiments.output import csv_text
 
 
-def write_report(experiment: Experiment, folder: ExperimentFolder, results: Results) -> dict[str, Any]:
-    """Write results.csv, a PNG a figure, report.json, report.md and report.html; returns the report."""
+def write_report(experiment: Experiment, folder: ExperimentFolder, results: Results) -> None:
+    """Write results.csv, a PNG a figure, report.json, report.md and report.html."""
     (folder.root / "results.csv").write_text(csv_text(results.rows), encoding="utf-8", newline="")
     shown = [_show(view, results, folder.root) for view in VIEWS[results.workload]]
     report = _document(experiment, results, shown)
     folder.report.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     folder.markdown.write_text(markdown_page(experiment, results, shown), encoding="utf-8")
     folder.page.write_text(page(experiment, results, shown), encoding="utf-8")
-    return report
 
 
 def markdown_page(experiment: Experiment, results: Results, shown: Sequence[Shown]) -> str:

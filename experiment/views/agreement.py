@@ -33,9 +33,10 @@ class Agreement:
         """A dot an app and policy; on the diagonal the two agree."""
         figure = new_figure(width=5.2, height=4.6)
         axes = figure.axes[0]
-        ends = [value for policy in results.policies for pair in _pairs(results, policy) for value in pair]
-        for place, policy in enumerate(results.policies):
-            here, there = zip(*_pairs(results, policy), strict=True)
+        pairs = {policy: _pairs(results, policy) for policy in results.policies}
+        ends = [value for some in pairs.values() for pair in some for value in pair]
+        for place, (policy, some) in enumerate(pairs.items()):
+            here, there = zip(*some, strict=True)
             axes.scatter(here, there, s=14, label=policy, color=colour_of(policy, place), alpha=0.8)
         axes.plot([min(ends), max(ends)], [min(ends), max(ends)], color=INK, linewidth=0.9, linestyle="--")
         axes.set(xscale="log", yscale="log", xlabel="completion on the testbed, s", ylabel="predicted completion, s")
