@@ -5,22 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
-from experiment.folder import ExperimentFolder, open_folder, read_plan
+from experiment.folder import RUNS, ExperimentFolder, PlanFile, check_folder, make_folder, read_plan
 from experiment.plan import Experiment, plan_experiment
 from experiment.report import write_report
 from experiment.results import Results, read_results
 from experiment.runs import finished_report, run_policies
-from experiment.scale import ScaleFile, scale_named
+from experiment.scale import scale_named
 from experiment.summary import failures
 from experiment.tables import HEADINGS, cells
 from experiment.views.registry import VIEWS
 from simulator.runs import Run, make_run
 from testbed.interruption import Interruption
-from themis.errors import InputError
+from themis.errors import InputError, ThemisError
 
 EXIT_OK, EXIT_FAILED = 0, 1
 PLAIN_COLUMNS = 150
@@ -33,41 +32,42 @@ def run_experiment(*, workload: str, policies: Sequence[str], scale: str, seed: 
     """Run what of the experiment is not there yet, and report; returns the exit code.
 
     Raises:
-        InputError: Something that does not fit; nothing was started then.
+        InputError: Something that does not fit; nothing was started or made then.
         StoppedError: At an interrupt; runs that were over are kept.
+        ThemisError: No run came to its end.
     """
     experiment = plan_experiment(workload, policies, seed, scale_named(scale))
-    folder = open_folder(out, _plan(experiment))
+    plan = _plan(experiment)
+    folder = check_folder(out, plan)
     console = _console()
+    console.print("asking the simulator how long it will take", markup=False)
     console.print(_forecast(experiment, folder), markup=False, soft_wrap=True)
+    make_folder(folder, plan)
     with Interruption() as interruption:
-        for _ in run_policies(experiment, folder, console, interruption):
-            pass
+        run_policies(experiment, folder, console, interruption)
     return _report(experiment, folder, console)
 
 
 def report_again(out: Path) -> int:
     """The report of an experiment that was run, with whichever of its policies are there; returns the exit code."""
     folder = ExperimentFolder(out)
-    plan: dict[str, Any] = read_plan(folder)
-    known = tuple(path.name for path in sorted((out / "runs").glob("*")) if finished_report(folder, path.name))
-    if not known:
+    plan = read_plan(folder)
+    there = [path.name for path in sorted((out / RUNS).glob("*"))]
+    policies = [*(name for name in plan.policies if name in there), *(n for n in there if n not in plan.policies)]
+    if not policies:
         remedy = "run it: themis testbed --workload .."
-        raise InputError("no run of the experiment is over", value=str(out), remedy=remedy)
-    order = [*(name for name in plan["policies"] if name in known), *(n for n in known if n not in plan["policies"])]
-    experiment = plan_experiment(plan["workload"], order, plan["seed"], ScaleFile.model_validate(plan["scale"]))
-    return _report(experiment, folder, _console())
+        raise InputError("nothing of the experiment was run", value=str(out), remedy=remedy)
+    return _report(plan_experiment(plan.workload, policies, plan.seed, plan.scale), folder, _console())
 
 
-def _plan(experiment: Experiment) -> dict[str, object]:
-    """What is kept of the plan: enough to make the report anew."""
-    return {
-        "fingerprint": experiment.fingerprint,
-        "workload": experiment.workload,
-        "seed": experiment.seed,
-        "policies": list(experiment.policies),
-        "scale": experiment.scale.model_dump(mode="json"),
-    }
+def _plan(experiment: Experiment) -> PlanFile:
+    return PlanFile(
+        fingerprint=experiment.fingerprint,
+        workload=experiment.workload,
+        seed=experiment.seed,
+        policies=experiment.policies,
+        scale=experiment.scale,
+    )
 
 
 def _forecast(experiment: Experiment, folder: ExperimentFolder) -> str:
@@ -87,6 +87,9 @@ def _forecast(experiment: Experiment, folder: ExperimentFolder) -> str:
 def _report(experiment: Experiment, folder: ExperimentFolder, console: Console) -> int:
     console.print("predicting the same runs, drawing the report", markup=False)
     results = read_results(folder, experiment.workload, experiment.policies)
+    if not results.rows:
+        why = "; ".join(failures(results)) or "no app has a rho"
+        raise ThemisError("no run came to its end", value=why, remedy=f"see rm.log in {folder.root / RUNS}")
     write_report(experiment, folder, results)
     _print(results, console)
     failed = failures(results)

@@ -46,7 +46,12 @@ def as_measured(workload: Workload, record: RunRecord) -> Workload:
     slowdowns = {app.name: app.jobs[0].slowdown for app in workload.apps}
     measured = measure(record, slowdowns)
     kinds = {kind: _typical([measured[name] for name in replayed if replayed[name] is kind]) for kind in (True, False)}
-    apps = (_with(app, measured[app.name], kinds[replayed[app.name]], replayed[app.name]) for app in workload.apps)
+    # Whoever takes longer to stop is killed; the simulator asks the same of what a checkpoint costs.
+    longest_stop_s = record.settings.lease.checkpoint_lead_s + record.settings.lease.grace_s
+    apps = (
+        _with(app, measured[app.name], kinds[replayed[app.name]], replayed[app.name], longest_stop_s)
+        for app in workload.apps
+    )
     return replace(
         workload, apps=tuple(apps), source=f"{workload.source} Start-up, costs and pace as that run had them."
     )
@@ -122,9 +127,9 @@ def _typical(some: Sequence[Measured]) -> Measured:
     )
 
 
-def _with(app: AppTrace, own: Measured, kind: Measured, replayed: bool) -> AppTrace:
+def _with(app: AppTrace, own: Measured, kind: Measured, replayed: bool, longest_stop_s: float) -> AppTrace:
     start_s = _first(own.start_s, kind.start_s)
-    stop_s = max(0.0, _first(own.resize_s, kind.resize_s) - start_s)
+    stop_s = min(longest_stop_s, max(0.0, _first(own.resize_s, kind.resize_s) - start_s))
     jobs = app.jobs
     if not replayed and own.serial_iteration_s:
         jobs = tuple(replace(job, serial_iteration_s=own.serial_iteration_s) for job in jobs)

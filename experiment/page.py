@@ -13,7 +13,7 @@ from experiment.summary import failures, how_it_was_run
 from experiment.tables import HEADINGS, cells
 from testbed.outcome import shown as number
 from testbed.page import html_page
-from testbed.page_tables import percent, text
+from testbed.page_tables import percent, table, text
 
 
 def page(experiment: Experiment, results: Results, shown: Sequence[Shown]) -> str:
@@ -70,10 +70,5 @@ def _section(shown: Shown) -> str:
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Cells are HTML; the first column is text, all others are numbers."""
-    head = _row("th", [text(heading) for heading in headings])
-    return f'<div class="scroll"><table>{head}{"".join(_row("td", row) for row in rows)}</table></div>'
-
-
-def _row(tag: str, row: Sequence[str]) -> str:
-    inner = "".join(f'<{tag} class="number">{cell}</{tag}>' for cell in row[1:])
-    return f"<tr><{tag}>{row[0]}</{tag}>{inner}</tr>"
+    cells_of = [[(cell, "number" if place else "") for place, cell in enumerate(row)] for row in rows]
+    return table(headings, cells_of, first_number=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -20,7 +20,7 @@ from simulator.workloads.mix import from_specs
 from simulator.workloads.registry import workload_named
 from submarine_client.programs import check_program
 from testbed.driver import Plan
-from testbed.mix import Arrival, Setup
+from testbed.mix import Arrival, Setup, rm_settings
 from themis.cluster import Cluster
 from themis.config.cluster_file import build_cluster
 from themis.config.group_file import build_app
@@ -109,7 +109,7 @@ def plan_experiment(workload: str, policies: Sequence[str], seed: int, scale: Sc
     arriving = [replayed(trace, time_scale=scale.time_scale, seed=seed) for trace in traces]
     arriving += [_trained(app, scale.name) for app in scale.trained]
     _check_names(arriving)
-    return Experiment(
+    experiment = Experiment(
         workload=workload,
         scale=scale,
         seed=seed,
@@ -117,6 +117,15 @@ def plan_experiment(workload: str, policies: Sequence[str], seed: int, scale: Sc
         arriving=tuple(sorted(arriving, key=lambda arrival: arrival.at_s)),
         cluster=cluster,
     )
+    _check_settings(experiment)
+    return experiment
+
+
+def _check_settings(experiment: Experiment) -> None:
+    """Refuse settings of the service now rather than once it is started."""
+    place = Path("cluster.yaml")
+    setup = experiment.run_of(experiment.policies[0], place).setup
+    rm_settings(setup, policy=experiment.policies[0], seed=experiment.seed, cluster=place, state_dir=place.parent)
 
 
 def _traces(workload: str, seed: int, scale: ScaleFile, cluster: Cluster) -> list[AppTrace]:
@@ -124,11 +133,7 @@ def _traces(workload: str, seed: int, scale: ScaleFile, cluster: Cluster) -> lis
     apps = workload_named(workload, seed, cluster, **scale.trace.model_dump()).apps
     middle_s = apps[len(apps) // 2].arrival_s
     pair = [pair_app(app, middle_s, scale.pair_divisor) for app in APPS]
-    return [*apps, *(_renamed(app, name) for app, name in zip(pair, (LONG, SHORT), strict=True))]
-
-
-def _renamed(app: AppTrace, name: str) -> AppTrace:
-    return AppTrace(name=name, arrival_s=app.arrival_s, jobs=app.jobs, model=app.model)
+    return [*apps, *(replace(app, name=name) for app, name in zip(pair, (LONG, SHORT), strict=True))]
 
 
 def _trained(app: TrainedApp, scale: str) -> Arrival:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from experiment.folder import ExperimentFolder
 from experiment.live_run import read_live
-from experiment.runs import finished_report
+from experiment.runs import finished_report, why_cut_short
 from simulator.experiments.statistics import DEFINITIONS, Row
 from simulator.record import AppOutcome
 from simulator.runs import make_run
@@ -25,19 +25,22 @@ class Results:
 
     Attributes:
         rows: A row an app and run. Column `source` says whether it ran on the testbed or in the simulator.
-        reports: The testbed's report of each policy.
+        reports: The testbed's report of each policy whose run came to its end.
         unfinished: Apps without a rho, by policy: they are in no row.
+        cut_short: Why the run of a policy did not come to its end; it is in no row either.
     """
 
     workload: str
     rows: tuple[Row, ...]
     reports: Mapping[str, Mapping[str, Any]]
     unfinished: Mapping[str, Sequence[str]]
+    cut_short: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """Those that were run, in the order of the experiment."""
-        return tuple(self.reports)
+        """Those that have apps to show, in the order of the experiment."""
+        shown = {row["policy"] for row in self.rows}
+        return tuple(policy for policy in self.reports if policy in shown)
 
     def of(self, source: str, policy: str = "") -> list[Row]:
         """The rows of one source, and of one policy where it is named."""
@@ -45,12 +48,14 @@ class Results:
 
 
 def read_results(folder: ExperimentFolder, workload: str, policies: Sequence[str]) -> Results:
-    """The finished runs of these policies, and their predictions; what has not been run is left out."""
+    """The runs of these policies that came to their end, and their predictions; what has not been run is left out."""
     rows: list[Row] = []
-    reports, unfinished = {}, {}
+    reports, unfinished, cut_short = {}, {}, {}
     for policy in policies:
         report = finished_report(folder, policy)
         if report is None:
+            if why := why_cut_short(folder, policy):
+                cut_short[policy] = why
             continue
         reports[policy] = report
         unfinished[policy] = [app["name"] for app in report["apps"] if app["rho"]["themis"] is None]
@@ -58,7 +63,7 @@ def read_results(folder: ExperimentFolder, workload: str, policies: Sequence[str
         labels = {"workload": workload, "policy": policy}
         rows += [{**labels, "source": TESTBED, "seed": report["seed"], **_live(app)} for app in known]
         rows += [{**labels, "source": SIMULATOR, **row} for row in _predicted(folder, policy)]
-    return Results(workload=workload, rows=tuple(rows), reports=reports, unfinished=unfinished)
+    return Results(workload=workload, rows=tuple(rows), reports=reports, unfinished=unfinished, cut_short=cut_short)
 
 
 def _predicted(folder: ExperimentFolder, policy: str) -> Iterable[Row]:

@@ -27,17 +27,21 @@ def how_it_was_run(experiment: Experiment, results: Results) -> tuple[str, ...]:
         f"{', '.join(trained) or 'No app'} {'train' if len(trained) > 1 else 'trains'} with TensorFlow. {replay}",
         f"Leases of {scale.lease.duration_s:g} s; seed {experiment.seed}; one run a policy, of "
         f"{_range([report['wall_s'] for report in results.reports.values()])} s.",
-        f"The simulator's column is the median of {PREDICTIONS} runs with the same arrivals, settings and apps, to "
-        "which starts, stops and checkpoints take as long as the testbed's run measured.",
+        f"The simulator's column is the median of {PREDICTIONS} runs with the same arrivals, settings and apps. It is "
+        "calibrated on the very run that it is set beside: starts, stops and checkpoints take as long as measured "
+        "there, and the apps that train go at the pace measured there.",
     )
 
 
 def failures(results: Results) -> list[str]:
     """What went wrong in the runs, a line each."""
     return [
-        f"{policy}: {condition}"
-        for policy, report in results.reports.items()
-        for condition in failed_conditions(dict(report))
+        *(f"{policy}: the run was cut short: {why}" for policy, why in results.cut_short.items()),
+        *(
+            f"{policy}: {condition}"
+            for policy, report in results.reports.items()
+            for condition in failed_conditions(dict(report))
+        ),
     ]
 
 

@@ -52,8 +52,8 @@ def handed_on(environment: Mapping[str, str]) -> dict[str, str]:
     """Of the variables above, those that lead to configuration and jars.
 
     For an app master's launch where every machine has the same folders; a site whose NodeManagers know their own
-    (`yarn.nodemanager.env-whitelist`) needs none of them. Jars found by default are named, as a container has another
-    home folder. Raises HadoopMissingError where there are none.
+    (`yarn.nodemanager.env-whitelist`) needs none of them: `yarn.same_paths` says so. Jars found by default are named,
+    as a container has another home folder. Raises HadoopMissingError where there are none.
     """
     folder = named_jar_folder(environment)
     jars = {JARS_VARIABLE: str(folder)} if folder else {}

@@ -106,17 +106,22 @@ _STEPS = {"tasks_started": _started, "tasks_ended": _ended, "checkpoint": _saved
 
 
 def check_targets(run: AuditInput, findings: Findings) -> None:
-    """Each job that its tuner let finish has a checkpoint at its target, by the events and by its own history."""
+    """Each job that its tuner let finish has a checkpoint at its target, by the events and by its own history.
+
+    The end of tasks that outlived their app master is in no event: there the history speaks alone.
+    """
     findings.announce(TARGET)
     reached: dict[JobKey, int] = defaultdict(int)
     for span in task_spans(run.events):
         reached[span.key] = max(reached[span.key], span.to_iteration)
+    lost = _apps_whose_master_was_lost(run)
     for key, job in sorted(run.jobs.items()):
         if job.state != "FINISHED":
             continue
         name = f"{key[0]}/{key[1]}"
         text = f"{name} finished at iteration {reached[key]} of {job.target_iteration}"
-        findings.look(TARGET, reached[key] >= job.target_iteration, text)
+        unheard = key[0] in lost and key in run.histories
+        findings.look(TARGET, unheard or reached[key] >= job.target_iteration, text)
         if key in run.histories:
             safe = max((line.iteration for line in run.histories[key] if line.event != "start"), default=0)
             text = f"{name} finished, but its tasks saved iteration {safe} of {job.target_iteration}"
@@ -129,9 +134,13 @@ def check_history(run: AuditInput, findings: Findings) -> None:
     spans: dict[JobKey, dict[int, TaskSpan]] = defaultdict(dict)
     for span in task_spans(run.events):
         spans[span.key][span.incarnation] = span
-    lost = {event.app_id for event in run.events if event.kind == "am_lost"}
+    lost = _apps_whose_master_was_lost(run)
     for key, lines in sorted(run.histories.items()):
         _check_lines(key, lines, spans[key], key[0] in lost, findings)
+
+
+def _apps_whose_master_was_lost(run: AuditInput) -> set[str]:
+    return {event.app_id for event in run.events if event.kind == "am_lost"}
 
 
 def _check_lines(

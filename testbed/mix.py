@@ -84,8 +84,8 @@ def rm_settings(
     """
     managed = sorted(set(setup.rm) & set(_MANAGED))
     if managed:
-        remedy = "lease, time_scale, seed and cluster are keys of the mix itself; the run decides the others"
-        raise InputError("a mix cannot set this under rm", value=managed[0], remedy=remedy)
+        remedy = "lease, time_scale, seed and cluster are keys of the file itself; the run decides the others"
+        raise InputError("this cannot be set under rm", value=managed[0], remedy=remedy)
     settings = {
         **setup.rm,
         **(engine or {}),
@@ -97,7 +97,7 @@ def rm_settings(
         "time_scale": setup.time_scale,
         "seed": seed,
     }
-    return fit(RmSettings, settings, f"rm settings of the mix {setup.name}")
+    return fit(RmSettings, settings, f"rm settings of {setup.name}")
 
 
 def _spec(app: AppArrival) -> AppSpec:

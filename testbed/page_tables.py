@@ -49,7 +49,7 @@ def apps_table(report: Report, colours: Mapping[str, str]) -> str:
         ]
         for app in report["apps"]
     ]
-    return _table(heads, rows, first_number=4)
+    return table(heads, rows, first_number=4)
 
 
 def best_table(report: Report) -> str:
@@ -70,7 +70,7 @@ def best_table(report: Report) -> str:
             ]
         )
     heads = ("app", "job", "hyper-parameters", "checkpoint", "accuracy", "loss", "iteration")
-    return _table(heads, rows, first_number=4) if rows else ""
+    return table(heads, rows, first_number=4) if rows else ""
 
 
 def rho_table(report: Report) -> str:
@@ -80,7 +80,7 @@ def rho_table(report: Report) -> str:
         for app in report["apps"]
     ]
     rows.append([("<b>largest</b>", ""), *_numbers(*((report["max_rho"][name], 2) for name in RHO_DEFINITIONS))])
-    return _table(("app", *RHO_DEFINITIONS), rows, first_number=1)
+    return table(("app", *RHO_DEFINITIONS), rows, first_number=1)
 
 
 def overheads_table(report: Report) -> str:
@@ -89,7 +89,7 @@ def overheads_table(report: Report) -> str:
         [(text(name), ""), *_numbers((values["median"], 2), (values["p95"], 2), (values["count"], 0))]
         for name, values in report["overheads"].items()
     ]
-    return _table(("what", "median", "95th", "count"), rows, first_number=1)
+    return table(("what", "median", "95th", "count"), rows, first_number=1)
 
 
 def audit_table(report: Report) -> str:
@@ -101,7 +101,7 @@ def audit_table(report: Report) -> str:
         verdict = ("nothing to look at", "dim") if not cases else ("holds", "") if not bad else ("violated", "bad")
         rows.append([(text(check), ""), verdict, *_numbers((cases, 0), (bad, 0))])
     listed = "".join(f'<p class="failure">{text(line)}</p>' for line in violations[:50])
-    return _table(("check", "verdict", "cases", "violations"), rows, first_number=2) + listed
+    return table(("check", "verdict", "cases", "violations"), rows, first_number=2) + listed
 
 
 def facts_table(report: Report) -> str:
@@ -123,10 +123,10 @@ def facts_table(report: Report) -> str:
         "memory at most": f"{processes['peak_pss_bytes'] / 2**30:.1f} GiB, shared pages divided among their users; "
         f"{processes['peak_rss_bytes'] / 2**30:.1f} GiB with them counted for each",
     }
-    return _table(("", ""), [[(text(name), ""), (text(value), "")] for name, value in facts.items()], first_number=9)
+    return table(("", ""), [[(text(name), ""), (text(value), "")] for name, value in facts.items()], first_number=9)
 
 
-def _table(heads: Iterable[str], rows: Iterable[Sequence[Cell]], *, first_number: int) -> str:
+def table(heads: Iterable[str], rows: Iterable[Sequence[Cell]], *, first_number: int) -> str:
     """A table whose columns are numbers from `first_number` on."""
     head = "".join(
         f'<th class="{"number" if index >= first_number else ""}">{text(name)}</th>' for index, name in enumerate(heads)

@@ -56,7 +56,10 @@ def build_report(record: RunRecord, audited: AuditResult) -> Report:
 
 def write_report(path: Path, report: Report) -> None:
     """Write the report; a number that JSON has no word for is a fault here, so it raises ValueError."""
-    path.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    # A kill in the middle should leave no half report: whether there is one says whether the run is over.
+    unfinished = path.with_suffix(".tmp")
+    unfinished.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    unfinished.replace(path)
 
 
 def _apps(record: RunRecord) -> list[dict[str, Any]]:

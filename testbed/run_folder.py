@@ -23,6 +23,7 @@ _NAMES = frozenset(
         "lock",
         "report.html",
         "report.json",
+        "report.tmp",
         "rm.log",
         "rm.yaml",
         "run.json",

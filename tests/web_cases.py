@@ -107,6 +107,7 @@ class RmCase:
                     has_loss=True,
                     gpus=2,
                     hyper_parameters={"learning_rate": pb.Scalar(number=0.1)},
+                    health="" if place else "its loss is no number since iteration 38",
                 )
                 for place, job in enumerate(entry.spec.jobs)
             ],

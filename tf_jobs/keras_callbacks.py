@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import keras  # type: ignore[import-untyped]
 
+from tf_jobs.keras_callback_state import CallbackState
 from tf_jobs.keras_learner import KerasLearner
 from tf_jobs.learner import StepOutcome
 from tf_jobs.saver import Snapshot
+from tf_jobs.workers import PeerLostError
 from themis.errors import InputError
+
+CALLBACKS_NAME = "callbacks.json"
+"""In a checkpoint: what callbacks keep to themselves, the epoch, and the sum and number of its losses so far."""
 
 REFUSED = ("BackupAndRestore", "EarlyStopping", "TerminateOnNaN")
 """Callbacks of Keras that save the run or end it, which is Themis' own part."""
@@ -49,18 +55,33 @@ class Length:
         return self.place_of(iteration + 1)[0] > self.place_of(iteration)[0]
 
 
+class Stop(Protocol):
+    """Whether the job has been asked to stop."""
+
+    def requested(self) -> bool:
+        """Whether this task knows of a stop."""
+        ...
+
+    def told_by_peer(self) -> None:
+        """Another task has been asked to stop: so is this one."""
+        ...
+
+
 class CalledBack:
     """A Keras learner whose iterations are told to callbacks, on every task alike.
 
-    An epoch that a stop has cut begins once more at the next start, at the batch where it was: its losses are those
-    since then. An epoch that the run ends in has no end. Held-out data is evaluated at the end of each epoch.
+    An epoch ends, with an evaluation of the held-out data, when its last iteration is saved where that was due, and
+    before the next one: a checkpoint is always of an epoch that has not ended. So a stop need not wait for the
+    evaluation. It ends it, and the next start does it anew. An epoch that a stop has cut goes on where it was,
+    without another beginning. An epoch that the run ends in has no end.
 
     Args:
         learner: What trains.
         model: Its model.
-        callbacks: Keras' callbacks or the user's own.
+        callbacks: Keras' callbacks or the user's own; none on a task that only does what the others do.
         length: Of the run.
-        busy: Called before what may take longer than an iteration.
+        busy: Called again and again in what may take longer than an iteration.
+        stop: Of the job.
 
     Raises:
         InputError: Something is no callback of Keras, or one that saves or ends the run.
@@ -73,14 +94,16 @@ class CalledBack:
         callbacks: Sequence[Any],
         length: Length,
         busy: Callable[[], None],
+        stop: Stop,
     ) -> None:
         for callback in callbacks:
             _check(callback)
             callback.set_params({"epochs": length.epochs, "steps": length.steps, "verbose": 0})
             callback.set_model(model)
         self._learner, self._model, self._callbacks = learner, model, callbacks
-        self._length, self._busy = length, busy
-        self._losses: list[float] = []
+        self._length, self._busy, self._stop = length, busy, stop
+        self._state = CallbackState(callbacks)
+        self._epoch, self._loss_sum, self._batches = -1, 0.0, 0
         self._told: dict[str, float] = {}
         self._begun = False
 
@@ -93,54 +116,101 @@ class CalledBack:
         """Do an iteration, and tell what began and ended with it.
 
         Raises:
-            InputError: A callback has asked to end the run.
+            InputError: A callback has asked to end the run, or keeps what no checkpoint holds.
+            PeerLostError: Another task is gone, or all were asked to stop before the iteration, which is not done then.
         """
         epoch, batch = self._length.place_of(iteration)
         if not self._begun:
-            self._model.stop_training = False
-            self._call("on_train_begin", {})
-        if batch == 0 or not self._begun:
-            self._losses = []
+            self._begin()
+        if batch == 0 and epoch != self._epoch:
+            self._end_epoch_before(iteration)
+            self._epoch, self._loss_sum, self._batches = epoch, 0.0, 0
             self._call("on_epoch_begin", epoch, {})
-        self._begun = True
         self._call("on_train_batch_begin", batch, {})
         outcome = self._learner.step(iteration, stop=stop)
-        self._losses.append(outcome.loss)
+        self._loss_sum, self._batches = self._loss_sum + outcome.loss, self._batches + 1
         self._call("on_train_batch_end", batch, {"loss": outcome.loss})
-        if self._length.ends_epoch(iteration):
-            self._end_epoch(epoch)
-        if self._model.stop_training:
-            raise InputError(
-                "a callback has set stop_training", value=iteration, remedy="leave it to the tuner, or set epochs"
-            )
+        self._refuse_to_end(iteration)
         return outcome
 
     def ended(self) -> None:
-        """The last iteration of the run is done; nothing is told where this start had none to do."""
-        if self._begun:
-            self._call("on_train_end", self._told)
+        """The last iteration of the run is done and saved; nothing is told where this start had none to do."""
+        if not (self._begun and self._callbacks):
+            return
+        if self._length.ends_epoch(self._length.iterations):
+            self._tell_end(self._length.iterations, self._learner.evaluate(self._alive))
+        self._call("on_train_end", self._told)
 
     def validate(self) -> tuple[float, float | None] | None:
         """As the learner's."""
         return self._learner.validate()
 
     def snapshot(self) -> Snapshot:
-        """As the learner's; what callbacks keep to themselves is in no checkpoint."""
-        return self._learner.snapshot()
+        """As the learner's, with what callbacks keep to themselves."""
+        weights = self._learner.snapshot()
+        epoch = [self._epoch, self._loss_sum, self._batches]
+        ours = json.dumps({"epoch": epoch, "callbacks": self._state.taken()})
+
+        def write(folder: Path) -> dict[str, Path]:
+            path = folder / CALLBACKS_NAME
+            path.write_text(ours, encoding="utf-8")
+            return {**weights(folder), CALLBACKS_NAME: path}
+
+        return write
 
     def read_state(self, folder: Path) -> None:
-        """As the learner's."""
+        """As the learner's; the checkpoint may be of a run that had no callbacks."""
         self._learner.read_state(folder)
+        path = folder / CALLBACKS_NAME
+        if path.is_file():
+            ours = json.loads(path.read_text(encoding="utf-8"))
+            self._epoch, self._loss_sum, self._batches = ours["epoch"]
+            self._state.restore(ours["callbacks"])
 
     def digest(self) -> int:
         """As the learner's."""
         return self._learner.digest()
 
-    def _end_epoch(self, epoch: int) -> None:
+    def _begin(self) -> None:
+        self._model.stop_training = False
+        self._call("on_train_begin", {})
+        self._state.begin()
+        self._begun = True
+
+    def _end_epoch_before(self, iteration: int) -> None:
+        """End the epoch that the iteration before was the last of, or leave that to the next start."""
+        if self._batches == 0:
+            return  # Of the run's first iteration there is none before, nor of a checkpoint without callbacks.
         self._busy()
-        held_out = {f"val_{name}": value for name, value in self._learner.evaluate().items()}
-        self._told = {"loss": sum(self._losses) / len(self._losses), **held_out}
-        self._call("on_epoch_end", epoch, self._told)
+        held_out = {} if self._stop.requested() else self._learner.evaluate(self._goes_on)
+        if self._learner.any_task(self._stop.requested()):
+            self._stop.told_by_peer()
+            self._busy()
+            # To the loop this is a peer that was quicker than the iteration: it saves the one before.
+            raise PeerLostError("the job was asked to stop at the end of an epoch", value=iteration - 1)
+        self._tell_end(iteration - 1, held_out)
+        self._refuse_to_end(iteration - 1)
+
+    def _tell_end(self, iteration: int, held_out: dict[str, float]) -> None:
+        self._told = {
+            "loss": self._loss_sum / self._batches,
+            **{f"val_{name}": value for name, value in held_out.items()},
+        }
+        self._call("on_epoch_end", self._length.place_of(iteration)[0], self._told)
+        self._state.check()
+
+    def _refuse_to_end(self, iteration: int) -> None:
+        if self._model.stop_training:
+            raise InputError(
+                "a callback has set stop_training", value=iteration, remedy="leave it to the tuner, or set epochs"
+            )
+
+    def _goes_on(self) -> bool:
+        return self._alive() and not self._stop.requested()
+
+    def _alive(self) -> bool:
+        self._busy()
+        return True
 
     def _call(self, name: str, *arguments: object) -> None:
         for callback in self._callbacks:

@@ -21,10 +21,18 @@ from tf_jobs.watchdog import Watchdog, begin_watch
 from themis.errors import InputError, ThemisError
 
 
+class JobStop(HandledStop):
+    """A stop that this task hears of by a signal, or from a peer that was quicker to get one."""
+
+    def told_by_peer(self) -> None:
+        """As if the signal had come."""
+        self._requested = True
+
+
 class ElasticJob:
     """This task's part in the job. `chief` is true on one task: let only that one write the finished model."""
 
-    def __init__(self, tf: Any, context: TaskContext, workers: Any, stop: HandledStop, watchdog: Watchdog) -> None:
+    def __init__(self, tf: Any, context: TaskContext, workers: Any, stop: JobStop, watchdog: Watchdog) -> None:
         self._tf = tf
         self._context = context
         self._workers = workers
@@ -85,21 +93,31 @@ class ElasticJob:
         )
         try:
             check_batch_size(batch_size, self._context.tasks)
-            learner: Any = KerasLearner(self._tf, model, (x, y), validation_data, values, self._context, self._workers)
-            if callbacks:
-                from tf_jobs.keras_callbacks import CalledBack, Length
-
-                length = Length(iterations=values.whole("iterations"), samples=samples, batch_size=batch_size)
-                learner = CalledBack(learner, model, callbacks, length, self._busy)
-            code = self._train(learner, values, samples)
-            if callbacks and code == EXIT_DONE:
-                learner.ended()
+            learner = KerasLearner(self._tf, model, (x, y), validation_data, values, self._context, self._workers)
+            # Tasks without callbacks of their own wait at the ends of epochs for those that have some.
+            if learner.any_task(bool(callbacks)):
+                code = self._train_called_back(learner, model, callbacks, values, samples)
+            else:
+                code = self._train(learner, values, samples)
         except ThemisError as error:
             sys.stderr.write(f"ERROR:themis:{error}\n")
             code = error.exit_code
         if code != EXIT_DONE:
             _leave(code)
         self._stop.training_ended()
+        self._watchdog.beat(math.inf, "what comes after fit")
+
+    def _train_called_back(
+        self, learner: Any, model: Any, callbacks: Sequence[Any], values: Values, samples: int
+    ) -> int:
+        from tf_jobs.keras_callbacks import CalledBack, Length
+
+        length = Length(iterations=values.whole("iterations"), samples=samples, batch_size=values.whole("batch_size"))
+        called_back = CalledBack(learner, model, callbacks, length, self._busy, self._stop)
+        code = self._train(called_back, values, samples)
+        if code == EXIT_DONE:
+            called_back.ended()
+        return code
 
     def _busy(self) -> None:
         from tf_jobs.incarnation import SAVE_LIMIT_S
@@ -127,7 +145,7 @@ def join() -> ElasticJob:
     From here on SIGTERM ends the process with exit code 75, while `fit` trains after it has saved. An environment that
     cannot be used ends it with 2.
     """
-    stop = HandledStop()
+    stop = JobStop()
     stop.listen()
     try:
         context = read_context("keras", os.environ)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ class KerasLearner:
         self._data, self._validation = data, validation
         self._samples = samples_of(data[0])
         self._seed, self._batch_size = values.whole("seed"), values.whole("batch_size")
+        self._tasks = context.tasks
         self._part = task_rows(batch_size=self._batch_size, task_index=context.task_index, tasks=context.tasks)
         self._share = (self._part.stop - self._part.start) / self._batch_size
         if not model.built:
@@ -64,6 +66,7 @@ class KerasLearner:
         if context.tasks > 1:
             self._begin_alike(context)
         self._joint_step = tf.function(self._trace_step, autograph=False)
+        self._joint_sum = tf.function(lambda number: workers.run(workers.total, number), autograph=False)
 
     @property
     def parameters(self) -> int:
@@ -97,12 +100,35 @@ class KerasLearner:
         accuracy = next((value for name, value in told.items() if name.endswith(("acc", "accuracy"))), None)
         return told["loss"], accuracy
 
-    def evaluate(self) -> dict[str, float]:
-        """Loss and metrics on the held-out data, by Keras' names; none without such data."""
+    def evaluate(self, goes_on: Callable[[], bool] = lambda: True) -> dict[str, float]:
+        """Loss and metrics on the held-out data, by Keras' names; none without such data.
+
+        Args:
+            goes_on: Asked after every batch. Once it says no the evaluation ends, and tells of what it has seen.
+        """
         if self._validation is None:
             return {}
-        told = self._model.evaluate(*self._validation, batch_size=self._batch_size, verbose=0, return_dict=True)
+        told = self._model.evaluate(
+            *self._validation,
+            batch_size=self._batch_size,
+            verbose=0,
+            return_dict=True,
+            callbacks=[_asking(self._model, goes_on)],
+        )
         return {name: float(value) for name, value in told.items()}
+
+    def any_task(self, holds: bool) -> bool:
+        """Whether something holds for any task; all of them ask at the same place.
+
+        Raises:
+            PeerLostError: Another task is gone.
+        """
+        if self._tasks == 1:
+            return holds
+        try:
+            return float(self._joint_sum(self._tf.constant(float(holds)))) > 0.0
+        except self._tf.errors.OpError as error:
+            raise peer_lost(error) from error
 
     def snapshot(self) -> Snapshot:
         """Copy the variables of model and optimizer to memory."""
@@ -173,6 +199,16 @@ class KerasLearner:
         shared = [*gradients, *(v.value for v in self._kept), loss]
         flat = [tf.reshape(tf.cast(tf.convert_to_tensor(each), tf.float32), [-1]) * self._share for each in shared]
         return tf.concat([*flat, [stop]], axis=0)
+
+
+def _asking(model: Any, goes_on: Callable[[], bool]) -> Any:
+    """A callback that ends an evaluation between two batches."""
+
+    def ask(*_: object, **__: object) -> None:
+        if not goes_on():
+            model.stop_evaluating = True
+
+    return keras.callbacks.LambdaCallback(on_test_batch_end=ask)
 
 
 def samples_of(x: Any) -> int:

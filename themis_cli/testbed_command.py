@@ -13,6 +13,15 @@ DEFAULT_POLICIES = "themis,gandiva,tiresias"
 DEFAULT_SCALE = "quick"
 DEFAULT_OUT = Path("out/experiment")
 
+_OF_THE_EXPERIMENT = {
+    "--workload": "workload",
+    "--policies": "policies",
+    "--scale": "scale",
+    "--seed": "experiment_seed",
+    "--out": "experiment_out",
+}
+"""Where the parser keeps these options: `run` has a --seed and an --out of its own."""
+
 
 def add_to(commands: Subcommands) -> None:
     """Add `testbed`."""
@@ -31,9 +40,10 @@ def add_to(commands: Subcommands) -> None:
 def _run(options: argparse.Namespace) -> int:
     if options.action is None:
         return _experiment(options)
-    if options.workload is not None:
-        remedy = "leave it out: themis testbed --workload w1 runs the experiment"
-        raise InputError("--workload goes without a subcommand", value=options.action, remedy=remedy)
+    given = [flag for flag, name in _OF_THE_EXPERIMENT.items() if getattr(options, name) is not None]
+    if given:
+        remedy = f"write options of {options.action} behind it; the experiment has no subcommand"
+        raise InputError("an option of the experiment stands before a subcommand", value=given[0], remedy=remedy)
     if options.action == "run":
         # The testbed knows the ResourceManager by its wire only; an unknown policy is told before anything is made.
         from rm_plugin.policies.registry import make_policy

@@ -29,7 +29,10 @@ RATIOS = (1.0, 1.1, 1.2, 1.35, 1.6, 2.0)
 _COMPLETE, _ON_GRID, _FEW = 10000, 600, 40
 """Asks of a complete table at most, and of one on a grid; so few are always all tried."""
 
-_FILLED = 150
+_BALANCED = 20_000
+"""Asks of evenly divided GPUs (`_balanced`), times jobs, at most: of many jobs those in `filled_asks` tell more."""
+
+_FILLED = 230
 """Asks beside those of a grid that fill a bundle well (`filled_asks`), at most."""
 
 _FAR_PARTS = (0.01, 0.3, 0.6)
@@ -62,8 +65,9 @@ def asks_of(
         if asks is not None:
             break
     else:
-        asks = _balanced(kinds, most_gangs, most_gpus, jobs, max(1, _ON_GRID // tables))
-    filled = itertools.islice(filled_asks(kinds, most_gangs, most_gpus, jobs), max(1, _FILLED // tables))
+        budget = max(1, min(_ON_GRID, _BALANCED // max(1, len(jobs))) // tables)
+        asks = _balanced(kinds, most_gangs, most_gpus, jobs, budget)
+    filled = itertools.islice(filled_asks(kinds, most_gangs, most_gpus, jobs, tables), max(1, _FILLED // tables))
     asks = _each_once([*map(tuple, asks.tolist()), *filled])
     return asks, _complete(limits, most_gangs) - len(asks)
 

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from am.agent.finish_time import even_sizes
+from am.agent.fitted import fitted_asks
 from am.agent.kinds import GangKind
+from am.agent.steps import stepped_asks
 from am.agent.views import JobView
 from themis.apps import JobShape
 from themis.cluster import Level
@@ -22,6 +24,9 @@ Sizes = tuple[tuple[int, int, int], ...]
 
 _STEP = 1.04
 """Totals of GPUs go up by one, or by this factor where that is more."""
+
+_END_STEP = 1.1
+"""Ends that asks are fitted to go up by such a factor."""
 
 _LEAST_GANGS = (0.0, 0.5, 1.0)
 """Gangs of elastic jobs have at least such a part of the tasks that their job could use."""
@@ -58,9 +63,24 @@ class _Part:
 
 
 def filled_asks(
+    kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView], tables: int = 1
+) -> Iterator[tuple[int, ...]]:
+    """Counts by kind; every ask keeps to each kind's `most`, and none is empty.
+
+    First those fitted to an end and what steps make of them, then GPUs dealt out, coarse totals first. Where so many
+    tables share the time of a bid the ends are fewer, and no steps are made.
+    """
+    fitted = list(fitted_asks(kinds, most_gangs, most_gpus, jobs, _END_STEP**tables))
+    if tables == 1:
+        yield from stepped_asks(kinds, most_gangs, most_gpus, jobs, fitted)
+    yield from fitted
+    yield from _dealt_asks(kinds, most_gangs, most_gpus, jobs)
+
+
+def _dealt_asks(
     kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView]
 ) -> Iterator[tuple[int, ...]]:
-    """Counts by kind, coarse totals first; every ask keeps to each kind's `most`, and none is empty."""
+    """GPUs dealt to jobs, gangs laid as near as there is room; coarse totals first."""
     layout = _Nearest(kinds)
     done: set[Sizes] = set()
     nearest = {(kind.at.gpus, kind.unit_gpus): kind.at.level for kind in reversed(kinds)}

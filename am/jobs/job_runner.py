@@ -99,7 +99,7 @@ class JobRunner:
         for job in self._app.board.jobs.values():
             if not job.handles or job.trouble is not None:
                 continue
-            trouble = trouble_of(job.profile, self._target(job))
+            trouble = trouble_of(job.profile, self._target(job), job.stalls)
             # One that is being stopped anyhow needs no other reason, unless it must not start again.
             if trouble is not None and (trouble.hopeless or not job.stop_reason):
                 job.trouble = trouble
@@ -217,6 +217,7 @@ class JobRunner:
         if done and job.job_id in board.plan().targets:
             board.target_reached(job)
         elif job.trouble is not None and job.job_id in board.plan().targets:
+            job.stalls += not job.trouble.hopeless
             self._again(job, job.trouble.reason, hopeless=job.trouble.hopeless)
         elif requested or (exits and all(exit_.exit_code in (0, EXIT_CHECKPOINTED) for exit_ in exits)):
             board.turn(job, JobState.WAITING)

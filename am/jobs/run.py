@@ -23,7 +23,7 @@ class JobRun:
     `saved_iteration` is the newest checkpoint's; `stop_reason` is set from the moment that its tasks are told to stop.
     `stop_took_s` and `moved_from` remember a stop until the job's next first step, which ends the resize; `startup` is
     what the program tells of its start, in seconds by step. `trouble` is why its tasks are being stopped though nobody
-    wants its GPUs, `restarted_for` why it was last started again.
+    wants its GPUs, `restarted_for` why it was last started again, `stalls` how often for a stall.
     """
 
     spec: JobSpec
@@ -48,6 +48,7 @@ class JobRun:
     diagnostics: str = ""
     trouble: Trouble | None = None
     restarted_for: str = ""
+    stalls: int = 0
 
     @property
     def job_id(self) -> str:

@@ -22,6 +22,9 @@ RATE_TAGS = ("global_step/sec",)
 EPOCH_TAGS = ("epoch_loss",)
 """Tags of the loss of an epoch; its number counts epochs, so it is no step."""
 
+MEAN_TAGS = ("batch_loss",)
+"""Of the tags of the loss at a step those whose value is a mean over the epoch so far, as Keras' callback writes it."""
+
 _EVALUATED = {
     "loss": "loss",
     "accuracy": "accuracy",
@@ -57,6 +60,8 @@ class EventReader:
         self._role = role
         self._frames = RecordReader()
         self._loss_tag: str | None = None
+        self._step = 0
+        self._epoch_since = 0
         self._wall_time_s: float | None = None
         self._evaluated_step = -1
         self._values: dict[str, float] = {}
@@ -81,10 +86,12 @@ class EventReader:
             if name in RATE_TAGS:
                 told.append(StepsPerSecond(rate=value))
             elif name in EPOCH_TAGS:
-                told.append(LossOnly(loss=value))
+                self._epoch_since = self._step
+                told.append(LossOnly(loss=value, epoch=event.step))
             elif _NUMBERED.sub("", name) in LOSS_TAGS and self._loss_tag in (None, name):
-                self._loss_tag = name
-                told.append(StepLoss(step=event.step, loss=value, seconds=self._since_s(event)))
+                self._loss_tag, self._step = name, event.step
+                since = self._epoch_since if name in MEAN_TAGS else None
+                told.append(StepLoss(step=event.step, loss=value, seconds=self._since_s(event), mean_since=since))
         return told
 
     def _evaluated(self, event: Event) -> Sequence[Record]:

@@ -108,9 +108,11 @@ class KerasFormat:
             self._steps = bar.total
         if self._steps is None and self._epoch > 1:
             return ()
-        step = self._base + (self._epoch - 1) * (self._steps or 0) + bar.done
+        before = self._base + (self._epoch - 1) * (self._steps or 0)
+        step = before + bar.done
         self._reached = max(self._reached, step)
-        return (*self._rate(bar), StepLoss(step=step, loss=bar.loss), *self._validation(bar))
+        told = StepLoss(step=step, loss=bar.loss, mean_since=before)
+        return (*self._rate(bar), told, *self._validation(bar))
 
     def _rate(self, bar: _Bar) -> Sequence[Record]:
         """The pace, when a tenth of the epoch has passed. The epoch's end has validation in it, where there is any."""

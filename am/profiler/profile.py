@@ -93,8 +93,7 @@ class JobProfile:
             case SavingCheckpoint():
                 self.reach(record.iteration)
             case LossOnly():
-                self.loss = record.loss
-                self._non_finite.add(self.iteration, record.loss)
+                self._lost_somewhere(record)
             case Replay():
                 self.replay = record
 
@@ -170,21 +169,32 @@ class JobProfile:
     def _step_loss(self, record: StepLoss) -> None:
         self.reach(record.step)
         if record.loss is not None:
-            self._lost(record.step, record.loss)
+            self._lost(record.step, record.loss, record.mean_since)
         rate, self._rate = self._rate, None
         interval = self._strands.interval(record, rate)
         if interval is not None and self._here is not None:
             self._here.add(interval.iteration_s, first=interval.first)
 
-    def _lost(self, step: int, loss: float) -> None:
+    def _lost(self, step: int, loss: float, mean_since: int | None) -> None:
         if step > self._loss_step:
             self._losses.add(step, loss)
         if step >= self._loss_step:
             self._loss_step, self.loss = step, loss
-            self._non_finite.add(step, loss)
+            self._non_finite.add(step, loss, place=mean_since)
+
+    def _lost_somewhere(self, record: LossOnly) -> None:
+        """A loss without a step. Where other lines tell steps, it repeats what one of them has told."""
+        self.loss = record.loss
+        if self._loss_step >= 0:
+            return
+        if record.epoch is None:
+            self._non_finite.add_untold(self.iteration, record.loss)
+        else:
+            self._non_finite.add(self.iteration, record.loss, place=record.epoch)
 
     def _validated(self, record: Validation) -> None:
         self.reach(record.step)
+        self._non_finite.validated(record.step, record.loss)
         if record.step >= self._validation_step:
             self._validation_step = record.step
             self.validation_loss, self.accuracy = record.loss, record.accuracy

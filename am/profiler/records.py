@@ -13,18 +13,22 @@ class StepLoss:
         step: Steps done so far, over all epochs.
         loss: None where the log does not say.
         seconds: Since the line before of its kind, None where the log does not say.
+        mean_since: Steps done before the epoch, where the loss is a mean over the epoch so far; None where it is the
+            step's own.
     """
 
     step: int
     loss: float | None
     seconds: float | None = None
+    mean_since: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossOnly:
-    """A loss without a step."""
+    """A loss without a step; of an epoch, by its number, where the log says so."""
 
     loss: float
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,7 @@ class YarnEngine:
             run_id=self._context.run_id,
             prefix=f"{self._context.app_id}-{self.attempt}",
             environment={"THEMIS_RUN_ID": self._context.run_id, "THEMIS_APP_ID": self._context.app_id},
+            cards_from_zero=self._settings["gpu_plugin"],
         )
         await self._source.alone()
 

@@ -169,6 +169,7 @@ class YarnSource:
     async def rest(self) -> None:
         """Send no more heartbeats; returns when none is on its way. YARN is told nothing after the app's end."""
         self._resting.set()
+        self._asked_anew.set()  # The pause before the next heartbeat ends here too.
         await asyncio.gather(self._beating, return_exceptions=True)
 
     async def close(self) -> None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from experiment.findings import OURS, Line, both, column, policy_lines, ratios_to_ours
-from experiment.results import SIMULATOR, TESTBED, Results
+from experiment.results import Results
+from experiment.views.panels import cdf_panels
 from simulator.experiments.fairness import PAPER_LEAST, PAPER_MOST
-from simulator.experiments.plotting import cdf_lines, fair_line, legend_below, new_figure
+from simulator.experiments.plotting import fair_line
 from simulator.experiments.statistics import UNFAIR_RHO, Row, median
 from simulator.metrics import percentile, share_over
 
@@ -34,14 +35,9 @@ class Fairness:
 
     def draw(self, results: Results) -> Figure:
         """A CDF for the testbed and one for the simulator, its runs together."""
-        figure = new_figure(2, height=3.6, sharey=True)
-        for axes, source in zip(figure.axes, (TESTBED, SIMULATOR), strict=True):
-            series = {name: column(results.of(source, name), "rho_themis") for name in results.policies}
-            cdf_lines(axes, series, "rho at completion", log=True)
+        figure = cdf_panels(results, "rho_themis", "rho at completion", log=True)
+        for axes in figure.axes:
             fair_line(axes, vertical=True)
-            axes.set_title({TESTBED: "testbed", SIMULATOR: "predicted by the simulator"}[source])
-        figure.axes[1].set_ylabel("")
-        legend_below(figure, 7)
         return figure
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from experiment.findings import OURS, Line, both, column, policy_lines
-from experiment.results import SIMULATOR, TESTBED, Results
-from simulator.experiments.plotting import cdf_lines, legend_below, new_figure
+from experiment.results import Results
+from experiment.views.panels import cdf_panels
 from simulator.experiments.statistics import Row, mean
 from simulator.metrics import share_over
 
@@ -33,14 +33,7 @@ class Placement:
 
     def draw(self, results: Results) -> Figure:
         """CDFs of the score; farther right is better."""
-        figure = new_figure(2, height=3.6, sharey=True)
-        for axes, source in zip(figure.axes, (TESTBED, SIMULATOR), strict=True):
-            series = {name: column(results.of(source, name), "placement_score") for name in results.policies}
-            cdf_lines(axes, series, "placement score")
-            axes.set_title({TESTBED: "testbed", SIMULATOR: "predicted by the simulator"}[source])
-        figure.axes[1].set_ylabel("")
-        legend_below(figure, 7)
-        return figure
+        return cdf_panels(results, "placement_score", "placement score")
 
 
 def _mean_score(rows: Sequence[Row]) -> float:

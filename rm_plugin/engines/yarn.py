@@ -44,6 +44,7 @@ class YarnEngine:
         self._inventory: YarnInventory | None = None
         self._resources: tuple[LocalResource, ...] = ()
         self._storage = settings.yarn.storage.rstrip("/")
+        self._run_id = ""
 
     async def open(self) -> Cluster:
         """Connect to YARN, and send our packages to HDFS unless they are there."""
@@ -62,6 +63,7 @@ class YarnEngine:
     def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> AppLauncher:
         """Submits YARN applications."""
         client, inventory = self._opened()
+        self._run_id = run_id
         return YarnAppLauncher(
             client,
             run_id,
@@ -106,10 +108,10 @@ class YarnEngine:
         return f"{self._storage}/{self._run_id}/apps/{app_id}"
 
     def _template(self, run_id: str) -> AmTemplate:
-        self._run_id = run_id
         settings = self._settings
         python = settings.python or ("./" + ENV_FOLDER + "/bin/python" if settings.archive else sys.executable)
-        environment = {**handed_on(self._environment), **_hdfs_user(self._environment), **settings.environment}
+        ours = handed_on(self._environment) if settings.same_paths else {}
+        environment = {**ours, **_hdfs_user(self._environment), **settings.environment}
         templates = {"PYTHONPATH": "{{PWD}}/" + PACKAGE_FOLDER} if settings.ship else {}
         limits = {
             "heartbeat_s": settings.heartbeat_s,
@@ -121,6 +123,7 @@ class YarnEngine:
             "environment": environment,
             "templates": templates,
             "limits": limits,
+            "gpu_plugin": settings.gpu_plugin,
             "resources": [_plain(resource) for resource in self._resources],
         }
         return AmTemplate(

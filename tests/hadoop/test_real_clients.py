@@ -1,5 +1,7 @@
 """Other people's clients: what `yarn-api-client` from PyPI sees of an app of Themis."""
 
+import getpass
+
 import pytest
 from themis_on_yarn import ThemisOnYarn
 from yarn_api_client import ResourceManager
@@ -26,7 +28,7 @@ def test_an_app_from_its_start_to_its_end(themis, client):
     yarn_app_id = themis.app(app_id).engine_id
     (app,) = [app for app in seen(client, application_types=["THEMIS"], states=["RUNNING"]) if app["id"] == yarn_app_id]
     assert (app["name"], app["applicationType"], app["finalStatus"]) == ("for-others", "THEMIS", "UNDEFINED")
-    assert {f"themis-app:{app_id}", "user:root"} <= set(app["applicationTags"].split(","))
+    assert {f"themis-app:{app_id}", f"user:{getpass.getuser()}"} <= set(app["applicationTags"].split(","))
     assert 0 < app["progress"] < 100 and app["runningContainers"] == 3
     held = {
         part["name"]: part["value"]

@@ -72,6 +72,7 @@ PURE = (
     "am.jobs.division",
     "am.jobs.planner",
     "am.jobs.pool",
+    "am.jobs.trouble",
     "audit",
     "simulator.compare",
     "simulator.explain",

@@ -64,7 +64,14 @@ class YarnSettings(Section):
         default="", description="URI of an archive on HDFS that nodes unpack as `env`, with an interpreter"
     )
     ship: bool = Field(default=True, description="send our own packages to the nodes; else they are installed there")
+    same_paths: bool = Field(
+        default=True,
+        description="nodes have Hadoop's configuration, Java and jars where this machine has them",
+    )
     environment: dict[str, str] = Field(default={}, description="more variables for app masters and tasks")
+    gpu_plugin: bool = Field(
+        default=False, description="YARN's GPU plugin shows each container its own cards, which count from 0 there"
+    )
     emulated: bool = Field(default=False, description="the nodes' GPUs are declared by hand, there are no cards")
     device: str = Field(default="gpu", description="name of the device type of the nodes' GPUs")
     poll_s: float = Field(default=1.0, gt=0, description="how often nodes and applications are looked at")

@@ -114,7 +114,8 @@ def _jobs(entry: AppEntry) -> list[Markup]:
 
 
 def _job_state(job: pb.JobStatus) -> Markup:
-    return element("span", job.state or MISSING, class_="bad" if job.state == JobState.FAILED else None)
+    state = element("span", job.state or MISSING, class_="bad" if job.state == JobState.FAILED else None)
+    return join((state, job.health), " ") if job.health else state
 
 
 def _leases(sight: Sight, entry: AppEntry) -> list[Markup]:

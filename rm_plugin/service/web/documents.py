@@ -166,6 +166,7 @@ def _job_document(job: pb.JobStatus, submitted: Mapping[str, HyperParameter]) ->
         "iteration_s": finite(job.iteration_s) or None,
         "restarts": job.restarts,
         "hyper_parameters": {name: _plain(value) for name, value in values.items()},
+        "health": job.health or None,
     }
 
 

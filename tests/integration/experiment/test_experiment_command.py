@@ -88,7 +88,11 @@ def check_report(out: Path) -> None:
         (["--workload", "w1", "--policies", ","], "policies must be named"),
         (["--workload", "w1", "--scale", "ful"], "did you mean 'full'"),
         (["--workload", "w1", "--scale", "gone.yaml"], "cannot read gone.yaml"),
-        (["--workload", "w1", "report", "here"], "--workload goes without a subcommand"),
+        (
+            ["--workload", "w1", "report", "here"],
+            "stands before a subcommand: '--workload'",
+        ),
+        (["--seed", "3", "run", "mix.yaml"], "stands before a subcommand: '--seed'"),
     ],
 )
 def test_bad_input_is_told_before_anything_is_made(arguments, told, tmp_path, monkeypatch, capsys):

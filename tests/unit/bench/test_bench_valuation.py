@@ -9,12 +9,13 @@ import pytest
 from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, jobs_of
 from documents import ROOT
 
+from am.agent.bidding import make_bid
 from am.agent.finish_time import phase_time_s
 from bench.valuation_bound import bound_s
 from bench.valuation_cases import BUNDLES_GPUS, JOBS, bundle_of, large_case, small_case
 from bench.valuation_exact import divisions, exact_time_s, least_time_s
 from bench.valuation_output import table
-from bench.valuation_run import GapRow, Plan, TimeRow, run_plan, small_gaps
+from bench.valuation_run import GapRow, Plan, TimeRow, run_plan, small_gaps, told_time_s
 from themis.apps import JobShape
 from themis.bids import FreeMachine
 from themis.cluster import Level
@@ -69,6 +70,14 @@ def test_on_small_bundles_no_division_is_better_than_the_bids(block):
     gaps = {seed: small_gaps(seed) for seed in range(50 * block, 50 * block + 50)}
     assert {seed: as_run for seed, (_, as_run) in gaps.items() if as_run} == {}
     assert all(0.0 <= gap <= 1.0 for gap, _ in gaps.values())
+
+
+@pytest.mark.parametrize(("seed", "searched_s"), [(4, 1980.0), (10, 1625.0), (16, 2098.0)])
+def test_large_elastic_apps_bid_nearly_what_a_long_search_finds(seed, searched_s):
+    """6,000 random steps over the divisions of all machines, each valued by `phase_time_s`, ended at these times."""
+    case = large_case(seed)
+    told_s = told_time_s(case, make_bid(case.app, case.offer, case.around), case.machines)
+    assert 0.95 * searched_s < told_s < 1.055 * searched_s
 
 
 def test_cases_are_what_their_docstrings_say():

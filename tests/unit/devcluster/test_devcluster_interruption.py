@@ -11,6 +11,16 @@ from devcluster.interruption import OneInterruption
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+@pytest.fixture
+def heeded():
+    """Signals that nobody ignores: under nohup SIGHUP would be, which `OneInterruption` rightly leaves so."""
+    former = {number: signal.signal(number, signal.SIG_DFL) for number in NUMBERS}
+    yield
+    for number, handler in former.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("heeded")
 @pytest.mark.parametrize("number", NUMBERS)
 def test_the_first_signal_interrupts_and_later_ones_do_nothing(number):
     former = [signal.getsignal(each) for each in NUMBERS]
@@ -22,6 +32,7 @@ def test_the_first_signal_interrupts_and_later_ones_do_nothing(number):
     assert [signal.getsignal(each) for each in NUMBERS] == former
 
 
+@pytest.mark.usefixtures("heeded")
 def test_behind_the_shield_not_even_the_first_does():
     with OneInterruption() as interruption:
         interruption.shield()

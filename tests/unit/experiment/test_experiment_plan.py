@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from documents import ROOT
 
-from experiment.folder import ExperimentFolder, open_folder
+from experiment.folder import ExperimentFolder, PlanFile, check_folder, make_folder, read_plan
 from experiment.plan import LONG, SHORT, plan_experiment
 from experiment.scale import ScaleFile, scale_named, scale_names
 from simulator.workloads.models import model_named
@@ -97,20 +97,45 @@ def test_an_app_that_trains_cannot_have_the_name_of_one_of_the_trace():
         plan_experiment("w1", ["themis"], 1, ScaleFile.model_validate(content))
 
 
+def plan_file(seed=1):
+    experiment = planned(seed=seed)
+    return PlanFile(
+        fingerprint=experiment.fingerprint, workload="w1", seed=seed, policies=("themis",), scale=experiment.scale
+    )
+
+
 def test_a_folder_goes_on_with_its_own_experiment_only(tmp_path: Path):
-    mine = {"fingerprint": "1", "workload": "w1"}
-    out = tmp_path / "out"
-    folder = open_folder(out, mine)
-    (folder.root / "results.csv").write_text("kept")
-    assert open_folder(out, mine) == folder
-    assert (folder.root / "results.csv").read_text() == "kept"
+    mine, out = plan_file(), tmp_path / "out"
+    folder = check_folder(out, mine)
+    assert not out.exists()
+    make_folder(folder, mine)
+    (out / "results.csv").write_text("kept")
+    make_folder(check_folder(out, mine), mine)
+    assert (out / "results.csv").read_text() == "kept"
+    assert read_plan(folder) == mine
     with pytest.raises(InputError, match="another experiment"):
-        open_folder(out, {"fingerprint": "2"})
+        check_folder(out, plan_file(seed=2))
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(InputError, match="left alone"):
-        open_folder(tmp_path, {"fingerprint": "1"})
-    assert not ExperimentFolder(tmp_path).plan.exists()
+        check_folder(tmp_path, plan_file())
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"format": "other"}', '{"fingerprint": "1", "scale": {"nme": 1}}']
+)
+def test_a_damaged_plan_is_bad_input(content, tmp_path: Path):
+    folder = ExperimentFolder(tmp_path)
+    folder.plan.write_text(content)
+    with pytest.raises(InputError, match=r"experiment\.json"):
+        read_plan(folder)
+
+
+@pytest.mark.parametrize("rm", [{"coalesce": 0.2}, {"auction": {"f": 3}}, {"policy": "drf"}])
+def test_settings_that_the_service_would_refuse_are_refused_at_once(rm):
+    content = scale_named("quick").model_dump(mode="json") | {"rm": rm}
+    with pytest.raises(InputError):
+        plan_experiment("w1", ["themis"], 1, ScaleFile.model_validate(content))

@@ -326,6 +326,16 @@ def test_a_finished_job_short_of_its_target_is_found():
     assert "b/j finished at iteration 100 of 101" in result.violations[0]
 
 
+def test_an_end_that_no_app_master_lived_to_tell_is_known_by_the_history():
+    untold = [row for row in rows() if not (row[1] == "tasks_ended" and row[2] == "a" and row[3]["iteration"] == 200)]
+    untold.append((18.5, "am_lost", "a", {"attempt": 1, "reason": "killed"}))
+    whole = audit(run_of(untold, histories={("a", "j"): GOOD_HISTORY}))
+    assert not [text for text in whole.violations if text.startswith(audit_progress.TARGET)]
+    short = audit(run_of(untold, histories={("a", "j"): GOOD_HISTORY[:5]}))
+    assert any("its tasks saved iteration 150 of 200" in text for text in short.violations)
+    assert any("finished at iteration" in text for text in audit(run_of(untold)).violations)
+
+
 @pytest.mark.parametrize(
     ("lines", "words"),
     [

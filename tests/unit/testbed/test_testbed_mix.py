@@ -148,7 +148,7 @@ def test_a_mix_sets_the_resource_manager_up(place: Path):
     assert settings.time_scale == 30.0
 
 
-@pytest.mark.parametrize(("rm", "words"), [("{seed: 3}", "cannot set this"), ("{coalesce: 3}", "did you mean")])
+@pytest.mark.parametrize(("rm", "words"), [("{seed: 3}", "cannot be set under rm"), ("{coalesce: 3}", "did you mean")])
 def test_settings_that_are_not_the_mixs_to_make_are_refused(place: Path, rm: str, words: str):
     (place / "mix.yaml").write_text(MIX + f"rm: {rm}\n")
     mix = load_mix(place / "mix.yaml")

@@ -1,27 +1,69 @@
 """Checks that `test_tf_keras_callbacks.py` runs: what callbacks hear over starts and stops, and which are refused."""
 
+from types import SimpleNamespace
+
 import keras
+import numpy as np
 import pytest
 
-from tf_jobs.keras_callbacks import REFUSED, CalledBack, Length
+from tf_jobs.context import read_context
+from tf_jobs.flags import Values
+from tf_jobs.keras_callbacks import CALLBACKS_NAME, REFUSED, CalledBack, Length
 from tf_jobs.learner import StepOutcome
+from tf_jobs.workers import Alone, PeerLostError
 from themis.errors import InputError
 
 
 class Learner:
-    """Losses are the iterations' numbers; held-out loss and accuracy are constant."""
+    """Losses are the iterations' numbers; held-out loss and accuracy are constant. The model's rate is its state."""
 
     parameters = 7
+
+    def __init__(self, model, peer_stops=False):
+        self.model, self.peer_stops, self.batches = model, peer_stops, 0
 
     def step(self, iteration, *, stop):
         return StepOutcome(loss=float(iteration), stop=stop)
 
-    def evaluate(self):
+    def evaluate(self, goes_on=lambda: True):
+        for _ in range(5):
+            self.batches += 1
+            if not goes_on():
+                break
         return {"loss": 0.5, "accuracy": 0.75}
+
+    def any_task(self, holds):
+        return holds or self.peer_stops
+
+    def snapshot(self):
+        rate = str(self.model.optimizer.learning_rate)
+
+        def write(folder):
+            (folder / "state").write_text(rate)
+            return {"state": folder / "state"}
+
+        return write
+
+    def read_state(self, folder):
+        self.model.optimizer.learning_rate = float((folder / "state").read_text())
 
 
 class Model:
-    stop_training = False
+    def __init__(self):
+        self.stop_training = False
+        self.optimizer = SimpleNamespace(learning_rate=1.0)
+
+
+class Stop:
+    def __init__(self, after=10**9):
+        self.asked, self.after = 0, after
+
+    def requested(self):
+        self.asked += 1
+        return self.asked > self.after
+
+    def told_by_peer(self):
+        self.after = 0
 
 
 class Heard(keras.callbacks.Callback):
@@ -29,7 +71,15 @@ class Heard(keras.callbacks.Callback):
 
     def __init__(self):
         super().__init__()
-        self.told = []
+        self.notes = SimpleNamespace(told=[])
+
+    @property
+    def told(self):
+        return self.notes.told
+
+    @property
+    def names(self):
+        return [name for name, *_ in self.told]
 
     def __getattribute__(self, name):
         if name.startswith("on_") and "batch" not in name:
@@ -37,15 +87,41 @@ class Heard(keras.callbacks.Callback):
         return super().__getattribute__(name)
 
 
-def called_back(*callbacks, samples=4, batch_size=2, iterations=6, model=None, busy=lambda: None):
+def called_back(
+    *callbacks, samples=4, batch_size=2, iterations=6, model=None, busy=lambda: None, stop=None, peer_stops=False
+):
     length = Length(iterations=iterations, samples=samples, batch_size=batch_size)
-    return CalledBack(Learner(), model or Model(), callbacks, length, busy)
+    model = model or Model()
+    return CalledBack(Learner(model, peer_stops), model, callbacks, length, busy, stop or Stop())
+
+
+def saved(learner, folder):
+    """What a checkpoint of the learner holds, in a folder of its own."""
+    folder = folder / str(len(list(folder.iterdir())))
+    folder.mkdir()
+    assert set(learner.snapshot()(folder)) == {"state", CALLBACKS_NAME}
+    return folder
+
+
+def run(make, folder, *, stops=(), **settings):
+    """Run to the end over stops after these iterations; the last model and callback."""
+    done, before = 0, None
+    for end in (*stops, settings["iterations"]):
+        model, callback = Model(), make()
+        learner = called_back(callback, model=model, **settings)
+        if before is not None:
+            learner.read_state(before)
+        for iteration in range(done + 1, end + 1):
+            learner.step(iteration, stop=iteration == end)
+        done, before = end, saved(learner, folder)
+    learner.ended()
+    return model, callback
 
 
 def test_a_run_is_told_by_epochs():
     heard, busy = Heard(), []
     learner = called_back(heard, busy=lambda: busy.append(True))
-    for iteration in range(1, 5):
+    for iteration in range(1, 7):
         learner.step(iteration, stop=False)
     learner.ended()
     held_out = {"val_loss": 0.5, "val_accuracy": 0.75}
@@ -55,9 +131,11 @@ def test_a_run_is_told_by_epochs():
         ("on_epoch_end", 0, {"loss": 1.5, **held_out}),
         ("on_epoch_begin", 1, {}),
         ("on_epoch_end", 1, {"loss": 3.5, **held_out}),
-        ("on_train_end", {"loss": 3.5, **held_out}),
+        ("on_epoch_begin", 2, {}),
+        ("on_epoch_end", 2, {"loss": 5.5, **held_out}),
+        ("on_train_end", {"loss": 5.5, **held_out}),
     ]
-    assert busy == [True, True]
+    assert len(busy) >= 15, "at each batch of the evaluations"
     assert heard.params == {"epochs": 3, "steps": 2, "verbose": 0}
 
 
@@ -67,13 +145,157 @@ def test_a_start_that_finds_everything_done_tells_nothing():
     assert heard.told == []
 
 
-def test_an_epoch_that_a_stop_has_cut_begins_once_more_where_it_was():
-    heard = Heard()
-    learner = called_back(heard)
-    learner.step(4, stop=False)
-    assert [name for name, *_ in heard.told] == ["on_train_begin", "on_epoch_begin", "on_epoch_end"]
-    assert heard.told[1:] == [("on_epoch_begin", 1, {}), ("on_epoch_end", 1, heard.told[2][2])]
-    assert heard.told[2][2]["loss"] == 4.0
+def test_an_epoch_that_a_stop_has_cut_goes_on_where_it_was(tmp_path):
+    first, heard = called_back(Heard()), Heard()
+    for iteration in (1, 2, 3):
+        first.step(iteration, stop=False)
+    second = called_back(heard)
+    second.read_state(saved(first, tmp_path))
+    for iteration in (4, 5):
+        second.step(iteration, stop=False)
+    assert heard.names == ["on_train_begin", "on_epoch_end", "on_epoch_begin"]
+    assert heard.told[1] == ("on_epoch_end", 1, {"loss": 3.5, "val_loss": 0.5, "val_accuracy": 0.75})
+    assert heard.told[2] == ("on_epoch_begin", 2, {})
+
+
+@pytest.mark.parametrize("stops", [(5, 15, 25), (10, 20), (10, 11), tuple(range(1, 40))])
+def test_a_schedule_by_the_rate_before_is_the_same_over_stops(stops, tmp_path):
+    def halves():
+        return keras.callbacks.LearningRateScheduler(lambda _epoch, rate: rate * 0.5)
+
+    model, _ = run(halves, tmp_path, stops=stops, samples=100, batch_size=10, iterations=40)
+    assert model.optimizer.learning_rate == 1 / 16
+
+
+@pytest.mark.parametrize("stops", [(), (5, 15, 25), (10, 20), (10, 11), tuple(range(1, 60))])
+def test_a_plateau_counts_on_over_stops(stops, tmp_path):
+    def plateau():
+        return keras.callbacks.ReduceLROnPlateau(monitor="val_loss", factor=0.5, patience=3, cooldown=1)
+
+    model, callback = run(plateau, tmp_path, stops=stops, samples=100, batch_size=10, iterations=60)
+    # The first of the six equal losses is the best; the fourth is the third in vain.
+    assert model.optimizer.learning_rate == 0.5
+    assert (callback.best, callback.wait, callback.cooldown_counter) == (0.5, 2, 0)
+
+
+def test_settings_are_in_no_checkpoint(tmp_path):
+    class Counts(keras.callbacks.Callback):
+        def __init__(self, task):
+            super().__init__()
+            self.task, self.epochs, self.seen, self.table = task, 0, [], np.zeros(3)
+
+        def on_epoch_end(self, epoch, _logs=None):
+            self.epochs += np.int64(1)
+            self.seen.append({"epoch": epoch, "loss": float("nan")})
+            self.table[0] += 1.0
+
+    chief, model = Counts(0), Model()
+    first = called_back(Heard(), chief, model=model)
+    for iteration in range(1, 6):
+        first.step(iteration, stop=False)
+    folder = saved(first, tmp_path)
+    chief.seen.clear()
+    peer = Counts(1)
+    second = called_back(peer)
+    second.read_state(folder)
+    second.step(6, stop=False)
+    assert (peer.task, peer.epochs, [each["epoch"] for each in peer.seen]) == (1, 2, [0, 1])
+
+
+@pytest.mark.parametrize("value", [np.zeros(2), (1, 2), {1: 2.0}, {1}, [np.zeros(2)]])
+def test_what_no_checkpoint_holds_is_refused(value):
+    class Keeps(keras.callbacks.Callback):
+        def on_epoch_end(self, _epoch, _logs=None):
+            self.kept = value
+
+    learner = called_back(Keeps())
+    for iteration in (1, 2):
+        learner.step(iteration, stop=False)
+    with pytest.raises(InputError, match=r"what no checkpoint holds: 'Keeps\.kept'"):
+        learner.step(3, stop=False)
+
+
+class TestStops:
+    def test_one_at_an_epochs_end_is_saved_first_and_the_epoch_ends_with_the_next_start(self, tmp_path):
+        heard, stop = Heard(), Stop()
+        learner = called_back(heard, stop=stop)
+        for iteration in (1, 2):
+            assert learner.step(iteration, stop=iteration == 2).stop is (iteration == 2)
+        assert learner._learner.batches == 0
+        folder = saved(learner, tmp_path)
+        again = called_back(Heard(), heard)
+        again.read_state(folder)
+        again.step(3, stop=False)
+        assert heard.names == ["on_train_begin", "on_epoch_begin", "on_train_begin", "on_epoch_end", "on_epoch_begin"]
+        assert heard.told[3][2]["loss"] == 1.5
+
+    @pytest.mark.parametrize("batches", [0, 1, 3])
+    def test_one_in_the_middle_of_the_evaluation_ends_it(self, batches):
+        heard = Heard()
+        learner = called_back(heard, stop=Stop(after=batches))
+        for iteration in (1, 2):
+            learner.step(iteration, stop=False)
+        with pytest.raises(PeerLostError, match="asked to stop"):
+            learner.step(3, stop=False)
+        assert learner._learner.batches == batches
+        assert heard.names == ["on_train_begin", "on_epoch_begin"]
+
+    def test_one_while_a_peer_is_lost_behind_an_epochs_beginning_repeats_nothing(self, tmp_path, monkeypatch):
+        def halves():
+            return keras.callbacks.LearningRateScheduler(lambda _epoch, rate: rate * 0.5)
+
+        def lost(iteration, *, stop):
+            raise PeerLostError("gone")
+
+        first, model, heard = called_back(halves()), Model(), Heard()
+        for iteration in (1, 2):
+            first.step(iteration, stop=False)
+        monkeypatch.setattr(first._learner, "step", lost)
+        with pytest.raises(PeerLostError, match="gone"):
+            first.step(3, stop=True)
+        second = called_back(halves(), heard, model=model)
+        second.read_state(saved(first, tmp_path))
+        second.step(3, stop=False)
+        assert heard.names == ["on_train_begin"]
+        assert model.optimizer.learning_rate == 0.25
+
+    def test_one_that_only_a_peer_has_heard_of_is_everyones(self):
+        stop = Stop()
+        learner = called_back(stop=stop, peer_stops=True)
+        for iteration in (1, 2):
+            learner.step(iteration, stop=False)
+        assert not stop.requested()
+        with pytest.raises(PeerLostError):
+            learner.step(3, stop=False)
+        assert stop.requested()
+
+
+def test_an_evaluation_ends_between_two_batches_when_it_is_asked_to():
+    import tensorflow as tf
+
+    from tf_jobs.keras_learner import KerasLearner
+
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", run_eagerly=True)
+    data, asked = (np.zeros((20, 2)), np.ones((20, 1))), []
+    values = Values({"seed": 0, "batch_size": 2})
+    learner = KerasLearner(tf, model, data, data, values, read_context("keras", {}), Alone())
+    learner.evaluate(lambda: asked.append(True) or len(asked) < 3)
+    assert len(asked) == 3
+    assert learner.evaluate(lambda: asked.append(True) or True)["loss"] == pytest.approx(1.0)
+    assert len(asked) == 13
+    assert [learner.any_task(holds) for holds in (True, False)] == [True, False]
+
+
+def test_a_checkpoint_of_a_run_without_callbacks_will_do(tmp_path):
+    (tmp_path / "state").write_text("0.25")
+    heard, model = Heard(), Model()
+    learner = called_back(heard, model=model)
+    learner.read_state(tmp_path)
+    for iteration in (3, 4, 5):
+        learner.step(iteration, stop=False)
+    assert heard.names == ["on_train_begin", "on_epoch_begin", "on_epoch_end", "on_epoch_begin"]
+    assert model.optimizer.learning_rate == 0.25
 
 
 def test_batches_that_lie_in_two_passes_end_the_first_of_them():
@@ -113,6 +335,7 @@ def test_a_callback_that_wants_to_end_the_run_is_told_off():
             self.model.stop_training = True
 
     learner = called_back(Ends(), model=model)
-    learner.step(1, stop=False)
+    for iteration in (1, 2):
+        learner.step(iteration, stop=False)
     with pytest.raises(InputError, match="stop_training"):
-        learner.step(2, stop=False)
+        learner.step(3, stop=False)

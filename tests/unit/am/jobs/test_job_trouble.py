@@ -8,11 +8,10 @@ from agent_cases import cluster_of
 
 from am.app import App
 from am.jobs.job_runner import JobRunner
-from am.jobs.trouble import trouble_of
+from am.jobs.trouble import ACT_ON_STALL_S, trouble_of
 from am.journal import Journal
 from am.log_watch import LogWatch
 from am.page.state import page_state
-from am.profiler.health import STALL_LEAST_S
 from am.profiler.profile import JobProfile
 from am.profiler.records import StepLoss, Validation
 from am.runtimes.memory import MemoryRuntime
@@ -27,19 +26,19 @@ from themis.wire.values import app_to_message, cluster_to_message
 
 JOBS = ("j0", "j1", "j2", "j3")
 SLOT = {job_id: GpuId("m0", place) for place, job_id in enumerate(JOBS)}
-STALLED_S = int(STALL_LEAST_S) + 5
+STALLED_S = int(ACT_ON_STALL_S) + 5
 
 
 class Attempt:
     """One attempt of an app, with the app master's own parts; tasks are in memory and log what a test writes."""
 
-    def __init__(self, folder, *, restarts=3, tuner="successive_halving"):
+    def __init__(self, folder, *, restarts=3, tuner="successive_halving", iterations=60):
         settings = {"phases": "4x10,2x20,1x30"} if tuner == "successive_halving" else {}
         spec = AppSpec(
             name="x",
             tuner=TunerSpec(name=tuner, settings=settings),
             program=ProgramSpec(name="", command="train"),
-            jobs=tuple(JobSpec(job_id=job_id, iterations_total=60) for job_id in JOBS),
+            jobs=tuple(JobSpec(job_id=job_id, iterations_total=iterations) for job_id in JOBS),
             max_task_restarts=restarts,
         )
         self.clock = VirtualClock(50.0)
@@ -205,14 +204,14 @@ class TestDivergence:
 
 
 class TestStall:
-    def stalled(self, one, *, first=1):
+    def stalled(self, one, *, first=1, seconds=STALLED_S):
         """A job starts, does five iterations, and stands still."""
 
         async def scenario():
             await one.start("j0")
             for step in range(first, first + 5):
                 one.log("j0", 0.5, first=step)
-            one.look(STALLED_S)
+            one.look(seconds)
             await one.ended("j0")
 
         asyncio.run(scenario())
@@ -221,7 +220,7 @@ class TestStall:
         one = attempt()
         self.stalled(one)
         job = one.jobs["j0"]
-        assert (job.state, job.restarts) == (JobState.WAITING, 1)
+        assert (job.state, job.restarts, job.stalls) == (JobState.WAITING, 1, 1)
         ((job_id, detail),) = one.details("job_restarted")
         assert (job_id, detail["restarts"]) == ("j0", 1)
         assert detail["reason"].startswith("no iteration for 6")
@@ -242,7 +241,7 @@ class TestStall:
     def test_one_restart_too_many_and_it_is_given_up(self, attempt):
         one = attempt(restarts=1)
         self.stalled(one)
-        self.stalled(one, first=3)
+        self.stalled(one, first=3, seconds=2 * STALLED_S)
         assert one.jobs["j0"].state is JobState.FAILED
         assert one.details("job_given_up")[0][1]["restarts"] == 1
         assert "j0" not in one.app.board.plan().targets
@@ -254,6 +253,31 @@ class TestStall:
         assert other.jobs["j0"].restarts == 1
         assert other.jobs["j0"].state is JobState.WAITING
         assert other.app.board.plan() == one.app.board.plan()
+
+    def test_a_program_that_evaluates_silently_at_each_epochs_end_heals_itself(self, attempt):
+        one = attempt(restarts=1, tuner="median_stopping", iterations=1000)
+        job, ends = one.jobs["j0"], []
+
+        async def epoch(number):
+            """Sixty iterations, then seven hundred seconds of evaluation without a word."""
+            if not job.handles:
+                await one.start("j0")
+            for step in range(60 * number, 60 * number + 60):
+                one.log("j0", 0.5, first=step)
+            for _ in range(700):
+                one.look()
+                if job.trouble is not None:
+                    await one.ended("j0")
+                    return
+            ends.append(number)
+
+        async def scenario():
+            for number in (0, 0, 1, 2, 3):
+                await epoch(number)
+
+        asyncio.run(scenario())
+        assert (ends, job.restarts) == ([0, 1, 2, 3], 1)
+        assert len(one.details("job_stalled")) == 2, "when its length was not known yet"
 
     def test_a_job_that_never_told_of_its_pace_is_left_alone(self, attempt):
         one = attempt()
@@ -277,8 +301,11 @@ def test_what_comes_after_the_last_iteration_may_take_its_time():
     for second in range(6, 100):
         profile.look(float(second))
     assert profile.stall is not None
+    assert trouble_of(profile, 6) is None  # It is told of, and not yet acted on.
+    for second in range(100, 606):
+        profile.look(float(second))
     assert trouble_of(profile, 5) is None
-    assert trouble_of(profile, 6).reason == "no iteration for 94 s"
+    assert trouble_of(profile, 6).reason == "no iteration for 600 s"
 
 
 def test_s_by_level_is_measured_where_the_job_has_run():

@@ -164,7 +164,13 @@ class TestReader:
 
     def test_epochs_are_no_steps_and_rates_are_rates(self):
         records = told(event(3, simple("epoch_loss", 0.5)), event(100, simple("global_step/sec", 8.0)))
-        assert records == [LossOnly(loss=0.5), StepsPerSecond(rate=8.0)]
+        assert records == [LossOnly(loss=0.5, epoch=3), StepsPerSecond(rate=8.0)]
+
+    def test_keras_losses_of_batches_are_means_of_their_epoch(self):
+        steps = [event(step, simple("batch_loss", 1.0)) for step in (5, 10, 15)]
+        records = told(*steps[:2], event(0, simple("epoch_loss", 1.0)), steps[2])
+        assert [record.mean_since for record in records if isinstance(record, StepLoss)] == [0, 0, 10]
+        assert told(event(5, simple("loss", 1.0)))[0].mean_since is None
 
     def test_evaluations_in_one_event_or_in_several(self):
         several = [event(5, simple("accuracy", 0.5)), event(5, simple("loss", 2.0)), event(9, simple("loss", 1.0))]

@@ -5,14 +5,24 @@ import math
 import pytest
 
 from am.profiler import health
-from am.profiler.health import ProgressClock
+from am.profiler.health import LINES_OF_ONE_LOSS, ProgressClock
+from am.profiler.parser import LogReader
 from am.profiler.profile import JobProfile
-from am.profiler.records import LossOnly, Restored, StepLoss
+from am.profiler.records import LossOnly, Restored, StepLoss, Validation
 from themis.cluster import Level
+
+TF = "INFO:tensorflow:"
 
 
 def stepped(profile, step, loss=1.0):
     profile.feed(StepLoss(step=step, loss=loss))
+
+
+def of_log(text):
+    profile = JobProfile()
+    for record in LogReader().read(text.encode()):
+        profile.feed(record)
+    return profile
 
 
 class TestDivergence:
@@ -31,12 +41,71 @@ class TestDivergence:
         stepped(profile, 40, math.nan)
         assert profile.diverged is None
 
-    def test_losses_without_steps_count(self):
+    def test_losses_without_steps_count_where_no_line_tells_steps(self):
         profile = JobProfile()
-        stepped(profile, 7)
+        for _ in range(LINES_OF_ONE_LOSS):
+            profile.feed(LossOnly(loss=math.nan))
+            assert profile.diverged is None
         profile.feed(LossOnly(loss=math.nan))
-        profile.feed(LossOnly(loss=math.nan))
-        assert profile.diverged.since_iteration == 7
+        assert (profile.diverged.since_iteration, profile.diverged.losses) == (0, 2)
+        profile.feed(LossOnly(loss=0.5))
+        for _ in range(LINES_OF_ONE_LOSS):
+            profile.feed(LossOnly(loss=math.nan))
+        assert profile.diverged is None
+
+    def test_losses_of_epochs_count_by_epoch(self):
+        profile = JobProfile()
+        for epoch in (3, 3, 4):
+            assert profile.diverged is None
+            profile.feed(LossOnly(loss=math.nan, epoch=epoch))
+        assert profile.diverged.losses == 2
+
+    @pytest.mark.parametrize("again", [f"{TF}loss = nan, learning_rate = 0.1\n", f"{TF}loss = nan, step = 200\n"])
+    def test_one_step_that_several_hooks_or_workers_tell_counts_once(self, again):
+        start, bad = f"{TF}loss = 2.0, step = 100\n", f"{TF}loss = nan, step = 200\n"
+        assert of_log(start + bad + again * 40).diverged is None
+        diverged = of_log(start + bad + again + bad.replace("200", "300") + again).diverged
+        assert (diverged.since_iteration, diverged.losses) == (200, 2)
+
+    def test_a_running_mean_stays_no_number_until_its_epoch_ends(self):
+        bars = "".join(f"{done}/100 [=>..] - ETA: 1s 24ms/step - loss: nan\n" for done in range(30, 101))
+        assert of_log(f"Epoch 1/9\n{bars}").diverged is None
+        assert of_log(f"Epoch 1/9\n{bars}Epoch 2/9\n1/100 [>..] - ETA: 1s - loss: 0.5\n{bars}").diverged is None
+        diverged = of_log(f"Epoch 1/9\n{bars}Epoch 2/9\n1/100 [>..] - ETA: 1s - loss: nan\n").diverged
+        assert (diverged.since_iteration, diverged.losses) == (30, 2)
+
+    def test_a_held_out_loss_that_is_a_number_ends_it(self):
+        epochs = "".join(
+            f"Epoch {epoch}/9\n100/100 - 3s - 24ms/step - loss: nan - val_loss: 0.4\n" for epoch in range(1, 10)
+        )
+        assert of_log(epochs).diverged is None
+        assert of_log(epochs.replace("0.4", "nan")).diverged.losses == 9
+
+    def test_a_held_out_loss_from_before_ends_nothing(self):
+        profile = JobProfile()
+        stepped(profile, 10, math.nan)
+        for step, loss in ((9, 0.5), (10, None)):
+            profile.feed(Validation(step=step, loss=loss, accuracy=0.5))
+        stepped(profile, 20, math.nan)
+        assert profile.diverged.since_iteration == 10
+
+    @pytest.mark.parametrize(
+        ("lines", "since"),
+        [
+            ([f"{TF}loss = nan, step = {step}" for step in (300, 400)], 300),
+            ([f"I0728 12:00:01.1 1 a.py:2] loss = nan, step = {step}" for step in (300, 400)], 300),
+            ([f"[1,{task}]<stdout>:{TF}loss = nan, step = {step}" for step, task in ((3, 0), (3, 1), (4, 0))], 3),
+            ([f"{step}\timages/sec: 103.6 +/- 0.0 (jitter = 0.0)\tnan" for step in (10, 20)], 10),
+            ([line for n in (2, 3) for line in (f"Epoch {n}/9", "5/5 - 3s - 9ms/step - loss: inf")], 10),
+            ([line for n in (2, 3) for line in (f"Epoch {n}/9", " 1/5 [>..] - ETA: 1s 9ms/step - loss: nan")], 6),
+        ],
+        ids=["estimator", "absl", "tagged", "cnn_benchmarks", "keras_lines", "keras_bars"],
+    )
+    def test_every_format_tells_of_it_with_its_second_loss(self, lines, since):
+        before = "Epoch 1/9\n5/5 - 3s - 9ms/step - loss: 0.5\n" if "Epoch" in lines[0] else ""
+        text = before + "".join(f"{line}\n" for line in lines)
+        assert of_log(text[: text.rstrip().rindex("\n") + 1]).diverged is None
+        assert of_log(text).diverged.since_iteration == since
 
     def test_a_step_without_a_loss_changes_nothing(self):
         profile = JobProfile()
@@ -81,6 +150,22 @@ class TestStalls:
         watched = Watched().steps(10, 1).steps(1, 300).steps(10, 1)
         assert watched.wait(int(health.STALL_LONGEST * 300) - 2) is None
         assert watched.wait(3).allowed_s == health.STALL_LONGEST * 300
+
+    def test_it_is_remembered_for_good_over_starts_too(self):
+        watched = Watched().steps(10, 1).steps(1, 300).steps(health._WINDOW, 1)
+        watched.clock.begin()
+        watched.steps(10 * health._WINDOW, 1)
+        assert watched.wait(int(health.STALL_LONGEST * 300) - 2) is None
+        assert watched.wait(3).allowed_s == health.STALL_LONGEST * 300
+        watched.steps(1, 1000).clock.begin()
+        assert watched.wait(2500) is None, "the first step may come after an evaluation, too"
+
+    def test_an_evaluation_at_each_epochs_end_is_told_of_once(self):
+        watched, told = Watched(), []
+        for _ in range(4):
+            watched.steps(200, 1)
+            told.append(watched.wait(90) is not None)
+        assert told == [True, False, False, False]
 
     def test_the_start_is_given_half_an_hour(self):
         watched = Watched()

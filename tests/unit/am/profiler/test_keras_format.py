@@ -21,7 +21,7 @@ def rates(*lines):
 
 def test_the_line_of_the_ecosystems_page():
     records = read("Epoch 3/10", "125/125 - 3s - 24ms/step - loss: 0.31 - accuracy: 0.91")
-    assert records == [StepsPerSecond(rate=pytest.approx(1 / 0.024)), StepLoss(step=375, loss=0.31)]
+    assert records == [StepsPerSecond(rate=pytest.approx(1 / 0.024)), StepLoss(step=375, loss=0.31, mean_since=250)]
 
 
 def test_a_bar_in_colours():
@@ -38,8 +38,10 @@ def test_metrics_of_the_validation():
 
 
 def test_losses_of_other_names_and_none():
-    assert read("Epoch 1/1", "8/8 - 1s - val_loss: 9.0 - g_loss: 0.5 - d_loss: 0.25")[1] == StepLoss(step=8, loss=0.5)
-    assert read("Epoch 1/1", "8/8 - 1s - 99ms/step - accuracy: 0.5")[-1] == StepLoss(step=8, loss=None)
+    assert read("Epoch 1/1", "8/8 - 1s - val_loss: 9.0 - g_loss: 0.5 - d_loss: 0.25")[1] == StepLoss(
+        step=8, loss=0.5, mean_since=0
+    )
+    assert read("Epoch 1/1", "8/8 - 1s - 99ms/step - accuracy: 0.5")[-1] == StepLoss(step=8, loss=None, mean_since=0)
 
 
 class TestSteps:

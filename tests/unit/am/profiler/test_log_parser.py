@@ -137,7 +137,7 @@ def test_the_last_drawing_of_a_line_counts():
         b"\rINFO:tensorflow:x\b\b\r 3/8 - 1s - 2ms/step - loss: 1.0\b\b\b\r 4/8 - 1s - 2ms/step - loss: 0.5\b\b\r"
     )
     records = read(b"Epoch 1/1\n" + drawings)
-    assert records[-1] == StepLoss(step=4, loss=0.5)
+    assert records[-1] == StepLoss(step=4, loss=0.5, mean_since=0)
     assert [record for record in records if isinstance(record, StepLoss)] == records[-1:]
 
 

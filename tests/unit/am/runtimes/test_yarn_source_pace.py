@@ -59,7 +59,6 @@ async def source_of(yarn):
 async def leave(source):
     """Close it without waiting for the next heartbeat."""
     source.gone_for_good.set()
-    source._beating.cancel()
     await source.close()
 
 
