@@ -21,6 +21,7 @@ from am.log_archive import open_archive
 from am.log_watch import LogWatch
 from am.negotiator import Negotiator
 from am.page.state import AmPageState, page_state
+from am.returns import Returns
 from am.session import RmSession
 from am.status import finish_message, heartbeat_message
 from themis.clock import Clock
@@ -59,6 +60,7 @@ class AppMaster:
         self._app: App | None = None
         self._jobs: JobRunner
         self._logs: LogWatch
+        self._returns: Returns
         self._negotiator: Negotiator
         self._opening: asyncio.Future[None] | None = None
         self._held: list[pb.RmMessage] = []
@@ -156,6 +158,7 @@ class AppMaster:
             self._jobs = JobRunner(
                 app, self._engine.runtime, self._emit, self._logs.read, self._dirty.set, self._no_room
             )
+            self._returns = Returns(self._engine.runtime.kept, self._dirty.set)
             self._negotiator = Negotiator(app, lambda: self._planned)
             self._app = app
             app.board.on_turn = lambda job: self._emit("job_state", job.job_id, {"state": job.state.value})
@@ -197,7 +200,8 @@ class AppMaster:
             except ThemisError as error:
                 LOG.exception("the app cannot go on")
                 state, diagnostics = AppState.FAILED, str(error)
-            await self._jobs.stop_all(diagnostics or "the app ends")
+            # Together: what is known to end anyhow is not kept first.
+            await asyncio.gather(self._returns.all(), self._jobs.stop_all(diagnostics or "the app ends"))
             app.board.finish(JobState.KILLED if state is AppState.KILLED else JobState.STOPPED)
             if self._archive is not None:
                 await self._archive.keep()
@@ -255,11 +259,15 @@ class AppMaster:
             self._jobs.stop(app.board.jobs[job_id], reason)
         for job_id, gpus in plan.start.items():
             self._jobs.start(app.board.jobs[job_id], gpus)
+        holdings = app.holdings()
+        for job_id, gpus in plan.prepare.items():
+            self._jobs.prepare(app.board.jobs[job_id], gpus, holdings.granted)
         self._planned = plan.wait
         busy = {gpu for job in self._running(app) for gpu in job.gpus}
-        returned = [gpu for gpu in app.holdings().expiring if gpu not in busy]
-        self._release(app, returned, "its lease ended")
-        self._release(app, self._idle_long_enough(plan.release), "no job can use it")
+        self._returns.stay_only_on(holdings.granted)
+        returned = [gpu for gpu in holdings.expiring if gpu not in busy]
+        self._release(app, self._returns.free(returned), "its lease ended")
+        self._release(app, self._returns.free(self._idle_long_enough(plan.release)), "no job can use it")
 
     def _idle_long_enough(self, gpus: tuple[GpuId, ...]) -> list[GpuId]:
         """Those of the GPUs without a use that have had none for a moment: jobs of a phase often end together."""
@@ -271,7 +279,7 @@ class AppMaster:
             loop.call_later(_LINGER_S, self._dirty.set)
         return ripe
 
-    def _release(self, app: App, gpus: list[GpuId] | tuple[GpuId, ...], reason: str) -> None:
+    def _release(self, app: App, gpus: list[GpuId], reason: str) -> None:
         if gpus:
             release = pb.Release(lease_ids=app.give_back(gpus), reason=reason)
             self._session.send(pb.AmMessage(release=release))

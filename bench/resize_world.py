@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +45,21 @@ class World:
         process: Itself.
         storage: Folder or URI below which checkpoints may lie.
         environment: Variables by which that place is found.
+        seen: Events that were fetched so far.
     """
 
     client: Client
     process: RmProcess
     storage: str
     environment: Mapping[str, str]
+    seen: list[Event] = field(default_factory=list, repr=False)
 
-    def events(self) -> tuple[Event, ...]:
-        """All events so far."""
-        return tuple(event_from_message(message) for message in self.client.watch(follow=False))
+    def events(self) -> Sequence[Event]:
+        """All events so far. Only new ones are fetched: on a small machine the rest would slow what is measured."""
+        seen = self.seen[-1].sequence if self.seen else 0
+        news = self.client.watch(after_sequence=seen, follow=False)
+        self.seen.extend(event_from_message(message) for message in news)
+        return self.seen
 
     def wait(self, what: str, limit_s: float, holds: Callable[[Sequence[Event]], bool]) -> None:
         """Return when the events so far show it; raises WaitedTooLongError after `limit_s` seconds."""

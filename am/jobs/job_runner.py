@@ -89,6 +89,11 @@ class JobRunner:
         for handle in job.handles:
             self._spawn(self._stop_task(handle))
 
+    def prepare(self, job: JobRun, gpus: tuple[GpuId, ...], granted: frozenset[GpuId]) -> None:
+        """The job will presumably start on these GPUs soon: room is begun with for tasks whose GPUs are all granted."""
+        requests = self._requests(job, gpus)
+        self._runtime.kept.prepare([request for request in requests if granted.issuperset(request.gpus)])
+
     def look_after(self) -> None:
         """Stop jobs that have diverged, to give them up, and those that stall, to start them again."""
         for job in self._app.board.jobs.values():
@@ -174,6 +179,7 @@ class JobRunner:
             "iteration": job.saved_iteration,
             "target": self._target(job),
             "pids": [handle.pid for handle in job.handles],
+            "reused": sum(seat.reused for seat in seats),
             "seconds": dict(seats[0].seconds),
         }
         self._emit("tasks_started", job.job_id, detail)
@@ -181,14 +187,7 @@ class JobRunner:
 
     async def _reserve(self, job: JobRun) -> tuple[Seat, ...] | None:
         """Room for the gang, or None when the job was told to stop while it waited for it."""
-        resources = self._app.spec.resources
-        requests = [
-            SeatRequest(
-                job_id=job.job_id, task_index=index, gpus=gpus, memory_mb=resources.memory_mb, vcores=resources.vcores
-            )
-            for index, gpus in enumerate(tasks_of(job.gpus, job.spec.shape.gpus_per_task))
-        ]
-        reserving = asyncio.ensure_future(self._runtime.reserve(requests))
+        reserving = asyncio.ensure_future(self._runtime.reserve(self._requests(job, job.gpus)))
         self._reserving[job.job_id] = reserving
         try:
             return await reserving
@@ -198,6 +197,16 @@ class JobRunner:
             return None
         finally:
             del self._reserving[job.job_id]
+
+    def _requests(self, job: JobRun, gpus: tuple[GpuId, ...]) -> list[SeatRequest]:
+        """The room of each task of a job on these GPUs."""
+        resources = self._app.spec.resources
+        return [
+            SeatRequest(
+                job_id=job.job_id, task_index=index, gpus=each, memory_mb=resources.memory_mb, vcores=resources.vcores
+            )
+            for index, each in enumerate(tasks_of(gpus, job.spec.shape.gpus_per_task))
+        ]
 
     async def _stop_task(self, handle: object) -> None:
         await self._runtime.stop(handle, self._app.grace_s)  # type: ignore[arg-type]

@@ -39,12 +39,14 @@ class Holdings:
 class Plan:
     """What should change. `stop` gives the reason by job; `start` and `wait` the GPUs by job.
 
-    Jobs in `wait` start on their GPUs as soon as the reserved ones among them are granted.
+    Jobs in `wait` start on their GPUs as soon as the reserved ones among them are granted. `prepare` tells where jobs
+    that stop in order to grow will presumably start again; reserved GPUs may be among them.
     """
 
     stop: Mapping[str, str] = field(default_factory=dict)
     start: Mapping[str, tuple[GpuId, ...]] = field(default_factory=dict)
     wait: Mapping[str, tuple[GpuId, ...]] = field(default_factory=dict)
+    prepare: Mapping[str, tuple[GpuId, ...]] = field(default_factory=dict)
     release: tuple[GpuId, ...] = ()
 
 
@@ -72,13 +74,17 @@ def make_plan(
     start, wait = _serve_waiting(jobs, idle, holdings, restart_s)
     # A job that is being stopped will want a gang in a moment: nothing is grown or given back before that is settled.
     settled = not any(job.stopping for job in jobs) and not stop
-    if settled and not wait:
-        stop |= _grow(jobs, idle, restart_s)
+    grown = _grow(jobs, idle, restart_s) if settled and not wait else {}
+    stop |= dict.fromkeys(grown, "it grows")
     moving = any(job.stopping or job.view.job_id in stop for job in jobs)
     release = () if moving or wait or not idle else tuple(sorted(idle.gpus & holdings.granted, key=by_place))
     already = {job.view.job_id for job in jobs if job.stopping}
     return Plan(
-        stop={job: why for job, why in stop.items() if job not in already}, start=start, wait=wait, release=release
+        stop={job: why for job, why in stop.items() if job not in already},
+        start=start,
+        wait=wait,
+        prepare=grown,
+        release=release,
     )
 
 
@@ -105,13 +111,13 @@ def _serve_waiting(
     return start, wait
 
 
-def _grow(jobs: Sequence[PlannedJob], idle: Pool, restart_s: float) -> dict[str, str]:
+def _grow(jobs: Sequence[PlannedJob], idle: Pool, restart_s: float) -> dict[str, tuple[GpuId, ...]]:
     """Running jobs to stop so that they start again where they are faster: most work left first, while GPUs are idle.
 
     That is on more GPUs, or on as many that lie nearer. What a job would move to is what it would get when it starts
     again: whole tasks, which idle GPUs may not make.
     """
-    grown: dict[str, str] = {}
+    grown: dict[str, tuple[GpuId, ...]] = {}
     if not idle:
         return grown
     left = idle
@@ -126,6 +132,6 @@ def _grow(jobs: Sequence[PlannedJob], idle: Pool, restart_s: float) -> dict[str,
         pool = left.plus(job.gpus)
         gang = pool.take(job.view, len(pool))
         if speed_of(job.view, len(gang), idle.level_of(gang)) > enough:
-            grown[job.view.job_id] = "it grows"
+            grown[job.view.job_id] = gang
             left = pool
     return grown

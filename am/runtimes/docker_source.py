@@ -80,8 +80,6 @@ class TaskContainers:
                 APP_LABEL: self.app_id,
                 ATTEMPT_LABEL: str(self.attempt),
                 ROLE_LABEL: TASK,
-                "themis.job": request.job_id,
-                "themis.task": str(request.task_index),
                 "themis.gpus": ",".join(str(gpu) for gpu in sorted(request.gpus)),
                 "themis.emulated": "false" if cards else "true",
             },

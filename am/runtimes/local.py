@@ -11,7 +11,16 @@ from collections.abc import Coroutine, Sequence
 from contextlib import ExitStack
 
 from am.runtimes.memory_use import tree_memory_mb
-from am.runtimes.port import ExitReason, Seat, SeatRequest, TaskExit, TaskHandle, TaskLaunch
+from am.runtimes.port import (
+    ExitReason,
+    KeptSeats,
+    NothingKept,
+    Seat,
+    SeatRequest,
+    TaskExit,
+    TaskHandle,
+    TaskLaunch,
+)
 from am.runtimes.task_process import RUN_MARK, inherited_environment, own_environment, process_command, task_marks
 from themis.errors import InvariantError
 from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
@@ -54,6 +63,7 @@ class LocalRuntime:
     """
 
     def __init__(self, *, memory_check_s: float = 5.0) -> None:
+        self.kept: KeptSeats = NothingKept()
         self._memory_check_s = memory_check_s
         self._tasks: dict[int, LocalTask] = {}
         self._watchers: set[asyncio.Task[None]] = set()

@@ -6,7 +6,16 @@ import asyncio
 import signal
 from collections.abc import Sequence
 
-from am.runtimes.port import ExitReason, Seat, SeatRequest, TaskExit, TaskHandle, TaskLaunch
+from am.runtimes.port import (
+    ExitReason,
+    KeptSeats,
+    NothingKept,
+    Seat,
+    SeatRequest,
+    TaskExit,
+    TaskHandle,
+    TaskLaunch,
+)
 from themis.errors import InvariantError, ThemisError
 
 
@@ -54,6 +63,7 @@ class MemoryRuntime:
         stubborn: frozenset[str] = frozenset(),
         full: frozenset[str] = frozenset(),
     ) -> None:
+        self.kept: KeptSeats = NothingKept()
         self.seated: set[str] = set()
         self._full = full
         self.started: list[MemoryTask] = []

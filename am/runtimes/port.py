@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -38,12 +38,14 @@ class Seat:
         seat_id: The runtime's own name for it.
         address: `host:port` where the task may listen to its peers; its peers reach it there.
         job_dir: The job's folder as the task sees it; empty where that is the app master's own.
+        reused: A task of the app ran there before.
         seconds: What reserving it took together with its gang, by step in their order; empty where it takes no time.
     """
 
     seat_id: str
     address: str
     job_dir: str = ""
+    reused: bool = False
     seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
 
 
@@ -123,8 +125,44 @@ class TaskHandle(Protocol):
         ...
 
 
+class KeptSeats(Protocol):
+    """Seats that outlast their tasks, for the app's next on the same GPUs. All methods belong to one event loop."""
+
+    def prepare(self, requests: Sequence[SeatRequest]) -> None:
+        """Tasks like these will start soon: begin with their room, on GPUs on which nothing of the app's is yet."""
+        ...
+
+    def occupied(self) -> frozenset[GpuId]:
+        """GPUs on which a seat of the app's is, comes, or goes: none of them is free for others."""
+        ...
+
+    async def clear(self, gpus: Collection[GpuId]) -> None:
+        """Return when no seat is left on these GPUs: idle ones end now, the others with their task."""
+        ...
+
+
+class NothingKept:
+    """For runtimes whose seats end with their tasks."""
+
+    def prepare(self, requests: Sequence[SeatRequest]) -> None:
+        """There is nothing to prepare."""
+
+    def occupied(self) -> frozenset[GpuId]:
+        """No task, no seat."""
+        return frozenset()
+
+    async def clear(self, gpus: Collection[GpuId]) -> None:
+        """There is nothing to clear."""
+
+
 class ContainerRuntime(Protocol):
-    """Starts and ends tasks. All methods belong to one event loop."""
+    """Starts and ends tasks. All methods belong to one event loop.
+
+    Attributes:
+        kept: Its seats that outlast their tasks.
+    """
+
+    kept: KeptSeats
 
     async def reserve(self, requests: Sequence[SeatRequest]) -> tuple[Seat, ...]:
         """Room for every task of a gang, or for none: what was got is given back when a part cannot be had in time.

@@ -230,7 +230,9 @@ class YarnAppLauncher:
             if not waiting:
                 continue
             try:
-                reports = await asyncio.to_thread(self._client.reports, tags=(self._run_tag,))
+                # Not by the run's tag: YARN remembers what is over too, and each look would cost more than the last.
+                tags = tuple(sorted({_app_tag(each.app_id) for each in waiting.values()}))
+                reports = await asyncio.to_thread(self._client.reports, tags=tags)
             except ThemisError as error:
                 LOG.warning("YARN does not tell of its applications: %s", error)
                 continue

@@ -47,6 +47,19 @@ def test_an_app_runs_to_its_end_in_containers_and_leaves_its_checkpoints_on_hdfs
     themis.until(lambda: not themis.gpus_in_use(), "nothing of it runs")
 
 
+def test_jobs_follow_one_another_in_containers_which_end_before_their_app(themis):
+    jobs = sum(themis.cluster.node_gpus.values()) + 2
+    app_id = themis.submit(name="following", jobs=jobs, job={"tasks": 1, "gpus_per_task": 1, "iterations": 60})
+    themis.until(lambda: themis.state(app_id) in ("FINISHED", "FAILED", "KILLED"), "it ends", 120)
+    assert themis.processes("task_host", app_id=app_id) == {}, "it was said to be over while containers idled"
+    app = themis.app(app_id)
+    assert (app.state, {job.iteration for job in app.jobs}) == ("FINISHED", {60}), themis.log()
+    started = [event.detail for event in themis.events() if event.kind == "tasks_started" and event.app_id == app_id]
+    assert sum(detail["reused"] for detail in started) >= 2
+    # Whoever takes a container over asks YARN for nothing.
+    assert all(not detail["seconds"].get("grant") for detail in started if detail["reused"])
+
+
 def test_logs_are_there_while_an_app_runs_and_after_its_end(themis):
     app_id = themis.submit(name="logging", jobs=1)
     themis.wait_until_iterating(app_id)
@@ -122,7 +135,7 @@ def test_the_app_masters_page_answers_behind_yarns_proxy(themis):
 
 def test_a_node_that_is_drained_is_left_at_the_end_of_its_leases(breakable_cluster, themis):
     app_id = themis.submit(
-        name="moving", jobs=1, job={"tasks": 4, "min_tasks": 4, "gpus_per_task": 1, "iterations": 900}
+        name="moving", jobs=1, job={"tasks": 4, "min_tasks": 4, "gpus_per_task": 1, "iterations": 1800}
     )
     themis.wait_until_iterating(app_id)
     (host,) = themis.gpus_in_use()

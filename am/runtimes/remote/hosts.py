@@ -23,19 +23,28 @@ MIRRORED = ("history.jsonl",)
 class HostState:
     """What is known of one task host, over its connections.
 
-    `received` counts the bytes of each file that were taken in: a host that connects again goes on from there.
+    Attributes:
+        turn: Which task of its container it is at, or is to make ready for, from 1.
+        ready: It is there for that turn; `address` and `job_dir` are of that turn then.
+        order: To start the turn's task; empty before.
+        received: Bytes of each file of the turn that were taken in: a host that connects again goes on from there.
+        exited: The turn's task has ended, with `exit_code`.
+        leaving: It was told to leave, or is.
     """
 
     token: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
-    connected: asyncio.Event = field(default_factory=asyncio.Event)
     writer: asyncio.StreamWriter | None = None
+    pid: int = 0
+    turn: int = 1
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
     address: str = ""
     job_dir: str = ""
-    pid: int = 0
     order: bytes = field(default=b"", repr=False)
     files: dict[str, Path] = field(default_factory=dict)
     received: dict[str, int] = field(default_factory=dict)
+    exited: asyncio.Event = field(default_factory=asyncio.Event)
     exit_code: int | None = None
+    leaving: bool = False
 
 
 class TaskHosts:
@@ -69,11 +78,15 @@ class TaskHosts:
         state = self._hosts[seat_id] = HostState()
         return state.token
 
-    async def connected(self, seat_id: str) -> HostState:
-        """The seat's host, once it is there."""
+    async def ready(self, seat_id: str) -> HostState:
+        """The seat's host, once it is there for its next task."""
         state = self._hosts[seat_id]
-        await state.connected.wait()
+        await state.ready.wait()
         return state
+
+    async def exited(self, seat_id: str) -> None:
+        """Return when the seat's host has told that its task ended; everything that it logged is there then."""
+        await self._hosts[seat_id].exited.wait()
 
     def forget(self, seat_id: str) -> None:
         """The seat's container is gone as far as we know: a host that is there all the same is told to end its task."""
@@ -92,6 +105,14 @@ class TaskHosts:
         return None if state is None else state.exit_code
 
     # ---- orders ----
+
+    def renew(self, seat_id: str) -> None:
+        """Have the seat's host, whose task has ended, make ready for another."""
+        state = self._hosts[seat_id]
+        state.turn += 1
+        state.order, state.files, state.received, state.exit_code = b"", {}, {}, None
+        state.ready, state.exited = asyncio.Event(), asyncio.Event()
+        self._send(state, _next(state))
 
     def run(
         self,
@@ -114,6 +135,7 @@ class TaskHosts:
         log_path.parent.mkdir(parents=True, exist_ok=True)
         state.order = frames.encode(
             "run",
+            turn=state.turn,
             command=list(command),
             python=python,
             environment=dict(environment),
@@ -128,9 +150,10 @@ class TaskHosts:
             self._send(state, frames.encode("stop", grace_s=grace_s))
 
     def leave(self, seat_id: str) -> None:
-        """Tell a host that has nothing to run to end."""
+        """Tell a host that has nothing to run, or nothing more, to end."""
         if (state := self._hosts.get(seat_id)) is not None:
-            self._send(state, frames.encode("leave"))
+            state.leaving = True
+            self._send(state, _LEAVE)
 
     # ---- connections ----
 
@@ -161,21 +184,29 @@ class TaskHosts:
         if state.writer is not None:
             state.writer.close()
         state.writer = writer
-        state.address, state.job_dir = str(fields["address"]), str(fields["job_dir"])
         state.pid = int(fields["pid"])
         writer.write(frames.encode("welcome", received=state.received))
-        if state.order:
-            # It may have been on its way when the connection broke; a host that runs already passes it over.
+        # What was on its way when the connection broke is said again; a host that knows it passes it over.
+        if state.leaving:
+            writer.write(_LEAVE)
+        elif int(fields["turn"]) != state.turn:
+            writer.write(_next(state))
+        else:
             writer.write(state.order)
-        state.connected.set()
+            _placed(state, hello)
         return state
 
     def _take(self, state: HostState, frame: Frame) -> None:
+        if frame.fields.get("turn") != state.turn:
+            # Of a task that has ended: it was sent again after a connection broke.
+            return
         if frame.kind == "file":
             self._append(state, str(frame.fields["name"]), int(frame.fields["offset"]), frame.payload)
         elif frame.kind == "exit":
             state.exit_code = int(frame.fields["code"])
-            self._send(state, frames.encode("bye"))
+            state.exited.set()
+        elif frame.kind == "ready":
+            _placed(state, frame)
 
     def _append(self, state: HostState, name: str, offset: int, data: bytes) -> None:
         path, known = state.files.get(name), state.received.get(name, 0)
@@ -191,3 +222,16 @@ class TaskHosts:
     def _send(state: HostState, data: bytes) -> None:
         if state.writer is not None:
             state.writer.write(data)
+
+
+_LEAVE = frames.encode("leave")
+
+
+def _next(state: HostState) -> bytes:
+    return frames.encode("next", turn=state.turn)
+
+
+def _placed(state: HostState, frame: Frame) -> None:
+    """The host says where the task of this turn is found."""
+    state.address, state.job_dir = str(frame.fields["address"]), str(frame.fields["job_dir"])
+    state.ready.set()

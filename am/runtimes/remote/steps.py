@@ -21,6 +21,11 @@ class Steps:
         """The step is over for one more container."""
         self._over_s[step] = self._now_s()
 
+    def join(self, other: Steps) -> None:
+        """Steps of a container that somebody else asked for, before: what is left of them counts."""
+        for step, over_s in other._over_s.items():
+            self._over_s[step] = max(over_s, self._over_s.get(step, over_s))
+
     def seconds(self) -> Mapping[str, float]:
         """Seconds of each step, from the end of the one before; together they are all the time since the beginning."""
         took: dict[str, float] = {}

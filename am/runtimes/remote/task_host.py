@@ -1,8 +1,9 @@
 """What runs in the container of a task: `python -m am.runtimes.remote.task_host`. Linux only.
 
 It connects to its app master, says where it is, gets the order to run the task, sends what the task logs, ends it when
-told to, and tells its exit code. While the app master is away for a moment it goes on; when it stays away, the task is
-told to save and end, since nobody would know of it any more.
+told to, and tells its exit code. Then it waits: for the word to leave, or for the next task's turn. While the app
+master is away for a moment it goes on; when it stays away, the task is told to save and end, since nobody would know
+of it any more.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import socket
 import sys
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
+from typing import Any
 
 from am.runtimes.remote import frames
 from am.runtimes.remote.frames import Frame
+from am.runtimes.remote.turn import Turn
 from am.runtimes.task_process import inherited_environment
 from themis.errors import InputError, ThemisError
-from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
 
 LOST_S = 10.0
 """How long an app master may be away before the task is told to end."""
@@ -28,11 +30,10 @@ DEFAULT_GRACE_S = 10.0
 _RETRY_S = 0.3
 _POLL_S = 0.05
 _EXIT_LOST = 76
-_EXIT_NOT_STARTED = 127
 
 
 class TaskHost:
-    """One seat: at most one task, over any number of connections.
+    """One seat: one task after the other, over any number of connections.
 
     Args:
         environment: What the app master's engine gave to the container.
@@ -50,27 +51,24 @@ class TaskHost:
         self._seat_id = environment[frames.SEAT_VARIABLE]
         self._token = environment[frames.TOKEN_VARIABLE]
         self._inherited = inherited_environment(environment)
-        self._job_dir = folder / "job"
-        log_dir = (
-            environment.get(frames.LOG_DIR_VARIABLE) or environment.get("LOG_DIRS", "").split(",")[0] or str(folder)
+        self._folder = folder
+        self._log_dir = Path(
+            environment.get(frames.LOG_DIR_VARIABLE) or environment.get("LOG_DIRS", "").split(",")[0] or folder
         )
-        self._files = {"log": Path(log_dir) / "task.log"}
-        self._sent: dict[str, int] = {}
-        self._marks: Mapping[str, str] = {}
-        # Held open until the task is started, so that no other task host of this machine is given the same port.
-        self._port = socket.create_server(("", 0))
-        self._process: RunningProcess | None = None
-        self._exit_code: int | None = None
-        self._ended = asyncio.Event()
+        self._turn = Turn(1, self._folder, self._log_dir)
+        # Something to tell before the next look at the files.
+        self._news = asyncio.Event()
         self._over = asyncio.Event()
+        self._told_turn = 0
+        self._engine_ends = False
         self._grace_s = DEFAULT_GRACE_S
         self._heard_at_s = 0.0
         self._work: set[asyncio.Task[None]] = set()
 
     async def run(self) -> int:
-        """Until the task has ended and the app master knows; returns the exit code of the container."""
+        """Until the app master needs the seat no more; returns the exit code of the container."""
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self._stop, DEFAULT_GRACE_S)
+        loop.add_signal_handler(signal.SIGTERM, self._ended_by_engine)
         self._heard_at_s = loop.time()
         while not self._over.is_set():
             with contextlib.suppress(OSError):
@@ -79,8 +77,10 @@ class TaskHost:
                 if loop.time() - self._heard_at_s > LOST_S:
                     return await self._give_up()
                 await asyncio.sleep(_RETRY_S)
-        await self._end_task(0.0)
-        return _shell_code(self._exit_code or 0)
+        # The loop's end takes its handler away, and the engine's word, come late, would then change the exit code.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        await self._turn.end(0.0)
+        return _shell_code(self._turn.exit_code or 0)
 
     # ---- one connection ----
 
@@ -94,16 +94,9 @@ class TaskHost:
             writer.close()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        own_host = writer.get_extra_info("sockname")[0]
-        hello = frames.encode(
-            "hello",
-            seat=self._seat_id,
-            token=self._token,
-            address=f"{own_host}:{self._port_number}",
-            job_dir=str(self._job_dir),
-            pid=os.getpid(),
+        writer.write(
+            frames.encode("hello", seat=self._seat_id, token=self._token, pid=os.getpid(), **self._place(writer))
         )
-        writer.write(hello)
         welcome = await frames.read(reader)
         if welcome is None:
             raise ConnectionError("the app master did not answer")
@@ -111,7 +104,7 @@ class TaskHost:
             self._take(welcome)
             return
         self._heard_at_s = asyncio.get_running_loop().time()
-        self._sent = {str(name): int(count) for name, count in welcome.fields["received"].items()}
+        self._turn.sent = {str(name): int(count) for name, count in welcome.fields["received"].items()}
         works = {
             asyncio.ensure_future(work) for work in (self._send_news(writer), self._obey(reader), self._over.wait())
         }
@@ -123,104 +116,91 @@ class TaskHost:
                 work.cancel()
             await asyncio.gather(*works, return_exceptions=True)
 
+    def _place(self, writer: asyncio.StreamWriter) -> dict[str, Any]:
+        """Where the task of this turn is found."""
+        own_host, turn = writer.get_extra_info("sockname")[0], self._turn
+        return {"turn": turn.number, "address": f"{own_host}:{turn.port}", "job_dir": str(turn.job_dir)}
+
     async def _obey(self, reader: asyncio.StreamReader) -> None:
         while (frame := await frames.read(reader)) is not None:
             self._take(frame)
 
     def _take(self, frame: Frame) -> None:
-        if frame.kind == "run" and self._process is None and self._exit_code is None:
+        if frame.kind == "run":
             self._start(frame)
         elif frame.kind == "stop":
             self._stop(float(frame.fields["grace_s"]))
-        elif frame.kind in ("bye", "leave"):
+        elif frame.kind == "next":
+            self._next(int(frame.fields["turn"]))
+        elif frame.kind == "leave":
             self._over.set()
         elif frame.kind == "refused":
             # For the app master this container is gone, its node lost: the job may run elsewhere already.
-            if self._process is not None:
-                self._process.kill()
+            self._turn.kill()
             self._over.set()
 
     async def _send_news(self, writer: asyncio.StreamWriter) -> None:
-        """Send what the task writes as it grows; its exit code after the last of it."""
-        told = False
+        """Send what the task writes as it grows, its exit code after the last of it, and the place of the next."""
+        placed, self._told_turn = self._turn.number, 0
         while True:
-            code = self._exit_code
-            for name in self._files:
-                while data := self._unsent(name):
-                    writer.write(frames.encode("file", data, name=name, offset=self._sent.get(name, 0)))
-                    self._sent[name] = self._sent.get(name, 0) + len(data)
+            self._news.clear()
+            turn = self._turn
+            if placed != turn.number:
+                placed = turn.number
+                writer.write(frames.encode("ready", **self._place(writer)))
+            code = turn.exit_code
+            for name in turn.files:
+                while data := turn.unsent(name):
+                    offset = turn.sent.get(name, 0)
+                    writer.write(frames.encode("file", data, turn=turn.number, name=name, offset=offset))
+                    turn.sent[name] = offset + len(data)
                     await writer.drain()
-            if code is not None and not told:
-                told = True
-                writer.write(frames.encode("exit", code=code))
-            await asyncio.sleep(_POLL_S)
-
-    def _unsent(self, name: str) -> bytes:
-        try:
-            with self._files[name].open("rb") as file:
-                file.seek(self._sent.get(name, 0))
-                return file.read(frames.CHUNK_BYTES)
-        except OSError:
-            return b""
+            if code is not None and self._told_turn != turn.number:
+                writer.write(frames.encode("exit", turn=turn.number, code=code))
+                await writer.drain()
+                self._told_turn = turn.number
+                if self._engine_ends:
+                    self._over.set()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), _POLL_S)
 
     # ---- the task ----
 
-    def _start(self, frame: Frame) -> None:
-        command = [str(word) for word in frame.fields["command"]]
-        if frame.fields["python"]:
-            command[0] = sys.executable
-        self._marks = frame.fields["marks"]
-        self._files |= {str(name): self._job_dir / str(name) for name in frame.fields["mirrored"]}
-        self._port.close()
-        try:
-            self._process = start(
-                ProcessSpec(
-                    command=command,
-                    environment={
-                        **self._inherited,
-                        **frame.fields["environment"],
-                        "THEMIS_JOB_DIR": str(self._job_dir),
-                    },
-                    working_dir=self._job_dir,
-                    stdout=self._files["log"],
-                    dies_with_parent=True,
-                )
-            )
-        except ThemisError as error:
-            with self._files["log"].open("a", encoding="utf-8") as log:
-                log.write(f"themis: {error}\n")
-            self._exit_code = _EXIT_NOT_STARTED
-            return
-        self._spawn(self._watch(self._process))
+    def _start(self, order: Frame) -> None:
+        # An order is repeated with every connection.
+        if int(order.fields["turn"]) == self._turn.number and not self._turn.begun:
+            self._turn.start(order, self._inherited)
+            self._spawn(self._watch(self._turn))
 
-    async def _watch(self, process: RunningProcess) -> None:
-        code = await process.wait()
-        # In a thread, as it looks at every process of the machine.
-        await asyncio.to_thread(kill_marked, self._marks)
-        self._exit_code = code
-        self._ended.set()
+    async def _watch(self, turn: Turn) -> None:
+        await turn.watch()
+        self._news.set()
+
+    def _next(self, number: int) -> None:
+        """Make ready for another task; a word that comes again is no other."""
+        if number != self._turn.number + 1 or self._turn.running:
+            return
+        self._spawn(self._turn.clean())
+        self._turn = Turn(number, self._folder, self._log_dir)
+        self._news.set()
 
     def _stop(self, grace_s: float) -> None:
         self._grace_s = grace_s
-        if self._process is None:
+        if self._turn.running:
+            self._spawn(self._turn.end(grace_s))
+        elif not self._turn.begun:
             self._over.set()
-        else:
-            self._spawn(self._end_task(grace_s))
 
-    async def _end_task(self, grace_s: float) -> None:
-        if self._process is not None and self._exit_code is None:
-            await self._process.terminate(grace_s)
-            await self._ended.wait()
+    def _ended_by_engine(self) -> None:
+        """The engine ends the container: the task may save, and its exit code is told."""
+        self._engine_ends = True
+        self._stop(DEFAULT_GRACE_S)
+        if self._told_turn == self._turn.number:
+            self._over.set()
 
     async def _give_up(self) -> int:
-        await self._end_task(self._grace_s)
-        return _EXIT_LOST if self._exit_code is None else _shell_code(self._exit_code)
-
-    @property
-    def _port_number(self) -> int:
-        if self._port.fileno() >= 0:
-            self._number: int = self._port.getsockname()[1]
-        return self._number
+        await self._turn.end(self._grace_s)
+        return _EXIT_LOST if self._turn.exit_code is None else _shell_code(self._turn.exit_code)
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

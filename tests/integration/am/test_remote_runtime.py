@@ -5,6 +5,7 @@ import json
 import signal
 import sys
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -37,8 +38,9 @@ class World:
 
     async def __aenter__(self):
         port = await self.hosts.listen("127.0.0.1")
+        self.address = f"127.0.0.1:{port}"
         self.runtime = RemoteRuntime(
-            self.source, self.hosts, address=f"127.0.0.1:{port}", run_id="", prefix="s",
+            self.source, self.hosts, address=self.address, run_id="", prefix="s",
             environment={"THEMIS_APP_ID": self.app_id},
         )  # fmt: skip
         return self
@@ -221,7 +223,7 @@ def test_a_task_outlives_a_broken_connection_and_loses_no_line(tmp_path, app_id)
         task = await world.run_one((sys.executable, "-c", code))
         for _ in range(3):
             await asyncio.sleep(0.2)
-            state = world.hosts._hosts[task.seat.seat_id]
+            state = world.hosts._hosts[task.seat_id]
             if state.writer is not None:
                 state.writer.transport.abort()
         return await task.wait()
@@ -237,8 +239,8 @@ def test_a_task_whose_container_is_gone_for_its_app_master_is_ended_at_once(tmp_
     async def scenario(world):
         task = await world.run_one((sys.executable, "-c", _STUBBORN))
         await until(lambda: world.log().exists() and "up" in world.log().read_text(), "the task is up")
-        world.hosts.forget(task.seat.seat_id)
-        return await world.source.processes[task.seat.seat_id].wait()
+        world.hosts.forget(task.seat_id)
+        return await world.source.processes[task.seat_id].wait()
 
     assert run(World(tmp_path, app_id), scenario) == 128 + signal.SIGKILL
 
@@ -264,7 +266,7 @@ def test_a_task_whose_app_master_stays_away_is_told_to_end(tmp_path, app_id, mon
             frames.TOKEN_VARIABLE: hosts.expect("s-1"), "THEMIS_APP_ID": app_id, "PATH": "/usr/bin:/bin",
         }  # fmt: skip
         working = asyncio.ensure_future(task_host.TaskHost(environment, tmp_path).run())
-        await hosts.connected("s-1")
+        await hosts.ready("s-1")
         hosts.run("s-1", command=("/bin/sh", "-c", "trap 'echo saved; exit 75' TERM; while :; do sleep 0.1; done"),
                   python=False, environment={}, marks={"THEMIS_APP_ID": app_id, "THEMIS_JOB_ID": "j"},
                   log_path=tmp_path / "log", folder=tmp_path)  # fmt: skip
@@ -276,6 +278,126 @@ def test_a_task_whose_app_master_stays_away_is_told_to_end(tmp_path, app_id, mon
     assert "saved" in (tmp_path / "task.log").read_text()
 
 
+class TestTakingOver:
+    """A container whose task has ended runs the app's next one."""
+
+    async def one_after_the_other(self, world, *commands):
+        seats, exits = [], []
+        for index, command in enumerate(commands):
+            (seat,) = await world.reserve("m0")
+            seats.append(seat)
+            exits.append(await (await world.runtime.start(world.launch(seat, command, index))).wait())
+        return seats, exits
+
+    def test_each_task_has_its_own_folder_log_and_port(self, tmp_path, app_id):
+        command = 'echo {} >> "$THEMIS_JOB_DIR/history.jsonl"; pwd; ls'
+        world = World(tmp_path, app_id)
+        seats, exits = run(world, lambda world: self.one_after_the_other(world, command, command, command))
+        assert [seat.reused for seat in seats] == [False, True, True]
+        assert len({seat.seat_id for seat in seats}) == len(world.source.processes) == 1
+        assert all(exit_.succeeded for exit_ in exits)
+        assert len({seat.job_dir for seat in seats}) == 3
+        for index, seat in enumerate(seats):
+            assert world.log(index).read_text().splitlines() == [seat.job_dir, "history.jsonl"]
+        assert (tmp_path / "job" / "history.jsonl").read_text() == "{}\n" * 3
+
+    def test_the_folder_of_a_task_goes_with_its_turn(self, tmp_path, app_id):
+        async def scenario(world):
+            (seat,), _ = await self.one_after_the_other(world, "echo x > checkpoint")
+            folder = Path(seat.job_dir)
+            assert (folder / "checkpoint").exists()
+            await world.reserve("m0")
+            await until(lambda: not folder.exists(), "the folder is gone")
+
+        run(World(tmp_path, app_id), scenario)
+
+    def test_one_that_was_told_to_end_leaves_its_container_to_the_next(self, tmp_path, app_id):
+        async def scenario(world):
+            task = await world.run_one("trap 'exit 75' TERM; echo up; while :; do sleep 0.1; done")
+            await until(lambda: world.log().exists() and "up" in world.log().read_text(), "the task is up")
+            first = await world.runtime.stop(task, 5.0)
+            assert world.runtime.kept.occupied() == {GpuId("m0", 0)}
+            _, (second,) = await self.one_after_the_other(world, "exit 0")
+            return first, second
+
+        world = World(tmp_path, app_id)
+        first, second = run(world, scenario)
+        assert (first.exit_code, first.reason, second.succeeded) == (75, ExitReason.STOPPED, True)
+        assert len(world.source.processes) == 1
+
+    @pytest.mark.parametrize("command", ["exit 3", "kill -9 $$", ("/no/such/program",)])
+    def test_one_that_crashed_does_not(self, tmp_path, app_id, command):
+        async def scenario(world):
+            _, exits = await self.one_after_the_other(world, command)
+            # Its container has ended with it.
+            assert world.runtime.kept.occupied() == frozenset()
+            seats, _ = await self.one_after_the_other(world, "exit 0")
+            return exits[0], seats[0]
+
+        exit_, seat = run(World(tmp_path, app_id), scenario)
+        assert (exit_.succeeded, seat.reused) == (False, False)
+
+    def test_clearing_ends_an_idle_host_and_one_that_dies_is_no_seat(self, tmp_path, app_id):
+        async def scenario(world):
+            await self.one_after_the_other(world, "exit 0")
+            await world.runtime.kept.clear([GpuId("m0", 0)])
+            assert [process.exit_code is not None for process in world.source.processes.values()] == [True]
+            seats, _ = await self.one_after_the_other(world, "exit 0")
+            world.source.processes[seats[0].seat_id].kill()
+            seats, _ = await self.one_after_the_other(world, "exit 0")
+            return seats[0]
+
+        world = World(tmp_path, app_id)
+        assert not run(world, scenario).reused
+        assert len(world.source.processes) == 3
+
+    def test_the_word_to_stop_for_a_task_that_has_ended_is_not_for_its_successor(self, tmp_path, app_id):
+        async def scenario(world):
+            first = await world.run_one("exit 0")
+            await first.wait()
+            second = await world.run_one("sleep 0.3; echo done")
+            assert second.seat_id == first.seat_id
+            return await world.runtime.stop(first, 0.0), await world.runtime.kill(first), await second.wait()
+
+        exits = run(World(tmp_path, app_id), scenario)
+        assert [(exit_.exit_code, exit_.reason) for exit_ in exits] == [(0, ExitReason.EXITED)] * 3
+
+    def test_a_task_that_runs_when_its_gpus_are_cleared_is_the_last_in_its_container(self, tmp_path, app_id):
+        async def scenario(world):
+            task = await world.run_one("sleep 0.3")
+            clearing = asyncio.ensure_future(world.runtime.kept.clear([GpuId("m0", 0)]))
+            assert (await task.wait()).succeeded
+            await clearing
+            return [process.exit_code is not None for process in world.source.processes.values()]
+
+        assert run(World(tmp_path, app_id), scenario) == [True]
+
+    def test_broken_connections_between_tasks_change_nothing(self, tmp_path, app_id):
+        async def scenario(world):
+            for index in range(3):
+                (seat,) = await world.reserve("m0")
+                state = world.hosts._hosts[seat.seat_id]
+                state.writer.transport.abort()
+                task = await world.runtime.start(world.launch(seat, f"echo {index}; sleep 0.1; echo end", index))
+                assert (await task.wait()).succeeded
+                await until(lambda known=state: known.writer is not None, "it is there again")
+                state.writer.transport.abort()
+            return len(world.source.processes)
+
+        world = World(tmp_path, app_id)
+        assert run(world, scenario) == 1
+        assert [world.log(index).read_text() for index in range(3)] == [f"{index}\nend\n" for index in range(3)]
+
+    def test_an_idle_host_that_its_engine_ends_goes_at_once(self, tmp_path, app_id):
+        async def scenario(world):
+            (seat,), _ = await self.one_after_the_other(world, "exit 0")
+            process = world.source.processes[seat.seat_id]
+            process.signal_group(signal.SIGTERM)
+            return await asyncio.wait_for(process.wait(), 5.0)
+
+        assert run(World(tmp_path, app_id), scenario) == 0
+
+
 @pytest.mark.parametrize(
     "rubbish",
     [b"GET / HTTP/1.1\r\n\r\n", b"{}\n", b'{"kind": "hello", "size": 99999999999}\n', b"\xff\xfe\n", b"{" * 3_000_000],
@@ -283,7 +405,7 @@ def test_a_task_whose_app_master_stays_away_is_told_to_end(tmp_path, app_id, mon
 )
 def test_a_stranger_at_the_door_is_shut_out_and_harms_nobody(tmp_path, app_id, rubbish):
     async def scenario(world):
-        host, _, port = world.runtime._address.rpartition(":")
+        host, _, port = world.address.rpartition(":")
         task = await world.run_one("sleep 0.5; echo done")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(rubbish)
@@ -302,9 +424,10 @@ def test_a_stranger_at_the_door_is_shut_out_and_harms_nobody(tmp_path, app_id, r
 def test_a_wrong_token_opens_no_seat(tmp_path, app_id):
     async def scenario(world):
         world.hosts.expect("s-9")
-        _, _, port = world.runtime._address.rpartition(":")
+        _, _, port = world.address.rpartition(":")
         reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
-        writer.write(frames.encode("hello", seat="s-9", token="guess", address="127.0.0.1:1", job_dir="", pid=1))
+        claim = {"turn": 1, "address": "127.0.0.1:1", "job_dir": "", "pid": 1}
+        writer.write(frames.encode("hello", seat="s-9", token="guess", **claim))
         answer = await asyncio.wait_for(reader.read(), 10)
         writer.close()
         return answer

@@ -134,6 +134,7 @@ class TestGrow:
     def test_a_job_that_gains_more_than_two_restarts_starts_again_on_more(self):
         plan = run(planned("a", 1000.0, on=("m0/0", "m0/1")), granted=("m0/0", "m0/1", "m0/2", "m0/3"))
         assert plan.stop == {"a": "it grows"}
+        assert plan.prepare == {"a": gpus("m0/0", "m0/1", "m0/2", "m0/3")}
         assert plan.release == ()
 
     def test_a_job_that_does_not_gives_the_rest_back(self):
@@ -164,8 +165,8 @@ class TestGrow:
 
     def test_what_grows_starts_again_on_more(self):
         held = ("m0/0", "m0/1", "m0/2", "m0/3")
-        assert run(planned("a", 1000.0, on=held[:2]), granted=held).stop
-        assert run(planned("a", 1000.0), granted=held).start == {"a": gpus(*held)}
+        plan = run(planned("a", 1000.0, on=held[:2]), granted=held)
+        assert run(planned("a", 1000.0), granted=held).start == plan.prepare == {"a": gpus(*held)}
 
 
 class TestTasksOf:
@@ -253,6 +254,11 @@ def test_jobs_stop_when_they_must_and_only_then_or_to_grow(situation):
     assert must <= set(plan.stop)
     grown = set(plan.stop) - must
     assert all(plan.stop[job_id] == "it grows" for job_id in grown)
+    assert set(plan.prepare) == grown
+    prepared = [gpu for gang in plan.prepare.values() for gpu in gang]
+    stays = {gpu for job in jobs if job.view.job_id not in grown for gpu in job.gpus}
+    assert len(prepared) == len(set(prepared))
+    assert set(prepared) <= usable - stays
     assert not grown or (not (must - set(others)) and not any(job.stopping for job in jobs) and not plan.wait)
     assert not any(job.stopping for job in jobs if job.view.job_id in plan.stop)
     assert all(job.gpus for job in jobs if job.view.job_id in plan.stop)

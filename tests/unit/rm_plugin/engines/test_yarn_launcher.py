@@ -132,6 +132,26 @@ def test_an_end_is_told_once_with_the_attempts_that_yarn_made_after_its_containe
     assert run(yarn, scenario) == [AmExit(app_id="app-1", attempt=4, pid=1, exit_code=1)]
 
 
+def test_yarn_is_not_asked_for_what_is_over(living):
+    yarn = FakeYarn()
+    asked = []
+    reports = yarn.reports
+    yarn.reports = lambda *, tags: asked.append(tags) or reports(tags=tags)
+
+    async def scenario(launcher, exits):
+        await launcher.launch(order())
+        yarn.end("application_17_0001", AppState.FINISHED)
+        await until(lambda: exits)
+        asked.clear()
+        await asyncio.sleep(0.05)
+        assert asked == []
+        await launcher.launch(order(app_id="app-2"))
+        await until(lambda: asked)
+
+    run(yarn, scenario)
+    assert set(asked) == {("themis-app:app-2",)}
+
+
 def test_an_operators_kill_is_told_as_such(living):
     yarn = FakeYarn()
 

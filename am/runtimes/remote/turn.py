@@ -1,0 +1,112 @@
+"""One task's turn in a container: its folder, its log, its port, its process. Linux only."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from am.runtimes.remote import frames
+from am.runtimes.remote.frames import Frame
+from themis.errors import ThemisError
+from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
+
+_EXIT_NOT_STARTED = 127
+
+
+class Turn:
+    """What a task host has for one task. Another task in the same container has another turn.
+
+    Args:
+        number: Counts the turns of a container, from 1.
+        folder: The container's own folder.
+        log_dir: Where the engine looks for logs.
+    """
+
+    def __init__(self, number: int, folder: Path, log_dir: Path) -> None:
+        suffix = f"-{number}" if number > 1 else ""
+        self.number = number
+        self.job_dir = folder / f"job{suffix}"
+        self.files = {"log": log_dir / f"task{suffix}.log"}
+        self.sent: dict[str, int] = {}
+        self.exit_code: int | None = None
+        self.ended = asyncio.Event()
+        self._marks: Mapping[str, str] = {}
+        self._process: RunningProcess | None = None
+        # Held open until the task is started, so that no other task host of this machine is given the same port.
+        self._port = socket.create_server(("", 0))
+        self.port: int = self._port.getsockname()[1]
+
+    @property
+    def begun(self) -> bool:
+        """Its task was started, or at least tried."""
+        return self._process is not None or self.exit_code is not None
+
+    @property
+    def running(self) -> bool:
+        """Its task runs."""
+        return self._process is not None and self.exit_code is None
+
+    def start(self, order: Frame, inherited: Mapping[str, str]) -> None:
+        """Start the task as an app master orders it; one that cannot be started has ended, and its log says why."""
+        command = [str(word) for word in order.fields["command"]]
+        if order.fields["python"]:
+            command[0] = sys.executable
+        self._marks = order.fields["marks"]
+        self.files |= {str(name): self.job_dir / str(name) for name in order.fields["mirrored"]}
+        self._port.close()
+        environment = {**inherited, **order.fields["environment"], "THEMIS_JOB_DIR": str(self.job_dir)}
+        try:
+            self._process = start(
+                ProcessSpec(
+                    command=command,
+                    environment=environment,
+                    working_dir=self.job_dir,
+                    stdout=self.files["log"],
+                    dies_with_parent=True,
+                )
+            )
+        except ThemisError as error:
+            with self.files["log"].open("a", encoding="utf-8") as log:
+                log.write(f"themis: {error}\n")
+            self._end(_EXIT_NOT_STARTED)
+
+    async def watch(self) -> None:
+        """Return when the task has ended, and nothing of it is left."""
+        if self._process is not None and self.exit_code is None:
+            code = await self._process.wait()
+            # In a thread, as it looks at every process of the machine.
+            await asyncio.to_thread(kill_marked, self._marks)
+            self._end(code)
+
+    async def end(self, grace_s: float) -> None:
+        """SIGTERM to the task, SIGKILL after `grace_s` seconds; returns when nothing of it is left."""
+        if self._process is not None and self.running:
+            await self._process.terminate(grace_s)
+            await self.ended.wait()
+
+    def kill(self) -> None:
+        """SIGKILL to the task."""
+        if self._process is not None:
+            self._process.kill()
+
+    def unsent(self, name: str) -> bytes:
+        """The next part of a file that was not sent yet; empty for none."""
+        try:
+            with self.files[name].open("rb") as file:
+                file.seek(self.sent.get(name, 0))
+                return file.read(frames.CHUNK_BYTES)
+        except OSError:
+            return b""
+
+    async def clean(self) -> None:
+        """The turn is over: its folder goes, its log stays."""
+        self._port.close()
+        await asyncio.to_thread(shutil.rmtree, self.job_dir, True)
+
+    def _end(self, code: int) -> None:
+        self.exit_code = code
+        self.ended.set()

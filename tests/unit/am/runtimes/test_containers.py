@@ -1,0 +1,393 @@
+"""Which containers are kept and taken over, and which must go first; engine and hosts are fakes."""
+
+import asyncio
+
+import pytest
+
+from am.runtimes.port import NoRoomError, SeatRequest, TaskExit
+from am.runtimes.remote import containers as module
+from am.runtimes.remote.containers import Containers
+from am.runtimes.remote.hosts import TaskHosts
+from themis.cluster import GpuId
+
+
+class FakeEngine:
+    """Starts containers at once but on machines that are `full`; ends what is discarded unless its end is `slow`."""
+
+    def __init__(self):
+        self.full, self.slow, self.deaf = set(), set(), set()
+        self.asked, self.discarded, self.running = [], [], {}
+        self.hosts = TaskHosts()
+
+    async def acquire(self, wishes):
+        for wish in wishes:
+            self.asked.append((wish.seat_id, tuple(map(str, wish.request.gpus)), wish.request.memory_mb))
+            wish.on_step("ask")
+            while wish.machine_id in self.full:
+                await asyncio.sleep(0.001)
+                if "no" in self.full:
+                    raise NoRoomError("full", value=wish.machine_id)
+            wish.on_step("grant")
+            self.running[wish.seat_id] = asyncio.get_running_loop().create_future()
+            self.answer(wish.seat_id)
+
+    def answer(self, seat_id):
+        """Its task host says that it is ready."""
+        if seat_id not in self.deaf:
+            state = self.hosts._hosts[seat_id]
+            state.address, state.pid = f"{seat_id}:{state.turn}", 1
+            state.ready.set()
+
+    async def gone(self, seat_id):
+        return await asyncio.shield(self.running[seat_id])
+
+    async def discard(self, seat_id):
+        self.discarded.append(seat_id)
+        if seat_id in self.running:
+            if seat_id not in self.slow:
+                self.end(seat_id)
+            await asyncio.shield(self.running[seat_id])
+
+    def end(self, seat_id, code=143):
+        if not self.running[seat_id].done():
+            self.running[seat_id].set_result(TaskExit(exit_code=code))
+
+    async def close(self):
+        for seat_id in self.running:
+            self.end(seat_id)
+
+    @property
+    def alive(self):
+        return {seat_id for seat_id, end in self.running.items() if not end.done()}
+
+
+class World:
+    """Containers of an app, on that engine."""
+
+    def __init__(self):
+        self.engine = FakeEngine()
+        self.containers = Containers(
+            self.engine, self.engine.hosts, address="127.0.0.1:1", prefix="s", environment={}
+        )  # fmt: skip
+        renew = self.engine.hosts.renew
+
+        def renewed(seat_id):
+            renew(seat_id)
+            self.engine.answer(seat_id)
+
+        self.engine.hosts.renew = renewed
+
+    async def reserve(self, *tasks, **request):
+        return await self.containers.reserve(requests(*tasks, **request))
+
+    def task_ends(self, *seats):
+        """Their tasks end in good order."""
+        for seat in seats:
+            self.containers.free(self.containers.of(seat))
+
+    async def idle(self, *tasks, **request):
+        """Containers on which tasks have run."""
+        seats = await self.reserve(*tasks, **request)
+        self.task_ends(*seats)
+        return seats
+
+
+def gpus(text):
+    return tuple(GpuId.parse(each) for each in text.split())
+
+
+def requests(*tasks, job_id="j0", **request):
+    return [
+        SeatRequest(job_id=job_id, task_index=index, gpus=gpus(text), **request) for index, text in enumerate(tasks)
+    ]
+
+
+def run(scenario):
+    async def whole():
+        world = World()
+        try:
+            return await scenario(world)
+        finally:
+            await world.containers.close()
+            assert world.engine.alive == set()
+
+    return asyncio.run(asyncio.wait_for(whole(), 10))
+
+
+def ids(seats):
+    return [seat.seat_id for seat in seats]
+
+
+async def soon(condition):
+    async with asyncio.timeout(5.0):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+class TestTakingOver:
+    def test_the_next_task_on_the_same_gpus_takes_the_container_over_and_nothing_is_asked_for(self):
+        async def scenario(world):
+            first = await world.idle("m0/0", "m0/1")
+            again = await world.reserve("m0/0", "m0/1")
+            assert ids(again) == ids(first) == ["s-1", "s-2"]
+            assert [seat.reused for seat in first + again] == [False, False, True, True]
+            assert [seat.address for seat in again] == ["s-1:2", "s-2:2"]
+            assert list(again[0].seconds) == ["connect"]
+            assert len(world.engine.asked) == 2
+
+        run(scenario)
+
+    def test_so_does_another_job_of_the_app(self):
+        async def scenario(world):
+            first = await world.idle("m0/0")
+            assert ids(await world.reserve("m0/0", job_id="j1")) == ids(first)
+
+        run(scenario)
+
+    def test_what_is_missing_is_asked_for(self):
+        async def scenario(world):
+            await world.idle("m0/0")
+            seats = await world.reserve("m0/0", "m1/0")
+            assert ids(seats) == ["s-1", "s-2"]
+            assert list(seats[0].seconds) == ["ask", "grant", "start", "connect"]
+
+        run(scenario)
+
+    def test_one_whose_task_runs_is_nobodys_to_take(self):
+        async def scenario(world):
+            await world.reserve("m0/0")
+            assert ids(await world.reserve("m0/0")) == ["s-2"]
+
+        run(scenario)
+
+    @pytest.mark.parametrize(
+        ("task", "request_"),
+        [("m0/0 m0/1", {"memory_mb": 100}), ("m0/0", {"memory_mb": 200}), ("m0/0", {"memory_mb": 100, "vcores": 2})],
+    )
+    def test_other_sizes_end_what_is_in_their_way_before_anything_is_asked_for(self, task, request_):
+        async def scenario(world):
+            await world.idle("m0/0", "m0/2", memory_mb=100)
+            world.engine.slow = {"s-1"}
+            reserving = asyncio.ensure_future(world.reserve(task, **request_))
+            await soon(lambda: world.engine.discarded)
+            await asyncio.sleep(0.01)
+            assert len(world.engine.asked) == 2 and not reserving.done()
+            world.engine.end("s-1")
+            assert ids(await reserving) == ["s-3"]
+            # What is in nobody's way stays.
+            assert world.engine.alive == {"s-2", "s-3"}
+
+        run(scenario)
+
+    def test_one_that_is_gone_is_no_seat(self):
+        """Preempted, its host dead, or its node lost."""
+
+        async def scenario(world):
+            await world.idle("m0/0")
+            world.engine.end("s-1", -102)
+            await soon(lambda: not world.containers.occupied())
+            seats = await world.reserve("m0/0")
+            assert (ids(seats), seats[0].reused) == (["s-2"], False)
+
+        run(scenario)
+
+    def test_one_that_goes_while_it_is_taken_over_is_replaced(self):
+        async def scenario(world):
+            await world.idle("m0/0")
+            world.engine.deaf = {"s-1"}
+            reserving = asyncio.ensure_future(world.reserve("m0/0"))
+            await asyncio.sleep(0.01)
+            world.engine.end("s-1")
+            assert ids(await reserving) == ["s-2"]
+
+        run(scenario)
+
+    def test_one_whose_host_does_not_answer_is_ended_and_replaced(self, monkeypatch):
+        monkeypatch.setattr(module, "TAKE_OVER_S", 0.01)
+
+        async def scenario(world):
+            await world.idle("m0/0")
+            world.engine.deaf = {"s-1"}
+            assert ids(await world.reserve("m0/0")) == ["s-2"]
+            assert world.engine.discarded == ["s-1"]
+
+        run(scenario)
+
+    def test_a_gang_that_finds_no_room_leaves_nothing_on_its_gpus(self):
+        async def scenario(world):
+            await world.idle("m0/0", "m1/0", "m2/0")
+            world.engine.full = {"full", "no"}
+            with pytest.raises(NoRoomError):
+                await world.reserve("m0/0", "m1/0", "full/0")
+            assert world.containers.occupied() == set(gpus("m2/0"))
+
+        run(scenario)
+
+    def test_a_reservation_that_is_cancelled_gives_back_what_it_took(self):
+        async def scenario(world):
+            await world.idle("m0/0", "m1/0")
+            world.engine.full = {"full"}
+            reserving = asyncio.ensure_future(world.reserve("m0/0", "full/0"))
+            await soon(lambda: len(world.engine.asked) == 3)
+            reserving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reserving
+            assert world.containers.occupied() == set(gpus("m1/0"))
+
+        run(scenario)
+
+    def test_one_that_is_gone_before_its_task_starts_is_no_room(self):
+        async def scenario(world):
+            (seat,) = await world.reserve("m0/0")
+            world.engine.end("s-1")
+            await soon(lambda: not world.containers.occupied())
+            with pytest.raises(NoRoomError, match="ended before its task began"):
+                world.containers.of(seat)
+
+        run(scenario)
+
+
+class TestPreparing:
+    def test_what_was_prepared_is_there_when_a_task_wants_it(self):
+        async def scenario(world):
+            world.containers.prepare(requests("m0/0", "m0/1"))
+            await soon(lambda: len(world.engine.alive) == 2)
+            seats = await world.reserve("m0/0", "m0/1")
+            assert ids(seats) == ["s-1", "s-2"]
+            assert [seat.reused for seat in seats] == [False, False]
+            assert seats[0].seconds["ask"] == seats[0].seconds["grant"] == 0.0
+
+        run(scenario)
+
+    def test_a_task_may_come_before_its_container_is_there(self):
+        async def scenario(world):
+            world.engine.full = {"m0"}
+            world.containers.prepare(requests("m0/0"))
+            await soon(lambda: world.engine.asked)
+            reserving = asyncio.ensure_future(world.reserve("m0/0"))
+            await asyncio.sleep(0.01)
+            assert not reserving.done()
+            world.engine.full = set()
+            assert ids(await reserving) == ["s-1"]
+            assert len(world.engine.asked) == 1
+
+        run(scenario)
+
+    def test_nothing_is_prepared_where_something_of_ours_is(self):
+        async def scenario(world):
+            await world.reserve("m0/0")
+            await world.idle("m0/1")
+            world.containers.prepare(requests("m0/0", "m0/1", "m0/1 m0/2", "m0/3"))
+            await soon(lambda: len(world.engine.asked) == 3)
+            assert world.engine.asked[-1][1] == ("m0/3",)
+
+        run(scenario)
+
+    def test_what_cannot_be_prepared_is_forgotten(self):
+        async def scenario(world):
+            world.engine.full = {"m0", "no"}
+            world.containers.prepare(requests("m0/0"))
+            assert world.containers.occupied() == set(gpus("m0/0"))
+            await soon(lambda: not world.containers.occupied())
+            world.engine.full = set()
+            assert ids(await world.reserve("m0/0")) == ["s-2"]
+
+        run(scenario)
+
+    def test_a_task_that_waits_for_what_cannot_be_prepared_hears_of_it(self):
+        async def scenario(world):
+            world.engine.full = {"m0"}
+            world.containers.prepare(requests("m0/0"))
+            reserving = asyncio.ensure_future(world.reserve("m0/0"))
+            await soon(lambda: world.engine.asked)
+            world.engine.full.add("no")
+            with pytest.raises(NoRoomError, match="full"):
+                await reserving
+            assert world.containers.occupied() == set()
+
+        run(scenario)
+
+    def test_what_comes_for_nobody_is_cleared_like_what_idles(self):
+        async def scenario(world):
+            world.engine.full = {"m0"}
+            world.containers.prepare(requests("m0/0"))
+            await soon(lambda: world.engine.asked)
+            await world.containers.clear(gpus("m0/0"))
+            assert world.containers.occupied() == set()
+
+        run(scenario)
+
+
+class TestClearing:
+    def test_idle_ones_end_and_it_is_over_when_the_engine_says_so(self):
+        async def scenario(world):
+            await world.idle("m0/0", "m0/1")
+            world.engine.slow = {"s-1"}
+            clearing = asyncio.ensure_future(world.containers.clear(gpus("m0/0")))
+            await soon(lambda: world.engine.discarded)
+            await asyncio.sleep(0.01)
+            assert not clearing.done()
+            assert world.containers.occupied() == set(gpus("m0/0 m0/1"))
+            world.engine.end("s-1")
+            await clearing
+            assert world.containers.occupied() == set(gpus("m0/1"))
+
+        run(scenario)
+
+    def test_one_whose_task_runs_is_left_alone_but_not_kept(self):
+        async def scenario(world):
+            seats = await world.reserve("m0/0 m0/1")
+            clearing = asyncio.ensure_future(world.containers.clear(gpus("m0/1")))
+            await asyncio.sleep(0.01)
+            assert world.engine.discarded == [] and not clearing.done()
+            world.task_ends(*seats)
+            await clearing
+            assert world.containers.occupied() == set()
+
+        run(scenario)
+
+    def test_what_is_ending_is_not_taken_over(self):
+        async def scenario(world):
+            await world.idle("m0/0")
+            world.engine.slow = {"s-1"}
+            clearing = asyncio.ensure_future(world.containers.clear(gpus("m0/0")))
+            reserving = asyncio.ensure_future(world.reserve("m0/0"))
+            await asyncio.sleep(0.01)
+            assert len(world.engine.asked) == 1
+            world.engine.end("s-1")
+            await clearing
+            assert ids(await reserving) == ["s-2"]
+
+        run(scenario)
+
+    def test_where_nothing_is_there_is_nothing_to_wait_for(self):
+        run(lambda world: world.containers.clear(gpus("m0/0")))
+
+    def test_an_end_that_fails_is_tried_again(self):
+        async def scenario(world):
+            await world.idle("m0/0")
+            discard = world.engine.discard
+
+            async def failing(seat_id):
+                world.engine.discard = discard
+                raise OSError("away")
+
+            world.engine.discard = failing
+            with pytest.raises(OSError, match="away"):
+                await world.containers.clear(gpus("m0/0"))
+            assert world.containers.occupied() == set(gpus("m0/0"))
+            await world.containers.clear(gpus("m0/0"))
+            assert world.containers.occupied() == set()
+
+        run(scenario)
+
+
+def test_at_the_end_of_the_app_nothing_is_left_in_any_state():
+    async def scenario(world):
+        await world.idle("m0/0")
+        await world.reserve("m0/1")
+        world.engine.full = {"m1"}
+        world.containers.prepare(requests("m1/0"))
+        await soon(lambda: len(world.engine.asked) == 3)
+
+    run(scenario)

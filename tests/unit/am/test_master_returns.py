@@ -1,0 +1,170 @@
+"""What an app master does with its leases while containers are kept on their GPUs."""
+
+import asyncio
+from types import SimpleNamespace
+
+from agent_cases import cluster_of
+
+from am.context import AmContext
+from am.jobs.planner import Plan
+from am.master import AppMaster
+from am.runtimes.memory import MemoryRuntime
+from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TunerSpec
+from themis.clock import VirtualClock
+from themis.cluster import GpuId
+from themis.wire import themis_pb2 as pb
+from themis.wire.values import app_to_message, cluster_to_message
+
+A, B, C = (GpuId("m0", index) for index in range(3))
+
+
+class FakeKept:
+    """Seats that go when the test says so; remembers what was prepared."""
+
+    def __init__(self):
+        self.there, self.cleared, self.prepared = set(), set(), []
+
+    def prepare(self, requests):
+        self.prepared += [request.gpus for request in requests]
+
+    def occupied(self):
+        return frozenset(self.there)
+
+    async def clear(self, gpus):
+        self.cleared |= set(gpus)
+        while self.there.intersection(gpus):
+            await asyncio.sleep(0.001)
+
+
+class Attempt:
+    """An app master with leases that the test grants, on a runtime in memory; its session sends to nobody."""
+
+    def __init__(self, folder, *, tasks=3):
+        self.runtime = MemoryRuntime()
+        self.kept = self.runtime.kept = FakeKept()
+        context = AmContext(rm_address="", app_id="app-1", attempt=1, token="t", folder=folder)
+        self.master = AppMaster(context, SimpleNamespace(runtime=self.runtime, attempt=1), VirtualClock(50.0))
+        self.version = 0
+        self.spec = AppSpec(
+            name="x",
+            tuner=TunerSpec(name="single"),
+            program=ProgramSpec(name="", command="train"),
+            jobs=(JobSpec(job_id="j0", iterations_total=60, shape=JobShape(tasks=tasks)),),
+        )
+
+    async def open(self):
+        registered = pb.Registered(
+            app_id="app-1", spec=app_to_message(self.spec), cluster=cluster_to_message(cluster_of((4,))), now_s=1000.0,
+            lease_s=600.0, grace_s=1.0, active_apps=1, contention=1.0, bundle_rule="continuation",
+        )  # fmt: skip
+        await self.master._open(registered)
+
+    @property
+    def app(self):
+        return self.master._app
+
+    def hold(self, **states):
+        """Leases of these GPUs by the state of each."""
+        self.version += 1
+        leases = [
+            pb.Lease(lease_id=index + 1, machine_id="m0", gpu_index=index, state=state, expires_at_s=2000.0)
+            for index, state in ((int(name[1:]), state) for name, state in states.items())
+        ]
+        self.app.take_leases(pb.LeaseUpdate(version=self.version, leases=leases))
+
+    def apply(self, **plan):
+        self.master._apply(self.app, Plan(**plan))
+
+    def released(self):
+        """Indices of the GPUs that were given back so far."""
+        messages = self.master._session._unacknowledged.values()
+        return sorted(number - 1 for message in messages for number in message.release.lease_ids)
+
+    async def until(self, condition):
+        async with asyncio.timeout(5.0):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+
+def run(tmp_path, scenario, **settings):
+    async def whole():
+        attempt = Attempt(tmp_path, **settings)
+        await attempt.open()
+        await scenario(attempt)
+        attempt.master._journal.close()
+
+    asyncio.run(asyncio.wait_for(whole(), 10))
+
+
+def test_a_lease_that_ends_is_released_only_when_its_container_is_gone(tmp_path):
+    async def scenario(one):
+        one.hold(g0="GRANTED", g1="EXPIRING", g2="EXPIRING")
+        one.kept.there = {A, B}
+        one.apply()
+        assert one.released() == [2]
+        await one.until(lambda: one.kept.cleared)
+        assert one.kept.cleared == {B}
+        one.master._dirty.clear()
+        one.kept.there = {A}
+        await one.until(one.master._dirty.is_set)
+        one.apply()
+        assert one.released() == [1, 2]
+
+    run(tmp_path, scenario)
+
+
+def test_so_is_one_that_no_job_can_use(tmp_path, monkeypatch):
+    monkeypatch.setattr("am.master._LINGER_S", 0.0)
+
+    async def scenario(one):
+        one.hold(g0="GRANTED", g1="GRANTED")
+        one.kept.there = {A}
+        one.apply(release=(A, B))
+        assert one.released() == [1]
+        one.kept.there = set()
+        one.apply(release=(A,))
+        assert one.released() == [0, 1]
+
+    run(tmp_path, scenario)
+
+
+def test_what_is_kept_on_a_gpu_whose_lease_is_gone_is_ended(tmp_path):
+    async def scenario(one):
+        one.hold(g0="GRANTED", g1="GRANTED")
+        one.kept.there = {A, B}
+        one.apply()
+        one.hold(g0="GRANTED")
+        one.apply()
+        await one.until(lambda: one.kept.cleared)
+        assert one.kept.cleared == {B}
+        assert one.released() == []
+
+    run(tmp_path, scenario)
+
+
+def test_the_app_is_over_only_when_all_its_containers_are_gone(tmp_path):
+    async def scenario(one):
+        one.hold(g0="GRANTED")
+        one.kept.there = {A}
+        one.master._opening = asyncio.ensure_future(asyncio.sleep(0))
+        one.master.stop("changed my mind")
+        working = asyncio.ensure_future(one.master._work())
+        told = lambda: any(m.HasField("finish") for m in one.master._session._unacknowledged.values())  # noqa: E731
+        await one.until(lambda: one.kept.cleared)
+        await asyncio.sleep(0.05)
+        assert not told()
+        one.kept.there = set()
+        await one.until(told)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+    run(tmp_path, scenario)
+
+
+def test_a_job_that_grows_has_its_room_prepared_where_the_gpus_are_granted(tmp_path):
+    async def scenario(one):
+        one.hold(g0="GRANTED", g1="GRANTED", g2="RESERVED")
+        one.apply(prepare={"j0": (A, B, C)})
+        assert one.kept.prepared == [(A,), (B,)]
+
+    run(tmp_path, scenario)
