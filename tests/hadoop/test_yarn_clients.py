@@ -15,7 +15,7 @@ from yarn_apps import ROOT, Application, RemoteError, client_environment, is_ali
 from hadoop.errors import ResourceAskError, UnknownYarnAppError, YarnError
 from hadoop.jvm import start_jvm
 from hadoop.quoting import command_line
-from hadoop.values import AppState, AppSubmission, ContainerState, ExitCode, FinalStatus, NodeState, ProcessLaunch
+from hadoop.values import AppState, AppSubmission, ExitCode, FinalStatus, NodeState, ProcessLaunch
 from hadoop.yarn_client import YarnClient
 from themis.errors import InputError
 
@@ -49,6 +49,12 @@ def am(application):
     return running
 
 
+def over(yarn, app_id):
+    """An application's report once it is over."""
+    wait_until(lambda: yarn.report(app_id).state.is_final, 30)
+    return yarn.report(app_id)
+
+
 def test_nodes_have_their_gpus(yarn):
     nodes = yarn.nodes()
     assert sorted(node.gpus for node in nodes) == [2, 4, 4]
@@ -60,7 +66,7 @@ def test_nodes_have_their_gpus(yarn):
 def test_queues(yarn):
     queue = yarn.queue("default")
     assert (queue.name.rsplit(".", 1)[-1], queue.is_running, queue.children) == ("default", True, ())
-    assert 0.0 < queue.capacity_share <= queue.max_capacity_share == 1.0
+    assert queue.max_capacity_share == 1.0
     assert "default" in {name.rsplit(".", 1)[-1] for name in yarn.queue("root").children}
     with pytest.raises((InputError, YarnError), match="nowhere"):
         yarn.queue("nowhere")
@@ -84,18 +90,10 @@ def test_what_users_see_of_an_application(yarn, application):
     assert [one.yarn_app_id for one in yarn.reports(tags=[tag.upper()])] == [app.app_id]
     assert app.app_id in {one.yarn_app_id for one in yarn.reports(app_types=["THEMIS"], states=[AppState.RUNNING])}
     assert yarn.reports(tags=[tag], states=[AppState.KILLED]) == ()
-    (attempt,) = yarn.attempts(app.app_id)
-    assert (attempt.attempt, attempt.am_container_id) == (1, running.container_id)
-    (container,) = yarn.containers(app.app_id, 1)
-    assert (container.container_id, container.state, container.gpus) == (
-        running.container_id,
-        ContainerState.RUNNING,
-        0,
-    )
 
     running.unregister(status="SUCCEEDED", diagnostics="all jobs done")
     running.tell("exit", code=0)
-    report = yarn.wait_for_state(app.app_id, (), 30)
+    report = over(yarn, app.app_id)
     assert (report.state, report.final_status) == (AppState.FINISHED, FinalStatus.SUCCEEDED)
     assert report.diagnostics == "all jobs done"
     assert report.finished_at_s >= report.started_at_s
@@ -190,7 +188,7 @@ def test_a_killed_application_and_ids_that_nobody_knows(yarn, application):
     app = application()
     app.attempt().register()
     yarn.kill(app.app_id, "no longer wanted")
-    report = yarn.wait_for_state(app.app_id, (), 20)
+    report = over(yarn, app.app_id)
     assert (report.state, report.final_status) == (AppState.KILLED, FinalStatus.KILLED)
     assert "no longer wanted" in report.diagnostics
     yarn.kill(app.app_id)
