@@ -14,9 +14,7 @@ from devcluster.spec import ClusterSpec
 
 
 @contextmanager
-def own_cluster(
-    spec: ClusterSpec, folder: Path, say: Callable[[str], None] = lambda line: None
-) -> Iterator[DevCluster]:
+def own_cluster(spec: ClusterSpec, folder: Path, say: Callable[[str], None]) -> Iterator[DevCluster]:
     """Hadoop's daemons for as long as the block runs; they end with this process, also when it is killed.
 
     Raises:
