@@ -37,6 +37,8 @@ _EAGER_S = 0.2
 _EAGER_BEATS = 10
 """After an ask, so many heartbeats follow each other after so short a pause while it waits: YARN hands a grant over
 with a heartbeat only. Spark hurries likewise (`spark.yarn.scheduler.initial-allocation.interval`)."""
+_CALLS = 8
+"""Calls into Java at a time."""
 _STOP_AGAIN_S = 5.0
 """A node that was away when it was told to stop a container is told again."""
 _REASONS = {
@@ -123,8 +125,10 @@ class YarnSource:
         self._asked: dict[int, _Seat] = {}
         self._asked_anew = asyncio.Event()
         self._eager_beats = 0
-        # Of its own: a node that does not answer may hold up the threads that all other calls share.
+        # Of their own: a node that does not answer may hold up the threads that all other calls share, and HDFS when it
+        # is away those of the whole process.
         self._heart = ThreadPoolExecutor(1, "heartbeat")
+        self._calls = ThreadPoolExecutor(_CALLS, "yarn")
         self._by_container: dict[str, _Seat] = {}
         self._old = {container.container_id: container for container in previous}
         self._old_gone = asyncio.Event()
@@ -191,6 +195,7 @@ class YarnSource:
             self._end(seat, TaskExit(exit_code=ExitCode.ABORTED))
         await asyncio.gather(*self._work, return_exceptions=True)
         self._heart.shutdown(wait=False)
+        self._calls.shutdown(wait=False)
 
     # ---- asking and starting ----
 
@@ -373,7 +378,7 @@ class YarnSource:
             self._spawn(self._stop_old(container))
 
     async def _call(self, function: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.to_thread(function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._calls, function, *arguments)
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
