@@ -15,7 +15,6 @@ from rm_plugin.solvers.exact.learning import settle
 from rm_plugin.solvers.exact.places import Places, Searched
 from rm_plugin.solvers.exact.resources import Resource, first_resources, pinned_resources
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays, read_market
-from rm_plugin.solvers.exact.separation import PatternMemory
 from rm_plugin.solvers.kinds import Kind
 from themis.bids import Market
 
@@ -40,7 +39,6 @@ class CompiledMarket:
         self.most_states = _MOST_STATES * len(market.bids)
         self._position = {bid.app_id: place for place, bid in enumerate(self.arrays.bids)}
         self._priced = False
-        self._memory = PatternMemory()
         rows, kinds = self.arrays.rows, self.arrays.kinds
         if not rows.rows:
             return
@@ -77,7 +75,7 @@ class CompiledMarket:
         learnt = sum(resource.name[0] == "learnt" for resource in self._resources)
         if learnt >= _MOST_LEARNT:
             return None
-        answer = settle(self.arrays, chosen, self.places.left_beside(chosen), learnt, self._memory)
+        answer = settle(self.arrays, chosen, self.places.left_beside(chosen), learnt)
         if answer is None or isinstance(answer, Resource):
             return answer
         made_up = (self.places.made_up(chosen, patterns) for patterns in answer)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from rm_plugin.solvers.exact.resources import Item, Resource, item_of
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays
-from rm_plugin.solvers.exact.separation import MOST_FREE, Asked, Group, Pattern, PatternMemory, Scale, Weights, separate
+from rm_plugin.solvers.exact.separation import MOST_FREE, Asked, Group, Pattern, Scale, Weights, separate
 from rm_plugin.solvers.kinds import Kind
 from themis.cluster import Level
 
 
-def settle(
-    market: MarketArrays, chosen: Ints, left: Ints, number: int, memory: PatternMemory | None = None
-) -> Resource | Iterator[list[Pattern]] | None:
+def settle(market: MarketArrays, chosen: Ints, left: Ints, number: int) -> Resource | Iterator[list[Pattern]] | None:
     """Settle a choice that best fit found no places for: a limit that it breaks, or patterns that make it up.
 
     Over racks where gangs must lie inside one, else over single machines.
@@ -26,7 +25,6 @@ def settle(
         chosen: Rows of the choice.
         left: Free GPUs of each machine beside what these rows pin [machines].
         number: How many limits were learnt before.
-        memory: Patterns found for choices before this one.
 
     Returns:
         None where fractions of patterns make the choice up, but whole ones were not found to.
@@ -38,13 +36,13 @@ def settle(
     # Patterns of racks are made of patterns of machines, so a limit over racks is broken whenever one over machines is;
     # but the latter says more about what pinned GPUs take.
     if in_racks and not pinned:
-        return _over_racks(market, asked, left, number, memory)
-    answer = _over_machines(market, asked, left, number, memory)
-    return _over_racks(market, asked, left, number, memory) if in_racks and not isinstance(answer, Resource) else answer
+        return _over_racks(market, asked, left, number)
+    answer = _over_machines(market, asked, left, number)
+    return _over_racks(market, asked, left, number) if in_racks and not isinstance(answer, Resource) else answer
 
 
 def _over_machines(
-    market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int, memory: PatternMemory | None
+    market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int
 ) -> Resource | Iterator[list[Pattern]] | None:
     items: Counter[Item] = Counter()
     for kind, count in asked.items():
@@ -55,9 +53,11 @@ def _over_machines(
         alike.setdefault(key, []).append([place])
     groups = [Group.of(members, left, slots) for key, members in sorted(alike.items()) if key[0]]
     nothing = np.zeros(len(left), dtype=np.int32)
-    answer = separate(Asked(items=items, gangs={}, singles=0, pinned=nothing), groups, memory)
+    answer = separate(Asked(items=items, gangs={}, singles=0, pinned=nothing), groups)
     if not isinstance(answer, Weights):
         return answer
+    # No single GPUs were asked for, and none are weighed below.
+    answer = replace(answer, single=0)
     if max(machine.free for machine in market.machines) > MOST_FREE:
         # Only what is pinned left little enough of such a machine to be weighed.
         return None
@@ -85,7 +85,7 @@ def _by_pinned(market: MarketArrays, weights: Weights) -> Ints:
 
 
 def _over_racks(
-    market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int, memory: PatternMemory | None
+    market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int
 ) -> Resource | Iterator[list[Pattern]] | None:
     gangs: Counter[int] = Counter()
     items: Counter[Item] = Counter()
@@ -100,7 +100,7 @@ def _over_racks(
     free = np.array([machine.free for machine in market.machines], dtype=np.int32)
     pinned = free - left
     groups = _racks(market, free, pinned)
-    weights = separate(Asked(items=items, gangs=gangs, singles=singles, pinned=pinned), groups, memory)
+    weights = separate(Asked(items=items, gangs=gangs, singles=singles, pinned=pinned), groups)
     if not isinstance(weights, Weights):
         return weights
     scale = Scale(weights, pinned)

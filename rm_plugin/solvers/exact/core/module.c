@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "cover_module.h"
 #include "fit.h"
 #include "pack.h"
 #include "prune.h"
@@ -261,6 +262,12 @@ static PyMethodDef METHODS[] = {
     {"fit", run_fit, METH_VARARGS, "Whether gangs fit: (answer, parts)."},
     {"losses", losses, METH_VARARGS, "What each row loses against the bound, which is returned."},
     {"pack", run_pack, METH_VARARGS, "Gangs on machines by best fit."},
+    {"cover", make_cover, METH_VARARGS, "A cover: groups of machines, and what is asked of them."},
+    {"cover_price", run_cover_price, METH_VARARGS, "Whether fractions of patterns make up what is left, and the duals."},
+    {"cover_fullest", run_cover_fullest, METH_O, "The pattern taken most of: (pattern, times)."},
+    {"cover_fix", run_cover_fix, METH_VARARGS, "Takes a pattern so many times."},
+    {"cover_forbid", run_cover_forbid, METH_VARARGS, "Uses a pattern no more."},
+    {"cover_pattern", run_cover_pattern, METH_VARARGS, "What a pattern covers; its group is returned."},
     {"weigh", run_weigh, METH_VARARGS, "The most weight that a group of machines holds."},
     {"prune", run_prune, METH_VARARGS, "Marks rows that no other of their bidder beats."},
     {NULL, NULL, 0, NULL},
