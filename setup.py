@@ -3,8 +3,8 @@
 from setuptools import Extension, setup
 
 CORE = "rm_plugin/solvers/exact/core"
-SOURCES = ("module", "cover_module", "cover", "fit", "pack", "prices", "prune", "search", "simplex", "weigh")
-HEADERS = ("core", "cover", "cover_module", "fit", "hash", "pack", "prune", "simplex", "weigh")
+SOURCES = ("module", "cover_module", "cover", "fit", "lift", "pack", "prices", "prune", "search", "simplex", "weigh")
+HEADERS = ("core", "cover", "cover_module", "fit", "hash", "lift", "pack", "prune", "simplex", "weigh")
 
 setup(
     ext_modules=[

@@ -72,6 +72,22 @@ def fit(
 ) -> tuple[int, int]:
     """Whether the gangs fit: (0 no, 1 yes, 2 not decided in so many steps; the number of parts)."""
 
+def lift(
+    free: Array,
+    slot_start: Array,
+    slot_free: Array,
+    pinned: Array,
+    pin_weight: Array,
+    size: Array,
+    in_slot: Array,
+    weight: Array,
+    gang_size: Array,
+    gang_weight: Array,
+    single_weight: int,  # all as in `weigh`
+    taken: Array,  # i4 [machines, more than the most free]
+) -> int:
+    """The most weight that these machines hold, and what pinned GPUs on each may count as beside it (lift.h)."""
+
 def losses(problem: Problem, skip: int, price: Array, loss: Array) -> int:
     """What each row loses against the bound at these prices, into i8 `loss`; the bound is returned."""
 

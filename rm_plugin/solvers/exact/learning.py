@@ -61,27 +61,26 @@ def _over_machines(
     if max(machine.free for machine in market.machines) > MOST_FREE:
         # Only what is pinned left little enough of such a machine to be weighed.
         return None
-    most = _by_pinned(market, answer)
-    return Resource(
-        name=("learnt", number),
-        capacity=int(most[:, 0].sum()),
-        by_kind=_by_kind(market.kinds, answer),
-        taken=most[:, :1] - most,
-    )
+    free = np.array([machine.free for machine in market.machines], dtype=np.int32)
+    alike_free: dict[tuple[int, ...], list[list[int]]] = {}
+    for place, key in enumerate(slots):
+        alike_free.setdefault(key, []).append([place])
+    return _limit(market, answer, [Group.of(members, free, slots) for members in alike_free.values()], nothing, number)
 
 
-def _by_pinned(market: MarketArrays, weights: Weights) -> Ints:
-    """The most weight that each machine holds beside p pinned GPUs [machines, most free + 1]."""
+def _limit(market: MarketArrays, weights: Weights, groups: Sequence[Group], pinned: Ints, number: int) -> Resource:
+    """The limit of these weights over these groups. Pins count as much as they may, not only those of the choice."""
     width = max(machine.free for machine in market.machines) + 1
-    nothing = np.zeros(1, dtype=np.int32)
-    scale = Scale(Weights(items=weights.items, gangs={}, single=0, pins=np.zeros(1, dtype=np.int64)), nothing)
-    known: dict[tuple[int, ...], list[int]] = {}
-    for machine in market.machines:
-        if machine.free_slots not in known:
-            rooms = [np.array([max(0, machine.free - pinned)], dtype=np.int32) for pinned in range(width)]
-            groups = [Group.of([[0]], room, [machine.free_slots]) for room in rooms]
-            known[machine.free_slots] = [scale.most(group)[0] for group in groups]
-    return np.array([known[machine.free_slots] for machine in market.machines], dtype=np.int32)
+    scale = Scale(weights, pinned)
+    capacity = 0
+    taken = np.empty((len(market.machines), width), dtype=np.int32)
+    for group in groups:
+        most, here = scale.lifted(group, width)
+        capacity += most * group.times
+        for members in group.members:
+            taken[list(members)] = here
+    by_kind = _by_kind(market.kinds, weights)
+    return Resource(name=("learnt", number), capacity=capacity, by_kind=by_kind, taken=taken)
 
 
 def _over_racks(
@@ -103,12 +102,7 @@ def _over_racks(
     weights = separate(Asked(items=items, gangs=gangs, singles=singles, pinned=pinned), groups)
     if not isinstance(weights, Weights):
         return weights
-    scale = Scale(weights, pinned)
-    capacity = sum(scale.most(group)[0] * group.times for group in groups)
-    reached = np.arange(free.max() + 1)[None, :] >= np.maximum(pinned, 1)[:, None]
-    taken = np.where(reached & (pinned > 0)[:, None], weights.pins[:, None], 0).astype(np.int32)
-    by_kind = _by_kind(market.kinds, weights)
-    return Resource(name=("learnt", number), capacity=capacity, by_kind=by_kind, taken=taken)
+    return _limit(market, weights, groups, pinned, number)
 
 
 def _racks(market: MarketArrays, free: Ints, pinned: Ints) -> list[Group]:

@@ -107,9 +107,16 @@ class Scale:
     def most(self, group: Group) -> tuple[int, Ints]:
         """The most weight that a group holds, and how many it then holds of each item, gang, single GPU and pin."""
         count = np.empty(self._numbers + len(group.machines), dtype=np.int32)
+        return _core.weigh(*self._machines(group), *self._weights, count), count
+
+    def lifted(self, group: Group, width: int) -> tuple[int, Ints]:
+        """The most weight that a group holds, and what pinned GPUs may count as beside it [machines, width]."""
+        taken = np.empty((len(group.machines), width), dtype=np.int32)
+        return _core.lift(*self._machines(group), *self._weights, taken), taken
+
+    def _machines(self, group: Group) -> tuple[Ints, Ints, Ints, Ints, NDArray[np.int64]]:
         pinned, pins = self._pinned[group.machines], self._pins[group.machines]
-        most = _core.weigh(group.free, group.slot_start, group.slot_free, pinned, pins, *self._weights, count)
-        return most, count
+        return group.free, group.slot_start, group.slot_free, pinned, pins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
