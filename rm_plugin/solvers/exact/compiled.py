@@ -23,10 +23,11 @@ Prices = NDArray[np.float64]
 _MOST_LEARNT = 30
 _ONE_BIDDER_LESS, _ONE_LIMIT_MORE = 0.05, 0.01
 """How far off prices may be, in log value: shared among all bidders, or of each."""
-_MOST_STATES = 30_000
-"""States a bidder, of all passes of one search: past them HiGHS decides. Chosen: most problems keep a few hundred."""
-_FEW_STATES = 1_000
-"""The same once a problem of the market was too wide: the others are much like it."""
+_STATES_A_BIDDER, _MOST_STATES = 200_000, 8_000_000
+"""States of all passes of one search: past them HiGHS decides. Chosen: most problems keep a few hundred a bidder; a
+million takes 0.3 to 0.7 s, eight some 300 MB at most."""
+_FEWER = 4
+"""So many times less once a problem of the market was too wide: the others are much like it."""
 
 
 class CompiledMarket:
@@ -36,7 +37,7 @@ class CompiledMarket:
         self.market = market
         self.arrays: MarketArrays = read_market(market)
         self.places = Places(self.arrays)
-        self.most_states = _MOST_STATES * len(market.bids)
+        self.most_states = min(_STATES_A_BIDDER * len(market.bids), _MOST_STATES)
         self._position = {bid.app_id: place for place, bid in enumerate(self.arrays.bids)}
         self._priced = False
         rows, kinds = self.arrays.rows, self.arrays.kinds
@@ -68,18 +69,14 @@ class CompiledMarket:
 
     def be_quicker_to_give_up(self) -> None:
         """Search less from now on: a problem of this market was too wide, and the others are much like it."""
-        self.most_states = _FEW_STATES * len(self.market.bids)
+        self.most_states = min(_STATES_A_BIDDER * len(self.market.bids), _MOST_STATES) // _FEWER
 
     def settle(self, chosen: Ints) -> Resource | Searched | None:
         """A limit that the chosen rows break, or places for them that best fit did not find; None for neither."""
         learnt = sum(resource.name[0] == "learnt" for resource in self._resources)
         if learnt >= _MOST_LEARNT:
             return None
-        answer = settle(self.arrays, chosen, self.places.left_beside(chosen), learnt)
-        if answer is None or isinstance(answer, Resource):
-            return answer
-        made_up = (self.places.made_up(chosen, patterns) for patterns in answer)
-        return next((placed for placed in made_up if placed is not None), None)
+        return settle(self.arrays, chosen, self.places, learnt)
 
     def hold_to(self, resource: Resource, skip: int, price: Prices) -> Prices:
         """Hold the rows to one more limit from now on; prices for this problem with it."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from rm_plugin.solvers.exact.places import Places, Searched
 from rm_plugin.solvers.exact.resources import Item, Resource, item_of
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays
 from rm_plugin.solvers.exact.separation import MOST_FREE, Asked, Group, Pattern, Scale, Weights, separate
@@ -15,30 +16,37 @@ from rm_plugin.solvers.kinds import Kind
 from themis.cluster import Level
 
 
-def settle(market: MarketArrays, chosen: Ints, left: Ints, number: int) -> Resource | Iterator[list[Pattern]] | None:
-    """Settle a choice that best fit found no places for: a limit that it breaks, or patterns that make it up.
+def settle(market: MarketArrays, chosen: Ints, places: Places, number: int) -> Resource | Searched | None:
+    """Settle a choice that best fit found no places for: a limit that it breaks, or places.
 
-    Over racks where gangs must lie inside one, else over single machines.
+    Over single machines first; over racks where gangs must lie inside one and the machines' patterns do not tell.
 
     Args:
         market: The market.
         chosen: Rows of the choice.
-        left: Free GPUs of each machine beside what these rows pin [machines].
+        places: The market's machines.
         number: How many limits were learnt before.
 
     Returns:
         None where fractions of patterns make the choice up, but whole ones were not found to.
     """
-    counts = market.rows.counts[chosen].sum(axis=0)
+    counts, left = market.rows.counts[chosen].sum(axis=0), places.left_beside(chosen)
     asked = {kind: int(count) for kind, count in zip(market.kinds, counts, strict=True) if count}
-    in_racks = any(kind.level is Level.RACK for kind in asked)
-    pinned = any(machine.free > here for machine, here in zip(market.machines, left.tolist(), strict=True))
-    # Patterns of racks are made of patterns of machines, so a limit over racks is broken whenever one over machines is;
-    # but the latter says more about what pinned GPUs take.
-    if in_racks and not pinned:
-        return _over_racks(market, asked, left, number)
     answer = _over_machines(market, asked, left, number)
-    return _over_racks(market, asked, left, number) if in_racks and not isinstance(answer, Resource) else answer
+    if isinstance(answer, Resource):
+        return answer
+    dives = [] if answer is None else list(answer)
+    placed = places.dealt(chosen, dives[-1]) if dives else None
+    if placed is None and any(kind.level is Level.RACK for kind in asked):
+        answer = _over_racks(market, asked, left, number)
+        if isinstance(answer, Resource):
+            return answer
+        made_up = (places.made_up(chosen, patterns) for patterns in answer or ())
+        placed = next((each for each in made_up if each is not None), None)
+    elif placed is None:
+        made_up = (places.made_up(chosen, patterns) for patterns in dives)
+        placed = next((each for each in made_up if each is not None), None)
+    return placed
 
 
 def _over_machines(
@@ -63,8 +71,8 @@ def _over_machines(
         return None
     free = np.array([machine.free for machine in market.machines], dtype=np.int32)
     alike_free: dict[tuple[int, ...], list[list[int]]] = {}
-    for place, key in enumerate(slots):
-        alike_free.setdefault(key, []).append([place])
+    for place, each in enumerate(slots):
+        alike_free.setdefault(each, []).append([place])
     return _limit(market, answer, [Group.of(members, free, slots) for members in alike_free.values()], nothing, number)
 
 

@@ -114,7 +114,7 @@ class Scale:
         taken = np.empty((len(group.machines), width), dtype=np.int32)
         return _core.lift(*self._machines(group), *self._weights, taken), taken
 
-    def _machines(self, group: Group) -> tuple[Ints, Ints, Ints, Ints, NDArray[np.int64]]:
+    def _machines(self, group: Group) -> tuple[Ints, Ints, Ints, Ints, _core.Array]:
         pinned, pins = self._pinned[group.machines], self._pins[group.machines]
         return group.free, group.slot_start, group.slot_free, pinned, pins
 
