@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +14,8 @@ from rm_plugin.solvers.exact.rows import Ints, MarketArrays
 from rm_plugin.solvers.exact.separation import MOST_FREE, Asked, Group, Pattern, Scale, Weights, separate
 from rm_plugin.solvers.kinds import Kind
 from themis.cluster import Level
+
+_FEW_STEPS, _MORE_STEPS = 5_000, 30_000
 
 
 def settle(market: MarketArrays, chosen: Ints, places: Places, number: int) -> Resource | Searched | None:
@@ -35,18 +37,37 @@ def settle(market: MarketArrays, chosen: Ints, places: Places, number: int) -> R
     answer = _over_machines(market, asked, left, number)
     if isinstance(answer, Resource):
         return answer
-    dives = [] if answer is None else list(answer)
-    placed = places.dealt(chosen, dives[-1]) if dives else None
-    if placed is None and any(kind.level is Level.RACK for kind in asked):
-        answer = _over_racks(market, asked, left, number)
-        if isinstance(answer, Resource):
-            return answer
-        made_up = (places.made_up(chosen, patterns) for patterns in answer or ())
-        placed = next((each for each in made_up if each is not None), None)
-    elif placed is None:
-        made_up = (places.made_up(chosen, patterns) for patterns in dives)
-        placed = next((each for each in made_up if each is not None), None)
-    return placed
+    if not any(kind.level is Level.RACK for kind in asked):
+        dives = list(answer or ())
+        return _dealt(places, chosen, dives) or _made_up(places, chosen, dives)
+    # Where GPUs are pinned few machines are alike, and patterns of theirs seldom suit the racks.
+    alike = bool((left == places.free).all())
+    placed = _dealt(places, chosen, answer) if alike else None
+    if placed is not None:
+        return placed
+    over_racks = _over_racks(market, asked, left, number)
+    if isinstance(over_racks, Resource):
+        return over_racks
+    placed = _made_up(places, chosen, over_racks)
+    return placed if placed is not None or alike else _dealt(places, chosen, answer)
+
+
+def _dealt(places: Places, chosen: Ints, dive: Iterable[list[Pattern]] | None) -> Searched | None:
+    """Places by the last patterns of a dive over machines, which are the most."""
+    dives = list(dive or ())
+    return places.dealt(chosen, dives[-1]) if dives else None
+
+
+def _made_up(places: Places, chosen: Ints, dive: Iterable[list[Pattern]] | None) -> Searched | None:
+    """Places by the first patterns of a dive with which a search finds them, a short one for all before long ones."""
+    dives = []
+    for patterns in dive or ():
+        dives.append(patterns)
+        placed = places.made_up(chosen, patterns, _FEW_STEPS)
+        if placed is not None:
+            return placed
+    tried = (places.made_up(chosen, patterns, _MORE_STEPS) for patterns in dives)
+    return next((each for each in tried if each is not None), None)
 
 
 def _over_machines(

@@ -24,7 +24,6 @@ from themis.errors import InvariantError
 _NO, _YES = 0, 1
 _STEPS = 20_000
 """Steps of the search for places: some ten milliseconds."""
-_FEW_STEPS = 30_000
 
 
 class Places:
@@ -107,7 +106,7 @@ class Places:
             held.setdefault(machine, Counter())[items[number]] += 1
         return [Pattern(machines=(machine,), items=here, gangs={}) for machine, here in sorted(held.items())]
 
-    def made_up(self, chosen: Ints, patterns: Sequence[Pattern]) -> Searched | None:
+    def made_up(self, chosen: Ints, patterns: Sequence[Pattern], most_steps: int) -> Searched | None:
         """The rows' gangs dealt out to patterns of groups of machines, and placed inside each; None without success."""
         kinds, left = self._market.kinds, self.left_beside(chosen)
         counts = self._market.rows.counts[chosen].sum(axis=0)
@@ -124,7 +123,7 @@ class Places:
         parts = []
         for pattern in patterns:
             here = _dealt(pattern, kinds, to_place)
-            found = self._search(pattern.machines, left, shapes, np.array(here, dtype=np.int32), _FEW_STEPS)
+            found = self._search(pattern.machines, left, shapes, np.array(here, dtype=np.int32), most_steps)
             if found is None or found is False:
                 return None
             parts.append(found)

@@ -24,6 +24,7 @@ _DENOMINATOR, _MOST_SCALE = 12, 2_520
 _MADE_UP, _TOO_MUCH = 0, 1
 
 Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class Weights:
     items: Mapping[Item, int]
     gangs: Mapping[int, int]
     single: int
-    pins: NDArray[np.int64]
+    pins: Longs
 
     def asked_by(self, asked: Asked) -> int:
         """The weight of all that is asked for."""
@@ -88,6 +89,9 @@ class Group:
         )
 
 
+_Given = tuple[Ints, Ints, Ints, Ints, Longs, Ints, Ints, Longs, Ints, Longs, int]
+
+
 class Scale:
     """Weights in the core's arrays, to weigh many groups with."""
 
@@ -95,7 +99,7 @@ class Scale:
         items, gangs = sorted(weights.items), sorted(weights.gangs)
         self._numbers = len(items) + len(gangs) + 1
         self._pinned, self._pins = pinned, weights.pins
-        self._weights = (
+        self._weights: tuple[Ints, Ints, Longs, Ints, Longs, int] = (
             np.array([item.gpus for item in items], dtype=np.int32),
             np.array([item.in_slot for item in items], dtype=np.int32),
             np.array([weights.items[item] for item in items], dtype=np.int64),
@@ -107,16 +111,16 @@ class Scale:
     def most(self, group: Group) -> tuple[int, Ints]:
         """The most weight that a group holds, and how many it then holds of each item, gang, single GPU and pin."""
         count = np.empty(self._numbers + len(group.machines), dtype=np.int32)
-        return _core.weigh(*self._machines(group), *self._weights, count), count
+        return _core.weigh(*self._given(group), count), count
 
     def lifted(self, group: Group, width: int) -> tuple[int, Ints]:
         """The most weight that a group holds, and what pinned GPUs may count as beside it [machines, width]."""
         taken = np.empty((len(group.machines), width), dtype=np.int32)
-        return _core.lift(*self._machines(group), *self._weights, taken), taken
+        return _core.lift(*self._given(group), taken), taken
 
-    def _machines(self, group: Group) -> tuple[Ints, Ints, Ints, Ints, _core.Array]:
+    def _given(self, group: Group) -> _Given:
         pinned, pins = self._pinned[group.machines], self._pins[group.machines]
-        return group.free, group.slot_start, group.slot_free, pinned, pins
+        return group.free, group.slot_start, group.slot_free, pinned, pins, *self._weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
