@@ -149,6 +149,16 @@ def test_racks_alike_each_count_for_a_learnt_limit():
     assert [keeps(limit, case.rows, [row_], nothing) for row_ in (0, 1)] == [False, True]
 
 
+def test_patterns_that_leave_single_gpus_share_the_racks_of_gangs_that_want_them():
+    """Every GPU of three racks is asked for: six gangs of three leave one each, for two gangs that must lie in racks."""
+    machines = [machine(f"m{n:02d}", 4, rack=f"r{n % 3}") for n in range(12)]
+    rows = (gang(3, MACHINE, 6), gang(3, RACK, 2), gang(4, MACHINE, 5), gang(2, MACHINE, 2))
+    case = Case(market(machines, bid("a", 0.1, row(0.9, *rows))))
+    placed = settle(case.arrays, np.array([0], dtype=np.int32), case.places, 0)
+    assert isinstance(placed, Searched)
+    assert sum(each.gpus.gpus for each in placed.gangs()[0]) == 48
+
+
 def test_pins_that_break_pairs_keep_the_limit_on_pairs():
     """Two machines of 4 hold four pairs, as single GPUs say already; with one GPU of each pinned they hold two."""
     machines = [machine("m0", 4), machine("m1", 4)]
