@@ -150,7 +150,7 @@ def test_racks_alike_each_count_for_a_learnt_limit():
 
 
 def test_patterns_that_leave_single_gpus_share_the_racks_of_gangs_that_want_them():
-    """Every GPU of three racks is asked for: six gangs of three leave one each, for two gangs that must lie in racks."""
+    """Every GPU of three racks is asked for: six gangs of three leave one each, for two gangs that lie in racks."""
     machines = [machine(f"m{n:02d}", 4, rack=f"r{n % 3}") for n in range(12)]
     rows = (gang(3, MACHINE, 6), gang(3, RACK, 2), gang(4, MACHINE, 5), gang(2, MACHINE, 2))
     case = Case(market(machines, bid("a", 0.1, row(0.9, *rows))))
