@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from rm_plugin.solvers.candidates import chains_of
 from rm_plugin.solvers.exact import _core
-from rm_plugin.solvers.exact.knapsack import build_problem, most_pinned, pinned_together, undominated, uses_of
+from rm_plugin.solvers.exact.knapsack import (
+    build_problem,
+    most_pinned,
+    pinned_together,
+    undominated,
+    used_by_gangs,
+    uses_of,
+)
 from rm_plugin.solvers.exact.learning import settle
 from rm_plugin.solvers.exact.places import Places, Searched
 from rm_plugin.solvers.exact.resources import Resource, first_resources, pinned_resources
@@ -48,6 +55,7 @@ class CompiledMarket:
         self._resources: list[Resource] = [*first.each, *pinned_resources(self.places.free, len(kinds), asked)]
         self.sufficient = first.sufficient
         self._prune()
+        self._by_gangs = used_by_gangs(self.arrays.rows, self._resources)
         self.problem = self._build()
         self._price = np.zeros(len(self._resources))
 
@@ -81,6 +89,8 @@ class CompiledMarket:
     def hold_to(self, resource: Resource, skip: int, price: Prices) -> Prices:
         """Hold the rows to one more limit from now on; prices for this problem with it."""
         self._resources.append(resource)
+        added = used_by_gangs(self.arrays.rows, [resource])
+        self._by_gangs = np.concatenate([self._by_gangs, added], axis=1)
         self.problem = self._build()
         self._price = np.append(self._price, 0.0)
         price = np.append(price, 0.0)
@@ -88,7 +98,8 @@ class CompiledMarket:
         return price
 
     def _build(self) -> _core.Problem:
-        return build_problem(self.arrays.rows, self._resources, self.places.free, self.arrays.unit)
+        rows, free = self.arrays.rows, self.places.free
+        return build_problem(rows, self._resources, free, self.arrays.unit, self._by_gangs)
 
     def _prune(self) -> None:
         """Leave out rows that another of the bidder beats.
