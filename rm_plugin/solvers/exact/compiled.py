@@ -33,7 +33,7 @@ _ONE_BIDDER_LESS, _ONE_LIMIT_MORE = 0.05, 0.01
 _STATES_A_BIDDER, _MOST_STATES = 200_000, 8_000_000
 """States of all passes of one search: past them HiGHS decides. Chosen: most problems keep a few hundred a bidder; a
 million takes 0.3 to 0.7 s, eight some 300 MB at most."""
-_FEWER = 4
+_FEWER = 20
 """So many times less once a problem of the market was too wide: the others are much like it."""
 
 
@@ -44,7 +44,8 @@ class CompiledMarket:
         self.market = market
         self.arrays: MarketArrays = read_market(market)
         self.places = Places(self.arrays)
-        self.most_states = min(_STATES_A_BIDDER * len(market.bids), _MOST_STATES)
+        self._most_states = min(_STATES_A_BIDDER * len(market.bids), _MOST_STATES)
+        self.most_states = self._most_states
         self._position = {bid.app_id: place for place, bid in enumerate(self.arrays.bids)}
         self._priced = False
         rows, kinds = self.arrays.rows, self.arrays.kinds
@@ -77,7 +78,7 @@ class CompiledMarket:
 
     def be_quicker_to_give_up(self) -> None:
         """Search less from now on: a problem of this market was too wide, and the others are much like it."""
-        self.most_states = min(_STATES_A_BIDDER * len(self.market.bids), _MOST_STATES) // _FEWER
+        self.most_states = self._most_states // _FEWER
 
     def settle(self, chosen: Ints) -> Resource | Searched | None:
         """A limit that the chosen rows break, or places for them that best fit did not find; None for neither."""

@@ -37,7 +37,7 @@ class Uses:
 def used_by_gangs(rows: Rows, resources: Sequence[Resource]) -> Longs:
     """What the gangs of rows use of the resources [rows, resources]."""
     by_kind, _ = as_columns(resources)
-    used: Longs = rows.counts @ by_kind.astype(np.int64)
+    used: Longs = rows.counts.astype(np.int64) @ by_kind.astype(np.int64)
     return used
 
 
