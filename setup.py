@@ -3,13 +3,15 @@
 from setuptools import Extension, setup
 
 CORE = "rm_plugin/solvers/exact/core"
+SOURCES = ("module", "cover_module", "cover", "fit", "lift", "pack", "prices", "prune", "search", "simplex", "weigh")
+HEADERS = ("core", "cover", "cover_module", "fit", "hash", "lift", "pack", "prune", "simplex", "weigh")
 
 setup(
     ext_modules=[
         Extension(
             "rm_plugin.solvers.exact._core",
-            sources=[f"{CORE}/{name}.c" for name in ("module", "prices", "search", "pack", "fit", "prune", "weigh")],
-            depends=[f"{CORE}/{name}.h" for name in ("core", "fit", "hash", "pack", "prune", "weigh")],
+            sources=[f"{CORE}/{name}.c" for name in SOURCES],
+            depends=[f"{CORE}/{name}.h" for name in HEADERS],
             # Without a compiler the package installs all the same, and the solver `exact` tells what is missing.
             optional=True,
             # No contraction into fused operations: prices are the same on every machine of one libm.
