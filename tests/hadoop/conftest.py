@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from kdc import kdc_jars
 
 from devcluster.cluster import DevCluster
 from devcluster.configuration import MARK
@@ -31,8 +32,18 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def hadoop_programs():
     """Java and Hadoop's jars: without them there is nothing to test, which no CI may pass over."""
+    return _found(lambda: (java_program(), jar_folder(fetch=True)))
+
+
+@pytest.fixture(scope="session")
+def kdc_programs():
+    """Java and the jars of a KDC."""
+    return _found(lambda: (java_program(), kdc_jars()))
+
+
+def _found(find):
     try:
-        return java_program(), jar_folder(fetch=True)
+        return find()
     except HadoopMissingError as error:
         if os.environ.get("CI"):
             pytest.fail(f"the Hadoop tier cannot run, and CI is set: {error}")

@@ -1,65 +1,33 @@
-"""Kerberos: a real MIT KDC and a ResourceManager that demands tickets, both on loopback.
+"""Kerberos: a real KDC and a ResourceManager that demands tickets, both on loopback.
 
-The KDC is that of Debian's packages krb5-kdc and krb5-admin-server. There are no NodeManagers here: an application is
-submitted, waits and is killed.
+There are no NodeManagers here: an application is submitted, waits and is killed.
 """
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
+from kdc import REALM, Kdc, running_kdc
 from waiting import wait_until
 from yarn_apps import ROOT
 
-REALM = "THEMIS.TEST"
-PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local")
+PRINCIPALS = ("rm/localhost", "themis/localhost", "stranger")
 LOG4J = """
 log4j.rootLogger=INFO,it
 log4j.appender.it=org.apache.log4j.ConsoleAppender
 log4j.appender.it.layout=org.apache.log4j.SimpleLayout
 """
-PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 
 
 @pytest.fixture(scope="module")
-def kdc(tmp_path_factory):
-    """Folder of a running KDC, with a keytab for each of our principals."""
-    missing = [name for name in PROGRAMS if shutil.which(name, path=PATH) is None]
-    if missing:
-        pytest.skip(f"NOT TESTED with Kerberos: no {', '.join(missing)} (packages krb5-kdc, krb5-admin-server)")
-    folder = tmp_path_factory.mktemp("kdc")
-    port = free_ports(1)[0]
-    (folder / "krb5.conf").write_text(
-        f"[libdefaults]\n default_realm = {REALM}\n dns_lookup_kdc = false\n rdns = false\n udp_preference_limit = 1\n"
-        f"[realms]\n {REALM} = {{\n  kdc = 127.0.0.1:{port}\n }}\n"
-    )
-    (folder / "kdc.conf").write_text(
-        f"[kdcdefaults]\n kdc_listen = 127.0.0.1:{port}\n kdc_tcp_listen = 127.0.0.1:{port}\n"
-        f"[realms]\n {REALM} = {{\n  database_name = {folder}/db\n  key_stash_file = {folder}/stash\n }}\n"
-    )
-    environment = {
-        **os.environ,
-        "PATH": PATH,
-        "KRB5_CONFIG": str(folder / "krb5.conf"),
-        "KRB5_KDC_PROFILE": str(folder / "kdc.conf"),
-    }
-
-    def admin(*command):
-        subprocess.run(command, env=environment, check=True, capture_output=True, timeout=60)
-
-    admin("kdb5_util", "create", "-s", "-r", REALM, "-P", "master")
-    for name in ("rm/localhost", "themis/localhost", "stranger"):
-        admin("kadmin.local", "-q", f"addprinc -randkey {name}")
-        admin("kadmin.local", "-q", f"ktadd -k {folder}/{name.split('/')[0]}.keytab {name}")
-    with running(["krb5kdc", "-n"], environment, folder / "kdc.log"):
-        wait_until(lambda: answers(port))
-        yield folder
+def kdc(kdc_programs, tmp_path_factory):
+    java, jars = kdc_programs
+    with running_kdc(java, jars, tmp_path_factory.mktemp("kdc"), PRINCIPALS) as kdc:
+        yield kdc
 
 
 @dataclass
@@ -67,11 +35,11 @@ class SecureYarn:
     """A ResourceManager that demands Kerberos, and what leads a client to it."""
 
     environment: dict[str, str]
-    kdc: Path
+    kdc: Kdc
 
     def ask(self, code, *, keytab="themis", principal="themis/_HOST", **environment):
         """Run Python with these credentials; what it prints of an error of ours is its class and text."""
-        named = {"THEMIS_HADOOP_KEYTAB": keytab and str(self.kdc / f"{keytab}.keytab")}
+        named = {"THEMIS_HADOOP_KEYTAB": keytab and str(self.kdc.keytab(keytab))}
         named["THEMIS_HADOOP_PRINCIPAL"] = principal and f"{principal}@{REALM}"
         values = {**self.environment, **{name: value for name, value in named.items() if value}, **environment}
         done = subprocess.run(
@@ -124,7 +92,7 @@ def secure_yarn(hadoop_programs, kdc, tmp_path_factory):
             **{f"{rm}.{role}": f"localhost:{port}" for role, port in zip(roles, ports, strict=True)},
             f"{rm}.hostname": "localhost",
             f"{rm}.principal": f"rm/localhost@{REALM}",
-            f"{rm}.keytab": str(kdc / "rm.keytab"),
+            f"{rm}.keytab": str(kdc.keytab("rm")),
             f"{rm}.webapp.delegation-token-auth-filter.enabled": "false",
         },
     )
@@ -133,7 +101,7 @@ def secure_yarn(hadoop_programs, kdc, tmp_path_factory):
         {"yarn.scheduler.capacity.root.queues": "default", "yarn.scheduler.capacity.root.default.capacity": "100"},
     )
     (folder / "log4j.properties").write_text(LOG4J)
-    krb5 = f"-Djava.security.krb5.conf={kdc}/krb5.conf"
+    krb5 = f"-Djava.security.krb5.conf={kdc.krb5_conf}"
     command = [
         *(str(java), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", krb5),
         *("--add-opens=java.base/java.lang=ALL-UNNAMED", f"-Djdk.net.hosts.file={folder}/hosts"),
