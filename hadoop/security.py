@@ -28,6 +28,8 @@ import jpype
 from hadoop.client_configuration import DEFAULT_CONNECT_WAIT_S, yarn_configuration
 from hadoop.errors import LoginError
 from hadoop.java_errors import typed_errors
+from hadoop.jvm import start_jvm
+from hadoop.login_tokens import IssuedToken
 from hadoop.records import java_class
 
 KEYTAB_VARIABLE = "THEMIS_HADOOP_KEYTAB"
@@ -121,6 +123,31 @@ def submission_tokens(file_systems: Iterable[str] = (), *, connect_wait_s: float
         for name in named:
             systems.get(uris(name), configuration).addDelegationTokens(renewer, credentials)
         return _serialised(credentials)
+
+
+def own_token(file_system: str, environment: Mapping[str, str]) -> IssuedToken:
+    """A new delegation token for our own use, which nobody renews.
+
+    Args:
+        file_system: URI of the file system.
+        environment: Leads to configuration, jars and keytab.
+
+    Raises:
+        LoginError: No login, or the NameNode does not accept it.
+        UnreachableError: The NameNode or the KDC is away.
+    """
+    start_jvm(environment)
+    configuration = yarn_configuration(DEFAULT_CONNECT_WAIT_S)
+    login(configuration, environment)
+    with typed_errors("fetching a delegation token", file_system):
+        us = _users().getLoginUser()
+        us.checkTGTAndReloginFromKeytab()
+        uri = java_class("java.net.URI")(file_system)
+        system = java_class("org.apache.hadoop.fs.FileSystem").get(uri, configuration)
+        token = system.getDelegationToken(us.getUserName())
+        # Only a renewal tells when it ends, and only its renewer may ask. Both times are the NameNode's own.
+        ends_ms, issued_ms = int(token.renew(configuration)), int(token.decodeIdentifier().getIssueDate())
+        return IssuedToken(text=str(token.encodeToUrlString()), life_s=(ends_ms - issued_ms) / 1000)
 
 
 def task_tokens() -> bytes:

@@ -20,13 +20,18 @@ _KEYTAB_MAGIC = b"\x05\x02"
 
 @dataclass(frozen=True)
 class Kdc:
-    """A KDC that runs; a keytab for each principal lies in its folder."""
+    """A KDC that runs; keytabs lie in its folder."""
 
     folder: Path
 
     @property
     def krb5_conf(self):
         return self.folder / "krb5.conf"
+
+    @property
+    def all_keys(self):
+        """A keytab with the keys of all principals."""
+        return self.folder / "all.keytab"
 
     def keytab(self, name):
         """Of the principals whose first part is `name`."""
