@@ -3,6 +3,7 @@
 | where | with Kerberos | without |
 |---|---|---|
 | who submits | keytab and principal (`login`), or a ticket of `kinit` | the process's user, or HADOOP_USER_NAME |
+| the same, over WebHDFS | `own_token`, which `hadoop.login_tokens` replaces before it ends | the same |
 | an app master's submission | `submission_tokens`: of the file systems, for `ProcessLaunch.tokens` | none |
 | the app master | tokens of HADOOP_TOKEN_FILE_LOCATION, which Hadoop's classes read by themselves | its AMRM token |
 | a task | `task_tokens`: the same without the AMRM token, with which it could act as the app master | none needed |
@@ -10,9 +11,8 @@
 Keytab and principal are named by THEMIS_HADOOP_KEYTAB and THEMIS_HADOOP_PRINCIPAL, or by the properties
 `themis.keytab` and `themis.principal` of a site file; `_HOST` in the principal stands for this host's name.
 
-Tested against a MIT KDC and a ResourceManager that demands tickets: logging in, submitting, submitting for another
-user, and being refused. Not tested: HDFS with Kerberos and its delegation tokens, NodeManagers with Kerberos, a login
-that outlives its ticket. Tokens older than HDFS's maximum lifetime are not replaced.
+Tokens of a submission are not replaced: past HDFS's maximum lifetime the application reaches HDFS no more. What was
+tested is in docs/hadoop.md.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from devcluster.kerberos import PRINCIPALS, Kerberos
 from devcluster.spec import ClusterSpec
 
 CLIENTS = ("themis/localhost", "stranger")
-TOKEN_LIFE_S, TOKEN_GREATEST_LIFE_S = 20, 70
+TOKEN_LIFE_S, TOKEN_GREATEST_LIFE_S = 20, 90
 """Short, so that tests see tokens renewed and replaced."""
 
 SHELL = """
