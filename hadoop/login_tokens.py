@@ -2,8 +2,7 @@
 
 WebHDFS takes a token in place of a ticket, so nothing in Python speaks Kerberos. A token ends
 `dfs.namenode.delegation.token.renew-interval` (a day by default) after it was issued. It is never renewed: a new one
-is fetched when most of that time is over, so that a login
-outlives the greatest lifetime of any token.
+is fetched when most of that time is over, so that a login outlives the greatest lifetime of any token.
 """
 
 from __future__ import annotations

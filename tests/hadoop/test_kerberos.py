@@ -138,7 +138,7 @@ def test_an_app_taken_up_by_a_new_manager_outlives_the_greatest_life_of_its_toke
     with themis() as manager:
         begun_s = time.monotonic()
         app_id = manager.submit(job={"tasks": 1, "gpus_per_task": 1, "iterations": ITERATIONS})
-        manager.wait_until_iterating(app_id, ITERATIONS // 2)
+        manager.wait_until_iterating(app_id, ITERATIONS // 2, TOKEN_GREATEST_LIFE_S)
         manager.stop()
         assert time.monotonic() - begun_s < TOKEN_GREATEST_LIFE_S
         manager.start()
