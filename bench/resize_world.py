@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,8 +17,11 @@ from devcluster.cluster import DevCluster
 from devcluster.spec import ClusterSpec
 from submarine_client.client import Client
 from testbed.events import Event, event_from_message
+from testbed.own_cluster import own_cluster
 from testbed.rm_process import RmProcess, rm_command
 from themis.errors import ThemisError
+
+LOG = logging.getLogger("themis.bench")
 
 GPUS = 2
 LEASE = {"duration_s": 8.0, "checkpoint_lead_s": 2.0, "grace_s": 30.0}
@@ -94,8 +98,7 @@ def yarn_world(folder: Path, heartbeat_s: float, cluster: DevCluster | None) -> 
     with ExitStack() as stack:
         if cluster is None:
             spec = ClusterSpec(gpus=(GPUS,), heartbeat_ms=round(heartbeat_s * 1000))
-            cluster = DevCluster.start(spec, folder / "devcluster")
-            stack.callback(cluster.stop)
+            cluster = stack.enter_context(own_cluster(spec, folder / "devcluster", LOG.info))
         yarn = {"emulated": True, "heartbeat_s": heartbeat_s, "poll_s": 0.3, "am_memory_mb": 512}
         storage = f"{cluster.fs_uri}/tmp/themis-bench-{uuid.uuid4().hex}"
         settings = {"engine": "yarn", "yarn": {**yarn, "storage": storage}}

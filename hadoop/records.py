@@ -14,12 +14,9 @@ from hadoop.values import (
     AppReport,
     AppState,
     AppSubmission,
-    AttemptReport,
-    AttemptState,
     Container,
     ContainerAsk,
     ContainerEnd,
-    ContainerReport,
     ContainerState,
     ContainerStatus,
     FinalStatus,
@@ -85,11 +82,6 @@ def java_map(items: Mapping[str, Any]) -> Any:
 def yarn_app_id(text: str) -> Any:
     """An ApplicationId. Raises InputError when the text is none."""
     return _parsed("ApplicationId", text, "a YARN application id looks like application_1700000000000_0001")
-
-
-def yarn_attempt_id(text: str, attempt: int) -> Any:
-    """The id of an application's attempt of this number, from 1."""
-    return record("ApplicationAttemptId").newInstance(yarn_app_id(text), jpype.JInt(attempt))
 
 
 def _parsed(kind: str, text: str, remedy: str) -> Any:
@@ -207,43 +199,12 @@ def app_report(report: Any) -> AppReport:
     )
 
 
-def attempt_report(report: Any) -> AttemptReport:
-    """From an ApplicationAttemptReport."""
-    return AttemptReport(
-        attempt=int(report.getApplicationAttemptId().getAttemptId()),
-        state=AttemptState(str(report.getYarnApplicationAttemptState())),
-        am_container_id=_text(report.getAMContainerId()),
-        am_host=_text(report.getHost()),
-        tracking_url=_text(report.getTrackingUrl()),
-        diagnostics=_text(report.getDiagnostics()),
-        started_at_s=int(report.getStartTime()) / 1000,
-        finished_at_s=_time_s(report.getFinishTime()),
-    )
-
-
-def container_report(report: Any) -> ContainerReport:
-    """From a ContainerReport of YARN's."""
-    held = report.getAllocatedResource()
-    return ContainerReport(
-        container_id=str(report.getContainerId()),
-        node_id=_text(report.getAssignedNode()),
-        gpus=gpus_of(held),
-        memory_mb=int(held.getMemorySize()),
-        vcores=int(held.getVirtualCores()),
-        state=ContainerState(str(report.getContainerState())),
-        exit_code=int(report.getContainerExitStatus()),
-        log_url=_text(report.getLogUrl()),
-    )
-
-
 def queue_report(queue: Any, children: Iterable[Any]) -> QueueReport:
     """From the QueueInfo of a queue and those of its children."""
     return QueueReport(
         name=str(queue.getQueueName()),
         is_running=str(queue.getQueueState()) == "RUNNING",
-        capacity_share=float(queue.getCapacity()),
         max_capacity_share=float(queue.getMaximumCapacity()),
-        used_share=float(queue.getCurrentCapacity()),
         children=tuple(str(child.getQueueName()) for child in children),
     )
 

@@ -53,23 +53,6 @@ class FinalStatus(Enum):
     ENDED = "ENDED"
 
 
-class AttemptState(Enum):
-    """States of one attempt of an app master."""
-
-    NEW = "NEW"
-    SUBMITTED = "SUBMITTED"
-    SCHEDULED = "SCHEDULED"
-    ALLOCATED_SAVING = "ALLOCATED_SAVING"
-    ALLOCATED = "ALLOCATED"
-    LAUNCHED = "LAUNCHED"
-    RUNNING = "RUNNING"
-    FINAL_SAVING = "FINAL_SAVING"
-    FINISHING = "FINISHING"
-    FINISHED = "FINISHED"
-    FAILED = "FAILED"
-    KILLED = "KILLED"
-
-
 class ContainerState(Enum):
     """States of a container, as its NodeManager or the ResourceManager reports them."""
 
@@ -148,42 +131,12 @@ class AppReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptReport:
-    """One attempt of an app master. `am_container_id` is empty before it has a container."""
-
-    attempt: int
-    state: AttemptState
-    am_container_id: str
-    am_host: str
-    tracking_url: str
-    diagnostics: str
-    started_at_s: float
-    finished_at_s: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerReport:
-    """A container as the ResourceManager knows it; `exit_code` counts only when it is complete."""
-
-    container_id: str
-    node_id: str
-    gpus: int
-    memory_mb: int
-    vcores: int
-    state: ContainerState
-    exit_code: int
-    log_url: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueReport:
-    """A queue; shares are of its parent's resources, in [0, 1], and `used_share` is of its own capacity."""
+    """A queue; `max_capacity_share` is of its parent's resources, in [0, 1]. Only one without children takes apps."""
 
     name: str
     is_running: bool
-    capacity_share: float
     max_capacity_share: float
-    used_share: float
     children: tuple[str, ...]
 
 

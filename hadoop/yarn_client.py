@@ -16,7 +16,6 @@ The app master's environment must lead it to Java, jars and configuration: see t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
@@ -27,8 +26,6 @@ from hadoop.client_configuration import DEFAULT_CONNECT_WAIT_S, yarn_configurati
 from hadoop.java_errors import typed_errors
 from hadoop.records import (
     app_report,
-    attempt_report,
-    container_report,
     fill_submission,
     java_class,
     java_set,
@@ -36,15 +33,12 @@ from hadoop.records import (
     queue_report,
     record,
     yarn_app_id,
-    yarn_attempt_id,
 )
 from hadoop.security import act_as, login
 from hadoop.values import (
     AppReport,
     AppState,
     AppSubmission,
-    AttemptReport,
-    ContainerReport,
     NodeReport,
     NodeState,
     QueueReport,
@@ -126,18 +120,6 @@ class YarnClient:
         with typed_errors("killing an application", app_id):
             self._client.killApplication(yarn_app_id(app_id), diagnostics or "killed by its owner")
 
-    def attempts(self, app_id: str) -> tuple[AttemptReport, ...]:
-        """Attempts of the app master, the first one first."""
-        with typed_errors("listing attempts of an application", app_id):
-            reports = [attempt_report(one) for one in self._client.getApplicationAttempts(yarn_app_id(app_id))]
-        return tuple(sorted(reports, key=lambda report: report.attempt))
-
-    def containers(self, app_id: str, attempt: int) -> tuple[ContainerReport, ...]:
-        """Containers that an attempt holds, its app master's included, by id; only while it lives."""
-        with typed_errors("listing containers of an attempt", f"{app_id} attempt {attempt}"):
-            reports = [container_report(one) for one in self._client.getContainers(yarn_attempt_id(app_id, attempt))]
-        return tuple(sorted(reports, key=lambda report: report.container_id))
-
     def queue(self, name: str) -> QueueReport:
         """A queue by its name. Raises InputError when YARN has none of this name."""
         with typed_errors("asking for a queue", name):
@@ -145,16 +127,6 @@ class YarnClient:
             if info is None:
                 raise InputError("YARN has no such queue", value=name, remedy="see capacity-scheduler.xml")
             return queue_report(info, self._client.getChildQueueInfos(name))
-
-    def wait_for_state(self, app_id: str, states: Iterable[AppState], timeout_s: float) -> AppReport:
-        """Wait until an application is in one of these states, or over, or `timeout_s` has passed; its last report."""
-        wanted = set(states)
-        deadline = time.monotonic() + timeout_s
-        while True:
-            report = self.report(app_id)
-            if report.state in wanted or report.state.is_final or time.monotonic() >= deadline:
-                return report
-            time.sleep(0.1)
 
     def _started(self) -> Any:
         with typed_errors("starting YARN's client"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,9 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
-from devcluster.cluster import DevCluster, new_identity
-from devcluster.configuration import MARK
 from devcluster.spec import ClusterSpec
+from testbed.own_cluster import own_cluster
 from testbed.run_folder import RunFolder
 from themis.cluster import Cluster
 from themis.errors import UnknownNameError
@@ -60,29 +57,5 @@ def running_engine(name: str, cluster: Cluster, folder: RunFolder, console: Cons
         names=tuple(machine.machine_id for machine in cluster.machines),
         memory_mb=_NODE_MEMORY_MB,
     )
-    identity = new_identity()
-    with _ended_with_us(identity):
-        hadoop = DevCluster.start(
-            spec, folder.hadoop, say=lambda line: console.print(line, markup=False), identity=identity
-        )
-        try:
-            yield EngineSetting(settings={"engine": "yarn", "yarn": _YARN}, environment=hadoop.exports)
-        finally:
-            hadoop.stop()
-
-
-@contextmanager
-def _ended_with_us(identity: str) -> Iterator[None]:
-    """Have all processes of a development cluster killed when this process dies while the block runs."""
-    reaper = subprocess.Popen(
-        [sys.executable, "-m", "testbed.reaper", identity, MARK],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        # Ctrl-C at the terminal is for the driver.
-        start_new_session=True,
-    )
-    try:
-        yield
-    finally:
-        reaper.communicate()
+    with own_cluster(spec, folder.hadoop, lambda line: console.print(line, markup=False)) as hadoop:
+        yield EngineSetting(settings={"engine": "yarn", "yarn": _YARN}, environment=hadoop.exports)

@@ -55,7 +55,8 @@ class ContainerWatch:
     async def _look_on(self) -> None:
         while True:
             try:
-                news = await asyncio.wait_for(self._news.get(), self._look_s)
+                async with asyncio.timeout(self._look_s):
+                    news = await self._news.get()
             except TimeoutError:
                 news = _ALL
             for container_id in list(self._ends) if news == _ALL else [news]:

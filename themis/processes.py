@@ -96,7 +96,8 @@ class RunningProcess:
         """SIGTERM to the group, SIGKILL after `grace_s` seconds; returns the leader's exit code."""
         self.signal_group(signal.SIGTERM)
         try:
-            return await asyncio.wait_for(self.wait(), grace_s)
+            async with asyncio.timeout(grace_s):
+                return await self.wait()
         except TimeoutError:
             self.kill()
             return await self.wait()

@@ -221,6 +221,8 @@ class JobRunner:
             self._again(job, job.trouble.reason, hopeless=job.trouble.hopeless)
         elif requested or (exits and all(exit_.exit_code in (0, EXIT_CHECKPOINTED) for exit_ in exits)):
             board.turn(job, JobState.WAITING)
+        elif any(exit_.reason is ExitReason.TAKEN for exit_ in exits):
+            self._restarted(job, "the engine took a container of it away")
         else:
             self._crashed(job, exits)
 
@@ -242,6 +244,9 @@ class JobRunner:
             self._emit("job_given_up", job.job_id, {"reason": reason, "restarts": job.restarts})
             return
         job.restarts += 1
+        self._restarted(job, reason)
+
+    def _restarted(self, job: JobRun, reason: str) -> None:
         job.restarted_for = reason
         self._app.board.turn(job, JobState.WAITING)
         self._emit("job_restarted", job.job_id, {"reason": reason, "restarts": job.restarts})

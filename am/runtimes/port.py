@@ -84,13 +84,15 @@ class ExitReason(StrEnum):
     EXITED = "exited"
     STOPPED = "stopped"
     MEMORY = "memory"
+    TAKEN = "taken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskExit:
     """The end of a task: its exit code (minus the signal's number when a signal ended it) and why.
 
-    EXITED: by itself, or by somebody else's signal; STOPPED: `stop` or `kill` was called; MEMORY: it passed its limit.
+    EXITED: by itself, or by somebody else's signal; STOPPED: `stop` or `kill` was called; MEMORY: it passed its limit;
+    TAKEN: the engine took its room away (preempted, its machine lost or unhealthy), which is no fault of the task's.
     """
 
     exit_code: int

@@ -37,7 +37,15 @@ _EAGER_S = 0.2
 _EAGER_BEATS = 10
 """After an ask, so many heartbeats follow each other after so short a pause while it waits: YARN hands a grant over
 with a heartbeat only. Spark hurries likewise (`spark.yarn.scheduler.initial-allocation.interval`)."""
-_OUT_OF_MEMORY = (ExitCode.KILLED_EXCEEDED_PMEM, ExitCode.KILLED_EXCEEDED_VMEM)
+_REASONS = {
+    ExitCode.KILLED_EXCEEDED_PMEM: ExitReason.MEMORY,
+    ExitCode.KILLED_EXCEEDED_VMEM: ExitReason.MEMORY,
+    ExitCode.ABORTED: ExitReason.TAKEN,
+    ExitCode.DISKS_FAILED: ExitReason.TAKEN,
+    ExitCode.PREEMPTED: ExitReason.TAKEN,
+    ExitCode.KILLED_BY_RM: ExitReason.TAKEN,
+}
+"""Why a container ended, where it did not end by itself."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -264,6 +272,9 @@ class YarnSource:
                 return
             except ThemisError as error:
                 LOG.warning("%s", error)
+            except Exception:
+                # A defect of ours in one answer: without heartbeats YARN would give the whole app up.
+                LOG.exception("a heartbeat failed")
             await self._rest(begun_s)
 
     async def _rest(self, begun_s: float) -> None:
@@ -274,7 +285,8 @@ class YarnSource:
             self._eager_beats -= 1
         left_s = begun_s + pause_s - asyncio.get_running_loop().time()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._asked_anew.wait(), max(0.0, left_s))
+            async with asyncio.timeout(max(0.0, left_s)):
+                await self._asked_anew.wait()
             self._asked_anew.clear()
             self._eager_beats = _EAGER_BEATS
 
@@ -313,7 +325,7 @@ class YarnSource:
                 LOG.info("%s ended with %d: %s", end.container_id, end.exit_code, end.diagnostics.strip()[:500])
             told = end.diagnostics.strip()[:500]
             self._fail(seat, NoRoomError("a container ended before its start", value=seat.wish.machine_id, remedy=told))
-            reason = ExitReason.MEMORY if end.exit_code in _OUT_OF_MEMORY else ExitReason.EXITED
+            reason = _REASONS.get(end.exit_code, ExitReason.EXITED)
             self._end(seat, TaskExit(exit_code=end.exit_code, reason=reason))
 
     def _refused(self, refusal: AskRefusal) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,17 @@ LOG = logging.getLogger("themis.rm.logs")
 
 ARCHIVE_NAME = "logs.tar.gz"
 """As app masters call it (`am.log_archive`)."""
+SOURCE_NAME = "logs.from"
+"""Names the page that the logs in the folder are from."""
 _TIMEOUT_S = 10.0
 
 
 async def fetch_page(page_url: str, folder: Path) -> bool:
-    """Bring what has grown since, from an app master's page; False when it does not answer."""
+    """Bring what has grown since, from an app master's page; False when it does not answer.
+
+    Each attempt has a page of its own, and may have lost the end of what the one before it had: from another page
+    everything is brought anew.
+    """
     # Imported here: only engines with app masters elsewhere need it.
     import aiohttp
 
@@ -29,6 +36,7 @@ async def fetch_page(page_url: str, folder: Path) -> bool:
         async with aiohttp.ClientSession(base_url=page_url, timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S)) as http:
             async with http.get("logs.json") as answer:
                 listed = (await answer.json())["files"]
+            _begin(page_url, folder)
             for file in listed:
                 await _fetch_file(http, str(file["path"]), int(file["size_bytes"]), folder)
     except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, OSError) as error:
@@ -37,13 +45,18 @@ async def fetch_page(page_url: str, folder: Path) -> bool:
     return True
 
 
+def _begin(page_url: str, folder: Path) -> None:
+    """Remove what is from another page."""
+    source = folder / SOURCE_NAME
+    if not source.exists() or source.read_text() != page_url:
+        shutil.rmtree(folder / "jobs", ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        source.write_text(page_url)
+
+
 async def _fetch_file(http: ClientSession, path: str, size_bytes: int, folder: Path) -> None:
     target = _inside(folder / "jobs", path)
     have = target.stat().st_size if target.exists() else 0
-    if have > size_bytes:
-        # Another attempt's, which had less of it: the whole file anew.
-        target.unlink()
-        have = 0
     target.parent.mkdir(parents=True, exist_ok=True)
     while have < size_bytes:
         async with http.get(f"logs/{path}", params={"offset": str(have)}) as answer:

@@ -21,6 +21,7 @@ from rm_plugin.engines.remote_logs import fetch_archive, fetch_page
 from rm_plugin.engines.yarn_inventory import YarnInventory
 from rm_plugin.engines.yarn_launcher import AmTemplate, YarnAppLauncher
 from rm_plugin.engines.yarn_package import ENV_FOLDER, PACKAGE_FOLDER, archive_resource, ship_package
+from rm_plugin.engines.yarn_queue import check_queue
 from themis.cluster import Cluster, DeviceType
 from themis.config.rm_settings import RmSettings, YarnSettings
 from themis.errors import InvariantError
@@ -51,6 +52,8 @@ class YarnEngine:
         os.environ.update(self._environment)
         await asyncio.to_thread(start_jvm, self._environment)
         client = self._client = await asyncio.to_thread(YarnClient)
+        if self._settings.queue:
+            check_queue(await asyncio.to_thread(client.queue, self._settings.queue))
         device = DeviceType(name=self._settings.device, emulated=self._settings.emulated)
         self._inventory = YarnInventory(client, device, self._overlay)
         self._storage = self._storage or f"hdfs:///user/{current_user()}/themis"

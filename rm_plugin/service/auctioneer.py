@@ -39,7 +39,8 @@ class Auctioneer:
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._pool, _solve, market, self._solver_name, self._time_limit_s)
         try:
-            return await asyncio.wait_for(future, self._time_limit_s + _MARGIN_S)
+            async with asyncio.timeout(self._time_limit_s + _MARGIN_S):
+                return await future
         except (TimeoutError, BrokenProcessPool):
             LOG.warning("the auction's worker died or overran its deadline")
             self._replace()

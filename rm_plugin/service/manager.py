@@ -320,7 +320,7 @@ class ResourceManager:
             entry.last_seen_s = self.clock.now_s()
             # Its master may have registered with the former ResourceManager, and will again at once if it lives.
             entry.registered_attempt = entry.attempt
-            if await self._launcher.adopt(entry.app_id, entry.attempt, entry.pid):
+            if await self._adopted(entry):
                 continue
             if entry.attempt:
                 entry.excused_attempts += 1
@@ -328,6 +328,15 @@ class ResourceManager:
             else:
                 # It was submitted, and the former ResourceManager stopped before it could be started.
                 await self._launch(entry)
+
+    async def _adopted(self, entry: AppEntry) -> bool:
+        """Whether its app master lives; what an engine that is away knows of it is waited for."""
+        while True:
+            try:
+                return await self._launcher.adopt(entry.app_id, entry.attempt, entry.pid)
+            except UnreachableError as error:
+                LOG.warning("%s waits to be taken up, as the engine is away: %s", entry.app_id, error)
+                await asyncio.sleep(RELAUNCH_EVERY_S)
 
     async def close(self) -> None:
         """End every app master and task of this run. Apps that run are taken up again by a later start."""

@@ -105,7 +105,8 @@ class RoundRunner:
                 break
             wait_s = None if due_s is None else due_s - self._clock.now_s()
             try:
-                await asyncio.wait_for(self._wake.wait(), wait_s)
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
             except TimeoutError:
                 self.trigger("lease end")
         await asyncio.sleep(self._settings.coalesce_s)

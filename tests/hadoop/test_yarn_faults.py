@@ -5,10 +5,13 @@ Each time the app goes on and ends well, no GPU is ever given twice, and nothing
 
 import os
 import signal
+import time
 
 import psutil
 import pytest
 from themis_on_yarn import ThemisOnYarn
+
+from am.runtimes.yarn_source import YarnLimits
 
 JOB = {"tasks": 1, "gpus_per_task": 1, "iterations": 250}
 
@@ -18,7 +21,7 @@ def themis(breakable_cluster, tmp_path):
     with ThemisOnYarn(breakable_cluster, tmp_path) as themis:
         yield themis
         assert themis.audit() == ()
-        themis.until(lambda: not themis.tasks(), "no task is left", 60)
+        themis.until(lambda: not themis.processes(), "nothing of any app is left", 60)
 
 
 def at_work(themis, **changes):
@@ -28,21 +31,29 @@ def at_work(themis, **changes):
     return app_id
 
 
-def ends_well(themis, app_id, limit_s=200):
-    """Wait for the end, and watch meanwhile that no node runs more tasks than it has GPUs."""
-    over = []
+def end_well(themis, *app_ids, limit_s=200):
+    """Wait for the ends, and watch meanwhile that no node runs more tasks than it has GPUs; the most that all ran."""
+    over, most = [], 0
 
     def ended():
+        nonlocal most
         used = themis.gpus_in_use()
+        most = max(most, used.total())
         over.extend((host, count) for host, count in used.items() if count > themis.cluster.node_gpus[host])
-        return themis.state(app_id) in ("FINISHED", "FAILED", "KILLED")
+        return all(themis.state(app_id) in ("FINISHED", "FAILED", "KILLED") for app_id in app_ids)
 
-    themis.until(ended, f"{app_id} ends", limit_s)
-    app = themis.app(app_id)
-    assert app.state == "FINISHED", f"{app.diagnostics}\n{themis.log()}"
-    assert {job.iteration for job in app.jobs} == {JOB["iterations"]}
+    themis.until(ended, f"{app_ids} end", limit_s)
+    for app in map(themis.app, app_ids):
+        assert app.state == "FINISHED", f"{app.diagnostics}\n{themis.log()}"
+        assert {job.iteration for job in app.jobs} == {JOB["iterations"]}
     assert over == []
-    return app
+    return most
+
+
+def ends_well(themis, app_id):
+    """The app once it ended well, as `end_well` watches it."""
+    end_well(themis, app_id)
+    return themis.app(app_id)
 
 
 def node_of(pid):
@@ -103,6 +114,35 @@ def test_a_whole_node_and_its_return(themis, breakable_cluster):
     ends_well(themis, app_id)
 
 
+def test_a_whole_node_while_two_apps_want_every_gpu(themis, breakable_cluster):
+    """Every GPU is in use before and after: one that is given twice would show as a task too many on its node."""
+    gpus = sum(themis.cluster.node_gpus.values())
+    apps = [themis.submit(name=name, jobs=gpus, job=JOB) for name in ("one", "other")]
+    themis.until(lambda: themis.gpus_in_use().total() == gpus, "every GPU is in use", 60)
+    hosts = {node_of(am) for am in themis.app_masters()}
+    host = next((host for host in sorted(themis.cluster.node_gpus) if host not in hosts), min(hosts))
+    breakable_cluster.kill_node(host)
+    themis.until(lambda: "machine_lost" in themis.kinds(), "the node is lost", 60)
+    breakable_cluster.start_daemon(f"nodemanager-{host}")
+    most = end_well(themis, *apps, limit_s=250)
+    assert most > gpus - themis.cluster.node_gpus[host], "the node's GPUs were not used again"
+
+
+def test_a_node_manager_that_hangs(themis, breakable_cluster):
+    """Its tasks live on without it, while YARN takes them for gone: they must end before others have their GPUs."""
+    app_id = at_work(themis)
+    (am,) = themis.app_masters(app_id)
+    host = next((host for host in sorted(themis.gpus_in_use()) if host != node_of(am)), node_of(am))
+    node_manager = breakable_cluster.daemons()[f"nodemanager-{host}"]
+    os.kill(node_manager, signal.SIGSTOP)
+    try:
+        themis.until(lambda: "machine_lost" in themis.kinds(), "the node is lost", 60)
+        themis.until(lambda: host not in themis.gpus_in_use(), "no task lives on there", 30)
+    finally:
+        os.kill(node_manager, signal.SIGCONT)
+    ends_well(themis, app_id)
+
+
 def test_the_node_of_an_app_master(themis, breakable_cluster):
     app_id = at_work(themis)
     (am,) = themis.app_masters(app_id)
@@ -114,6 +154,15 @@ def test_the_node_of_an_app_master(themis, breakable_cluster):
 def test_yarns_resource_manager(themis, breakable_cluster):
     app_id = at_work(themis)
     breakable_cluster.kill("resourcemanager")
+    breakable_cluster.start_daemon("resourcemanager")
+    app = ends_well(themis, app_id)
+    assert (app.attempts, themis.kinds()["machine_lost"]) == (1, 0)
+
+
+def test_yarns_resource_manager_for_longer_than_an_ask_waits(themis, breakable_cluster):
+    app_id = at_work(themis)
+    breakable_cluster.kill("resourcemanager")
+    time.sleep(YarnLimits().pin_timeout_s + 5.0)
     breakable_cluster.start_daemon("resourcemanager")
     app = ends_well(themis, app_id)
     assert (app.attempts, themis.kinds()["machine_lost"]) == (1, 0)

@@ -116,7 +116,8 @@ class RemoteRuntime:
             return task.ended
         self._hosts.stop(task.seat_id, grace_s)
         try:
-            return await asyncio.wait_for(task.wait(), grace_s + _OVERRUN_S)
+            async with asyncio.timeout(grace_s + _OVERRUN_S):
+                return await task.wait()
         except TimeoutError:
             LOG.warning("%s does not end: its container is ended", task.seat_id)
             return await self._end_container(task)

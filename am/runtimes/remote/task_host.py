@@ -85,8 +85,8 @@ class TaskHost:
     # ---- one connection ----
 
     async def _meet(self) -> None:
-        opening = asyncio.open_connection(*self._app_master, limit=frames.MAX_HEADER_BYTES)
-        reader, writer = await asyncio.wait_for(opening, LOST_S)
+        async with asyncio.timeout(LOST_S):
+            reader, writer = await asyncio.open_connection(*self._app_master, limit=frames.MAX_HEADER_BYTES)
         _notice_silence(writer.get_extra_info("socket"))
         try:
             await self._talk(reader, writer)
@@ -162,7 +162,8 @@ class TaskHost:
                 if self._engine_ends:
                     self._over.set()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), _POLL_S)
+                async with asyncio.timeout(_POLL_S):
+                    await self._news.wait()
 
     # ---- the task ----
 

@@ -15,6 +15,7 @@ from am.page.state import page_state
 from am.profiler.profile import JobProfile
 from am.profiler.records import StepLoss, Validation
 from am.runtimes.memory import MemoryRuntime
+from am.runtimes.port import ExitReason
 from am.status import job_status
 from am.tuners.port import ObservationKind
 from themis.apps import AppSpec, JobSpec, ProgramSpec, TunerSpec
@@ -201,6 +202,23 @@ class TestDivergence:
         for step in (2, 3):
             job.profile.feed(StepLoss(step=step, loss=math.nan))
         assert math.isnan(job.loss)
+
+
+class TestTaken:
+    def test_a_container_that_the_engine_took_away_does_not_count(self, attempt):
+        one = attempt(restarts=0)
+
+        async def scenario():
+            await one.start("j0")
+            one.jobs["j0"].handles[0].end(-100, ExitReason.TAKEN)
+            await one.ended("j0")
+
+        asyncio.run(scenario())
+        job = one.jobs["j0"]
+        assert (job.state, job.restarts) == (JobState.WAITING, 0)
+        reason = "the engine took a container of it away"
+        assert one.details("job_restarted") == [("j0", {"reason": reason, "restarts": 0})]
+        assert job.health == f"started again: {reason}"
 
 
 class TestStall:

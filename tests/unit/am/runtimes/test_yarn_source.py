@@ -151,8 +151,18 @@ def test_a_container_is_started_when_it_is_granted_and_gone_when_yarn_says_so():
     assert run(yarn, scenario).exit_code == 7
 
 
-@pytest.mark.parametrize("code", [ExitCode.KILLED_EXCEEDED_PMEM, ExitCode.KILLED_EXCEEDED_VMEM])
-def test_memory_is_told_as_such(code):
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (ExitCode.KILLED_EXCEEDED_PMEM, ExitReason.MEMORY),
+        (ExitCode.KILLED_EXCEEDED_VMEM, ExitReason.MEMORY),
+        (ExitCode.PREEMPTED, ExitReason.TAKEN),
+        (ExitCode.ABORTED, ExitReason.TAKEN),
+        (ExitCode.DISKS_FAILED, ExitReason.TAKEN),
+        (143, ExitReason.EXITED),
+    ],
+)
+def test_memory_and_what_yarn_took_away_are_told_as_such(code, reason):
     yarn = FakeYarn()
 
     async def scenario(source):
@@ -160,7 +170,7 @@ def test_memory_is_told_as_such(code):
         yarn.end("c1", code)
         return await source.gone("a")
 
-    assert run(yarn, scenario).reason is ExitReason.MEMORY
+    assert run(yarn, scenario).reason is reason
 
 
 def test_an_ask_that_is_never_granted_is_no_room_and_can_be_taken_back():

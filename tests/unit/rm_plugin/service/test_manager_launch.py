@@ -23,6 +23,8 @@ class FakeEngine:
 
     def __init__(self, trouble):
         self.trouble = trouble
+        self.away_for = 0
+        self.lives = False
         self.launched = []
 
     async def launch(self, launch):
@@ -32,7 +34,10 @@ class FakeEngine:
         return len(self.launched)
 
     async def adopt(self, app_id, attempt, pid):
-        return False
+        if self.away_for:
+            self.away_for -= 1
+            raise UnreachableError("YARN is away")
+        return self.lives
 
     async def kill(self, app_id):
         pass
@@ -100,6 +105,17 @@ def test_the_engine_is_asked_again_only_after_a_while(tmp_path: Path, monkeypatc
         assert len(engine.launched) == 1
 
     run(scenario, tmp_path, UnreachableError("YARN is away"))
+
+
+def test_an_engine_that_is_away_as_the_resource_manager_comes_back_is_waited_for(tmp_path: Path, caplog) -> None:
+    async def scenario(case, engine):
+        entry = await case.manager.submit(SPEC)
+        engine.away_for, engine.lives = 3, True
+        await case.manager.recover()
+        assert (entry.attempt, entry.excused_attempts, len(engine.launched)) == (1, 0, 1)
+        assert caplog.text.count("app-0001 waits to be taken up") == 3
+
+    run(scenario, tmp_path, None)
 
 
 def test_a_kill_ends_an_app_that_waits_for_the_engine(tmp_path: Path) -> None:

@@ -1,0 +1,28 @@
+"""Whether a queue of YARN's can take our apps: asked at the start, since each app would fail by it."""
+
+from __future__ import annotations
+
+import logging
+
+from hadoop.values import QueueReport
+from themis.errors import InputError
+
+LOG = logging.getLogger("themis.rm.yarn")
+
+
+def check_queue(queue: QueueReport) -> None:
+    """Refuse a queue that takes no apps, with InputError; say of one that may not use every GPU what follows."""
+    if queue.children:
+        children = ", ".join(queue.children)
+        raise InputError("only a queue without others below it takes apps", value=queue.name, remedy=f"use: {children}")
+    if not queue.is_running:
+        remedy = f"set yarn.scheduler.capacity.{queue.name}.state to RUNNING, then: yarn rmadmin -refreshQueues"
+        raise InputError("a queue of YARN's that is stopped takes no apps", value=queue.name, remedy=remedy)
+    if queue.max_capacity_share < 1.0:
+        LOG.warning(
+            "queue %s may use %.0f %% of what is above it: the other GPUs are leased, asked for in vain and closed "
+            "for a while, again and again; raise yarn.scheduler.capacity.%s.maximum-capacity",
+            queue.name,
+            100.0 * queue.max_capacity_share,
+            queue.name,
+        )

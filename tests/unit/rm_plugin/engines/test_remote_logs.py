@@ -1,0 +1,94 @@
+"""Logs from an app master's page: what has grown is added, another attempt's replace what was there."""
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from rm_plugin.engines.remote_logs import fetch_page
+
+
+class Page:
+    """An app master's page, as far as logs go."""
+
+    def __init__(self):
+        self.logs = {}
+        self.sent = 0
+
+    async def start(self):
+        app = web.Application()
+        app.router.add_get("/logs.json", self.listing)
+        app.router.add_get("/logs/{path:.*}", self.rest)
+        self.runner = web.AppRunner(app)
+        await self.runner.setup()
+        site = web.TCPSite(self.runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}/"
+        return self
+
+    async def listing(self, _request):
+        return web.json_response({"files": [{"path": path, "size_bytes": len(log)} for path, log in self.logs.items()]})
+
+    async def rest(self, request):
+        body = self.logs[request.match_info["path"]][int(request.query["offset"]) :]
+        self.sent += len(body)
+        return web.Response(body=body)
+
+
+def run(scenario):
+    async def whole():
+        pages = [await Page().start(), await Page().start()]
+        try:
+            await scenario(*pages)
+        finally:
+            for page in pages:
+                await page.runner.cleanup()
+
+    asyncio.run(whole())
+
+
+def test_only_what_has_grown_is_sent(tmp_path):
+    async def scenario(page, _):
+        page.logs = {"j0/task-0.log": b"one\n"}
+        assert await fetch_page(page.url, tmp_path)
+        page.logs = {"j0/task-0.log": b"one\ntwo\n", "j1/task-0.log": b"x\n"}
+        assert await fetch_page(page.url, tmp_path)
+        assert page.sent == len(b"one\ntwo\nx\n")
+
+    run(scenario)
+    assert (tmp_path / "jobs/j0/task-0.log").read_bytes() == b"one\ntwo\n"
+    assert (tmp_path / "jobs/j1/task-0.log").read_bytes() == b"x\n"
+
+
+def test_what_an_earlier_attempt_logged_and_lost_is_not_spliced_with_the_next_ones(tmp_path):
+    async def scenario(first, second):
+        first.logs = {"j0/task-0.log": b"step 1\nstep 2\n", "j9/task-0.log": b"lost\n"}
+        assert await fetch_page(first.url, tmp_path)
+        # It kept less, and has logged more than that since.
+        second.logs = {"j0/task-0.log": b"step 1\nagain 2\nagain 3\n"}
+        assert await fetch_page(second.url, tmp_path)
+
+    run(scenario)
+    assert (tmp_path / "jobs/j0/task-0.log").read_bytes() == b"step 1\nagain 2\nagain 3\n"
+    assert not (tmp_path / "jobs/j9").exists()
+
+
+@pytest.mark.parametrize("path", ["../../rm.yaml", "/etc/passwd"])
+def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path, path):
+    async def scenario(page, _):
+        page.logs = {path: b"x"}
+        assert not await fetch_page(page.url, tmp_path / "app")
+
+    run(scenario)
+    assert [each.name for each in tmp_path.rglob("*") if each.is_file()] == ["logs.from"]
+
+
+def test_a_page_that_does_not_answer_costs_nothing_of_what_is_there(tmp_path):
+    async def scenario(page, _):
+        page.logs = {"j0/task-0.log": b"one\n"}
+        assert await fetch_page(page.url, tmp_path)
+        await page.runner.cleanup()
+        assert not await fetch_page(page.url, tmp_path)
+
+    run(scenario)
+    assert (tmp_path / "jobs/j0/task-0.log").read_bytes() == b"one\n"

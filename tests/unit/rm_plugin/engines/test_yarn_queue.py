@@ -1,0 +1,35 @@
+"""Queues that can take no apps are refused at the start; one that keeps GPUs from us is told."""
+
+import pytest
+
+from hadoop.values import QueueReport
+from rm_plugin.engines.yarn_queue import check_queue
+from themis.errors import InputError
+
+
+def queue(**changes):
+    return QueueReport(
+        **{"name": "root.research", "is_running": True, "max_capacity_share": 1.0, "children": (), **changes}
+    )
+
+
+def test_a_queue_that_takes_apps_and_every_gpu_is_well(caplog):
+    check_queue(queue())
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"is_running": False}, "is stopped .*root.research.*state to RUNNING"),
+        ({"children": ("vision", "speech")}, "without others below it .*root.research.*vision, speech"),
+    ],
+)
+def test_one_that_takes_none_is_refused_with_the_remedy(changes, words):
+    with pytest.raises(InputError, match=words):
+        check_queue(queue(**changes))
+
+
+def test_one_that_keeps_gpus_from_us_is_told(caplog):
+    check_queue(queue(max_capacity_share=0.5))
+    assert "root.research may use 50 %" in caplog.text
