@@ -50,17 +50,22 @@ def _found(find):
         pytest.skip(f"NOT TESTED against Hadoop: {error}")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _torn_down_on_sigterm():
+    # Else pytest ends without a teardown, and the daemons live on.
+    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGTERM, former)
+
+
 @pytest.fixture(scope="session")
 def cluster(hadoop_programs, tmp_path_factory):
     """HDFS and YARN with nodes of 4, 4 and 2 GPUs; a test that hurts it takes `breakable_cluster`."""
-    # Else pytest ends without a teardown, and the daemons live on.
-    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
     cluster = DevCluster.start(ClusterSpec(gpus=GPUS), tmp_path_factory.mktemp("hadoop"))
     try:
         yield cluster
     finally:
         cluster.stop()
-        signal.signal(signal.SIGTERM, former)
     assert find_marked({MARK: cluster.plan.identity}) == ()
     assert not cluster.plan.layout.root.exists()
 

@@ -13,8 +13,10 @@ from kdc import REALM, Kdc, running_kdc
 from yarn_apps import ROOT
 
 from devcluster.cluster import DevCluster
+from devcluster.configuration import MARK
 from devcluster.kerberos import PRINCIPALS, Kerberos
 from devcluster.spec import ClusterSpec
+from themis.processes import find_marked
 
 CLIENTS = ("themis/localhost", "stranger")
 TOKEN_LIFE_S, TOKEN_GREATEST_LIFE_S = 20, 90
@@ -109,3 +111,4 @@ def running_secure_cluster(hadoop_programs, kdc_programs, folder):
             yield secure
         finally:
             cluster.stop()
+        assert find_marked({MARK: cluster.plan.identity}) == ()
