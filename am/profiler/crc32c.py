@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli), as TensorFlow's record files have it: RFC 3720, appendix B.4, and TensorFlow's mask over it.
 
-Without its first and last complement a CRC is linear: the CRC of a whole is the exclusive or of those of its bytes,
-each followed by as many zeros as bytes follow it. So many bytes are looked up at once, and zeros in front change nothing.
+Without its first and last complement a CRC is linear: the CRC of a whole is the exclusive or of those of its bytes, each
+followed by as many zeros as bytes follow it. So many bytes are looked up at once, and zeros in front change nothing.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ def _linear(rows: Bytes) -> Words:
     while crcs.shape[1] > 1:
         crcs = _followed(crcs[:, 0::2], size) ^ crcs[:, 1::2]
         size *= 2
-    return crcs[:, 0]
+    result: Words = crcs[:, 0]
+    return result
 
 
 @cache
@@ -130,4 +131,5 @@ def _followed(crcs: Words, zeros: int) -> Words:
     """What the CRCs become when so many zero bytes follow: a power of two of blocks."""
     tables = _zeros(zeros)
     by_byte = [tables[place][(crcs >> (8 * place)) & 0xFF] for place in range(4)]
-    return by_byte[0] ^ by_byte[1] ^ by_byte[2] ^ by_byte[3]
+    result: Words = by_byte[0] ^ by_byte[1] ^ by_byte[2] ^ by_byte[3]
+    return result

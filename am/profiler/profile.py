@@ -160,7 +160,8 @@ class JobProfile:
 
     def reach(self, iteration: int) -> None:
         """The job did so many iterations, as its log tells or its end does."""
-        self.iteration = max(self.iteration, iteration)
+        if iteration > self.iteration:
+            self.iteration = iteration
         if iteration != self._last_reached:
             # A job that repeats lost steps moves as well.
             self._told_steps += 1
