@@ -1,6 +1,6 @@
 """CRC-32C (Castagnoli), as TensorFlow's record files have it: RFC 3720, appendix B.4, and TensorFlow's mask over it.
 
-Without its first and last complement a CRC is linear: the CRC of a whole is the exclusive or of those of its bytes, each
+Without its first and last complement a CRC is linear: that of a whole is the exclusive or of those of its bytes, each
 followed by as many zeros as bytes follow it. So many bytes are looked up at once, and zeros in front change nothing.
 """
 
