@@ -145,6 +145,15 @@ class JobProfile:
         """For how long the job has made no progress though it should have, None while it does. See `look`."""
         return self._clock.stall
 
+    @property
+    def longest_wait_s(self) -> float:
+        """The longest that a step has taken to come, in seconds in which somebody looked."""
+        return self._clock.longest_s
+
+    def remember_wait(self, longest_wait_s: float) -> None:
+        """A step took so long to come, by the job's profile of an earlier attempt."""
+        self._clock.remember(longest_wait_s)
+
     def look(self, now_s: float) -> None:
         """The time, by any clock, as often as the log of the running job is read: what `stall` goes by."""
         self._clock.look(now_s, self._told_steps)
