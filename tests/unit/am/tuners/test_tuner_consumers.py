@@ -22,6 +22,7 @@ TUNERS = [
     ("median_stopping", {"min_jobs": 2}),
     ("performance_curve", {}),
     ("optuna", {"pruner": "successive_halving", "reduction_factor": 2}),
+    ("optuna", {"sampler": "tpe", "trials": 3, "parallel": 2}),
 ]
 
 
