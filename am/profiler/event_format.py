@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
 
-from am.profiler.event_message import Event, EventError, read_event
+from am.profiler.event_message import ORDINARY_RECORDS, Event, EventError, read_event
 from am.profiler.records import LossOnly, Record, StepLoss, StepsPerSecond, Validation
 from am.profiler.tfrecord import RecordReader, intact
 
@@ -62,7 +62,7 @@ class EventReader:
 
     def __init__(self, role: Role) -> None:
         self._role = role
-        self._frames = RecordReader(_MARKS)
+        self._frames = RecordReader(_MARKS, ORDINARY_RECORDS)
         self._loss_tag: str | None = None
         self._step = 0
         self._epoch_since = 0

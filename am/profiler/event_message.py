@@ -35,6 +35,21 @@ _FRONT = re.compile(
 _FLOAT = re.compile(rb"\x15(.{4})|\x42\x0a\x08\x01\x12\x00\x22\x04(.{4})(?:\x4a([\x00-\x7f])(.*))?", re.DOTALL)
 
 
+# Records of one scalar each, by any tag, that is neither infinite nor none: its exponent is not all ones.
+_FINITE = rb"..(?:[\x00-\x7f].|.[^\x7f\xff])"
+ORDINARY_RECORDS = re.compile(
+    rb"(?:.{4}\x00{4}.{4}\x09.{8}(?:\x10" + _NUMBER + rb")?\x2a[\x00-\x7f]\x0a[\x00-\x7f]\x0a[\x00-\x7f][ -~]{1,100}?"
+    rb"(?:\x15"
+    + _FINITE
+    + rb"|\x42\x0a\x08\x01\x12\x00\x22\x04"
+    + _FINITE
+    + rb"(?:\x4a\x0b\x0a\x09\x0a\x07scalars|(?!\x4a)))"
+    rb".{4})++",
+    re.DOTALL,
+)
+"""Framed records, as many as there are in a row, by TensorFlow's record format and `Event`."""
+
+
 class EventError(InputError):
     """Bytes that are no event."""
 

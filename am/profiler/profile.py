@@ -16,6 +16,7 @@ from am.profiler.records import (
     Replay,
     Restored,
     SavingCheckpoint,
+    Skipped,
     StepLoss,
     StepsPerSecond,
     Validation,
@@ -84,10 +85,8 @@ class JobProfile:
                 self._validated(record)
             case CheckpointSaved():
                 self._saved(record)
-            case Restored():
-                self.restored = record
-                self._begin()
-                self.reach(record.iteration)
+            case Restored() | Skipped():
+                self._resumed(record)
             case ExamplesPerSecond():
                 self.reach(record.step)
             case SavingCheckpoint():
@@ -208,6 +207,13 @@ class JobProfile:
         if record.step >= self._validation_step:
             self._validation_step = record.step
             self.validation_loss, self.accuracy = record.loss, record.accuracy
+
+    def _resumed(self, record: Restored | Skipped) -> None:
+        """What follows goes on from somewhere else than from the line before."""
+        self._begin()
+        if isinstance(record, Restored):
+            self.restored = record
+            self.reach(record.iteration)
 
     def _saved(self, record: CheckpointSaved) -> None:
         self.reach(record.iteration)

@@ -5,6 +5,7 @@ A record is its length (8 bytes, little endian), the masked CRC-32C of these, th
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -14,6 +15,12 @@ from am.profiler.crc32c import masked_crc32c, masked_crc32cs
 
 MAX_RECORD_BYTES = 64 * 1024
 """Longer records (graphs, images) are passed over without being kept."""
+
+MUCH_BYTES = 32 * 1024
+"""Of so much at once, and more, ordinary records may be left out: a backlog, or a flood."""
+
+FIRST_BYTES, LAST_BYTES = 2 * 1024, 12 * 1024
+"""So much is read before ordinary records are left out, and so much at the end."""
 
 _HEAD = struct.Struct("<QI")
 _FOOT = struct.Struct("<I")
@@ -40,16 +47,32 @@ class RecordReader:
 
     Args:
         marks: Only records in which one of these stands are told; all, if there are none.
+        ordinary: Many whole records of which some may be left out where much comes at once; by default none may.
     """
 
-    def __init__(self, marks: Sequence[bytes] = ()) -> None:
+    def __init__(self, marks: Sequence[bytes] = (), ordinary: re.Pattern[bytes] | None = None) -> None:
         self._marks = tuple(marks)
+        self._ordinary = ordinary
         self._waiting = b""
         self._skip = 0
         self.broken = False
 
     def read(self, data: bytes) -> list[Framed]:
         """The records that have become whole."""
+        if self._ordinary is None or len(data) <= MUCH_BYTES:
+            return self._read(data)
+        first = self._read(data[:FIRST_BYTES])
+        return first + self._read(self._thinned(data[FIRST_BYTES:], self._ordinary))
+
+    def _thinned(self, data: bytes, ordinary: re.Pattern[bytes]) -> bytes:
+        """What is to be read of the data, if that begins with ordinary records."""
+        if self._skip or self.broken:
+            return data
+        data, self._waiting = self._waiting + data, b""
+        run = ordinary.match(data, 0, len(data) - LAST_BYTES)
+        return data[run.end() :] if run and _is_head(data, run.end()) else data
+
+    def _read(self, data: bytes) -> list[Framed]:
         if self._skip:
             passed = min(self._skip, len(data))
             self._skip -= passed
@@ -87,6 +110,13 @@ class RecordReader:
                 records.append(Framed(data[start : start + length], _FOOT.unpack_from(data, start + length)[0]))
             at = after
         return at
+
+
+def _is_head(data: bytes, at: int) -> bool:
+    """Whether a record begins there."""
+    length: int
+    length, crc = _HEAD.unpack_from(data, at)
+    return length <= MAX_RECORD_BYTES and bool(_length_crc(length) == crc)
 
 
 def _places(data: bytes, mark: bytes) -> Iterator[int]:
