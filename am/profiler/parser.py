@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
+from am.profiler.backlog import DENSE_BYTES, FIRST_BYTES, LAST_BYTES, MUCH_BYTES
 from am.profiler.cnn_benchmarks_format import CnnBenchmarksFormat
 from am.profiler.estimator_format import ESTIMATOR_ORDINARY, ESTIMATOR_STARTS, parse_estimator
 from am.profiler.keras_format import KerasFormat
@@ -22,15 +23,6 @@ FORMATS: tuple[Callable[[], LogFormat], ...] = (
 
 MAX_RECORD_BYTES = 4096
 """No line that tells anything is longer; of a bar that is drawn anew, no drawing."""
-
-MUCH_BYTES = 32 * 1024
-"""Of so much at once, and more, ordinary lines may be left out if they are many: a backlog, or a flood."""
-
-DENSE_BYTES = 250
-"""They are many where the first of it tell a record in so many bytes."""
-
-FIRST_BYTES, LAST_BYTES = 2 * 1024, 12 * 1024
-"""So much of many ordinary lines in a row is read at their beginning, and so much at their end."""
 
 SILENCE_RECORDS = 100
 """So many records of other workers without one of the worker believed, and another is believed from then on."""

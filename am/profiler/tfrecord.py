@@ -11,16 +11,11 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from am.profiler.backlog import FIRST_BYTES, LAST_BYTES, MUCH_BYTES
 from am.profiler.crc32c import masked_crc32c, masked_crc32cs
 
 MAX_RECORD_BYTES = 64 * 1024
 """Longer records (graphs, images) are passed over without being kept."""
-
-MUCH_BYTES = 32 * 1024
-"""Of so much at once, and more, ordinary records may be left out: a backlog, or a flood."""
-
-FIRST_BYTES, LAST_BYTES = 2 * 1024, 12 * 1024
-"""So much is read before ordinary records are left out, and so much at the end."""
 
 _HEAD = struct.Struct("<QI")
 _FOOT = struct.Struct("<I")

@@ -6,8 +6,9 @@ import struct
 import pytest
 
 from am.profiler import parser, tfrecord
+from am.profiler.backlog import MUCH_BYTES
 from am.profiler.event_format import EventReader, Role
-from am.profiler.parser import MUCH_BYTES, LogReader
+from am.profiler.parser import LogReader
 from am.profiler.profile import JobProfile
 from am.profiler.records import CheckpointSaved, Skipped, StepLoss, Validation
 from bench.profiler_logs import Kind, write
