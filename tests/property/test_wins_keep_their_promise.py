@@ -57,7 +57,7 @@ def lateness(seed):
     run.play_rounds(1)
     promised = promised_s(run, history.results[0].snapshot)
     (ended,) = run.run().apps
-    # T knows nothing of starts; one restart more is what the planner pays rather than let jobs wait (`best_sizes`).
+    # T knows nothing of starts; one restart more is what the planner pays rather than let jobs wait (`best_starts`).
     return max(0.0, ended.completion_s / (promised * (1 + 1e-9) + (len(jobs) + 1) * RESTART_S) - 1.0)
 
 
