@@ -14,7 +14,8 @@ A bundle is a number of GPUs for each slot and machine, on top of what the app k
   is not up goes on as a smaller gang, or grows, where its job can run on that.
 * One restart is paid, `restart_s`, unless every gang that the app had before stays as it was. So renewing in place is
   worth the restart that it saves, and losing a gang costs one even when the bundle is empty.
-* T is `finish_time_s` of the gangs: jobs queue on them as `packing` puts them, later phases divide the same number of GPUs evenly.
+* T is `finish_time_s` of the gangs: jobs queue on them as `packing` puts them, later phases divide the same number of
+  GPUs evenly.
 
 GPUs may be left unused, so V never falls as a bundle grows.
 
