@@ -5,8 +5,9 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from am.agent.filled import sizes_by_work
 from am.agent.finish_time import gang_order, job_order, job_time_s
 from am.agent.packing import packed
 from am.agent.views import GangAt, JobView
@@ -19,14 +20,17 @@ _SURELY = 1.0 - 1e-9
 """Less than the difference that rounding makes between two ways to compute a time."""
 
 Sizes = tuple[int, ...]
+Jobs = Sequence[JobView]
 Running = Sequence[tuple[JobView, GangAt]]
+Choice = tuple[Jobs, Sizes]
+"""The waiting jobs in an order in which they are served, and the gangs of the first of them."""
 
 
 def best_starts(
-    waiting: Sequence[JobView],
+    waiting: Jobs,
     running: Iterable[tuple[JobView, GangAt]],
     gpus: int,
-    lay: Callable[[Sizes], Sequence[GangAt]],
+    lay: Callable[[Jobs, Sizes], Sequence[GangAt]],
     restart_s: float,
 ) -> list[tuple[JobView, int]]:
     """The waiting jobs that start now, each with its GPUs, by those divisions that a bid values a fast one.
@@ -42,18 +46,18 @@ def best_starts(
         waiting: Jobs without a gang, in the order in which they are served.
         running: Jobs that run, with their gangs; asked for only where there is something to weigh.
         gpus: Idle GPUs.
-        lay: Where gangs of such sizes would lie.
+        lay: Where gangs of such sizes would lie, for the first of some jobs.
         restart_s: What moving a running job costs, in seconds.
     """
     choices = _choices(waiting, gpus)
-    if not choices or (len(choices) == 1 and len(choices[0]) == len(waiting)):
+    if len(choices) == 1 and len(choices[0][1]) == len(waiting):
         # Nothing to weigh: every job starts, and there is one way to share the GPUs.
-        return list(zip(waiting, *choices, strict=True)) if choices else []
+        return list(zip(*choices[0], strict=True))
     best: list[tuple[JobView, int]] = []
     best_s = math.inf
-    gangs = list(running)
-    for sizes in choices:
-        ends_s, starting = _served(waiting, gangs, lay(sizes))
+    gangs = list(running) if choices else []
+    for jobs, sizes in choices:
+        ends_s, starting = _served(jobs, gangs, lay(jobs, sizes))
         if not best or ends_s < best_s:
             # Each choice but the first has its restart to make good.
             best_s = ends_s if best else ends_s - restart_s
@@ -61,7 +65,7 @@ def best_starts(
     return best
 
 
-def _served(waiting: Sequence[JobView], running: Running, gangs: Sequence[GangAt]) -> tuple[float, list[JobView]]:
+def _served(waiting: Jobs, running: Running, gangs: Sequence[GangAt]) -> tuple[float, list[JobView]]:
     """When the last job ends, and which job starts on each of the gangs: longest first, or as jobs are best packed."""
     in_order_s = _ends_s(waiting, running, gangs)
     if len(waiting) > len(gangs):
@@ -71,7 +75,7 @@ def _served(waiting: Sequence[JobView], running: Running, gangs: Sequence[GangAt
     return in_order_s, list(waiting[: len(gangs)])
 
 
-def _packed(waiting: Sequence[JobView], running: Running, gangs: Sequence[GangAt]) -> tuple[float, list[JobView]]:
+def _packed(waiting: Jobs, running: Running, gangs: Sequence[GangAt]) -> tuple[float, list[JobView]]:
     """`_served` with gangs that stay as they are, and jobs put on them as in a bid."""
     units = [job.shape.gpus_per_task for job in waiting[: len(gangs)]]
     loads_s = [(gang, job_time_s(job, gang)) for job, gang in running]
@@ -112,7 +116,7 @@ def _on_each(
     return served
 
 
-def _choices(waiting: Sequence[JobView], gpus: int) -> list[Sizes]:
+def _choices(waiting: Jobs, gpus: int) -> list[Choice]:
     """Ways to share the GPUs, each once, in the order in which they are weighed."""
     found: dict[Sizes, None] = {}
     fitting = _fitting(waiting, gpus)
@@ -121,7 +125,27 @@ def _choices(waiting: Sequence[JobView], gpus: int) -> list[Sizes]:
         sizes = share(waiting[:first], gpus)
         if sizes:
             found[sizes] = None
-    return list(found)
+    return [*((waiting, sizes) for sizes in found), *_of_several_shapes(waiting, gpus)]
+
+
+def _of_several_shapes(waiting: Jobs, gpus: int) -> Iterator[Choice]:
+    """GPUs shared by the work of each shape, where the longest jobs alone would take gangs of one shape or another."""
+    if len({job.shape for job in waiting}) == 1:
+        return
+    for dealt in sizes_by_work(waiting, gpus):
+        served: list[JobView] = []
+        sizes: list[int] = []
+        for size, unit, count in dealt:
+            fitting = (
+                job
+                for job in waiting
+                if job.shape.gpus_per_task == unit and job.shape.usable_gpus(size) == size and job not in served
+            )
+            some = list(itertools.islice(fitting, count))
+            served += some
+            sizes += [size] * len(some)
+        if served:
+            yield [*served, *(job for job in waiting if job not in served)], tuple(sizes)
 
 
 def _fitting(jobs: Sequence[JobView], gpus: int) -> int:
@@ -168,7 +192,7 @@ def _deal_tasks(jobs: Sequence[JobView], gpus: int, turn: Callable[[JobView, int
     return tuple(sizes)
 
 
-def _ends_s(waiting: Sequence[JobView], running: Sequence[tuple[JobView, GangAt]], gangs: Sequence[GangAt]) -> float:
+def _ends_s(waiting: Jobs, running: Sequence[tuple[JobView, GangAt]], gangs: Sequence[GangAt]) -> float:
     """When the last job ends: GPUs that a job leaves are shared by those that wait, and lie as near as they did."""
     started = [*running, *zip(waiting, gangs, strict=False)]
     ends = [(job_time_s(job, gang), gang.gpus, gang.level) for job, gang in started]

@@ -1,8 +1,8 @@
 """Which job runs on which of the app's GPUs: pure, from what is leased and what runs to what should change.
 
-Running jobs stay where they are while all their GPUs stay. GPUs without a job go to waiting jobs, longest first, in
-gangs that lie as near as possible; then to running jobs that would gain more than a restart costs; what nobody can use
-goes back to the ResourceManager.
+Running jobs stay where they are while all their GPUs stay. GPUs without a job go to waiting jobs (`division` says
+which), in gangs that lie as near as possible; then to running jobs that would gain more than a restart costs; what
+nobody can use goes back to the ResourceManager.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _serve_waiting(
     unit = min(job.view.shape.gpus_per_task for job in waiting)
     whole = len(idle) if unit == 1 else len(tasks_of(idle.gpus, unit)) * unit
     views = [job.view for job in waiting]
-    for job, size in best_starts(views, running, whole, lambda sizes: idle.plus(()).lay(views, sizes), restart_s):
+    for job, size in best_starts(views, running, whole, lambda *wanted: idle.plus(()).lay(*wanted), restart_s):
         gpus = idle.take(job, size)
         if gpus:
             (start if set(gpus) <= holdings.granted else wait)[job.job_id] = gpus
