@@ -42,7 +42,7 @@ def end_times_s(alone_s: Seconds, counts: Counts) -> Seconds:
         rows, most = alone_s.tolist(), len(alone_s)
         return np.array([_plain_end_s(rows, [min(most, count) for count in row]) for row in counts.tolist()])
     out = np.empty(len(counts))
-    _packing.times_s(np.ascontiguousarray(alone_s), np.ascontiguousarray(counts), out)
+    _packing.times_s(np.ascontiguousarray(alone_s), np.ascontiguousarray(counts, dtype=np.int64), out)
     return out
 
 

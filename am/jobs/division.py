@@ -89,7 +89,7 @@ def _packed(waiting: Jobs, running: Running, gangs: Sequence[GangAt]) -> tuple[f
         return ends_s, []
     first: dict[GangAt, list[JobView]] = {}
     for place in dict.fromkeys(places):
-        if not every[place][1]:
+        if every[place][1] == 0.0:
             first.setdefault(every[place][0], []).append(jobs[places.index(place)])
     return ends_s, _on_each(new, first, jobs, ends_s)
 
