@@ -14,6 +14,7 @@ from am.agent.demands import parts_left
 from am.agent.divisions import asks_of
 from am.agent.growth import Growth, added_up, growths
 from am.agent.kinds import GangKind, Judges, Room, gang_kinds
+from am.agent.parts import part_asks
 from am.agent.views import AppView, GangAt, HeldGang, Surroundings
 from themis.bids import Gang, Offer
 from themis.cluster import Allocation, Level
@@ -113,8 +114,10 @@ def tables_of(app: AppView, offer: Offer, around: Surroundings) -> list[Table]:
 
 
 def _all_stay(app: AppView, free: Allocation, offer: Offer, around: Surroundings, up: tuple[Allocation, ...]) -> Table:
-    kinds = gang_kinds(app, Room(free.by_machine(), offer.slots, around))
-    asks, missing = asks_of(kinds, len(app.jobs) - len(app.held), free.gpus, app.jobs, 2 if up else 1)
+    by_machine, new = free.by_machine(), len(app.jobs) - len(app.held)
+    kinds = gang_kinds(app, Room(by_machine, offer.slots, around))
+    parts = [] if up else part_asks(kinds, new, by_machine, offer.slots, around)
+    asks, missing = asks_of(kinds, new, free.gpus, app.jobs, 2 if up else 1, parts)
     gangs = tuple(gang.at for gang in app.held)
     return Table(gangs=gangs, pinned=up, kinds=kinds, asks=asks, missing=missing)
 
