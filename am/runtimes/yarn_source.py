@@ -123,6 +123,8 @@ class YarnSource:
         self._numbers = itertools.count(1)
         self._seats: dict[str, _Seat] = {}
         self._asked: dict[int, _Seat] = {}
+        # Of the containers that were granted: GPUs, memory, cores.
+        self._sizes: set[tuple[int, int, int]] = set()
         self._asked_anew = asyncio.Event()
         self._eager_beats = 0
         # Of their own: a node that does not answer may hold up the threads that all other calls share, and HDFS when it
@@ -326,6 +328,7 @@ class YarnSource:
             self._spawn(self._call(self._am.release, container))
             return
         self._by_container[container.container_id] = seat
+        self._sizes.add(_size(seat))
         seat.wish.on_step("grant")
         seat.container = container
         seat.starting = self._spawn(self._start(seat, container))
@@ -347,9 +350,9 @@ class YarnSource:
     def _refused(self, refusal: AskRefusal) -> None:
         seat = self._asked.pop(refusal.allocation_request_id, None)
         if seat is not None:
-            where = seat.wish.machine_id
-            # It asks for more than any node has: no GPUs elsewhere would help.
-            self._fail(seat, ResourceAskError("YARN refuses a container", value=where, remedy=refusal.reason))
+            # It asks for more than any node has: no GPUs elsewhere would help, unless such nodes are only away.
+            kind = NoRoomError if _size(seat) in self._sizes else ResourceAskError
+            self._fail(seat, kind("YARN refuses a container", value=seat.wish.machine_id, remedy=refusal.reason))
 
     def _lost(self, node: NodeReport) -> None:
         """What is asked for there will not come, and YARN never says so of an ask."""
@@ -385,3 +388,8 @@ class YarnSource:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
         return task
+
+
+def _size(seat: _Seat) -> tuple[int, int, int]:
+    request = seat.wish.request
+    return len(request.gpus), request.memory_mb, request.vcores

@@ -206,6 +206,21 @@ def test_an_ask_that_is_larger_than_any_node_is_a_fault_of_the_apps_not_want_of_
     run(yarn, scenario)
 
 
+def test_an_ask_of_a_size_that_was_granted_before_is_refused_for_want_of_its_node():
+    yarn = FakeYarn()
+
+    async def scenario(source):
+        await source.acquire([wish("a")])
+        yarn.full.add("h")
+        asking = asyncio.ensure_future(source.acquire([wish("b")]))
+        await until(lambda: 2 in yarn.asked)
+        yarn.news.append(AskRefusal(allocation_request_id=2, reason="larger than any node"))
+        with pytest.raises(NoRoomError, match="larger than any node"):
+            await asking
+
+    run(yarn, scenario)
+
+
 def test_a_discarded_container_is_stopped_and_waited_for_never_merely_released():
     yarn = FakeYarn()
 
