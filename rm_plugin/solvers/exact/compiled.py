@@ -28,7 +28,7 @@ from themis.bids import Market
 Prices = NDArray[np.float64]
 
 _MOST_LEARNT = 30
-_ONE_BIDDER_LESS, _ONE_LIMIT_MORE = 0.05, 0.01
+_ONE_BIDDER_LESS, _ONE_LIMIT_MORE = 0.01, 0.002
 """How far off prices may be, in log value: shared among all bidders, or of each."""
 _STATES_A_PAIR, _MOST_STATES = 5_000, 8_000_000
 """States of all passes of one search, by pairs of bidders: past them HiGHS decides, which takes about as long for a
