@@ -54,9 +54,9 @@ class Places:
         """Free GPUs of every machine beside those that the chosen rows pin [machines]."""
         rows = self._market.rows
         left = self.free.copy()
-        for row in chosen:
-            pins = slice(rows.pin_start[row], rows.pin_start[row + 1])
-            left[rows.pin_machine[pins]] -= rows.pin_gpus[pins]
+        lengths = rows.pin_start[chosen + 1] - rows.pin_start[chosen]
+        pins = np.repeat(rows.pin_start[chosen] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+        np.subtract.at(left, rows.pin_machine[pins], rows.pin_gpus[pins])
         return left
 
     def pack(self, chosen: Ints) -> Packed | int:
