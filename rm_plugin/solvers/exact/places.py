@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rm_plugin.solvers.candidates import Candidate
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.dealing import IN_RACK, deal
+from rm_plugin.solvers.exact.deciding import decide
 from rm_plugin.solvers.exact.resources import Item, item_of
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays
 from rm_plugin.solvers.exact.separation import Pattern
@@ -110,6 +111,14 @@ class Places:
         for number, machine, _, _ in parts.tolist():
             held.setdefault(machine, Counter())[items[number]] += 1
         return [Pattern(machines=(machine,), items=here, gangs={}) for machine, here in sorted(held.items())]
+
+    def decided(self, chosen: Ints, time_limit_s: float) -> Searched | Literal[False] | None:
+        """Whether the rows fit, by an integer programme: as `fits`."""
+        counts = self._market.rows.counts[chosen].sum(axis=0)
+        parts = decide(self._market, counts, self.left_beside(chosen), time_limit_s)
+        if parts is None or isinstance(parts, bool):
+            return None if parts is None else False
+        return Searched(self._market, chosen, parts)
 
     def made_up(self, chosen: Ints, patterns: Sequence[Pattern], most_steps: int) -> Searched | None:
         """The rows' gangs dealt out to patterns of groups of machines, and placed inside each; None without success."""
