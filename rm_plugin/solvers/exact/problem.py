@@ -24,8 +24,8 @@ _OPTIMAL, _TOO_WIDE = 0, 2
 _MOST_LABELLED_STATES = 300_000
 _MOST_CHOICES = 4_000
 _FIRST_REMAINDER = 1e-3
-_DECIDE_S = 2.0
-"""Seconds for the programme that decides on one choice; seen were 0.03 to 0.2 at 1,024 GPUs."""
+_MOST_DECIDED, _DECIDE_S = 20, 2.0
+"""Choices of a problem that an integer programme decides on, and seconds for one: seen were 0.03 to 0.2 at 1,024 GPUs."""
 _TOO_LARGE = 4_000_000
 """Rows times machines past which HiGHS is not asked: at 10,000 GPUs it found nothing in half a minute a problem."""
 
@@ -46,6 +46,7 @@ class _Problem:
         self._deadline_s = deadline_s
         self._price = market.prices(skip)
         self._states = 0
+        self._decided = 0
 
     def solve(self) -> Found:
         """Search until a choice fits, learning a limit from each that does not."""
@@ -83,7 +84,10 @@ class _Problem:
         """Places of the chosen rows by search, and where that does not decide by an integer programme."""
         places = self._market.places
         searched = places.fits(chosen)
-        return searched if searched is not None else places.decided(chosen, min(_DECIDE_S, max(0.0, self._left_s())))
+        if searched is not None or self._decided >= _MOST_DECIDED:
+            return searched
+        self._decided += 1
+        return places.decided(chosen, min(_DECIDE_S, max(0.0, self._left_s())))
 
     def _next_best(self, value: int) -> Found:
         """The best choice that fits, where the knapsack's optimum does not: all choices near the bound, best first."""
