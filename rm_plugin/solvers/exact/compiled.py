@@ -28,11 +28,11 @@ from themis.bids import Market
 Prices = NDArray[np.float64]
 
 _MOST_LEARNT = 30
-_ONE_BIDDER_LESS, _ONE_LIMIT_MORE = 0.05, 0.01
+_ONE_BIDDER_LESS, _ONE_LIMIT_MORE = 0.01, 0.002
 """How far off prices may be, in log value: shared among all bidders, or of each."""
-_STATES_A_BIDDER, _MOST_STATES = 200_000, 8_000_000
-"""States of all passes of one search: past them HiGHS decides. Chosen: most problems keep a few hundred a bidder; a
-million takes 0.3 to 0.7 s, eight some 300 MB at most."""
+_STATES_A_PAIR, _MOST_STATES = 5_000, 8_000_000
+"""States of all passes of one search, by pairs of bidders: past them HiGHS decides, which takes about as long for a
+problem of that size. Most problems keep a few hundred a bidder; a million takes 0.2 to 0.5 s, eight some 300 MB."""
 _FEWER = 20
 """So many times less once a problem of the market was too wide: the others are much like it."""
 
@@ -44,7 +44,7 @@ class CompiledMarket:
         self.market = market
         self.arrays: MarketArrays = read_market(market)
         self.places = Places(self.arrays)
-        self._most_states = min(_STATES_A_BIDDER * len(market.bids), _MOST_STATES)
+        self._most_states = min(_STATES_A_PAIR * len(market.bids) ** 2, _MOST_STATES)
         self.most_states = self._most_states
         self._position = {bid.app_id: place for place, bid in enumerate(self.arrays.bids)}
         self._priced = False

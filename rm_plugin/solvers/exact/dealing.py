@@ -44,7 +44,7 @@ def deal(market: MarketArrays, counts: Ints, left: Ints, patterns: Sequence[Patt
         on_machine = _dealt_out(market, left, patterns, unit, gangs)
         hosted = _hosted(market, counts, left, on_machine)
         if hosted is not None:
-            return _parts(market, counts, on_machine, hosted)
+            return parts_of(market, counts, on_machine, hosted)
     return None
 
 
@@ -66,7 +66,7 @@ def _dealt_out(
         held[alike[pattern.machines[0]]].append(pattern.items)
     for key, count in Counter(alike).items():
         held[key] += [{}] * (count - len(held[key]))
-        held[key].sort(key=lambda items: _room(items, key[0], unit))
+        held[key].sort(key=lambda items: room_of(items, key[0], unit))
     racks: dict[str, list[int]] = {}
     for place, machine in enumerate(market.machines):
         racks.setdefault(machine.rack_id, []).append(place)
@@ -90,14 +90,14 @@ def _fill_rack(
     taken: dict[Alike, list[Items]] = {key: [] for key in keys}
     count = Counter(keys)
     offered = [(key, items) for key in count for items in held[key][-count[key] :]]
-    most = sum(_room(items, key[0], unit) for key, items in offered)
+    most = sum(room_of(items, key[0], unit) for key, items in offered)
     wanted = 0
     for units in list(gangs):
         if wanted + units <= most:
             wanted += units
             gangs.remove(units)
-    for key, items in sorted(offered, key=lambda each: -_room(each[1], each[0][0], unit)):
-        room = _room(items, key[0], unit)
+    for key, items in sorted(offered, key=lambda each: -room_of(each[1], each[0][0], unit)):
+        room = room_of(items, key[0], unit)
         if 0 < room <= wanted:
             wanted -= room
             taken[key].append(items)
@@ -105,7 +105,7 @@ def _fill_rack(
     return taken
 
 
-def _room(items: Items, free: int, unit: int) -> int:
+def room_of(items: Items, free: int, unit: int) -> int:
     """Units that a machine has for gangs in racks: whole items, or whatever GPUs no larger item takes."""
     if unit > 1:
         return items.get(Item(unit), 0)
@@ -122,7 +122,7 @@ def _hosted(
         if kind.unit not in room:
             room[kind.unit] = Counter()
             for machine, free, items in zip(market.machines, left.tolist(), on_machine, strict=True):
-                room[kind.unit][machine.rack_id] += _room(items, free, kind.unit)
+                room[kind.unit][machine.rack_id] += room_of(items, free, kind.unit)
         for _ in range(many):
             racks = [(units, rack) for rack, units in room[kind.unit].items() if units >= kind.units]
             if not racks:
@@ -133,7 +133,7 @@ def _hosted(
     return hosted
 
 
-def _parts(
+def parts_of(
     market: MarketArrays, counts: Ints, on_machine: Sequence[Items], hosted: Counter[tuple[Kind, str]]
 ) -> Ints | None:
     """The parts, item by item: units of gangs in racks first, then of whatever else is made of such items."""

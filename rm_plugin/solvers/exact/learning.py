@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from rm_plugin.solvers.exact.places import Places, Searched
 from rm_plugin.solvers.exact.resources import Item, Resource, item_of
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays
-from rm_plugin.solvers.exact.separation import MOST_FREE, Asked, Group, Pattern, Scale, Weights, separate
+from rm_plugin.solvers.exact.separation import MOST_FREE, Asked, Dive, Group, Pattern, Scale, Weights, separate
 from rm_plugin.solvers.kinds import Kind
 from themis.cluster import Level
 
@@ -52,16 +52,17 @@ def settle(market: MarketArrays, chosen: Ints, places: Places, number: int) -> R
     return placed if placed is not None or alike else _dealt(places, chosen, answer)
 
 
-def _dealt(places: Places, chosen: Ints, dive: Iterable[list[Pattern]] | None) -> Searched | None:
+def _dealt(places: Places, chosen: Ints, dive: Iterable[Callable[[], list[Pattern]]] | None) -> Searched | None:
     """Places by the last patterns of a dive over machines, which are the most."""
-    dives = list(dive or ())
-    return places.dealt(chosen, dives[-1]) if dives else None
+    last = deque(dive or (), maxlen=1)
+    return places.dealt(chosen, last[0]()) if last else None
 
 
-def _made_up(places: Places, chosen: Ints, dive: Iterable[list[Pattern]] | None) -> Searched | None:
+def _made_up(places: Places, chosen: Ints, dive: Iterable[Callable[[], list[Pattern]]] | None) -> Searched | None:
     """Places by the first patterns of a dive with which a search finds them, a short one for all before long ones."""
     dives = []
-    for patterns in dive or ():
+    for make in dive or ():
+        patterns = make()
         dives.append(patterns)
         placed = places.made_up(chosen, patterns, _FEW_STEPS)
         if placed is not None:
@@ -70,9 +71,7 @@ def _made_up(places: Places, chosen: Ints, dive: Iterable[list[Pattern]] | None)
     return next((each for each in tried if each is not None), None)
 
 
-def _over_machines(
-    market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int
-) -> Resource | Iterator[list[Pattern]] | None:
+def _over_machines(market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int) -> Resource | Dive | None:
     items: Counter[Item] = Counter()
     for kind, count in asked.items():
         items[item_of(kind)] += kind.units * count
@@ -112,9 +111,7 @@ def _limit(market: MarketArrays, weights: Weights, groups: Sequence[Group], pinn
     return Resource(name=("learnt", number), capacity=capacity, by_kind=by_kind, taken=taken)
 
 
-def _over_racks(
-    market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int
-) -> Resource | Iterator[list[Pattern]] | None:
+def _over_racks(market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int) -> Resource | Dive | None:
     gangs: Counter[int] = Counter()
     items: Counter[Item] = Counter()
     singles = 0

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rm_plugin.solvers.candidates import Candidate
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.dealing import IN_RACK, deal
+from rm_plugin.solvers.exact.deciding import decide
 from rm_plugin.solvers.exact.resources import Item, item_of
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays
 from rm_plugin.solvers.exact.separation import Pattern
@@ -22,6 +23,8 @@ from themis.cluster import Allocation, Level
 from themis.errors import InvariantError
 
 _NO, _YES = 0, 1
+_MOST_SEARCHED = 4_000
+"""Searches that are remembered: some megabytes."""
 _STEPS = 20_000
 """Steps of the search for places: some ten milliseconds."""
 
@@ -35,12 +38,15 @@ class Places:
         racks = {rack: number for number, rack in enumerate(sorted({machine.rack_id for machine in machines}))}
         self._racks = len(racks)
         self._never: set[tuple[bytes, bytes]] = set()
+        self._searched: dict[tuple[object, ...], NDArray[np.int32] | Literal[False] | None] = {}
         self._rack = np.array([racks[machine.rack_id] for machine in machines], dtype=np.int32)
         self._slot_start = np.cumsum([0, *(len(machine.free_slots) for machine in machines)]).astype(np.int32)
         self._slot_free = np.array([free for machine in machines for free in machine.free_slots], dtype=np.int32)
         self.free: Ints = np.array([machine.free for machine in machines], dtype=np.int32)
         kinds = market.kinds
         self._shapes = np.array([(kind.level, kind.gpus, kind.unit) for kind in kinds], dtype=np.int32).reshape(-1, 3)
+        self._items = [item_of(kind) for kind in kinds]
+        self._racks_first = sorted(range(len(kinds)), key=lambda kind: (kinds[kind].level is not Level.RACK, kind))
         by_rank = sorted(range(len(kinds)), key=lambda kind: _rank(kinds[kind]))
         self._rank_of = np.empty(len(kinds), dtype=np.int64)
         self._rank_of[by_rank] = np.arange(len(kinds))
@@ -49,9 +55,9 @@ class Places:
         """Free GPUs of every machine beside those that the chosen rows pin [machines]."""
         rows = self._market.rows
         left = self.free.copy()
-        for row in chosen:
-            pins = slice(rows.pin_start[row], rows.pin_start[row + 1])
-            left[rows.pin_machine[pins]] -= rows.pin_gpus[pins]
+        lengths = rows.pin_start[chosen + 1] - rows.pin_start[chosen]
+        pins = np.repeat(rows.pin_start[chosen] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+        np.subtract.at(left, rows.pin_machine[pins], rows.pin_gpus[pins])
         return left
 
     def pack(self, chosen: Ints) -> Packed | int:
@@ -106,6 +112,14 @@ class Places:
             held.setdefault(machine, Counter())[items[number]] += 1
         return [Pattern(machines=(machine,), items=here, gangs={}) for machine, here in sorted(held.items())]
 
+    def decided(self, chosen: Ints, time_limit_s: float) -> Searched | Literal[False] | None:
+        """Whether the rows fit, by an integer programme: as `fits`."""
+        counts = self._market.rows.counts[chosen].sum(axis=0)
+        parts = decide(self._market, counts, self.left_beside(chosen), time_limit_s)
+        if parts is None or isinstance(parts, bool):
+            return None if parts is None else False
+        return Searched(self._market, chosen, parts)
+
     def made_up(self, chosen: Ints, patterns: Sequence[Pattern], most_steps: int) -> Searched | None:
         """The rows' gangs dealt out to patterns of groups of machines, and placed inside each; None without success."""
         kinds, left = self._market.kinds, self.left_beside(chosen)
@@ -122,14 +136,43 @@ class Places:
         to_place = (counts * units).tolist()
         parts = []
         for pattern in patterns:
-            here = _dealt(pattern, kinds, to_place)
-            found = self._search(pattern.machines, left, shapes, np.array(here, dtype=np.int32), most_steps)
+            here = self._take(pattern, to_place)
+            found = self._search_again(pattern.machines, left, shapes, np.array(here, dtype=np.int32), most_steps)
             if found is None or found is False:
                 return None
             parts.append(found)
         if any(many for many, kind in zip(to_place, kinds, strict=True) if kind.unit > 1 or kind.level is Level.RACK):
             return None
         return Searched(self._market, chosen, np.concatenate([np.empty((0, 4), dtype=np.int32), *parts]))
+
+    def _take(self, pattern: Pattern, to_place: list[int]) -> list[int]:
+        """How many of each kind the pattern's items are, taken off what is to be placed; gangs in racks come first."""
+        here = [0] * len(to_place)
+        items, gangs = dict(pattern.items), dict(pattern.gangs)
+        for number in self._racks_first:
+            kind, item, many = self._market.kinds[number], self._items[number], to_place[number]
+            if not many:
+                continue
+            if kind.level is Level.RACK and kind.unit == 1:
+                here[number] = min(many, gangs.get(kind.gpus, 0))
+                gangs[kind.gpus] = gangs.get(kind.gpus, 0) - here[number]
+            elif kind.unit > 1:
+                each = kind.units if kind.level is Level.RACK else 1
+                here[number] = min(many, items.get(item, 0) // each)
+                items[item] = items.get(item, 0) - here[number] * each
+            to_place[number] -= here[number]
+        return here
+
+    def _search_again(
+        self, machines: tuple[int, ...], left: Ints, shapes: Ints, counts: Ints, most_steps: int
+    ) -> NDArray[np.int32] | Literal[False] | None:
+        """As `_search`, but what was searched before is known: dives have patterns in common."""
+        key = (machines, left[list(machines)].tobytes(), shapes.tobytes(), counts.tobytes(), most_steps)
+        if key not in self._searched:
+            if len(self._searched) >= _MOST_SEARCHED:
+                self._searched.clear()
+            self._searched[key] = self._search(machines, left, shapes, counts, most_steps)
+        return self._searched[key]
 
     def _search(
         self, machines: Sequence[int], left: Ints, shapes: Ints, counts: Ints, most_steps: int
@@ -154,23 +197,6 @@ class Places:
         found = parts[:written]
         found[:, 1] = members[found[:, 1]]
         return found
-
-
-def _dealt(pattern: Pattern, kinds: Sequence[Kind], to_place: list[int]) -> list[int]:
-    """How many of each kind the pattern's items are, taken off what is to be placed; gangs in racks come first."""
-    here = [0] * len(kinds)
-    items, gangs = dict(pattern.items), dict(pattern.gangs)
-    for number in sorted(range(len(kinds)), key=lambda number: (kinds[number].level is not Level.RACK, number)):
-        kind = kinds[number]
-        if kind.level is Level.RACK and kind.unit == 1:
-            here[number] = min(to_place[number], gangs.get(kind.gpus, 0))
-            gangs[kind.gpus] = gangs.get(kind.gpus, 0) - here[number]
-        elif kind.unit > 1:
-            each = kind.units if kind.level is Level.RACK else 1
-            here[number] = min(to_place[number], items.get(item_of(kind), 0) // each)
-            items[item_of(kind)] = items.get(item_of(kind), 0) - here[number] * each
-        to_place[number] -= here[number]
-    return here
 
 
 def _candidate(market: MarketArrays, row: int) -> Candidate:

@@ -7,9 +7,11 @@ such that the choice asks for more weight than all groups together can hold (cut
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
+from itertools import accumulate
 from math import lcm
 
 import numpy as np
@@ -84,7 +86,7 @@ class Group:
             members=tuple(tuple(each) for each in members),
             machines=np.array(machines, dtype=np.int32),
             free=free[list(machines)].astype(np.int32),
-            slot_start=np.cumsum([0, *map(len, slots)]).astype(np.int32),
+            slot_start=np.array([*accumulate(map(len, slots), initial=0)], dtype=np.int32),
             slot_free=np.array([free for each in slots for free in each], dtype=np.int32),
         )
 
@@ -132,7 +134,11 @@ class Pattern:
     gangs: Mapping[int, int]
 
 
-def separate(asked: Asked, groups: Sequence[Group]) -> Weights | Iterator[list[Pattern]] | None:
+Dive = Iterator[Callable[[], list[Pattern]]]
+"""Lists of patterns to try, each longer than the one before; made when called, for most are not looked at."""
+
+
+def separate(asked: Asked, groups: Sequence[Group]) -> Weights | Dive | None:
     """Tell why a choice does not fit, or how it may.
 
     Args:
@@ -153,7 +159,7 @@ def separate(asked: Asked, groups: Sequence[Group]) -> Weights | Iterator[list[P
     return _whole(cover, asked, groups) if answer == _TOO_MUCH else None
 
 
-def _dive(cover: _Cover, groups: Sequence[Group]) -> Iterator[list[Pattern]]:
+def _dive(cover: _Cover, groups: Sequence[Group]) -> Dive:
     """Whole patterns from fractions of them: fix the fullest, ask again, until nothing is left to place.
 
     A pattern that leaves too little is taken back and not used again; only so many are.
@@ -167,7 +173,7 @@ def _dive(cover: _Cover, groups: Sequence[Group]) -> Iterator[list[Pattern]]:
         cover.fix(column, times)
         if cover.price() == _MADE_UP:
             fixed += [cover.column(column)] * times
-            yield _patterns(cover, groups, fixed)
+            yield partial(_patterns, cover, groups, tuple(fixed), cover.left().tolist())
             continue
         cover.fix(column, -times)
         cover.forbid(column)
@@ -176,7 +182,9 @@ def _dive(cover: _Cover, groups: Sequence[Group]) -> Iterator[list[Pattern]]:
             return
 
 
-def _patterns(cover: _Cover, groups: Sequence[Group], fixed: Sequence[tuple[int, Ints]]) -> list[Pattern]:
+def _patterns(
+    cover: _Cover, groups: Sequence[Group], fixed: Sequence[tuple[int, Ints]], left: Sequence[int]
+) -> list[Pattern]:
     """Fixed patterns on the machines of their groups, and what is left on those of all other groups."""
     used = [0] * len(groups)
     patterns = []
@@ -184,7 +192,7 @@ def _patterns(cover: _Cover, groups: Sequence[Group], fixed: Sequence[tuple[int,
         patterns.append(cover.pattern(groups[number].members[used[number]], count.tolist()))
         used[number] += 1
     others = [each for group, number in zip(groups, used, strict=True) for each in group.members[number:]]
-    rest = cover.pattern(tuple(machine for each in others for machine in each), cover.left().tolist())
+    rest = cover.pattern(tuple(machine for each in others for machine in each), left)
     return [*patterns, rest]
 
 

@@ -42,6 +42,7 @@ typedef struct {
     Limits limits;
     int64_t price[MOST_RESOURCES], bound, target, best_pruned, states;
     int64_t *best; /* by bidder: the most it can add */
+    int64_t *margin; /* by row: what it adds at the prices */
     Candidate *candidate;
     int32_t *candidate_start; /* by bidder */
     int32_t *order;           /* bidder by stage */
@@ -95,6 +96,14 @@ int64_t bound_at(const Problem *problem, int skip, const int64_t *price, int64_t
     return bound;
 }
 
+/* Prices, and what they make of rows and bidders: all that the passes of a run have in common. */
+static void price_run(Run *run, const double *price_of_all) {
+    const Problem *p = run->problem;
+    whole_prices(p, price_of_all, run->price);
+    run->bound = bound_at(p, run->skip, run->price, run->best);
+    for (int row = 0; row < p->rows; row++) run->margin[row] = margin_of(p, run->price, row);
+}
+
 static int by_loss(const void *left, const void *right) {
     const Candidate *a = left, *b = right;
     if (a->loss != b->loss) return a->loss < b->loss ? -1 : 1;
@@ -110,7 +119,7 @@ static void choose_candidates(Run *run, int64_t gap) {
         if (i == run->skip) continue;
         for (int row = p->row_start[i] - 1; row < p->row_start[i + 1]; row++) {
             int nothing = row < p->row_start[i];
-            int64_t loss = run->best[i] - (nothing ? 0 : margin_of(p, run->price, row));
+            int64_t loss = run->best[i] - (nothing ? 0 : run->margin[row]);
             if (loss <= gap)
                 run->candidate[count++] = (Candidate){nothing ? -1 : row, loss};
             else if (run->bound - loss > run->best_pruned)
@@ -458,6 +467,7 @@ static int open_run(Run *run) {
     const Problem *p = run->problem;
     size_t bidders = p->bidders + 1, rows = p->rows + p->bidders + 1;
     run->best = calloc(bidders, sizeof(int64_t));
+    run->margin = malloc(sizeof(int64_t) * rows);
     run->candidate = malloc(sizeof(Candidate) * rows);
     run->candidate_start = calloc(bidders + 1, sizeof(int32_t));
     run->order = calloc(bidders, sizeof(int32_t));
@@ -468,7 +478,7 @@ static int open_run(Run *run) {
     run->opens = malloc(sizeof(int32_t) * (p->machines + 1));
     run->closes = malloc(sizeof(int32_t) * (p->machines + 1));
     run->stage = calloc(bidders + 1, sizeof(Stage));
-    return run->best && run->candidate && run->candidate_start && run->order && run->best_to_come &&
+    return run->best && run->margin && run->candidate && run->candidate_start && run->order && run->best_to_come &&
            run->idle_worth && run->use_to_come && run->seat && run->opens && run->closes && run->stage;
 }
 
@@ -480,7 +490,7 @@ static void close_run(Run *run) {
         }
     void *all[] = {run->best, run->candidate, run->candidate_start, run->order, run->best_to_come, run->use_to_come,
                    run->seat, run->opens,     run->closes,          run->stage, run->slot,         run->idle_worth,
-                   run->use};
+                   run->use,  run->margin};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
 }
 
@@ -514,8 +524,7 @@ Outcome search(const Problem *problem, int skip, const double *price_of_all, dou
     Outcome outcome = {SEARCH_NO_MEMORY, 0, 0, 0};
     for (int i = 0; i < problem->bidders; i++) choice[i] = -1;
     if (open_run(&run)) {
-        whole_prices(problem, price_of_all, run.price);
-        run.bound = bound_at(problem, skip, run.price, run.best);
+        price_run(&run, price_of_all);
         outcome.bound = run.bound;
         int64_t gap = (int64_t)(first_gap * problem->unit);
         for (;;) {
@@ -562,8 +571,8 @@ Outcome list_choices(const Problem *problem, int skip, const double *price_of_al
     Outcome outcome = {SEARCH_NO_MEMORY, 0, 0, 0};
     *count = 0;
     if (open_run(&run)) {
-        whole_prices(problem, price_of_all, run.price);
-        outcome.bound = run.bound = bound_at(problem, skip, run.price, run.best);
+        price_run(&run, price_of_all);
+        outcome.bound = run.bound;
         prepare(&run, gap > run.bound ? run.bound : gap);
         if (!run.status) pass(&run, 0);
         const Stage *last = &run.stage[run.stages];

@@ -139,6 +139,20 @@ def test_the_search_for_places_says_no_exactly_where_brute_force_does():
     assert 100 < sum(said) < len(said) - 100
 
 
+def test_the_programme_over_patterns_says_no_exactly_where_brute_force_does():
+    said = []
+    for name in RECIPES:
+        for rng, case in cases(name, 25):
+            for chosen, _ in case.choices(rng, 4):
+                answer = case.places.decided(np.array(chosen, dtype=np.int32), 10.0)
+                assert answer is not None
+                assert (answer is not False) == case.fit(chosen)
+                # Placed gangs pass through `realise`, which raises where they do not fit.
+                assert answer is False or sorted(answer.gangs()) == sorted(chosen)
+                said.append(answer is not False)
+    assert 50 < sum(said) < len(said) - 50
+
+
 def test_racks_alike_each_count_for_a_learnt_limit():
     """Three racks of 3 and 2 GPUs hold a gang of three each: four are too many, three are not."""
     machines = [machine(f"m{n}", 3 - n % 2, rack=f"r{n // 2}") for n in range(6)]

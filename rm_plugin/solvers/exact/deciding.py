@@ -1,0 +1,172 @@
+"""Whether a choice fits, decided by one integer programme over patterns of machines: the last resort before all rows.
+
+A column says how many machines of a rack, of those alike, hold a pattern, or how many gangs of a kind a rack hosts.
+That has some hundred columns where a programme over machines and gangs has thousands, and next to no symmetry.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import highspy
+import numpy as np
+
+from rm_plugin.solvers.exact.dealing import Alike, Items, parts_of, room_of
+from rm_plugin.solvers.exact.resources import Item, item_of
+from rm_plugin.solvers.exact.rows import Ints, MarketArrays
+from rm_plugin.solvers.kinds import Kind
+from themis.cluster import Level
+
+_MOST_COLUMNS = 20_000
+_TOLERANCE = 1e-9
+
+
+def decide(market: MarketArrays, counts: Ints, left: Ints, time_limit_s: float) -> Ints | bool | None:
+    """Places for gangs, as parts (kind, machine, where, GPUs); False where there are none, None where not decided.
+
+    Args:
+        market: The market.
+        counts: Gangs to place, by kind [kinds].
+        left: Free GPUs by machine [machines].
+        time_limit_s: Seconds for the programme.
+    """
+    asked = {kind: many for kind, many in zip(market.kinds, counts.tolist(), strict=True) if many}
+    programme = _Programme(market, asked, left)
+    if programme.columns > _MOST_COLUMNS:
+        return None
+    answer = programme.solve(time_limit_s)
+    if not isinstance(answer, list):
+        return answer
+    on_machine, hosted = programme.read(answer)
+    return parts_of(market, counts, on_machine, hosted) if _has_room(market, left, on_machine, hosted) else None
+
+
+def _has_room(market: MarketArrays, left: Ints, on_machine: Sequence[Items], hosted: Counter[tuple[Kind, str]]) -> bool:
+    """Whether every rack has room for the gangs in single GPUs that it hosts."""
+    room: Counter[str] = Counter()
+    for machine, free, items in zip(market.machines, left.tolist(), on_machine, strict=True):
+        room[machine.rack_id] += room_of(items, free, 1)
+    for (kind, rack), many in hosted.items():
+        room[rack] -= kind.gpus * many if kind.unit == 1 else 0
+    return all(gpus >= 0 for gpus in room.values())
+
+
+@dataclass(slots=True)
+class _Row:
+    """A row of the programme: at least or at most so much of its columns."""
+
+    least: float = -highspy.kHighsInf
+    most: float = highspy.kHighsInf
+    parts: dict[int, float] = field(default_factory=dict)
+
+
+class _Programme:
+    """Columns: patterns by rack and machines alike, then gangs by kind and rack."""
+
+    def __init__(self, market: MarketArrays, asked: dict[Kind, int], left: Ints) -> None:
+        self._market, self._asked = market, asked
+        self._alike: dict[tuple[Alike, str], list[int]] = {}
+        for place, (machine, free) in enumerate(zip(market.machines, left.tolist(), strict=True)):
+            self._alike.setdefault(((free, machine.free_slots), machine.rack_id), []).append(place)
+        self._items = sorted({item_of(kind) for kind in asked if kind.unit > 1}, reverse=True)
+        self._patterns: dict[Alike, list[Counter[Item]]] = {}
+        self._held: list[tuple[tuple[Alike, str], Counter[Item]]] = []
+        for key in self._alike:
+            if key[0] not in self._patterns:
+                self._patterns[key[0]] = _patterns(self._items, *key[0])
+            self._held += [(key, pattern) for pattern in self._patterns[key[0]]]
+        racks = sorted({rack for _, rack in self._alike})
+        self._hosting = [(kind, rack) for kind in asked if kind.level is Level.RACK for rack in racks]
+        self.columns = len(self._held) + len(self._hosting)
+
+    def solve(self, time_limit_s: float) -> list[int] | bool | None:
+        """How often each column is taken."""
+        highs = highspy.Highs()  # type: ignore[no-untyped-call]
+        options: dict[str, bool | int | float | str] = {
+            "output_flag": False,
+            "threads": 1,
+            "presolve": "off",
+            "time_limit": time_limit_s,
+            "mip_feasibility_tolerance": _TOLERANCE,
+            "primal_feasibility_tolerance": _TOLERANCE,
+        }
+        for option, value in options.items():
+            highs.setOptionValue(option, value)
+        most = [len(self._alike[key]) for key, _ in self._held] + [self._asked[kind] for kind, _ in self._hosting]
+        none = (0, np.zeros(0, np.int32), np.zeros(0))
+        for column, times in enumerate(most):
+            highs.addCol(0.0, 0.0, float(times), *none)
+            highs.changeColIntegrality(column, highspy.HighsVarType.kInteger)
+        for row in self._rows():
+            index, values = np.array(list(row.parts), dtype=np.int32), np.array(list(row.parts.values()), dtype=float)
+            highs.addRow(row.least, row.most, len(index), index, values)
+        highs.run()
+        status = highs.getModelStatus()
+        if status == highspy.HighsModelStatus.kInfeasible:
+            return False
+        found = status == highspy.HighsModelStatus.kOptimal
+        return [round(value) for value in highs.getSolution().col_value] if found else None
+
+    def _rows(self) -> list[_Row]:
+        """One pattern a machine; items for all that is asked for; in each rack units for the gangs that it hosts."""
+        one_each = {key: _Row(most=len(places)) for key, places in self._alike.items()}
+        units: dict[tuple[int, str], _Row] = {}
+        items = {item: _Row(least=self._asked_of(item)) for item in [*self._items, Item(1)]}
+        gangs = {kind: _Row(least=many) for kind, many in self._asked.items() if kind.level is Level.RACK}
+        for column, (key, pattern) in enumerate(self._held):
+            one_each[key].parts[column] = 1.0
+            for item, row in items.items():
+                many = room_of(pattern, key[0][0], 1) if item.gpus == 1 else pattern[item]
+                if many:
+                    row.parts[column] = many
+                    if not item.in_slot:
+                        units.setdefault((item.gpus, key[1]), _Row(least=0.0)).parts[column] = many
+        for column, (kind, rack) in enumerate(self._hosting, start=len(self._held)):
+            gangs[kind].parts[column] = 1.0
+            units.setdefault((kind.unit, rack), _Row(least=0.0)).parts[column] = -float(kind.units)
+        return [*one_each.values(), *units.values(), *items.values(), *gangs.values()]
+
+    def _asked_of(self, item: Item) -> int:
+        return sum(kind.units * many for kind, many in self._asked.items() if item_of(kind) == item)
+
+    def read(self, answer: Sequence[int]) -> tuple[list[Items], Counter[tuple[Kind, str]]]:
+        """Items by machine, and gangs hosted by kind and rack."""
+        on_machine: list[Items] = [{}] * len(self._market.machines)
+        taken: Counter[tuple[Alike, str]] = Counter()
+        for (key, pattern), times in zip(self._held, answer[: len(self._held)], strict=True):
+            for place in self._alike[key][taken[key] : taken[key] + times]:
+                on_machine[place] = pattern
+            taken[key] += times
+        hosted = Counter(dict(zip(self._hosting, answer[len(self._held) :], strict=True)))
+        return on_machine, hosted
+
+
+def _patterns(items: Sequence[Item], free: int, slots: Sequence[int]) -> list[Counter[Item]]:
+    """Everything that a machine holds, up to some more than there may be columns."""
+    found: list[Counter[Item]] = [Counter()]
+    for item in items:
+        for pattern in found[: _MOST_COLUMNS + 1]:
+            room = free - sum(each.gpus * many for each, many in pattern.items())
+            for many in range(1, room // item.gpus + 1):
+                more = Counter({**pattern, item: many})
+                if not item.in_slot or _fit_slots(more, slots):
+                    found.append(more)
+    return found
+
+
+def _fit_slots(pattern: Counter[Item], slots: Sequence[int]) -> bool:
+    sizes = sorted((item.gpus for item in pattern.elements() if item.in_slot), reverse=True)
+    return _fit_sizes(sizes, tuple(slots))
+
+
+def _fit_sizes(sizes: Sequence[int], room: tuple[int, ...]) -> bool:
+    """Whether items of these sizes, largest first, fit into slots with so much room, by trying."""
+    if not sizes:
+        return True
+    return any(
+        _fit_sizes(sizes[1:], (*room[:slot], free - sizes[0], *room[slot + 1 :]))
+        for slot, free in enumerate(room)
+        if free >= sizes[0] and free not in room[:slot]
+    )
