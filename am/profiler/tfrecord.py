@@ -65,7 +65,9 @@ class RecordReader:
             return data
         data, self._waiting = self._waiting + data, b""
         run = ordinary.match(data, 0, len(data) - LAST_BYTES)
-        return data[run.end() :] if run and _is_head(data, run.end()) else data
+        if run is None or run.end() <= FIRST_BYTES + LAST_BYTES or not _is_head(data, run.end()):
+            return data
+        return data[run.end() :]
 
     def _read(self, data: bytes) -> list[Framed]:
         if self._skip:
