@@ -133,8 +133,8 @@ def own_token(file_system: str, environment: Mapping[str, str]) -> IssuedToken:
         environment: Leads to configuration, jars and keytab.
 
     Raises:
-        LoginError: No login, or the NameNode does not accept it.
-        UnreachableError: The NameNode or the KDC is away.
+        LoginError: No login, because the KDC is away too, or the NameNode does not accept it.
+        UnreachableError: The NameNode is away.
     """
     start_jvm(environment)
     configuration = yarn_configuration(DEFAULT_CONNECT_WAIT_S)

@@ -2,6 +2,7 @@
 
 import struct
 import subprocess
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,15 @@ POM = Path(__file__).with_name("kdc-pom.xml")
 _PROPERTIES = (
     "org.name=THEMIS\norg.domain=TEST\nkdc.bind.address=127.0.0.1\nkdc.port=0\nmax.ticket.lifetime={lifetime_ms}\n"
 )
+_KINIT = """
+import sys, jpype
+jars, folder, principal, keytab, cache = sys.argv[1:]
+jpype.startJVM("-Xmx64m", "-Djava.net.preferIPv4Stack=true", classpath=[f"{jars}/*"])
+file = jpype.JClass("java.io.File")
+client = jpype.JClass("org.apache.kerby.kerberos.kerb.client.KrbClient")(file(folder))
+client.init()
+client.storeTicket(client.requestTgt(principal, file(keytab)), file(cache))
+"""
 _KEYTAB_MAGIC = b"\x05\x02"
 
 
@@ -23,6 +33,7 @@ class Kdc:
     """A KDC that runs; keytabs lie in its folder."""
 
     folder: Path
+    jars: Path
 
     @property
     def krb5_conf(self):
@@ -36,6 +47,12 @@ class Kdc:
     def keytab(self, name):
         """Of the principals whose first part is `name`."""
         return self.folder / f"{name}.keytab"
+
+    def take_ticket(self, principal, cache):
+        """What `kinit` does: a ticket for that principal, in a file that KRB5CCNAME may name."""
+        keytab = self.keytab(principal.partition("/")[0])
+        arguments = (self.jars, self.folder, f"{principal}@{REALM}", keytab, cache)
+        subprocess.run([sys.executable, "-c", _KINIT, *map(str, arguments)], check=True, timeout=60)
 
 
 def kdc_jars():
@@ -58,7 +75,7 @@ def running_kdc(java, jars, folder, principals, *, ticket_lifetime_s=24 * 3600):
             wait_until(lambda: "to stop it" in log.read_text() or daemon.poll() is not None)
             assert daemon.poll() is None, log.read_text()
             _split(folder)
-            yield Kdc(folder)
+            yield Kdc(folder, jars)
         finally:
             daemon.kill()
 

@@ -91,6 +91,11 @@ def test_files_on_a_secure_hdfs(secure):
     assert secure.ask(FILES) == "['a'] b'new' True"
 
 
+def test_files_by_a_ticket_in_place_of_a_keytab(secure, tmp_path):
+    secure.kdc.take_ticket("themis/localhost", tmp_path / "ticket")
+    assert secure.ask(FILES, keytab="", principal="", KRB5CCNAME=str(tmp_path / "ticket")) == "['a'] b'new' True"
+
+
 def test_another_user_may_not_write_there(secure):
     told = secure.ask(FILES, keytab="stranger", principal="stranger")
     assert told.startswith("HdfsRefusedError cannot write a file on HDFS: '/user/themis/files/a'")
