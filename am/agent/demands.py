@@ -61,8 +61,10 @@ def empty_bundle_s(app: AppView, around: Surroundings) -> tuple[float, float]:
     """T of what the app keeps whatever a round decides, and what losing the rest costs in restarts, both in seconds."""
     if app.jobs and not app.held:
         return math.inf, 0.0
-    gangs = [*(gang.at for gang in app.kept), *parts_left(app, app.renewable)]
-    return finish_time_s(app, gangs, around), app.restart_s if app.renewable else 0.0
+    kept = [gang.at for gang in app.kept]
+    if not app.renewable:
+        return finish_time_s(app, kept, around), 0.0
+    return finish_time_s(app, [*kept, *parts_left(app, app.renewable)], around), app.restart_s
 
 
 def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
@@ -131,11 +133,11 @@ def usable_gpus(shape: JobShape, gpus: Allocation) -> int:
 def _demand_of(job: JobView, held: HeldGang, restart_s: float) -> GangDemand | None:
     """What a job wants beside or instead of the gang that it holds."""
     shape = job.shape
-    near = held.gpus - held.up if held.up != held.gpus else Allocation()
     if not held.renewable:
         if not growth_pays(job, held.at, shape.demand_max_gpus, held.level, restart_s):
             return None
-        return _growth_of(job, near, pays_above(job, held.at, restart_s))
+        return _growth_of(job, held.gpus, pays_above(job, held.at, restart_s))
+    near = held.gpus - held.up if held.up != held.gpus else Allocation()
     if not near or not usable_gpus(shape, near):
         return job.demand
     return _growth_of(job, near, 0.0)

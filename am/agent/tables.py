@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from am.agent.demands import parts_left
 from am.agent.divisions import asks_of
 from am.agent.growth import Growth, added_up, growths
-from am.agent.kinds import GangKind, Judges, Room, gang_kinds
+from am.agent.kinds import GangKind, Judges, gang_kinds, room_of
+from am.agent.selection import Neighbours
 from am.agent.views import AppView, GangAt, HeldGang, Surroundings
 from themis.bids import Gang, Offer
 from themis.cluster import Allocation, Level
@@ -21,7 +23,7 @@ from themis.cluster import Allocation, Level
 Counts = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Table:
     """Rows alike: gangs that the app holds in all of them, what all of them ask for, and for each what it asks beside.
 
@@ -48,12 +50,19 @@ class Table:
             counts[:, gangs[kind.at]] += self.asks[:, place]
         return counts
 
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        """Which rows are next to which."""
+        return Neighbours(self.kinds, self.asks)
+
+    @cached_property
     def asks_for_something(self) -> NDArray[np.bool_]:
         """Which rows are not empty."""
         if self.pinned or self.anywhere:
             return np.ones(len(self.asks), dtype=bool)
         return np.asarray(self.asks.any(axis=1))
 
+    @cached_property
     def gpus(self) -> Counts:
         """GPUs that each row asks for."""
         fixed = sum([gang.gpus for gang in self.pinned]) + sum([gang.total_gpus for gang in self.anywhere])
@@ -113,7 +122,7 @@ def tables_of(app: AppView, offer: Offer, around: Surroundings) -> list[Table]:
 
 
 def _all_stay(app: AppView, free: Allocation, offer: Offer, around: Surroundings, up: tuple[Allocation, ...]) -> Table:
-    kinds = gang_kinds(app, Room(free.by_machine(), offer.slots, around))
+    kinds = gang_kinds(app, room_of(free, offer, around))
     asks, missing = asks_of(kinds, len(app.jobs) - len(app.held), free.gpus, app.jobs, 2 if up else 1)
     gangs = tuple(gang.at for gang in app.held)
     return Table(gangs=gangs, pinned=up, kinds=kinds, asks=asks, missing=missing)
@@ -157,7 +166,7 @@ def _restarted(app: AppView, offer: Offer, around: Surroundings) -> Iterator[Tab
         ways = ways[1:]
     if not ways:
         return
-    kinds = gang_kinds(app, Room(free, offer.slots, around))
+    kinds = gang_kinds(app, room_of(offer.free, offer, around))
     known: dict[tuple[int, int], tuple[Counts, int]] = {}
     for way in ways:
         left = offer.free.gpus - sum(gang.gpus for gang in way.pinned) - sum(gang.gpus for gang in way.anywhere)
