@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from am.agent.memo import Memo
-from am.agent.views import AppView, GangAt, JobView, Surroundings
+from am.agent.views import AppView, GangAt, Surroundings
 from themis.apps import JobShape, Slowdown
 from themis.bids import Offer
 from themis.cluster import Allocation, Level
