@@ -20,12 +20,12 @@ _WAITING: Memo[tuple[GangDemand, ...]] = Memo()
 def make_report(app: AppView, around: Surroundings, round_id: int) -> AppReport:
     """The answer to «what is your rho»: with the gangs whose leases go on, and the demand of the jobs without one."""
     valuer = Valuer.of(app, around)
-    time_s, switch_s = empty_bundle_s(app, around)
+    t_shared_s = valuer.shared_s(*empty_bundle_s(app, around))
     return AppReport(
         app_id=app.app_id,
         round_id=round_id,
-        rho=valuer.rho(time_s, switch_s),
-        t_shared_s=valuer.shared_s(time_s, switch_s),
+        rho=t_shared_s / valuer.ideal_s,
+        t_shared_s=t_shared_s,
         t_ideal_s=valuer.ideal_s,
         demands=unmet_demands(app),
         phases_left=phases_left(app),

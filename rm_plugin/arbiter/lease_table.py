@@ -80,6 +80,8 @@ class LeaseTable:
     def of_app(self, app_id: str) -> list[Lease]:
         """Every lease of an app, live and reserved, by GPU."""
         mine = [*self._live.of_app(app_id), *self._reserved.of_app(app_id)]
+        if not mine:
+            return mine
         return sorted(mine, key=lambda lease: (lease.gpu.machine_id, lease.gpu.index, lease.lease_id))
 
     def live_of(self, app_id: str) -> Collection[Lease]:
