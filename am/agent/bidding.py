@@ -42,6 +42,7 @@ from numpy.typing import NDArray
 from am.agent.batch import finish_times_s
 from am.agent.demands import empty_bundle_s, growth_pays, make_report, unmet_demands
 from am.agent.fairness import Valuer
+from am.agent.finish_time import finish_time_s
 from am.agent.kinds import gang_kinds, room_of
 from am.agent.memo import Memo
 from am.agent.rows import RowMaker
@@ -57,6 +58,9 @@ ROW_CAP = 400
 
 _MOST_DROPPED = 10**9
 """Where `rows_dropped` stops counting: complete tables of large apps have more rows than a message can tell."""
+
+_FEW_ASKS = 40
+"""So many asks of an app of one job are timed one after the other: arrays would cost more than they save."""
 
 Seconds = NDArray[np.float64]
 Values = NDArray[np.float64]
@@ -122,7 +126,9 @@ def _worked_out(app: AppView, offer: Offer, around: Surroundings) -> _Choices:
 
 
 def _times_s(app: AppView, tables: list[Table], around: Surroundings) -> list[Seconds]:
-    """T of every ask of every table. All of them are timed together."""
+    """T of every ask of every table. All of them are timed together, but for the few of a single job."""
+    if len(app.jobs) == 1 and sum([len(table.asks) for table in tables]) <= _FEW_ASKS:
+        return [_single_job_s(app, table, around) for table in tables]
     gangs: dict[GangAt, int] = {}
     for table in tables:
         for gang in (*table.gangs, *(kind.at for kind in table.kinds)):
@@ -133,6 +139,15 @@ def _times_s(app: AppView, tables: list[Table], around: Surroundings) -> list[Se
     times_s = finish_times_s(app, tuple(gangs), np.concatenate(counts), around)
     ends = np.cumsum([len(some) for some in counts])
     return np.split(times_s, ends[:-1])
+
+
+def _single_job_s(app: AppView, table: Table, around: Surroundings) -> Seconds:
+    """T of every ask of a table of an app of one job."""
+    times_s = []
+    for ask in table.asks.tolist():
+        new = [kind.at for kind, count in zip(table.kinds, ask, strict=True) for _ in range(count)]
+        times_s.append(finish_time_s(app, [*table.gangs, *new], around))
+    return np.array(times_s)
 
 
 def _chosen(tables: list[Table], values: list[Values], empty_value: float) -> tuple[list[tuple[int, int]], int]:

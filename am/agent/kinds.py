@@ -124,10 +124,11 @@ def gang_kinds(app: AppView, room: Room) -> tuple[GangKind, ...]:
     lies on one machine wherever it is, one of a single GPU in one slot.
     """
     ways: Iterable[_Way]
-    if app.held:
-        ways = _ways(app, room, room.gpus)
+    if len(app.jobs) == 1 and not app.later_phases:
+        (job,) = app.jobs
+        ways = _WAYS.of((job.shape, job.slowdown), room.traits, lambda: tuple(_ways(app, room)))
     else:
-        ways = _WAYS.of((app.jobs, app.later_phases, app.reference), room.traits, lambda: tuple(_ways(app, room)))
+        ways = _ways(app, room, room.gpus)
     kinds = []
     for at, within, unit_gpus in ways:
         most = room.most(at.gpus, unit_gpus, within)

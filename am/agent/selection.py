@@ -111,7 +111,7 @@ def _neighbours(kinds: Sequence[GangKind], asks: Counts) -> Iterator[tuple[Place
     """Asks with the neighbour of each that asks for a little less."""
     # A neighbour may have one more gang of a kind than any ask has: its key must be no other ask's.
     weights = [(int(asks.max(initial=0)) + 2) ** place for place in range(len(kinds))]
-    if not len(asks) or weights[-1:] > [2**55]:
+    if len(asks) <= 1 or weights[-1:] > [2**55]:
         return
     keys = asks @ np.array(weights, dtype=np.int64)
     order = np.argsort(keys)

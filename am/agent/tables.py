@@ -84,7 +84,7 @@ class Table:
         for gang in self.pinned:
             pinned.update(dict(gang))
         counts = np.array([pinned[machine] for machine in machines], dtype=np.int64)
-        return np.broadcast_to(counts, (len(self.asks), len(machines)))
+        return np.ones((len(self.asks), 1), dtype=np.int64) * counts
 
 
 def asked_kinds(tables: Sequence[Table]) -> list[GangKind]:
@@ -121,10 +121,17 @@ def tables_of(app: AppView, offer: Offer, around: Surroundings) -> list[Table]:
     return [*tables, *_restarted(app, offer, around)]
 
 
+_NOTHING_NEW: Counts = np.zeros((1, 0), dtype=np.int64)
+"""One row that asks for no new gang."""
+
+
 def _all_stay(app: AppView, free: Allocation, offer: Offer, around: Surroundings, up: tuple[Allocation, ...]) -> Table:
-    kinds = gang_kinds(app, room_of(free, offer, around))
-    asks, missing = asks_of(kinds, len(app.jobs) - len(app.held), free.gpus, app.jobs, 2 if up else 1)
     gangs = tuple(gang.at for gang in app.held)
+    new = len(app.jobs) - len(app.held)
+    if not new:
+        return Table(gangs=gangs, pinned=up, asks=_NOTHING_NEW)
+    kinds = gang_kinds(app, room_of(free, offer, around))
+    asks, missing = asks_of(kinds, new, free.gpus, app.jobs, 2 if up else 1)
     return Table(gangs=gangs, pinned=up, kinds=kinds, asks=asks, missing=missing)
 
 
@@ -134,7 +141,7 @@ def _some_stay(app: AppView, renewable: Sequence[HeldGang]) -> Iterator[Table]:
     Such a row is worth what one is that asks for like gangs anywhere; equals a solver takes in the order of the bid.
     Not where slots matter: a row pins GPUs by machine, and then cannot say that they lie in one slot.
     """
-    judges, nothing_new = Judges.of(app), np.zeros((1, 0), dtype=np.int64)
+    judges = Judges.of(app)
     in_slots = {gang.gpus.gpus for gang in renewable if gang.level is Level.SLOT}
     slots_matter = {gpus for gpus in in_slots if not judges.find_alike(*_near(gpus))}
     most = len(renewable) - 1
@@ -149,7 +156,7 @@ def _some_stay(app: AppView, renewable: Sequence[HeldGang]) -> Iterator[Table]:
     for staying in range(most, 0, -1):
         gangs = (*kept, *ats[:staying], *itertools.chain.from_iterable(parts[staying:]))
         pinned = tuple(ups[:staying])
-        yield Table(gangs=gangs, pinned=pinned, asks=nothing_new, switch_s=app.restart_s, steady=True)
+        yield Table(gangs=gangs, pinned=pinned, asks=_NOTHING_NEW, switch_s=app.restart_s, steady=True)
 
 
 def _near(gpus: int) -> tuple[GangAt, GangAt]:
