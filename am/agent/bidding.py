@@ -34,7 +34,7 @@ Where tables would be too large they are thinned, which `rows_dropped` counts: `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +84,7 @@ def make_bid(app: AppView, offer: Offer, around: Surroundings) -> Bid:
     values = [
         valuer.values(times_s, table.switch_s) for table, times_s in zip(choices.tables, choices.times_s, strict=True)
     ]
-    chosen, useful = _chosen(choices.tables, values, empty_value)
+    chosen, useful = _chosen(choices, values, empty_value)
     rows = [choices.maker.row(table, ask, float(values[table][ask])) for table, ask in chosen]
     missing = useful - len(rows) + sum([table.missing for table in choices.tables])
     return Bid(
@@ -96,16 +96,27 @@ def make_bid(app: AppView, offer: Offer, around: Surroundings) -> Bid:
     )
 
 
+_Name = tuple[int, int]
+"""Table and ask."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Choices:
     """What an app may ask for, how long it needs on each of these, and what makes rows of them.
 
-    None of it depends on the time, nor on how far from fair the app is.
+    None of it depends on the time, nor on how far from fair the app is. `needs` is by the asks that were useful so far.
     """
 
     tables: list[Table]
     times_s: list[Seconds]
     maker: RowMaker
+    needs: dict[tuple[_Name, ...], Needs] = field(default_factory=dict)
+
+    def needs_of(self, useful: Mapping[int, NDArray[np.intp]], names: tuple[_Name, ...]) -> Needs:
+        """What the useful asks need, those with these names."""
+        if names not in self.needs:
+            self.needs[names] = _needed(self.tables, useful)
+        return self.needs[names]
 
 
 _KNOWN: Memo[_Choices] = Memo()
@@ -150,8 +161,9 @@ def _single_job_s(app: AppView, table: Table, around: Surroundings) -> Seconds:
     return np.array(times_s)
 
 
-def _chosen(tables: list[Table], values: list[Values], empty_value: float) -> tuple[list[tuple[int, int]], int]:
-    """The rows to send as (table, ask), cheapest first, and how many would have been useful."""
+def _chosen(choices: _Choices, values: list[Values], empty_value: float) -> tuple[list[_Name], int]:
+    """The rows to send, cheapest first, and how many would have been useful."""
+    tables = choices.tables
     steady = [(table, 0) for table, each in enumerate(tables) if each.steady and values[table][0] > empty_value]
     steady = steady[: ROW_CAP // 4]
     loose = [(place, table) for place, table in enumerate(tables) if not table.steady]
@@ -162,7 +174,7 @@ def _chosen(tables: list[Table], values: list[Values], empty_value: float) -> tu
     if len(names) == 1:
         chosen, useful_rows = names, 1
     else:
-        needed = _needed(tables, useful)
+        needed = choices.needs_of(useful, tuple(names))
         valued = np.concatenate([values[place][asks] for place, asks in useful.items()])
         gains = np.log(valued / empty_value) if empty_value > 0 else valued
         order = np.lexsort((-gains, needed.sum(axis=1)))
