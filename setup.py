@@ -1,19 +1,31 @@
-"""The compiled core of the exact auction; everything else about the build stands in pyproject.toml."""
+"""The compiled parts: the core of the exact auction, and the packing of an app's jobs. pyproject.toml has the rest."""
 
 from setuptools import Extension, setup
 
-CORE = "rm_plugin/solvers/exact/core"
+CORE, PACKING = "rm_plugin/solvers/exact/core", "am/agent/core"
+SOURCES = ("module", "cover_module", "cover", "fit", "lift", "pack", "prices", "prune", "search", "simplex", "weigh")
+HEADERS = ("core", "cover", "cover_module", "fit", "hash", "lift", "pack", "prune", "simplex", "weigh")
+
+# No contraction into fused operations: prices and times are the same on every machine of one libm.
+ARGUMENTS = ["-std=gnu11", "-O3", "-ffp-contract=off", "-Wall", "-Wextra"]
 
 setup(
     ext_modules=[
         Extension(
             "rm_plugin.solvers.exact._core",
-            sources=[f"{CORE}/{name}.c" for name in ("module", "prices", "search", "pack", "fit", "prune", "weigh")],
-            depends=[f"{CORE}/{name}.h" for name in ("core", "fit", "hash", "pack", "prune", "weigh")],
+            sources=[f"{CORE}/{name}.c" for name in SOURCES],
+            depends=[f"{CORE}/{name}.h" for name in HEADERS],
             # Without a compiler the package installs all the same, and the solver `exact` tells what is missing.
             optional=True,
-            # No contraction into fused operations: prices are the same on every machine of one libm.
-            extra_compile_args=["-std=gnu11", "-O3", "-ffp-contract=off", "-Wall", "-Wextra"],
-        )
+            extra_compile_args=ARGUMENTS,
+        ),
+        Extension(
+            "am.agent._packing",
+            sources=[f"{PACKING}/{name}.c" for name in ("module", "packing")],
+            depends=[f"{PACKING}/{name}.h" for name in ("limits", "packing")],
+            # Without a compiler `am/agent/packing.py` does the same, only slower.
+            optional=True,
+            extra_compile_args=ARGUMENTS,
+        ),
     ]
 )

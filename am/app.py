@@ -193,6 +193,7 @@ class App:
             work_total_gpu_s=self.board.work_total_gpu_s,
             held=held,
             restart_s=self.restart_s,
+            first=self.board.first_phases[0],
         )
 
     def rho_now(self, view: AppView) -> float:

@@ -59,8 +59,18 @@ def phase_views(jobs: Mapping[str, JobProgress], plan: TunerPlan) -> tuple[JobVi
 
 def work_gpu_s(jobs: Mapping[str, JobProgress], phases: Sequence[Phase]) -> float:
     """The whole search's work in GPU seconds at S = 1: the first phase by its own jobs, later ones by the median."""
-    views = [job_view(job, first_iterations(job.spec, phases[0])) for job in jobs.values()]
+    views = [job_view(job, first_iterations(job.spec, phases[0])) for job in _first(jobs, phases[0])]
     return search_work_gpu_s(views, phases[1:], reference_job(jobs))
+
+
+def at_once_gpus(jobs: Iterable[JobSpec], first: Phase) -> int:
+    """The most GPUs that an app can use at once: those of all its jobs, or of as many as its tuner runs at once."""
+    return sum(sorted(job.shape.demand_max_gpus for job in jobs)[-first.jobs :])
+
+
+def _first(jobs: Mapping[str, JobProgress], first: Phase) -> list[JobProgress]:
+    """The jobs of the first phase. Those with the first ids stand for any that a tuner tries a few at a time."""
+    return [job for _, job in sorted(jobs.items())][: first.jobs]
 
 
 def search_work_gpu_s(first: Iterable[JobView], later: Iterable[Phase], reference: JobView) -> float:
@@ -97,8 +107,12 @@ def app_view(
     work_total_gpu_s: float,
     held: Iterable[HeldGang],
     restart_s: float,
+    first: Phase | None = None,
 ) -> AppView:
-    """The app now. The reference is the median of the jobs still in the search, those done with this phase included."""
+    """The app now, of whose search `first` was the first phase; by default all jobs took part in it.
+
+    The reference is the median of the jobs still in the search, those done with this phase included.
+    """
     current = phase_views(jobs, plan)
     survivors = {job_id: job for job_id, job in jobs.items() if job_id not in plan.stopped} or dict(jobs)
     return AppView(
@@ -107,7 +121,7 @@ def app_view(
         jobs=current,
         later_phases=plan.phases[1:],
         work_total_gpu_s=work_total_gpu_s,
-        demand_max_gpus=spec.demand_max_gpus,
+        demand_max_gpus=spec.demand_max_gpus if first is None else at_once_gpus(spec.jobs, first),
         reference=reference_job(survivors),
         held=tuple(held),
         restart_s=restart_s,
@@ -126,10 +140,10 @@ def whole_view(
     return AppView(
         app_id=app_id,
         elapsed_s=0.0,
-        jobs=tuple(job_view(job, first_iterations(job.spec, phases[0])) for _, job in sorted(jobs.items())),
+        jobs=tuple(job_view(job, first_iterations(job.spec, phases[0])) for job in _first(jobs, phases[0])),
         later_phases=tuple(phases[1:]),
         work_total_gpu_s=work_total_gpu_s,
-        demand_max_gpus=spec.demand_max_gpus,
+        demand_max_gpus=at_once_gpus(spec.jobs, phases[0]),
         reference=reference_job(jobs),
         restart_s=restart_s,
     )

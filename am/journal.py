@@ -20,13 +20,19 @@ from themis.lifecycle import JobState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A job's state as last written. `restarts` counts the failures that were made good."""
+    """A job's state as last written.
+
+    `restarts` counts the failures that were made good, `stalls` those of them that were stalls; `longest_wait_s` is the
+    longest that a step has taken to come.
+    """
 
     job_id: str
     state: JobState
     incarnation: int = 0
     iteration: int = 0
     restarts: int = 0
+    stalls: int = 0
+    longest_wait_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +71,8 @@ class Journal:
     def job(self, record: JobRecord) -> None:
         """Write the state of a job."""
         line = {"job": record.job_id, "state": record.state.value, "incarnation": record.incarnation}
-        self._append({"job": {**line, "iteration": record.iteration, "restarts": record.restarts}})
+        line |= {"iteration": record.iteration, "restarts": record.restarts}
+        self._append({"job": {**line, "stalls": record.stalls, "longest_wait_s": record.longest_wait_s}})
 
     def note(self, name: str, value: object) -> None:
         """Write anything else that JSON can hold; the newest value of a name counts."""
@@ -115,4 +122,7 @@ def _job(line: Mapping[str, Any]) -> JobRecord:
         incarnation=line["incarnation"],
         iteration=line["iteration"],
         restarts=line["restarts"],
+        # Journals of earlier versions do not have them.
+        stalls=line.get("stalls", 0),
+        longest_wait_s=line.get("longest_wait_s", 0.0),
     )

@@ -63,7 +63,7 @@ class LogArchive:
                 return
             try:
                 await asyncio.to_thread(self._write)
-            except ThemisError as error:
+            except (ThemisError, OSError) as error:
                 LOG.warning("the logs are not archived: %s", error)
             else:
                 self._kept = sizes

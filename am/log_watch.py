@@ -45,6 +45,7 @@ class LogWatch:
             job.profile.feed(record)
             self._tell(job, record)
         job.profile.look(now_s)
+        self._app.board.waited(job)
         self._tell_health(job)
 
     def _reader(self, job: JobRun) -> JobReader:

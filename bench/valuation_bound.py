@@ -1,7 +1,9 @@
 """A time below which an app's jobs cannot end on a bundle, however it is divided: proven, for bundles of any size.
 
-Two bounds, the larger counts. A linear programme over kinds of gangs: jobs may be cut into parts that run one after the
-other, and gangs into fractions of gangs. And bin packing: each job as fast as anywhere, on as many gangs as can be.
+Two bounds first. A linear programme over kinds of gangs: jobs may be cut into parts that run one after the other, and
+gangs into fractions of gangs. And bin packing: each job as fast as anywhere, on as many gangs as can be. Where these
+leave a gap it is narrowed by proofs that keep one of the two whole: jobs (`valuation_columns`), gangs
+(`valuation_whole`).
 """
 
 from __future__ import annotations
@@ -16,10 +18,15 @@ from numpy.typing import NDArray
 from am.agent.finish_time import job_time_s
 from am.agent.kinds import GangKind, Room, gang_kinds
 from am.agent.views import AppView, Surroundings
+from bench.valuation_columns import is_too_soon
+from bench.valuation_whole import is_too_soon_for_whole_gangs
 from themis.bids import FreeMachine
 from themis.cluster import Level
 
 _TOLERANCE = 1e-7
+
+_NEAR = 1.005
+"""Ends are told apart to such a factor."""
 
 Times = NDArray[np.float64]
 
@@ -37,7 +44,23 @@ def bound_s(app: AppView, machines: Sequence[FreeMachine], around: Surroundings,
     room = Room(free, {machine.machine_id: machine.free_slots for machine in machines}, around)
     kinds = gang_kinds(app, room)
     times_s = np.array([[job_time_s(job, kind.at) for kind in kinds] for job in app.jobs])
-    return max(_packing_s(times_s, kinds, room), _relaxed_s(times_s, _limits(kinds, machines, room), reached_s))
+    limits = _limits(kinds, machines, room)
+    low_s = max(_packing_s(times_s, kinds, room), _relaxed_s(times_s, limits, reached_s))
+    return _narrowed_s(times_s, limits, low_s, reached_s)
+
+
+def _narrowed_s(times_s: Times, limits: Sequence[tuple[list[float], int]], low_s: float, reached_s: float) -> float:
+    """The latest end found by which it is proven that not all jobs can be done; first one near what is reached."""
+    if math.isinf(reached_s):
+        return low_s
+    high_s, middle_s = reached_s, reached_s / _NEAR
+    while high_s > _NEAR * low_s:
+        if is_too_soon_for_whole_gangs(times_s, limits, middle_s) or is_too_soon(times_s, limits, middle_s):
+            low_s = middle_s
+        else:
+            high_s = middle_s
+        middle_s = (low_s + high_s) / 2.0
+    return low_s
 
 
 def _packing_s(times_s: Times, kinds: Sequence[GangKind], room: Room) -> float:

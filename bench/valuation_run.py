@@ -39,8 +39,8 @@ class GapRow:
     """How far packings are from the best ones: T by the bid over the least T, less 1.
 
     Attributes:
-        part: `small`, against all that can be done; `small-as-run`, against every division with the jobs dealt to its
-            gangs in the order in which apps deal them; `large-GPUS`, against a proven bound, so at most so far.
+        part: `small`, against all that can be done; `small-as-run`, against every division with the jobs put on its
+            gangs as apps put them; `large-GPUS`, against a proven bound, so at most so far.
         bundles: Bundles packed.
         median_gap, worst_gap: Of the gaps.
         near_share: Share of the bundles with a gap of no more than `NEAR`.
@@ -93,7 +93,7 @@ def run_plan(plan: Plan) -> Iterator[GapRow | TimeRow]:
 
 
 def small_gaps(seed: int) -> tuple[float, float]:
-    """The gap to every division and every assignment, and to every division with jobs dealt as the app deals them."""
+    """The gap to every division and every assignment, and to every division with jobs put on gangs as the app does."""
     case = small_case(seed)
     told_s = told_time_s(case, _bid(case), case.machines)
     as_run_s = exact_time_s(case.app, case.machines, phase_time_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import shlex
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -154,11 +155,14 @@ class DevCluster:
     @property
     def exports(self) -> Mapping[str, str]:
         """Environment variables by which clients find the cluster."""
+        kerberos = self.plan.spec.kerberos
+        option = {"THEMIS_HADOOP_JVM_OPTIONS": shlex.quote(kerberos.java_option)} if kerberos else {}
+        who = option or {"HADOOP_USER_NAME": self.plan.spec.user}
         return {
             "HADOOP_CONF_DIR": str(self.conf_dir),
-            "HADOOP_USER_NAME": self.plan.spec.user,
             "THEMIS_HADOOP_HOSTS_FILE": str(self.hosts_file),
             JARS_VARIABLE: str(self.plan.programs.jars),
+            **who,
         }
 
     # ---- how it is ---------------------------------------------------------------------------------------------------
@@ -272,7 +276,9 @@ class DevCluster:
             if daemon != RESOURCE_MANAGER:
                 self._daemons.spawn(daemon)
         self._wait_ready(dict.fromkeys(plan.spec.daemons, 0.0), limit_s, say)
-        wait_until_none(self._folders_missing, limit_s=limit_s, trouble="HDFS's folders cannot be made", say=_silent)
+        if plan.spec.kerberos is None:
+            trouble = "HDFS's folders cannot be made"
+            wait_until_none(self._folders_missing, limit_s=limit_s, trouble=trouble, say=_silent)
         say("ready")
 
     def _folders_missing(self) -> str | None:

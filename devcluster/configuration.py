@@ -46,10 +46,16 @@ log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
 
 def configuration_files(spec: ClusterSpec, addresses: Addresses, layout: Layout) -> Mapping[str, str]:
     """Every file of the configuration folder, text by name."""
+    core, hdfs = _core_site(spec, addresses, layout), _hdfs_site(addresses, layout)
+    yarn = _resource_manager(spec, addresses, layout) | _node_managers(spec)
+    if spec.kerberos is not None:
+        core.update(spec.kerberos.core_site())
+        hdfs.update(spec.kerberos.hdfs_site())
+        yarn.update(spec.kerberos.yarn_site())
     return {
-        "core-site.xml": _xml(_core_site(spec, addresses, layout)),
-        "hdfs-site.xml": _xml(_hdfs_site(addresses, layout)),
-        "yarn-site.xml": _xml(_resource_manager(spec, addresses, layout) | _node_managers(spec)),
+        "core-site.xml": _xml(core),
+        "hdfs-site.xml": _xml(hdfs),
+        "yarn-site.xml": _xml(yarn),
         "capacity-scheduler.xml": _xml(_capacity_scheduler()),
         "resource-types.xml": _xml({"yarn.resource-types": GPU}),
         "log4j.properties": _LOG4J,

@@ -97,6 +97,7 @@ def java_command(plan: Plan, main: str, heap_mb: int) -> list[str]:
         f"-Djdk.net.hosts.file={layout.hosts}",
         f"-Dhadoop.home.dir={layout.root}",
         f"-Djava.io.tmpdir={layout.temporary}",
+        *([plan.spec.kerberos.java_option] if plan.spec.kerberos else []),
         "-cp",
         f"{layout.conf}:{plan.programs.jars}/*",
         main,

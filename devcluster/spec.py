@@ -7,6 +7,7 @@ import os
 import re
 from dataclasses import dataclass, field
 
+from devcluster.kerberos import Kerberos
 from themis.errors import InputError
 
 NAMENODE = "namenode"
@@ -37,6 +38,8 @@ class ClusterSpec:
         expiry_ms: After so long without a heartbeat a node is lost, an app master dead, in milliseconds.
         user: The superuser of HDFS, administrator of YARN, owner of all processes.
         names: Names of the nodes; none: `gpu-node-1` and so on.
+        kerberos: Makes HDFS and YARN secure. Then `user` counts for nothing, and folders on HDFS are the caller's to
+            make. None: Hadoop believes everybody.
     """
 
     gpus: tuple[int, ...]
@@ -47,6 +50,7 @@ class ClusterSpec:
     expiry_ms: int = 10_000
     user: str = field(default_factory=hadoop_user)
     names: tuple[str, ...] = ()
+    kerberos: Kerberos | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.gpus) <= MAX_NODES:

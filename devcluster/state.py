@@ -10,6 +10,7 @@ from typing import Any
 
 from devcluster.addresses import Addresses
 from devcluster.daemons import Plan, Programs
+from devcluster.kerberos import Kerberos
 from devcluster.layout import Layout
 from devcluster.processes import KnownProcess
 from devcluster.spec import ClusterSpec
@@ -58,14 +59,19 @@ def read_state(folder: Path) -> tuple[Plan, dict[str, KnownProcess]]:
 def _plan(document: Mapping[str, Any], layout: Layout) -> Plan:
     if document["format"] != _FORMAT:
         raise ValueError(f"format {document['format']}")
-    spec = document["spec"]
     return Plan(
         identity=document["identity"],
-        spec=ClusterSpec(**{**spec, "gpus": tuple(spec["gpus"]), "names": tuple(spec["names"])}),
+        spec=_spec(document["spec"]),
         addresses=Addresses(**document["addresses"]),
         layout=layout,
         programs=Programs(java=Path(document["java"]), jars=Path(document["jars"])),
     )
+
+
+def _spec(fields: Mapping[str, Any]) -> ClusterSpec:
+    kerberos = fields.get("kerberos")
+    typed = {"gpus": tuple(fields["gpus"]), "names": tuple(fields["names"])}
+    return ClusterSpec(**{**fields, **typed, "kerberos": Kerberos(**kerberos) if kerberos else None})
 
 
 def _processes(document: Mapping[str, Any]) -> dict[str, KnownProcess]:

@@ -14,7 +14,8 @@ from testbed.mix import Arrival
 from themis.apps import AppSpec, Estimate, HyperParameter, JobSpec, ProgramSpec, Slowdown, TaskResources
 
 LOG_EVERY_S = 1.0
-"""Real seconds between log lines of a job at its fastest: any more often would only heat the machine."""
+"""Real seconds between log lines of a job, on whatever it runs: any more often would only heat the machine, and with
+lines by iterations alone one on its fewest GPUs would be judged by progress of long ago."""
 
 CHECKPOINT_EVERY_S = 10.0
 """Real seconds between checkpoints of a job at its fastest."""
@@ -43,6 +44,7 @@ def replayed(app: AppTrace, *, time_scale: float, seed: int) -> Arrival:
         "slowdown": _slowdown_text(app.jobs[0].slowdown),
         "curve_iterations": max(job.iterations_total for job in app.jobs),
         "log_every": max(1, math.ceil(LOG_EVERY_S / fastest_s)),
+        "log_every_s": LOG_EVERY_S,
     }
     spec = AppSpec(
         name=app.name,

@@ -21,7 +21,8 @@ from hadoop.jars import JARS_VARIABLE, jar_folder
 GPU = "yarn.io/gpu"
 _RESOURCE_TYPES = "yarn.resource-types"
 _CLASSPATH_TIMEOUT_S = 60.0
-# To standard error, as Python's own; that there is no native library is told at every start and harms nobody.
+# To standard error, as Python's own. That there is no native library is told at every start and harms nobody, nor that
+# something was left to tidy when the process ended: JPype interrupts all threads of Java's then.
 _LOG4J = """\
 log4j.rootLogger=WARN,stderr
 log4j.appender.stderr=org.apache.log4j.ConsoleAppender
@@ -29,6 +30,7 @@ log4j.appender.stderr.target=System.err
 log4j.appender.stderr.layout=org.apache.log4j.PatternLayout
 log4j.appender.stderr.layout.ConversionPattern=%d{ISO8601} %p %c{1}: %m%n
 log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
+log4j.logger.org.apache.hadoop.util.ShutdownHookManager=ERROR
 """
 
 

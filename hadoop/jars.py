@@ -38,18 +38,32 @@ def jar_folder(version: str | None = None, *, fetch: bool = False) -> Path:
     if version is not None and not _VERSION.fullmatch(version):
         raise HadoopMissingError("no version of Hadoop", value=version, remedy="such as 3.4.2 or 3.5.0")
     folder = cache_folder(version or DEFAULT_VERSION)
-    if not _is_current(folder):
-        if not fetch:
-            remedy = f"`themis devcluster start` fetches them; or set {JARS_VARIABLE} to a folder with jars"
-            raise HadoopMissingError("Hadoop's jars are not there", value=str(folder / "lib"), remedy=remedy)
-        _fetch(folder, version or DEFAULT_VERSION)
+    if not fetch and not _is_current(folder, POM):
+        remedy = f"`themis devcluster start` fetches them; or set {JARS_VARIABLE} to a folder with jars"
+        raise HadoopMissingError("Hadoop's jars are not there", value=str(folder / "lib"), remedy=remedy)
+    return fetched_jars(POM, folder, version or DEFAULT_VERSION)
+
+
+def fetched_jars(pom: Path, folder: Path, version: str) -> Path:
+    """The jars that a pom names, in `lib` of that folder; fetched by Maven unless they are there already.
+
+    Args:
+        pom: Its property `hadoop.version` is the version of Hadoop.
+        folder: Made, and replaced when it is of another pom.
+        version: Hadoop's, e.g. `3.4.2`.
+
+    Raises:
+        HadoopMissingError: Maven or Java are missing or fail.
+    """
+    if not _is_current(folder, pom):
+        _fetch(pom, folder, version)
     return folder / "lib"
 
 
-def cache_folder(version: str) -> Path:
-    """Where the jars of that version lie once fetched, in `lib`."""
+def cache_folder(version: str, name: str = "hadoop") -> Path:
+    """Where the jars of that version lie once fetched, in `lib`; `name` tells what they are for."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "themis" / f"hadoop-{version}"
+    return Path(base) / "themis" / f"{name}-{version}"
 
 
 def java_program() -> Path:
@@ -80,13 +94,13 @@ def _named_folder(folder: Path, version: str | None) -> Path:
     return folder
 
 
-def _is_current(folder: Path) -> bool:
+def _is_current(folder: Path, pom: Path) -> bool:
     # A pom that has changed since may name more jars than were fetched.
-    kept = folder / POM.name
-    return kept.is_file() and kept.read_bytes() == POM.read_bytes()
+    kept = folder / pom.name
+    return kept.is_file() and kept.read_bytes() == pom.read_bytes()
 
 
-def _fetch(folder: Path, version: str) -> None:
+def _fetch(pom: Path, folder: Path, version: str) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         remedy = f"install Maven (apt install maven), or set {JARS_VARIABLE} to a folder with Hadoop's jars"
@@ -95,22 +109,22 @@ def _fetch(folder: Path, version: str) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(folder.with_name(f"{folder.name}.lock")):
         # Whoever held the lock before has perhaps fetched them.
-        if _is_current(folder):
+        if _is_current(folder, pom):
             return
         with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as temporary:
             fresh = Path(temporary) / folder.name
-            _run_maven(maven, version, fresh)
-            shutil.copyfile(POM, fresh / POM.name)
+            _run_maven(maven, pom, version, fresh)
+            shutil.copyfile(pom, fresh / pom.name)
             if folder.exists():
                 folder.rename(Path(temporary) / "former")
             fresh.rename(folder)
 
 
-def _run_maven(maven: str, version: str, fresh: Path) -> None:
+def _run_maven(maven: str, pom: Path, version: str, fresh: Path) -> None:
     fresh.mkdir()
     # Maven may write beside the pom that it reads, and that of an installed package is not its to write to.
-    shutil.copyfile(POM, fresh / POM.name)
-    command = [maven, "-B", "-q", "-f", str(fresh / POM.name), "dependency:copy-dependencies"]
+    shutil.copyfile(pom, fresh / pom.name)
+    command = [maven, "-B", "-q", "-f", str(fresh / pom.name), "dependency:copy-dependencies"]
     options = [f"-Dhadoop.version={version}", f"-DoutputDirectory={fresh / 'lib'}", "-DincludeScope=runtime"]
     try:
         done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, timeout=_FETCH_LIMIT_S)

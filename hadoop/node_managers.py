@@ -25,7 +25,8 @@ def living_containers(addresses: Iterable[str], yarn_app_id: str) -> tuple[str, 
         addresses: `host:port` of NodeManagers' web services.
         yarn_app_id: As in `application_1700000000000_0001`.
     """
-    wanted = yarn_app_id.removeprefix("application_")
+    # With what follows it: else application 1000 has those of 10000 too.
+    wanted = f"_{yarn_app_id.removeprefix('application_')}_"
     found: list[str] = []
     for address in addresses:
         containers = _containers(address)

@@ -3,6 +3,7 @@
 | where | with Kerberos | without |
 |---|---|---|
 | who submits | keytab and principal (`login`), or a ticket of `kinit` | the process's user, or HADOOP_USER_NAME |
+| the same, over WebHDFS | `own_token`, which `hadoop.login_tokens` replaces before it ends | the same |
 | an app master's submission | `submission_tokens`: of the file systems, for `ProcessLaunch.tokens` | none |
 | the app master | tokens of HADOOP_TOKEN_FILE_LOCATION, which Hadoop's classes read by themselves | its AMRM token |
 | a task | `task_tokens`: the same without the AMRM token, with which it could act as the app master | none needed |
@@ -10,9 +11,8 @@
 Keytab and principal are named by THEMIS_HADOOP_KEYTAB and THEMIS_HADOOP_PRINCIPAL, or by the properties
 `themis.keytab` and `themis.principal` of a site file; `_HOST` in the principal stands for this host's name.
 
-Tested against a MIT KDC and a ResourceManager that demands tickets: logging in, submitting, submitting for another
-user, and being refused. Not tested: HDFS with Kerberos and its delegation tokens, NodeManagers with Kerberos, a login
-that outlives its ticket. Tokens older than HDFS's maximum lifetime are not replaced.
+Tokens of a submission are not replaced: past HDFS's maximum lifetime the application reaches HDFS no more. What was
+tested is in docs/hadoop.md.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ import jpype
 from hadoop.client_configuration import DEFAULT_CONNECT_WAIT_S, yarn_configuration
 from hadoop.errors import LoginError
 from hadoop.java_errors import typed_errors
+from hadoop.jvm import start_jvm
+from hadoop.login_tokens import IssuedToken
 from hadoop.records import java_class
 
 KEYTAB_VARIABLE = "THEMIS_HADOOP_KEYTAB"
@@ -121,6 +123,31 @@ def submission_tokens(file_systems: Iterable[str] = (), *, connect_wait_s: float
         for name in named:
             systems.get(uris(name), configuration).addDelegationTokens(renewer, credentials)
         return _serialised(credentials)
+
+
+def own_token(file_system: str, environment: Mapping[str, str]) -> IssuedToken:
+    """A new delegation token for our own use, which nobody renews.
+
+    Args:
+        file_system: URI of the file system.
+        environment: Leads to configuration, jars and keytab.
+
+    Raises:
+        LoginError: No login, or the NameNode does not accept it.
+        UnreachableError: The NameNode or the KDC is away.
+    """
+    start_jvm(environment)
+    configuration = yarn_configuration(DEFAULT_CONNECT_WAIT_S)
+    login(configuration, environment)
+    with typed_errors("fetching a delegation token", file_system):
+        us = _users().getLoginUser()
+        us.checkTGTAndReloginFromKeytab()
+        uri = java_class("java.net.URI")(file_system)
+        system = java_class("org.apache.hadoop.fs.FileSystem").get(uri, configuration)
+        token = system.getDelegationToken(us.getUserName())
+        # Only a renewal tells when it ends, and only its renewer may ask. Both times are the NameNode's own.
+        ends_ms, issued_ms = int(token.renew(configuration)), int(token.decodeIdentifier().getIssueDate())
+        return IssuedToken(text=str(token.encodeToUrlString()), life_s=(ends_ms - issued_ms) / 1000)
 
 
 def task_tokens() -> bytes:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import requests
-from hdfs.client import InsecureClient, TokenClient, _Request
+from hdfs.client import Client, InsecureClient, TokenClient, _Request
 
 from hadoop.configuration import HadoopConfiguration
-from hadoop.errors import LoginError
+from hadoop.login_tokens import LoginTokens, login_tokens
 from hadoop.webhdfs_address import HdfsPlace, configuration_of, resolve, user_name
 from hadoop.webhdfs_errors import BusyGatewayError, HdfsMissingError, ShortReadError
 from hadoop.webhdfs_retry import Patience, RetryRule
@@ -176,7 +176,7 @@ def open_webhdfs(
 
     Raises:
         InputError: A URI that does not resolve.
-        LoginError: A token file that cannot be read, or Kerberos without its package.
+        LoginError: A token file that cannot be read, or Kerberos without what a login needs.
     """
     configuration = configuration_of(environment)
     place = resolve(uri, configuration)
@@ -184,32 +184,23 @@ def open_webhdfs(
 
 
 def _client(place: HdfsPlace, configuration: HadoopConfiguration, environment: Mapping[str, str]) -> Any:
-    session = _Session()
-    # A web proxy in the environment is meant for the world outside, never for a cluster's own NameNode.
-    session.trust_env = False
-    shared = {"url": ";".join(place.urls), "session": session, "timeout": (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)}
+    shared = {"url": ";".join(place.urls), "timeout": (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)}
     token_file = environment.get("HADOOP_TOKEN_FILE_LOCATION")
     token = delegation_token(Path(token_file), place.service) if token_file else None
     if token is not None:
-        return _ByToken(token=token, **shared)
+        return _ByToken(token=token, session=_Session(), **shared)
     if configuration.get("hadoop.security.authentication").lower() == "kerberos":
-        return _kerberos_client(shared)
-    return _ByName(user=user_name(environment), **shared)
-
-
-def _kerberos_client(shared: Mapping[str, Any]) -> Any:
-    try:
-        from hdfs.ext.kerberos import KerberosClient
-    except ImportError as error:
-        raise LoginError(
-            "this cluster uses Kerberos, and there is neither a delegation token nor the package for tickets",
-            remedy="set HADOOP_TOKEN_FILE_LOCATION, or pip install requests-kerberos",
-        ) from error
-    return type("ByTicket", (KerberosClient,), {"_concat": _Request("POST")})(**shared)
+        return _ByLogin(session=_LoginSession(login_tokens(place.file_system, environment)), **shared)
+    return _ByName(user=user_name(environment), session=_Session(), **shared)
 
 
 class _Session(requests.Session):
     """Takes an overloaded or starting gateway for one that is away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # A web proxy in the environment is meant for the world outside, never for a cluster's own NameNode.
+        self.trust_env = False
 
     def request(self, *arguments: Any, **named: Any) -> requests.Response:
         response = super().request(*arguments, **named)
@@ -217,6 +208,19 @@ class _Session(requests.Session):
             response.close()
             raise BusyGatewayError(f"HTTP {response.status_code}", response=response)
         return response
+
+
+class _LoginSession(_Session):
+    """Has the delegation token of our login in every request."""
+
+    def __init__(self, tokens: LoginTokens) -> None:
+        super().__init__()
+        self._tokens = tokens
+
+    def request(self, *arguments: Any, **named: Any) -> requests.Response:
+        # Another dictionary each time: requests of other threads may be reading the former one.
+        self.params = {"delegation": self._tokens.current()}
+        return super().request(*arguments, **named)
 
 
 class _ByName(InsecureClient):  # type: ignore[misc]
@@ -227,6 +231,12 @@ class _ByName(InsecureClient):  # type: ignore[misc]
 
 class _ByToken(TokenClient):  # type: ignore[misc]
     """With a delegation token."""
+
+    _concat = _Request("POST")
+
+
+class _ByLogin(Client):  # type: ignore[misc]
+    """With the tokens of a login, which are its session's."""
 
     _concat = _Request("POST")
 

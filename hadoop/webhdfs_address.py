@@ -33,6 +33,11 @@ class HdfsPlace:
     path: str
     service: str = ""
 
+    @property
+    def file_system(self) -> str:
+        """URI of the file system, as Hadoop's own classes take it."""
+        return f"hdfs://{self.service}" if self.service else f"webhdfs://{self.urls[0].partition('://')[2]}"
+
 
 def configuration_of(environment: Mapping[str, str] = os.environ) -> HadoopConfiguration:
     """Hadoop's configuration by HADOOP_CONF_DIR; an empty one where that is not set."""

@@ -66,6 +66,8 @@ _TRANSIENT_KINDS = (
     requests.exceptions.ChunkedEncodingError,
     urllib3.exceptions.ProtocolError,
     ShortReadError,
+    # Of a login that finds its NameNode away.
+    UnreachableError,
 )
 _KINDS = {"FileNotFoundException": HdfsMissingError, "FileAlreadyExistsException": HdfsExistsError}
 

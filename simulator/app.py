@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from am.agent.views import AppView, HeldGang, JobView, median_job
-from am.app_view import held_gang, search_work_gpu_s
+from am.app_view import at_once_gpus, held_gang, search_work_gpu_s
 from am.jobs.planner import Holdings, Plan, make_plan
 from am.tuners.port import Observation, ObservationKind, TunerPlan
 from am.tuners.registry import make_tuner
@@ -85,7 +85,6 @@ class SimApp:
         self._reserved: set[GpuId] = set()
         self._cluster = cluster
         self.costs = costs
-        self._demand_max_gpus = trace.demand_max_gpus
         self._restart_s = costs.restart_s
         specs = [
             JobSpec(job_id=job.job_id, shape=job.shape, iterations_total=job.iterations_total) for job in trace.jobs
@@ -93,6 +92,7 @@ class SimApp:
         self._tuner = make_tuner(trace.tuner, specs)
         self.plan: TunerPlan = self._tuner.plan()
         self.first_phases = self.plan.phases
+        self._at_once_gpus = at_once_gpus(specs, self.first_phases[0])
         self.jobs = {job.job_id: SimJob(job) for job in sorted(trace.jobs, key=lambda job: job.job_id)}
         self._gangs: dict[tuple[str, int], tuple[tuple[tuple[GpuId, ...], list[GpuId]], HeldGang]] = {}
         self._still: tuple[JobView, ...] | None = None
@@ -115,7 +115,7 @@ class SimApp:
             jobs=self._jobs_at(now_s),
             later_phases=self._later_phases,
             work_total_gpu_s=self.work_total_gpu_s,
-            demand_max_gpus=self._demand_max_gpus,
+            demand_max_gpus=self._at_once_gpus,
             reference=self._reference(),
             held=self._held_now(up_until_s),
             restart_s=self._restart_s,
@@ -139,15 +139,14 @@ class SimApp:
 
     def whole_view(self) -> AppView:
         """The app as submitted, with all its work still to do."""
-        first = self.first_phases[0].iterations
-        jobs = tuple(_view_of(job, first) for job in self.jobs.values())
+        jobs = tuple(self._first_views())
         return AppView(
             app_id=self.app_id,
             elapsed_s=0.0,
             jobs=jobs,
             later_phases=tuple(self.first_phases[1:]),
             work_total_gpu_s=self.work_total_gpu_s,
-            demand_max_gpus=self._demand_max_gpus,
+            demand_max_gpus=self._at_once_gpus,
             reference=median_job(jobs),
             restart_s=self._restart_s,
         )
@@ -381,9 +380,12 @@ class SimApp:
 
     def _work_gpu_s(self) -> float:
         """B: the first phase by its own jobs, later ones by the median job (themis.md, section 2)."""
-        first, *later = self.first_phases
-        views = [_view_of(job, first.iterations) for job in self.jobs.values()]
-        return search_work_gpu_s(views, later, self._reference())
+        return search_work_gpu_s(self._first_views(), self.first_phases[1:], self._reference())
+
+    def _first_views(self) -> list[JobView]:
+        """The jobs of the first phase; of a tuner that tries them a few at a time, those with the first ids."""
+        first = self.first_phases[0]
+        return [_view_of(job, first.iterations) for job in list(self.jobs.values())[: first.jobs]]
 
 
 def _view_of(job: SimJob, iterations: int) -> JobView:

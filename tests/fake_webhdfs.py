@@ -49,6 +49,7 @@ class FakeHdfs:
     faults: list[Fault] = field(default_factory=list)
     requests: list[tuple[str, str]] = field(default_factory=list)
     users: set[str] = field(default_factory=set)
+    tokens: list[str] = field(default_factory=list)
     received_bytes: int = 0
     sent_bytes: int = 0
     joins: bool = True
@@ -158,6 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
         with state.lock:
             state.requests.append((op, path))
             state.users.add(self.query.get("user.name", ""))
+            state.tokens.append(self.query.get("delegation", ""))
         self.fault = state.take_fault(op, path)
         try:
             if self.fault and (self.fault.exception or self.fault.plain):

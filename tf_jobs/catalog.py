@@ -151,6 +151,13 @@ _REPLAY = (
         hyper_parameter=True,
     ),
     Flag(name="slowdown", kind=str, default="", help="S at slot,machine,rack,cluster; empty: as measured"),
+    Flag(
+        name="log_every_s",
+        kind=float,
+        default=0.0,
+        low=0.0,
+        help="most seconds between log lines, where log_every would be longer; 0: as long as it is",
+    ),
     Flag(name="checkpoint_bytes", kind=int, default=4096, low=0, help="size of a checkpoint, in bytes"),
     Flag(name="startup_s", kind=float, default=0.0, low=0.0, help="unscaled seconds before the first iteration"),
     Flag(name="checkpoint_s", kind=float, default=0.0, low=0.0, help="unscaled seconds that a checkpoint takes"),

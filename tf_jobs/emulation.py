@@ -55,6 +55,7 @@ class Emulation:
         self._time_scale = context.time_scale
         self._recorder = recorder
         self._pace = pace
+        self._log_every = self._iterations_a_line()
         self._curve = curve
         self._waiting = waiting
         self._meta = meta
@@ -87,8 +88,16 @@ class Emulation:
             return start + 1
         step_s = self._pace.seconds_at(done + 1) - self._pace.seconds_at(done)
         least = done + max(ceil(LEAST_SLEEP_S / step_s), 1)
-        every = (self._values.whole("log_every"), self._values.whole("checkpoint_every"))
+        every = (self._log_every, self._values.whole("checkpoint_every"))
         return min(*(-(-least // n) * n for n in every), self._last)
+
+    def _iterations_a_line(self) -> int:
+        """Iterations between log lines: fewer than `log_every` where these would take longer than `log_every_s`.
+
+        A job on few GPUs is slow, and its app master knows of its progress only by what it logs.
+        """
+        every, longest_s = self._values.whole("log_every"), self._values.number("log_every_s")
+        return min(every, max(1, self._pace.iterations_in(longest_s))) if longest_s > 0.0 else every
 
     def _done_by_now(self, start: int) -> int:
         """Whole iterations done by now; none before the first could begin."""
@@ -97,7 +106,7 @@ class Emulation:
 
     def _log(self, iteration: int, *, first: bool) -> None:
         """Log the loss, at the emulated moment rather than the moment of waking up."""
-        if first or iteration % self._values.whole("log_every") == 0:
+        if first or iteration % self._log_every == 0:
             unit = crc32(f"{self._values.whole('seed')}:loss:{iteration}".encode()) / 2**32
             noise = 1.0 + LOSS_NOISE_SHARE * (2.0 * unit - 1.0)
             loss = self._curve.loss(iteration / self._values.whole("curve_iterations")) * noise

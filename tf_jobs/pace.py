@@ -26,6 +26,10 @@ class Pace:
         self._iterations = [start]
         self._seconds = [0.0]
 
+    def iterations_in(self, seconds: float) -> int:
+        """Whole iterations of mean length that so many seconds hold."""
+        return int(seconds / self._iteration_s)
+
     def seconds_at(self, iteration: int) -> float:
         """Seconds from the start until `iteration` is done."""
         while self._iterations[-1] < iteration:

@@ -14,7 +14,8 @@ A bundle is a number of GPUs for each slot and machine, on top of what the app k
   is not up goes on as a smaller gang, or grows, where its job can run on that.
 * One restart is paid, `restart_s`, unless every gang that the app had before stays as it was. So renewing in place is
   worth the restart that it saves, and losing a gang costs one even when the bundle is empty.
-* T is `finish_time_s` of the gangs: jobs queue on them by LPT, later phases divide the same number of GPUs evenly.
+* T is `finish_time_s` of the gangs: jobs queue on them as `packing` puts them, later phases divide the same number of
+  GPUs evenly.
 
 GPUs may be left unused, so V never falls as a bundle grows.
 
@@ -53,7 +54,7 @@ from themis.bids import Bid, Offer
 
 __all__ = ["ROW_CAP", "growth_pays", "make_bid", "make_report", "unmet_demands"]
 
-ROW_CAP = 400
+ROW_CAP = 700
 """Rows a bid may hold. Past it rows are left out that others stand in for, at the least loss (`selection.select`)."""
 
 _MOST_DROPPED = 10**9
@@ -177,8 +178,9 @@ def _chosen(choices: _Choices, values: list[Values], empty_value: float) -> tupl
         needed = choices.needs_of(useful, tuple(names))
         valued = np.concatenate([values[place][asks] for place, asks in useful.items()])
         gains = np.log(valued / empty_value) if empty_value > 0 else valued
+        totals = np.concatenate([tables[place].gpus[asks] for place, asks in useful.items()])
         order = np.lexsort((-gains, needed.sum(axis=1)))
-        places, useful_rows, _ = select(needed[order], gains[order], ROW_CAP - len(steady))
+        places, useful_rows, _ = select(needed[order], gains[order], totals[order], ROW_CAP - len(steady))
         chosen = [names[order[place]] for place in places]
     sent = [*steady, *chosen]
     # Of equals a solver takes the first: rows that keep jobs where they are come before others that are worth the same.

@@ -43,13 +43,19 @@ _AT_ONCE = (1.0, 0.75, 0.5)
 
 
 def asks_of(
-    kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView], tables: int = 1
+    kinds: Sequence[GangKind],
+    most_gangs: int,
+    most_gpus: int,
+    jobs: Sequence[JobView],
+    tables: int = 1,
+    more: Sequence[tuple[int, ...]] = (),
 ) -> tuple[Counts, int]:
     """Asks for at most so many gangs and GPUs, the empty one included; so many tables share a grid.
 
     Complete where that makes no more than `_COMPLETE` rows. Else counts of each kind lie on the finest grid that makes
     no more than `_ON_GRID`. Where kinds are too many for that, GPUs are divided about evenly over a number of gangs,
-    and these lie at one level or two (`_balanced`). Either is joined by asks that fill a bundle (`filled_asks`).
+    and these lie at one level or two (`_balanced`). Either is joined by `more`, and by asks that fill a bundle
+    (`filled_asks`).
 
     Returns:
         The asks, and how many of the complete ones are missing (an upper bound: those beyond `most_gpus` count too).
@@ -61,15 +67,28 @@ def asks_of(
         budget = max(_FEW, _COMPLETE // max(1, tables - 1)) if ratio == 1.0 else max(1, _ON_GRID // tables)
         asks = _product([_grid(limit, ratio) for limit in limits], sizes, most_gangs, most_gpus, budget)
         if asks is not None and ratio == 1.0:
-            return asks, 0
+            return _that_may_fit(kinds, asks), 0
         if asks is not None:
             break
     else:
         budget = max(1, min(_ON_GRID, _BALANCED // max(1, len(jobs))) // tables)
         asks = _balanced(kinds, most_gangs, most_gpus, jobs, budget)
     filled = itertools.islice(filled_asks(kinds, most_gangs, most_gpus, jobs, tables), max(1, _FILLED // tables))
-    asks = _each_once([*map(tuple, asks.tolist()), *filled])
+    asks = _that_may_fit(kinds, _each_once([*map(tuple, asks.tolist()), *more, *filled]))
     return asks, _complete(limits, most_gangs) - len(asks)
+
+
+def _that_may_fit(kinds: Sequence[GangKind], asks: Counts) -> Counts:
+    """Asks without those that surely fit nowhere: a gang takes the place of any that is smaller and may lie farther."""
+    takes = [
+        [
+            kind.at.gpus >= like.at.gpus and kind.unit_gpus % like.unit_gpus == 0 and kind.within <= like.within
+            for like in kinds
+        ]
+        for kind in kinds
+    ]
+    taken = asks @ np.array(takes, dtype=np.int64).reshape(len(kinds), len(kinds))
+    return np.asarray(asks[(taken <= [kind.most for kind in kinds]).all(axis=1)])
 
 
 def _each_once(asks: Sequence[tuple[int, ...]]) -> Counts:

@@ -77,6 +77,12 @@ def filled_asks(
     yield from _dealt_asks(kinds, most_gangs, most_gpus, jobs)
 
 
+def sizes_by_work(jobs: Sequence[JobView], gpus: int) -> list[Sizes]:
+    """All of the GPUs dealt to shapes of jobs by their work, for each of `_LEAST_GANGS`; none where no gang fits."""
+    dealt = [list(_dealt(jobs, len(jobs), gpus, least)) for least in _LEAST_GANGS]
+    return list(dict.fromkeys(sizes[-1] for sizes in dealt if sizes))
+
+
 def _dealt_asks(
     kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView]
 ) -> Iterator[tuple[int, ...]]:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from am.agent.memo import Memo
+from am.agent.packing import end_times_s
 from am.agent.views import AppView, GangAt, JobView, Surroundings
 from am.tuners.port import Phase
 from themis.apps import JobShape
 from themis.cluster import Level
+
+Seconds = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 
 def job_time_s(job: JobView, gang: GangAt) -> float:
@@ -40,7 +46,7 @@ def gang_order(gang: GangAt) -> tuple[int, int, int]:
 
 
 def job_order(job: JobView) -> tuple[int, float, str]:
-    """How jobs are dealt out: those that need the largest gangs first, which few gangs can run; of these the longest.
+    """How jobs are put on gangs: first those that need the largest, which few gangs can run; of these the longest.
 
     A short job that any gang can run would else wait on a large gang while the jobs that need it wait behind it.
     """
@@ -50,9 +56,8 @@ def job_order(job: JobView) -> tuple[int, float, str]:
 def phase_time_s(jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> float:
     """Seconds until the last of `jobs` ends on `gangs`, each gang running one job at a time.
 
-    Longest job first, each onto the gang where it ends earliest (LPT; on like gangs, the least loaded one); jobs of
-    larger gangs before those of smaller ones (`job_order`). Ties go to the earlier job and by `gang_order`, so the
-    result does not depend on the order of the arguments.
+    Jobs are put on gangs as `packing` tells, in `job_order` and `gang_order`, so the result does not depend on the
+    order of the arguments.
     """
     return _phase_time_s(jobs, _counted(gangs))
 
@@ -69,17 +74,16 @@ def _phase_time_s(jobs: Sequence[JobView], gangs: Mapping[GangAt, int]) -> float
     counts = [gangs[kind] for kind in kinds]
     if all(_alike(job, jobs[0]) for job in jobs):
         return _like_jobs_time_s(len(jobs), [job_time_s(jobs[0], kind) for kind in kinds], counts)
-    if len(kinds) == 1:
-        return _like_gangs_time_s([time_s for (time_s,) in _job_times_s(jobs, kinds)], counts[0])
-    # Only the least loaded of like gangs can be where a job ends earliest: they share a heap of loads.
-    loads_s = [[0.0] * count for count in counts]
-    latest_s = 0.0
-    for times_s in _job_times_s(jobs, kinds):
-        ends_s = [heap[0] + time_s for heap, time_s in zip(loads_s, times_s, strict=True)]
-        end_s = min(ends_s)
-        heapq.heapreplace(loads_s[ends_s.index(end_s)], end_s)
-        latest_s = max(latest_s, end_s)
-    return latest_s
+    alone_s, first = merged(np.array(list(_job_times_s(jobs, kinds))))
+    return float(end_times_s(alone_s, np.add.reduceat(np.array([counts], dtype=np.int64), first, axis=1))[0])
+
+
+def merged(alone_s: Seconds) -> tuple[Seconds, Places]:
+    """Gangs side by side on which every job takes as long become one; where each of those begins."""
+    new = np.ones(alone_s.shape[1], dtype=bool)
+    new[1:] = (alone_s[:, 1:] != alone_s[:, :-1]).any(axis=0)
+    first = np.flatnonzero(new)
+    return alone_s[:, first], first
 
 
 def _alike(one: JobView, two: JobView) -> bool:
@@ -97,8 +101,9 @@ def _same_pace(one: JobView, two: JobView) -> bool:
 def _like_jobs_time_s(jobs: int, times_s: Sequence[float], counts: Sequence[int]) -> float:
     """`phase_time_s` of so many like jobs, which take `times_s` on the kinds of gangs, given in their order.
 
-    Where one gang of a kind is the best place for a job, so are its likes for the next ones: kinds fill row by row.
-    Ends are added up row by row, since a product would differ from such a sum in the last bit.
+    Each goes where it ends earliest: no other way ends like jobs sooner. Where one gang of a kind is the best place for
+    a job, so are its likes for the next ones: kinds fill row by row. Ends are added up row by row, since a product
+    would differ from such a sum in the last bit.
     """
     ends_s = list(times_s)
     latest_s = 0.0
@@ -108,16 +113,6 @@ def _like_jobs_time_s(jobs: int, times_s: Sequence[float], counts: Sequence[int]
         jobs -= counts[kind]
         ends_s[kind] += times_s[kind]
     return latest_s
-
-
-def _like_gangs_time_s(times_s: Sequence[float], gangs: int) -> float:
-    """`phase_time_s` of jobs that take these times, longest job first, on so many like gangs."""
-    # Each gang gets one job before any gets two.
-    loads_s = list(times_s[:gangs])
-    heapq.heapify(loads_s)
-    for time_s in times_s[gangs:]:
-        heapq.heapreplace(loads_s, loads_s[0] + time_s)
-    return max(loads_s)
 
 
 def _job_times_s(jobs: Iterable[JobView], kinds: Sequence[GangAt]) -> Iterator[list[float]]:

@@ -2,8 +2,8 @@
 
 Jobs are put on gangs longest first, each where it still ends in time; where none has time left the smallest gang opens
 on which the job does: first fit under a bisected end, as MULTIFIT has it for like machines (Coffman, Garey and Johnson,
-"An application of bin-packing to multiprocessor scheduling", 1978). The end is only a guess: apps deal their jobs out
-as `phase_time_s` tells, and by that an ask is valued.
+"An application of bin-packing to multiprocessor scheduling", 1978). The end is only a guess: apps put their jobs on
+gangs as `packing` tells, and by that an ask is valued.
 """
 
 from __future__ import annotations

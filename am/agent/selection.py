@@ -139,15 +139,18 @@ def _just_easier(kinds: Sequence[GangKind], place: int) -> list[int]:
     return [min(some)[-1] for some in (farther, smaller) if some]
 
 
-def select(needs: Needs, gains: NDArray[np.float64], cap: int) -> tuple[list[int], int, float]:
+def select(needs: Needs, gains: NDArray[np.float64], gpus: NDArray[np.int64], cap: int) -> tuple[list[int], int, float]:
     """Asks to send, at most `cap`.
 
     For every ask left out there is one that is sent, fits wherever it fits, and gains at least (1 - shortfall) of what
     it gains over the empty bundle. The shortfall is the least of `SHORTFALLS` that the cap allows, 0 where it can be.
+    Past the cap those go first that gain most of all with as few GPUs (`_best_by_gpus`): what is best for a bundle
+    that lies well is sent whatever must be left out of odd ones.
 
     Args:
         needs: R x needs, an ask that makes another useless first; see `Yardstick`.
         gains: R gains above 0.
+        gpus: R totals of GPUs.
         cap: How many may be sent, 1 or more.
 
     Returns:
@@ -155,25 +158,47 @@ def select(needs: Needs, gains: NDArray[np.float64], cap: int) -> tuple[list[int
     """
     chosen: list[int] | None = None
     low, high = 0, len(SHORTFALLS) - 1
-    alive = _cover(needs, gains, 0.0, len(gains) + 1) or []
+    alive = _cover(needs, gains, 0.0, len(gains) + 1, ()) or []
     if len(alive) <= cap:
         return alive, len(alive), 0.0
     needs, gains = needs[alive], gains[alive]
+    best = _best_by_gpus(gains, gpus[alive], max(1, cap // 2))
     while low < high:
         middle = (low + high) // 2
-        tried = _cover(needs, gains, SHORTFALLS[middle], cap)
+        tried = _cover(needs, gains, SHORTFALLS[middle], cap, best)
         low, high = (middle + 1, high) if tried is None else (low, middle)
         chosen = chosen if tried is None else tried
-    chosen = chosen or _cover(needs, gains, SHORTFALLS[-1], cap) or []
-    return [alive[place] for place in chosen], len(alive), SHORTFALLS[low]
+    chosen = chosen or _cover(needs, gains, SHORTFALLS[-1], cap, best) or best
+    return [alive[place] for place in sorted(chosen)], len(alive), SHORTFALLS[low]
 
 
-def _cover(needs: Needs, gains: NDArray[np.float64], shortfall: float, cap: int) -> list[int] | None:
-    """The asks that no ask kept before them stands in for; None as soon as they are more than `cap`."""
-    kept: list[int] = []
+def _best_by_gpus(gains: NDArray[np.float64], gpus: NDArray[np.int64], most: int) -> list[int]:
+    """The asks than which none with as few GPUs gains more; where they are too many only every so much of a gain.
+
+    The one that gains most of all is always among them.
+    """
+    order = np.lexsort((-gains, gpus)).tolist()
+    for step in SHORTFALLS:
+        best: list[int] = []
+        reached = 0.0
+        for place in order:
+            if (1.0 - step) * gains[place] > reached:
+                best.append(place)
+                reached = gains[place]
+        if len(best) < most:
+            break
+    top = int(gains.argmax())
+    return best if top in best else [*best, top]
+
+
+def _cover(
+    needs: Needs, gains: NDArray[np.float64], shortfall: float, cap: int, first: Sequence[int]
+) -> list[int] | None:
+    """The first ones, and the asks that none kept before stands in for; None as soon as they are more than `cap`."""
+    kept: list[int] = list(first)
     enough = (1.0 - shortfall) * gains
-    for first in range(0, len(gains), _AT_ONCE):
-        some = np.arange(first, min(first + _AT_ONCE, len(gains)))
+    for begin in range(0, len(gains), _AT_ONCE):
+        some = np.arange(begin, min(begin + _AT_ONCE, len(gains)))
         if kept:
             some = some[~_stands_in(needs[kept], gains[kept], needs[some], enough[some]).any(axis=0)]
         stands_in = _stands_in(needs[some], gains[some], needs[some], enough[some])

@@ -15,6 +15,7 @@ from am.agent.demands import parts_left
 from am.agent.divisions import asks_of
 from am.agent.growth import Growth, added_up, growths
 from am.agent.kinds import GangKind, Judges, gang_kinds, room_of
+from am.agent.parts import part_asks
 from am.agent.selection import Neighbours
 from am.agent.views import AppView, GangAt, HeldGang, Surroundings
 from themis.bids import Gang, Offer
@@ -131,7 +132,8 @@ def _all_stay(app: AppView, free: Allocation, offer: Offer, around: Surroundings
     if not new:
         return Table(gangs=gangs, pinned=up, asks=_NOTHING_NEW)
     kinds = gang_kinds(app, room_of(free, offer, around))
-    asks, missing = asks_of(kinds, new, free.gpus, app.jobs, 2 if up else 1)
+    parts = [] if up else part_asks(kinds, new, free.by_machine(), offer.slots, around)
+    asks, missing = asks_of(kinds, new, free.gpus, app.jobs, 2 if up else 1, parts)
     return Table(gangs=gangs, pinned=up, kinds=kinds, asks=asks, missing=missing)
 
 

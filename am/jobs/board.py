@@ -12,6 +12,7 @@ from am.app_view import REESTIMATE, JobProgress, work_gpu_s, work_seen_gpu_s
 from am.jobs.run import JobRun
 from am.journal import Journal
 from am.profiler.follower import LogFollower
+from am.profiler.health import COUNTING_WAIT_S
 from am.profiler.profile import JobProfile
 from am.tuners.port import Observation, ObservationKind, Phase, Tuner, TunerPlan
 from am.tuners.registry import make_tuner
@@ -19,6 +20,9 @@ from themis.apps import AppSpec, Estimate
 from themis.lifecycle import JOB_LIFECYCLE, JobState
 
 _WORK_NOTE = "work_total"
+
+_LONGER = 1.1
+"""A wait that is so many times longer than the one journaled last is journaled."""
 
 SavedIteration = Callable[[str], int | None]
 
@@ -56,6 +60,7 @@ class JobBoard:
             )
         self.work_total_gpu_s = work_gpu_s(self.progress(), self.first_phases)
         self._measured = False
+        self._waits_s: dict[str, float] = {}
         self._take_up(saved_iteration)
 
     # ---- reading ----
@@ -97,6 +102,13 @@ class JobBoard:
         self._observe(job, ObservationKind.PROGRESS)
         self.remeasure()
         return self.plan().stopped != stopped
+
+    def waited(self, job: JobRun) -> None:
+        """A step of a job came: journal how long it took when nothing took that long before, for the next attempt."""
+        longest_s = job.profile.longest_wait_s
+        if longest_s > max(COUNTING_WAIT_S, _LONGER * self._waits_s.get(job.job_id, 0.0)):
+            self._waits_s[job.job_id] = longest_s
+            self._journal.job(job.record())
 
     def failed(self, job: JobRun, diagnostics: str) -> None:
         """A job is given up for good."""
@@ -161,7 +173,9 @@ class JobBoard:
             self.tuner.observe(observation)
         for job_id, record in self._journal.content.jobs.items():
             job = self.jobs[job_id]
-            job.incarnation, job.restarts = record.incarnation, record.restarts
+            job.incarnation, job.restarts, job.stalls = record.incarnation, record.restarts, record.stalls
+            job.profile.remember_wait(record.longest_wait_s)
+            self._waits_s[job_id] = record.longest_wait_s
             job.saved_iteration = saved_iteration(job_id) or 0
             # Where its log was written nobody may be able to read any more.
             job.profile.reach(job.saved_iteration)

@@ -1,69 +1,151 @@
-"""How an app's waiting jobs share its idle GPUs: by the number of jobs at once that ends the phase first."""
+"""How an app's waiting jobs share its idle GPUs: by the gangs and the order of jobs that end the phase first."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from am.agent.finish_time import job_time_s
+from am.agent.filled import sizes_by_work
+from am.agent.finish_time import gang_order, job_order, job_time_s
+from am.agent.packing import packed
 from am.agent.views import GangAt, JobView
+from themis.cluster import Level
 
 _MOST_TRIED = 12
-"""Numbers of jobs at once that are tried, from all of them down."""
+"""Numbers of jobs at once that are tried, from as many as can be down."""
+
+_SURELY = 1.0 - 1e-9
+"""Less than the difference that rounding makes between two ways to compute a time."""
 
 Sizes = tuple[int, ...]
+Jobs = Sequence[JobView]
+Running = Sequence[tuple[JobView, GangAt]]
+Choice = tuple[Jobs, Sizes]
+"""The waiting jobs in an order in which they are served, and the gangs of the first of them."""
 
 
-def best_sizes(
-    waiting: Sequence[JobView],
+def best_starts(
+    waiting: Jobs,
     running: Iterable[tuple[JobView, GangAt]],
     gpus: int,
-    lay: Callable[[Sizes], Sequence[GangAt]],
+    lay: Callable[[Jobs, Sizes], Sequence[GangAt]],
     restart_s: float,
-) -> Sizes:
-    """GPUs for each of the first waiting jobs, of those divisions that a bid values (`am.agent.bidding`) a fast one.
+) -> list[tuple[JobView, int]]:
+    """The waiting jobs that start now, each with its GPUs, by those divisions that a bid values a fast one.
 
     Three like jobs on five GPUs are ended first by gangs of three and two, where the third job follows the first; an
     even split would leave it on one GPU to the end. As many jobs as possible run at once, unless fewer end the phase
     earlier by more than a restart: for one restart a job can grow later.
 
+    Which jobs start is what a bid takes for granted too (`am.agent.packing`): of those put on one gang the longest.
+    When they end this is asked anew; the jobs that are left still fit as they did.
+
     Args:
         waiting: Jobs without a gang, in the order in which they are served.
         running: Jobs that run, with their gangs; asked for only where there is something to weigh.
         gpus: Idle GPUs.
-        lay: Where gangs of such sizes would lie.
+        lay: Where gangs of such sizes would lie, for the first of some jobs.
         restart_s: What moving a running job costs, in seconds.
     """
     choices = _choices(waiting, gpus)
-    if len(choices) <= 1:
-        # Nothing to weigh: jobs that come in one size, or fewer GPUs than two jobs could share.
-        return choices[0] if choices else ()
-    best: Sizes = ()
+    if len(choices) == 1 and len(choices[0][1]) == len(waiting):
+        # Nothing to weigh: every job starts, and there is one way to share the GPUs.
+        return list(zip(*choices[0], strict=True))
+    best: list[tuple[JobView, int]] = []
     best_s = math.inf
-    gangs = list(running)
-    for sizes in choices:
-        ends_s = _ends_s(waiting, gangs, lay(sizes))
+    gangs = list(running) if choices else []
+    for jobs, sizes in choices:
+        ends_s, starting = _served(jobs, gangs, lay(jobs, sizes))
         if not best or ends_s < best_s:
             # Each choice but the first has its restart to make good.
-            best, best_s = sizes, ends_s if best else ends_s - restart_s
+            best_s = ends_s if best else ends_s - restart_s
+            best = list(zip(starting, sizes, strict=True))
     return best
 
 
-def _choices(waiting: Sequence[JobView], gpus: int) -> list[Sizes]:
+def _served(waiting: Jobs, running: Running, gangs: Sequence[GangAt]) -> tuple[float, list[JobView]]:
+    """When the last job ends, and which job starts on each of the gangs: longest first, or as jobs are best packed."""
+    in_order_s = _ends_s(waiting, running, gangs)
+    if len(waiting) > len(gangs):
+        ends_s, starting = _packed(waiting, running, gangs)
+        if ends_s < in_order_s * _SURELY:
+            return ends_s, starting
+    return in_order_s, list(waiting[: len(gangs)])
+
+
+def _packed(waiting: Jobs, running: Running, gangs: Sequence[GangAt]) -> tuple[float, list[JobView]]:
+    """`_served` with gangs that stay as they are, and jobs put on them as in a bid."""
+    units = [job.shape.gpus_per_task for job in waiting[: len(gangs)]]
+    loads_s = [(gang, job_time_s(job, gang)) for job, gang in running]
+    new = [_as_bid_for(gang, unit) for gang, unit in zip(gangs, units, strict=True)]
+    every = sorted([*loads_s, *((gang, 0.0) for gang in new)], key=lambda each: gang_order(each[0]))
+    kinds = list(dict.fromkeys(gang for gang, _ in every))
+    jobs = sorted(waiting, key=job_order)
+    alone_s = [[job_time_s(job, kind) for kind in kinds] for job in jobs]
+    ends_s, places = packed(alone_s, [kinds.index(gang) for gang, _ in every], [load_s for _, load_s in every])
+    if math.isinf(ends_s):
+        return ends_s, []
+    first: dict[GangAt, list[JobView]] = {}
+    for place in dict.fromkeys(places):
+        if every[place][1] == 0.0:
+            first.setdefault(every[place][0], []).append(jobs[places.index(place)])
+    return ends_s, _on_each(new, first, jobs, ends_s)
+
+
+def _as_bid_for(gang: GangAt, unit: int) -> GangAt:
+    """The gang with the unit that its GPUs lie in, as it was laid for a job of such tasks."""
+    return GangAt(gang.gpus, gang.level, unit if gang.level > Level.MACHINE else 0)
+
+
+def _on_each(
+    new: Sequence[GangAt], first: dict[GangAt, list[JobView]], jobs: Sequence[JobView], ends_s: float
+) -> list[JobView]:
+    """The job that starts on each gang. No gang is left idle for which there is a job: best one that ends in time."""
+    starting = {job.job_id for some in first.values() for job in some}
+    served = []
+    for gang in new:
+        if first.get(gang):
+            served.append(first[gang].pop(0))
+            continue
+        others = [job for job in jobs if job.job_id not in starting]
+        in_time = (job for job in others if job_time_s(job, gang) <= ends_s)
+        served.append(next(in_time, others[0]))
+        starting.add(served[-1].job_id)
+    return served
+
+
+def _choices(waiting: Jobs, gpus: int) -> list[Choice]:
     """Ways to share the GPUs, each once, in the order in which they are weighed."""
     found: dict[Sizes, None] = {}
     fitting = _fitting(waiting, gpus)
-    # Numbers of jobs past those that fit all come to the same.
-    at_once = dict.fromkeys(
-        min(first, fitting) for first in range(len(waiting), max(0, len(waiting) - _MOST_TRIED), -1)
-    )
+    at_once = range(fitting, max(0, fitting - _MOST_TRIED), -1)
     for share, first in itertools.product((share_evenly, share_by_work), at_once):
         sizes = share(waiting[:first], gpus)
         if sizes:
             found[sizes] = None
-    return list(found)
+    return [*((waiting, sizes) for sizes in found), *_of_several_shapes(waiting, gpus)]
+
+
+def _of_several_shapes(waiting: Jobs, gpus: int) -> Iterator[Choice]:
+    """GPUs shared by the work of each shape, where the longest jobs alone would take gangs of one shape or another."""
+    if len({job.shape for job in waiting}) == 1:
+        return
+    for dealt in sizes_by_work(waiting, gpus):
+        served: list[JobView] = []
+        sizes: list[int] = []
+        for size, unit, count in dealt:
+            fitting = (
+                job
+                for job in waiting
+                if job.shape.gpus_per_task == unit and job.shape.usable_gpus(size) == size and job not in served
+            )
+            some = list(itertools.islice(fitting, count))
+            served += some
+            sizes += [size] * len(some)
+        if served:
+            yield [*served, *(job for job in waiting if job not in served)], tuple(sizes)
 
 
 def _fitting(jobs: Sequence[JobView], gpus: int) -> int:
@@ -110,7 +192,7 @@ def _deal_tasks(jobs: Sequence[JobView], gpus: int, turn: Callable[[JobView, int
     return tuple(sizes)
 
 
-def _ends_s(waiting: Sequence[JobView], running: Sequence[tuple[JobView, GangAt]], gangs: Sequence[GangAt]) -> float:
+def _ends_s(waiting: Jobs, running: Sequence[tuple[JobView, GangAt]], gangs: Sequence[GangAt]) -> float:
     """When the last job ends: GPUs that a job leaves are shared by those that wait, and lie as near as they did."""
     started = [*running, *zip(waiting, gangs, strict=False)]
     ends = [(job_time_s(job, gang), gang.gpus, gang.level) for job, gang in started]

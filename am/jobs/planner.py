@@ -1,8 +1,8 @@
 """Which job runs on which of the app's GPUs: pure, from what is leased and what runs to what should change.
 
-Running jobs stay where they are while all their GPUs stay. GPUs without a job go to waiting jobs, longest first, in
-gangs that lie as near as possible; then to running jobs that would gain more than a restart costs; what nobody can use
-goes back to the ResourceManager.
+Running jobs stay where they are while all their GPUs stay. GPUs without a job go to waiting jobs (`division` says
+which), in gangs that lie as near as possible; then to running jobs that would gain more than a restart costs; what
+nobody can use goes back to the ResourceManager.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from am.agent.demands import pays_above
 from am.agent.views import GangAt, JobView
-from am.jobs.division import best_sizes
+from am.jobs.division import best_starts
 from am.jobs.pool import Pool, by_place, speed_of, tasks_of
 from themis.cluster import Cluster, GpuId, Level
 
@@ -91,7 +91,7 @@ def make_plan(
 def _serve_waiting(
     jobs: Sequence[PlannedJob], idle: Pool, holdings: Holdings, restart_s: float
 ) -> tuple[dict[str, tuple[GpuId, ...]], dict[str, tuple[GpuId, ...]]]:
-    """Gangs for the waiting jobs, longest job first and largest gang first, in sizes of `best_sizes`."""
+    """Gangs for those of the waiting jobs that `best_starts` tells."""
     start: dict[str, tuple[GpuId, ...]] = {}
     wait: dict[str, tuple[GpuId, ...]] = {}
     if not idle:
@@ -103,11 +103,10 @@ def _serve_waiting(
     unit = min(job.view.shape.gpus_per_task for job in waiting)
     whole = len(idle) if unit == 1 else len(tasks_of(idle.gpus, unit)) * unit
     views = [job.view for job in waiting]
-    sizes = best_sizes(views, running, whole, lambda sizes: idle.plus(()).lay(views, sizes), restart_s)
-    for job, size in zip(waiting, sizes, strict=False):
-        gpus = idle.take(job.view, size)
+    for job, size in best_starts(views, running, whole, lambda *wanted: idle.plus(()).lay(*wanted), restart_s):
+        gpus = idle.take(job, size)
         if gpus:
-            (start if set(gpus) <= holdings.granted else wait)[job.view.job_id] = gpus
+            (start if set(gpus) <= holdings.granted else wait)[job.job_id] = gpus
     return start, wait
 
 

@@ -105,4 +105,6 @@ class JobRun:
             incarnation=self.incarnation,
             iteration=self.saved_iteration,
             restarts=self.restarts,
+            stalls=self.stalls,
+            longest_wait_s=self.profile.longest_wait_s,
         )

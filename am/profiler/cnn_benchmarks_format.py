@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from am.profiler.numbers import INTEGER, NUMBER
+from am.profiler.numbers import INTEGER, NUMBER, ORDINARY
 from am.profiler.records import Record, StepLoss, StepsPerSecond
 
 _BATCH = re.compile(rf"Batch size: +({INTEGER}) global")
@@ -21,6 +21,10 @@ class CnnBenchmarksFormat:
     """The step, the loss and, once the global batch size is known, steps a second."""
 
     starts = rb"[0-9]{1,12}\timages/sec: |Batch size: "
+    ordinary = (
+        rb"[0-9]{1,12}\timages/sec: " + ORDINARY + rb" \+/- " + ORDINARY + rb" \(jitter = " + ORDINARY + rb"\)"
+        rb"(?:\t" + ORDINARY + rb"){1,5}"
+    )
 
     def __init__(self) -> None:
         self._batch: int | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from am.profiler.numbers import INTEGER, NUMBER
+from am.profiler.numbers import INTEGER, NUMBER, ORDINARY
 from am.profiler.records import (
     ExamplesPerSecond,
     LossOnly,
@@ -16,6 +16,11 @@ from am.profiler.records import (
 )
 
 ESTIMATOR_STARTS = rb"INFO:tensorflow:|I[0-9]{4} "
+
+ESTIMATOR_ORDINARY = (
+    rb"INFO:tensorflow:(?:global_step/sec: " + ORDINARY + rb"|loss = " + ORDINARY + rb", step = [0-9]{1,15}"
+    rb"(?: \(" + ORDINARY + rb" sec\))?)"
+)
 
 # `INFO:tensorflow:..`, or `I0728 12:00:01.123456 140 basic_session_run_hooks.py:262] ..`
 _PREFIX = re.compile(r"INFO:tensorflow:|I[0-9]{4} [0-9:.]{8,20} +[0-9]{1,20} [^ \]]{1,200}\] ")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from enum import Enum
+from functools import lru_cache
 
-from am.profiler.event_message import Event, EventError, read_event
+from am.profiler.event_message import ORDINARY_RECORDS, Event, EventError, read_event
 from am.profiler.records import LossOnly, Record, StepLoss, StepsPerSecond, Validation
-from am.profiler.tfrecord import RecordReader
+from am.profiler.tfrecord import RecordReader, intact
 
 LOSS_TAGS = ("loss", "batch_loss", "train_loss", "train/loss", "loss/train", "total_loss")
 """Tags of the training loss at a step, also with capitals in front; the first one that a file has is read, no other.
@@ -36,6 +37,9 @@ _EVALUATED = {
 EVALUATION_FOLDERS = ("eval", "evaluation", "validation", "val", "test")
 """Folders with such a name hold the values of held-out data."""
 
+_MARKS = (b"oss", b"ccuracy", b"/sec")
+"""One of them is in every tag that is read, and in no record of most others."""
+
 _NUMBERED = re.compile(r"_[0-9]{1,3}$")
 
 
@@ -58,7 +62,7 @@ class EventReader:
 
     def __init__(self, role: Role) -> None:
         self._role = role
-        self._frames = RecordReader()
+        self._frames = RecordReader(_MARKS, ORDINARY_RECORDS)
         self._loss_tag: str | None = None
         self._step = 0
         self._epoch_since = 0
@@ -69,9 +73,7 @@ class EventReader:
     def read(self, data: bytes) -> list[Record]:
         """What the records that have become whole tell, in order."""
         told: list[Record] = []
-        for framed in self._frames.read(data):
-            if not _may_tell(framed.data) or not framed.intact:
-                continue
+        for framed in intact(self._frames.read(data)):
             try:
                 event = read_event(framed.data)
             except EventError:
@@ -82,13 +84,13 @@ class EventReader:
     def _trained(self, event: Event) -> Sequence[Record]:
         told: list[Record] = []
         for tag, value in event.scalars:
-            name = tag.lower()
-            if name in RATE_TAGS:
+            name, kind = _told_by(tag)
+            if kind is _Kind.RATE:
                 told.append(StepsPerSecond(rate=value))
-            elif name in EPOCH_TAGS:
+            elif kind is _Kind.EPOCH_LOSS:
                 self._epoch_since = self._step
                 told.append(LossOnly(loss=value, epoch=event.step))
-            elif _NUMBERED.sub("", name) in LOSS_TAGS and self._loss_tag in (None, name):
+            elif kind is _Kind.LOSS and self._loss_tag in (None, name):
                 self._loss_tag, self._step = name, event.step
                 since = self._epoch_since if name in MEAN_TAGS else None
                 told.append(StepLoss(step=event.step, loss=value, seconds=self._since_s(event), mean_since=since))
@@ -113,6 +115,19 @@ class EventReader:
         return None if before_s is None or not event.wall_time_s > before_s else event.wall_time_s - before_s
 
 
-def _may_tell(data: bytes) -> bool:
-    """Whether a tag that is read can be in a record; most records of most files are of others."""
-    return b"oss" in data or b"ccuracy" in data or b"/sec" in data
+class _Kind(Enum):
+    RATE = "rate"
+    EPOCH_LOSS = "loss of an epoch"
+    LOSS = "loss at a step"
+    NOTHING = "nothing that is read"
+
+
+@lru_cache(maxsize=1024)
+def _told_by(tag: str) -> tuple[str, _Kind]:
+    """The name behind a tag, and what its values are. A run writes the same few tags again and again."""
+    name = tag.lower()
+    if name in RATE_TAGS:
+        return name, _Kind.RATE
+    if name in EPOCH_TAGS:
+        return name, _Kind.EPOCH_LOSS
+    return name, _Kind.LOSS if _NUMBERED.sub("", name) in LOSS_TAGS else _Kind.NOTHING

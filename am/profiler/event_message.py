@@ -5,6 +5,7 @@ Fields by the public `event.proto`, `summary.proto` and `tensor.proto` of Tensor
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +22,32 @@ _SIGN_BIT = 1 << 63
 # How a scalar lies in `tensor_content`, by the number of its type: float, double, half.
 _CONTENT_FORMS = {1: "<f", 2: "<d", 19: "<e"}
 
+_DOUBLE, _SINGLE = struct.Struct("<d"), struct.Struct("<f")
+
 _Field = int | bytes
+
+# How nearly all events begin: a time, a step unless it is 0, and a summary of one value, up to the length of its tag.
+_NUMBER = rb"[\x80-\xff]{0,8}[\x00-\x7f]"
+_FRONT = re.compile(
+    rb"\x09(.{8})(?:\x10(" + _NUMBER + rb"))?\x2a(" + _NUMBER + rb")\x0a(" + _NUMBER + rb")\x0a([\x00-\x7f])", re.DOTALL
+)
+# What then follows the tag: a simple value; or a tensor of one float, and the name of a plugin.
+_FLOAT = re.compile(rb"\x15(.{4})|\x42\x0a\x08\x01\x12\x00\x22\x04(.{4})(?:\x4a([\x00-\x7f])(.*))?", re.DOTALL)
+
+
+# Records of one scalar each, by any tag, that is neither infinite nor none: its exponent is not all ones.
+_FINITE = rb"..(?:[\x00-\x7f].|.[^\x7f\xff])"
+ORDINARY_RECORDS = re.compile(
+    rb"(?:.{4}\x00{4}.{4}\x09.{8}(?:\x10" + _NUMBER + rb")?\x2a[\x00-\x7f]\x0a[\x00-\x7f]\x0a[\x00-\x7f][ -~]{1,100}?"
+    rb"(?:\x15"
+    + _FINITE
+    + rb"|\x42\x0a\x08\x01\x12\x00\x22\x04"
+    + _FINITE
+    + rb"(?:\x4a\x0b\x0a\x09\x0a\x07scalars|(?!\x4a)))"
+    rb".{4})++",
+    re.DOTALL,
+)
+"""Framed records, as many as there are in a row, by TensorFlow's record format and `Event`."""
 
 
 class EventError(InputError):
@@ -39,6 +65,36 @@ class Event:
 
 def read_event(data: bytes) -> Event:
     """The event; values that are no scalars are left out. Raises EventError for anything else."""
+    return _usual(data) or _any(data)
+
+
+def _usual(data: bytes) -> Event | None:
+    """An event of one scalar in the forms that TensorFlow writes, at a fifth of what `_any` takes; None for others."""
+    front = _FRONT.match(data)
+    if front is None:
+        return None
+    wall_time, step, summary, value, tag_length = front.groups()
+    tag_end = front.end() + tag_length[0]
+    scalar = _FLOAT.fullmatch(data, tag_end)
+    if scalar is None or (scalar[3] is not None and scalar[3][0] != len(scalar[4])):
+        return None
+    # Either reaches to the end, if it is the only one.
+    if front.end(3) + _read(summary) != len(data) or front.end(4) + _read(value) != len(data):
+        return None
+    return Event(
+        step=0 if step is None else _read(step),
+        wall_time_s=_DOUBLE.unpack(wall_time)[0],
+        scalars=((data[front.end() : tag_end].decode("utf-8", "replace"), _SINGLE.unpack(scalar[1] or scalar[2])[0]),),
+    )
+
+
+def _read(number: bytes) -> int:
+    """A varint by itself."""
+    return number[0] if len(number) == 1 else _varint(number, 0)[0]
+
+
+def _any(data: bytes) -> Event:
+    """An event field by field."""
     step, wall_time_s = 0, 0.0
     scalars: list[tuple[str, float]] = []
     try:

@@ -23,6 +23,9 @@ STALL_USUAL = 20.0
 STALL_LONGEST = 3.0
 """A stall is longer than so many usual waits, and than so many of the longest ever, as evaluations take their time."""
 
+COUNTING_WAIT_S = STALL_LEAST_S / STALL_LONGEST
+"""A longest wait below it allows for nothing more."""
+
 STALL_FIRST_S = 1800.0
 """A job that was started and has not told of any step for so long is stalled as well."""
 
@@ -126,6 +129,15 @@ class ProgressClock:
                 self._waits_s.append(self._waited_s)
                 self._longest_s = max(self._longest_s, self._waited_s)
             self._started, self._seen, self._waited_s = True, progress, 0.0
+
+    @property
+    def longest_s(self) -> float:
+        """The longest wait that came to its end."""
+        return self._longest_s
+
+    def remember(self, longest_s: float) -> None:
+        """Such a wait came to its end before this clock was there."""
+        self._longest_s = max(self._longest_s, longest_s)
 
     @property
     def stall(self) -> Stall | None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from am.profiler.numbers import ORDINARY
 from am.profiler.records import Record, StepLoss, StepsPerSecond, Validation
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]{0,10}m")
@@ -71,6 +72,11 @@ class KerasFormat:
     """
 
     starts = rb"[\r\b\x1b]|Epoch [0-9]| {0,12}[0-9]{1,12}/(?:[0-9]|U)"
+    # An epoch that is not the first of a `fit`, and its line: as one, since neither tells anything by itself.
+    ordinary = (
+        rb"Epoch (?!1/)[0-9]{1,9}/[0-9]{1,9}\n(?P<steps>[0-9]{1,9})/(?P=steps)"
+        rb"(?: - (?:[a-z_0-9]{1,40}: " + ORDINARY + rb"|[0-9]{1,9}(?:us|ms|s)(?:/step|/epoch)?))+"
+    )
 
     def __init__(self) -> None:
         self._base = 0

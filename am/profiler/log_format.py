@@ -14,9 +14,12 @@ class LogFormat(Protocol):
     Attributes:
         starts: A regular expression over bytes, without groups that capture: how all lines of the format start. Lines
             that start in no format's way are passed over without being looked at one by one.
+        ordinary: Another: the whole of a line that tells a step with a loss that is a number, or a rate, and nothing
+            else. Of many such lines in a row some may be left out without a change to what the others tell.
     """
 
     starts: bytes
+    ordinary: bytes
 
     def read(self, line: str) -> Sequence[Record]:
         """What a line tells, in order; nothing when it is not of this format. Never raises, whatever the line."""
@@ -29,10 +32,11 @@ class LineFormat:
     Args:
         starts: As of LogFormat.
         parse: The record of a line, or None.
+        ordinary: As of LogFormat; by default no line is.
     """
 
-    def __init__(self, starts: bytes, parse: Callable[[str], Record | None]) -> None:
-        self.starts = starts
+    def __init__(self, starts: bytes, parse: Callable[[str], Record | None], ordinary: bytes = rb"(?!)") -> None:
+        self.starts, self.ordinary = starts, ordinary
         self._parse = parse
 
     def read(self, line: str) -> Sequence[Record]:

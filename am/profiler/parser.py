@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
+from am.profiler.backlog import DENSE_BYTES, FIRST_BYTES, LAST_BYTES, MUCH_BYTES
 from am.profiler.cnn_benchmarks_format import CnnBenchmarksFormat
-from am.profiler.estimator_format import ESTIMATOR_STARTS, parse_estimator
+from am.profiler.estimator_format import ESTIMATOR_ORDINARY, ESTIMATOR_STARTS, parse_estimator
 from am.profiler.keras_format import KerasFormat
 from am.profiler.log_format import LineFormat, LogFormat
-from am.profiler.records import Record, StepLoss
+from am.profiler.records import Record, Skipped, StepLoss
 from am.profiler.themis_format import THEMIS_STARTS, parse_themis
 
 FORMATS: tuple[Callable[[], LogFormat], ...] = (
-    lambda: LineFormat(ESTIMATOR_STARTS, parse_estimator),
+    lambda: LineFormat(ESTIMATOR_STARTS, parse_estimator, ESTIMATOR_ORDINARY),
     lambda: LineFormat(THEMIS_STARTS, parse_themis),
     KerasFormat,
     CnnBenchmarksFormat,
@@ -31,6 +32,7 @@ _TAG = (
     rb"\[[\w,.:/ =-]{1,40}\](?:<std(?:out|err)>:?)?:? ?|\([\w,.:/ =-]{1,60}\) ?"
     rb"|(?:chief|worker|task|rank|replica)[\w.-]{0,20}(?:\|[0-9]{1,6})?: ?"
 )
+_EPOCH = b"\nEpoch "
 _CLOCK = re.compile(rb"[0-9]:[0-9]{2}")
 
 
@@ -40,6 +42,9 @@ class LogReader:
     Bytes that are not UTF-8 are tolerated, and zero bytes passed over: UTF-16 has them, and so has a log that was cut
     short under its writer. Of a line that was drawn several times the last drawing in the data counts.
 
+    Of many lines in a row that tell an ordinary loss or rate each, and that come at once, only the first and the last
+    are read: a job's progress is what the last one says, and its pace goes by the newest.
+
     Where lines carry workers' tags, the first worker to tell a step is believed, and no other: all workers of a
     synchronous job tell the same.
     """
@@ -47,6 +52,7 @@ class LogReader:
     def __init__(self, formats: Sequence[Callable[[], LogFormat]] = FORMATS) -> None:
         self._formats = [make() for make in formats]
         self._candidates, self._ways = _patterns(tuple(each.starts for each in self._formats))
+        self._ordinary = _ordinary(tuple(each.ordinary for each in self._formats))
         self._believed: bytes | None = None
         self._silent = 0
 
@@ -54,8 +60,21 @@ class LogReader:
         """The records of whole lines, in order."""
         if b"\0" in data:
             data = data.replace(b"\0", b"")
+        data = b"\n" + data
+        first = max(0, data.rfind(b"\n", 0, MUCH_BYTES)) if len(data) > MUCH_BYTES else 0
+        records = self._all(data[:first])
+        if len(records) * DENSE_BYTES <= first:
+            return records + self._all(data[first:])
+        for place, part in enumerate(_thinned(data[first:], self._ordinary)):
+            if place:
+                records.append(Skipped())
+            records += self._all(part)
+        return records
+
+    def _all(self, data: bytes) -> list[Record]:
+        """The records of lines, each behind a line's end."""
         records: list[Record] = []
-        for match in self._candidates.finditer(b"\n" + data):
+        for match in self._candidates.finditer(data):
             tag = match[1]
             found = self._line(match[0][1:] if tag is None else match[0][1 + len(tag) :])
             if found and (tag is None or self._believes(tag, found)):
@@ -94,6 +113,27 @@ def _last_drawing(line: bytes) -> bytes:
     line = line.rstrip(b"\r\b ")
     last = line[line.rfind(b"\r") + 1 :]
     return last[last.rfind(b"\b") + 1 :]
+
+
+def _thinned(data: bytes, ordinary: re.Pattern[bytes]) -> Iterator[bytes]:
+    """The data in parts, between which ordinary lines are left out."""
+    at = 0
+    for run in ordinary.finditer(data):
+        if run.end() - run.start() > 2 * (FIRST_BYTES + LAST_BYTES):
+            # Keras' lines go in pairs.
+            begin = _EPOCH if data.startswith(_EPOCH, run.start()) else b"\n"
+            left = data.find(begin, run.start() + FIRST_BYTES)
+            resumed = data.rfind(begin, 0, run.end() - LAST_BYTES)
+            if 0 <= left < resumed:
+                yield data[at:left]
+                at = resumed
+    yield data[at:]
+
+
+@cache
+def _ordinary(lines: tuple[bytes, ...]) -> re.Pattern[bytes]:
+    """Ordinary lines in a row, as many as there are."""
+    return re.compile(rb"(?:\n(?:" + b"|".join(lines) + rb")(?=\n))++")
 
 
 @cache

@@ -16,6 +16,7 @@ from am.profiler.records import (
     Replay,
     Restored,
     SavingCheckpoint,
+    Skipped,
     StepLoss,
     StepsPerSecond,
     Validation,
@@ -84,10 +85,8 @@ class JobProfile:
                 self._validated(record)
             case CheckpointSaved():
                 self._saved(record)
-            case Restored():
-                self.restored = record
-                self._begin()
-                self.reach(record.iteration)
+            case Restored() | Skipped():
+                self._resumed(record)
             case ExamplesPerSecond():
                 self.reach(record.step)
             case SavingCheckpoint():
@@ -145,6 +144,15 @@ class JobProfile:
         """For how long the job has made no progress though it should have, None while it does. See `look`."""
         return self._clock.stall
 
+    @property
+    def longest_wait_s(self) -> float:
+        """The longest that a step has taken to come, in seconds in which somebody looked."""
+        return self._clock.longest_s
+
+    def remember_wait(self, longest_wait_s: float) -> None:
+        """A step took so long to come, by the job's profile of an earlier attempt."""
+        self._clock.remember(longest_wait_s)
+
     def look(self, now_s: float) -> None:
         """The time, by any clock, as often as the log of the running job is read: what `stall` goes by."""
         self._clock.look(now_s, self._told_steps)
@@ -160,7 +168,8 @@ class JobProfile:
 
     def reach(self, iteration: int) -> None:
         """The job did so many iterations, as its log tells or its end does."""
-        self.iteration = max(self.iteration, iteration)
+        if iteration > self.iteration:
+            self.iteration = iteration
         if iteration != self._last_reached:
             # A job that repeats lost steps moves as well.
             self._told_steps += 1
@@ -198,6 +207,13 @@ class JobProfile:
         if record.step >= self._validation_step:
             self._validation_step = record.step
             self.validation_loss, self.accuracy = record.loss, record.accuracy
+
+    def _resumed(self, record: Restored | Skipped) -> None:
+        """What follows goes on from somewhere else than from the line before."""
+        self._begin()
+        if isinstance(record, Restored):
+            self.restored = record
+            self.reach(record.iteration)
 
     def _saved(self, record: CheckpointSaved) -> None:
         self.reach(record.iteration)

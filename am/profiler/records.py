@@ -98,6 +98,11 @@ class Replay:
     time_scale: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """Steps were passed over, of which all told ordinary losses: what follows goes on further on."""
+
+
 Record = (
     StepLoss
     | LossOnly
@@ -109,4 +114,5 @@ Record = (
     | Imported
     | Restored
     | Replay
+    | Skipped
 )

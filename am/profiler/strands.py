@@ -56,16 +56,27 @@ class Strands:
             rate = None
         if record.seconds is None:
             return self._untimed(record.step, rate)
-        below = [strand for strand in self._strands if strand.step < record.step]
-        if not below:
+        strand, fits = self._strand_of(record.step, record.seconds, rate)
+        if strand is None:
             self._open(record.step)
             return None
-        fitting = [strand for strand in below if _fits(record.step - strand.step, record.seconds, rate)]
-        strand = max(fitting or below, key=lambda each: (record.step - each.step == each.steps, each.step))
         strand.steps, strand.step, strand.line = record.step - strand.step, record.step, self._line
-        if rate is not None and fitting:
+        if rate is not None and fits:
             return self._timed(strand, 1.0 / rate)
         return self._timed(strand, record.seconds / strand.steps) if _is_time(record.seconds) else None
+
+    def _strand_of(self, step: int, seconds: float, rate: float | None) -> tuple[_Strand | None, bool]:
+        """The writer of a line, if it is a known one, and whether the rate says so."""
+        if len(self._strands) == 1 and self._strands[0].step < step:
+            # As nearly always.
+            alone = self._strands[0]
+            return alone, _fits(step - alone.step, seconds, rate)
+        below = [strand for strand in self._strands if strand.step < step]
+        fitting = [strand for strand in below if _fits(step - strand.step, seconds, rate)]
+        likely = fitting or below
+        if not likely:
+            return None, False
+        return max(likely, key=lambda each: (step - each.step == each.steps, each.step)), bool(fitting)
 
     def _untimed(self, step: int, rate: float | None) -> Interval | None:
         """A line without seconds: one of a log that knows nothing but rates, or the first of its writer."""

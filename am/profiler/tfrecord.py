@@ -5,11 +5,14 @@ A record is its length (8 bytes, little endian), the masked CRC-32C of these, th
 
 from __future__ import annotations
 
+import re
 import struct
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from am.profiler.crc32c import masked_crc32c
+from am.profiler.backlog import FIRST_BYTES, LAST_BYTES, MUCH_BYTES
+from am.profiler.crc32c import masked_crc32c, masked_crc32cs
 
 MAX_RECORD_BYTES = 64 * 1024
 """Longer records (graphs, images) are passed over without being kept."""
@@ -24,10 +27,11 @@ class Framed(NamedTuple):
     data: bytes
     crc: int
 
-    @property
-    def intact(self) -> bool:
-        """Whether the data is what was written."""
-        return masked_crc32c(self.data) == self.crc
+
+def intact(records: Sequence[Framed]) -> list[Framed]:
+    """Those whose data is what was written. To look at many at once is much quicker than one by one."""
+    crcs = masked_crc32cs([record.data for record in records])
+    return [record for record, crc in zip(records, crcs, strict=True) if record.crc == crc]
 
 
 class RecordReader:
@@ -35,15 +39,35 @@ class RecordReader:
 
     A length that does not fit its checksum leaves nobody knowing where the next record starts: the reader is `broken`
     and tells nothing more.
+
+    Args:
+        marks: Only records in which one of these stands are told; all, if there are none.
+        ordinary: Many whole records of which some may be left out where much comes at once; by default none may.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, marks: Sequence[bytes] = (), ordinary: re.Pattern[bytes] | None = None) -> None:
+        self._marks = tuple(marks)
+        self._ordinary = ordinary
         self._waiting = b""
         self._skip = 0
         self.broken = False
 
     def read(self, data: bytes) -> list[Framed]:
         """The records that have become whole."""
+        if self._ordinary is None or len(data) <= MUCH_BYTES:
+            return self._read(data)
+        first = self._read(data[:FIRST_BYTES])
+        return first + self._read(self._thinned(data[FIRST_BYTES:], self._ordinary))
+
+    def _thinned(self, data: bytes, ordinary: re.Pattern[bytes]) -> bytes:
+        """What is to be read of the data, if that begins with ordinary records."""
+        if self._skip or self.broken:
+            return data
+        data, self._waiting = self._waiting + data, b""
+        run = ordinary.match(data, 0, len(data) - LAST_BYTES)
+        return data[run.end() :] if run and _is_head(data, run.end()) else data
+
+    def _read(self, data: bytes) -> list[Framed]:
         if self._skip:
             passed = min(self._skip, len(data))
             self._skip -= passed
@@ -59,22 +83,42 @@ class RecordReader:
     def _cut(self, data: bytes, records: list[Framed]) -> int:
         """Fill in the records; returns where the first that is not whole starts."""
         at, end = 0, len(data)
-        while at + _HEAD.size <= end:
+        marked = iter(sorted(place for mark in self._marks for place in _places(data, mark)))
+        place = next(marked, end)
+        head_size, foot_size = _HEAD.size, _FOOT.size
+        while at + head_size <= end:
             length, crc = _HEAD.unpack_from(data, at)
             if _length_crc(length) != crc:
                 self.broken = True
                 break
-            start = at + _HEAD.size
-            after = start + length + _FOOT.size
+            start = at + head_size
+            after = start + length + foot_size
             if length > MAX_RECORD_BYTES:
                 self._skip = max(0, after - end)
                 at = min(after, end)
                 continue
             if after > end:
                 break
-            records.append(Framed(data[start : start + length], _FOOT.unpack_from(data, start + length)[0]))
+            while place < start:
+                place = next(marked, end)
+            if place < start + length or not self._marks:
+                records.append(Framed(data[start : start + length], _FOOT.unpack_from(data, start + length)[0]))
             at = after
         return at
+
+
+def _is_head(data: bytes, at: int) -> bool:
+    """Whether a record begins there."""
+    length: int
+    length, crc = _HEAD.unpack_from(data, at)
+    return length <= MAX_RECORD_BYTES and bool(_length_crc(length) == crc)
+
+
+def _places(data: bytes, mark: bytes) -> Iterator[int]:
+    place = data.find(mark)
+    while place >= 0:
+        yield place
+        place = data.find(mark, place + 1)
 
 
 @lru_cache(maxsize=4096)

@@ -37,6 +37,10 @@ _EAGER_S = 0.2
 _EAGER_BEATS = 10
 """After an ask, so many heartbeats follow each other after so short a pause while it waits: YARN hands a grant over
 with a heartbeat only. Spark hurries likewise (`spark.yarn.scheduler.initial-allocation.interval`)."""
+_CALLS = 8
+"""Calls into Java at a time."""
+_STOP_AGAIN_S = 5.0
+"""A node that was away when it was told to stop a container is told again."""
 _REASONS = {
     ExitCode.KILLED_EXCEEDED_PMEM: ExitReason.MEMORY,
     ExitCode.KILLED_EXCEEDED_VMEM: ExitReason.MEMORY,
@@ -121,8 +125,10 @@ class YarnSource:
         self._asked: dict[int, _Seat] = {}
         self._asked_anew = asyncio.Event()
         self._eager_beats = 0
-        # Of its own: a node that does not answer may hold up the threads that all other calls share.
+        # Of their own: a node that does not answer may hold up the threads that all other calls share, and HDFS when it
+        # is away those of the whole process.
         self._heart = ThreadPoolExecutor(1, "heartbeat")
+        self._calls = ThreadPoolExecutor(_CALLS, "yarn")
         self._by_container: dict[str, _Seat] = {}
         self._old = {container.container_id: container for container in previous}
         self._old_gone = asyncio.Event()
@@ -185,10 +191,11 @@ class YarnSource:
         if not self.gone_for_good.is_set() and not self._resting.is_set():
             await asyncio.gather(*(self.discard(seat_id) for seat_id in list(self._seats)))
         await self.rest()
-        await asyncio.gather(*self._work, return_exceptions=True)
-        self._heart.shutdown(wait=False)
         for seat in self._seats.values():
             self._end(seat, TaskExit(exit_code=ExitCode.ABORTED))
+        await asyncio.gather(*self._work, return_exceptions=True)
+        self._heart.shutdown(wait=False)
+        self._calls.shutdown(wait=False)
 
     # ---- asking and starting ----
 
@@ -248,8 +255,16 @@ class YarnSource:
     async def _stop(self, seat: _Seat, container: Container) -> None:
         if seat.starting is not None:
             await asyncio.wait((seat.starting, seat.gone), return_when=asyncio.FIRST_COMPLETED)
-        if not seat.gone.done() and not seat.released:
+        while not seat.gone.done() and not seat.released:
             await self._stop_once(container)
+            await asyncio.wait((seat.gone,), timeout=_STOP_AGAIN_S)
+
+    async def _stop_old(self, container: Container) -> None:
+        while container.container_id in self._old and not self._resting.is_set():
+            await self._stop_once(container)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_STOP_AGAIN_S):
+                    await self._resting.wait()
 
     async def _stop_once(self, container: Container) -> None:
         try:
@@ -296,7 +311,8 @@ class YarnSource:
         for container in reply.recovered:
             if container.container_id not in self._by_container:
                 self._old[container.container_id] = container
-                self._spawn(self._stop_once(container))
+                self._old_gone.clear()
+                self._spawn(self._stop_old(container))
         for end in reply.ended:
             self._ended(end)
         for refusal in reply.refused:
@@ -359,10 +375,10 @@ class YarnSource:
         if not self._old:
             self._old_gone.set()
         for container in self._old.values():
-            self._spawn(self._stop_once(container))
+            self._spawn(self._stop_old(container))
 
     async def _call(self, function: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.to_thread(function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._calls, function, *arguments)
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)

@@ -1,26 +1,28 @@
 """An Optuna study as an app's tuner: its pruner says which jobs stop. Needs the extra `optuna`.
 
 The study lives in memory and is told what the app master's journal holds, in order, so that a restarted app master's
-study is where the lost one was. Its trials are the app's jobs, with their hyper-parameters; nothing is sampled.
+study is where the lost one was. Its trials are the app's jobs, with their hyper-parameters. Without a sampler all run
+side by side; with one (am/tuners/optuna_search.py) it chooses which runs next.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 
-import optuna
 from optuna.distributions import CategoricalDistribution
 from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, SuccessiveHalvingPruner
+from optuna.samplers import RandomSampler
 from optuna.study import Study
-from optuna.trial import Trial, TrialState
+from optuna.trial import Trial
 
+from am.tuners.optuna_search import DEFAULT_PARALLEL, named_sampler, study_search
+from am.tuners.optuna_trials import NAME, end_trial, new_study, should_stop
 from am.tuners.phased import longest
-from am.tuners.stopping import Curve, CurveState, StoppingTuner
+from am.tuners.sampling import SamplingTuner
+from am.tuners.stopping import Curve, StoppingTuner
 from themis.apps import JobSpec
 from themis.errors import InputError
 
-NAME = "optuna"
 DEFAULT_PRUNER = "hyperband"
 
 _PRUNERS: Mapping[str, tuple[Callable[..., BasePruner], tuple[str, ...]]] = {
@@ -49,36 +51,50 @@ class StudyRule:
 
     def stops(self, job_id: str, curves: Mapping[str, Curve]) -> bool:
         """Report the newest loss, and ask. A job whose loss is no number stops, if another's is one."""
-        trial, curve = self._trials[job_id], curves[job_id]
-        if not math.isfinite(curve.loss):
-            return any(other.lives and math.isfinite(other.loss) for other in curves.values())
-        trial.report(curve.loss, curve.iteration)
-        return trial.should_prune()
+        return should_stop(self._trials[job_id], job_id, curves)
 
     def ended(self, job_id: str, curve: Curve) -> None:
-        """Tell the study how the trial ended; one without a finite loss has failed, to Optuna."""
-        trial = self._trials[job_id]
-        if self._study.trials[trial.number].state.is_finished():
-            return
-        if curve.state is CurveState.ENDED and math.isfinite(curve.loss):
-            self._study.tell(trial, curve.loss)
-        else:
-            pruned = curve.state is CurveState.STOPPED
-            self._study.tell(trial, state=TrialState.PRUNED if pruned else TrialState.FAIL)
+        """Tell the study how the trial ended."""
+        end_trial(self._study, self._trials[job_id], curve)
 
 
-def optuna_tuner(jobs: Sequence[JobSpec], *, pruner: str = DEFAULT_PRUNER, **settings: int) -> StoppingTuner:
-    """The tuner for these jobs, by one of Optuna's own pruners; steps and resources are iterations.
+def optuna_tuner(
+    jobs: Sequence[JobSpec],
+    *,
+    sampler: str | None = None,
+    pruner: str | None = None,
+    trials: int | None = None,
+    parallel: int = DEFAULT_PARALLEL,
+    startup_trials: int | None = None,
+    seed: int = 0,
+    **settings: int,
+) -> StoppingTuner | SamplingTuner:
+    """The tuner for these jobs, by Optuna's own samplers and pruners; steps and resources are iterations.
 
     Args:
         jobs: The jobs of the app.
-        pruner: `hyperband`, `median` or `successive_halving`.
+        sampler: `tpe` or `random`; by default all jobs run side by side.
+        pruner: `hyperband`, `median` or `successive_halving`; by default hyperband, and none beside a sampler.
+        trials: How many jobs the sampler runs at most, by default all.
+        parallel: How many of them at once.
+        startup_trials: Of `tpe`: how many it draws at random first.
+        seed: Of the sampler.
         settings: The pruner's; those that are not given have Optuna's defaults, but for `min_resource`, which is a
             hundredth of the longest job's iterations.
 
     Raises:
         InputError: An unknown pruner, or a setting that it does not have.
     """
+    if sampler is None:
+        return study_tuner(jobs, _pruner(jobs, pruner or DEFAULT_PRUNER, settings))
+    if pruner is None and settings:
+        raise InputError("a setting of a pruner without one", value=min(settings), remedy="add the setting pruner")
+    stopping = None if pruner is None else _pruner(jobs, pruner, settings)
+    drawing = named_sampler(sampler, seed, startup_trials)
+    return study_search(jobs, drawing, stopping, trials=trials, parallel=parallel)
+
+
+def _pruner(jobs: Sequence[JobSpec], pruner: str, settings: Mapping[str, int]) -> BasePruner:
     total = longest(jobs)
     if pruner not in _PRUNERS:
         raise InputError("unknown pruner", value=pruner, remedy=f"known: {', '.join(_PRUNERS)}")
@@ -91,16 +107,12 @@ def optuna_tuner(jobs: Sequence[JobSpec], *, pruner: str = DEFAULT_PRUNER, **set
         raise InputError("min_resource is beyond the jobs' end", value=arguments["min_resource"])
     if pruner == "hyperband":
         arguments["max_resource"] = total
-    return study_tuner(jobs, make(**arguments))
+    return make(**arguments)
 
 
 def study_tuner(jobs: Sequence[JobSpec], pruner: BasePruner) -> StoppingTuner:
     """A tuner by any pruner of Optuna's kind, over a fresh study in memory; for plug-ins that bring their own."""
-    # Else a study announces itself on the app master's standard error.
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    # Hyperband's pruner deals trials to brackets by a hash of the study's name.
-    sampler = optuna.samplers.RandomSampler(seed=0)
-    study = optuna.create_study(study_name=NAME, direction="minimize", pruner=pruner, sampler=sampler)
+    study = new_study(RandomSampler(seed=0), pruner)
     return StoppingTuner(NAME, jobs, StudyRule(study, jobs))
 
 

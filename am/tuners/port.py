@@ -45,7 +45,8 @@ class TunerPlan:
     `phases` are the current phase and the later ones; `stopped` the jobs that lost; `best` the leader so far.
 
     `phase` counts the barriers passed. A tuner without barriers stays in phase 0; its later phases are the work that it
-    still expects beyond `targets`. Every job of the app takes part in the first phase. `latest` holds, for jobs of
+    still expects beyond `targets`. Every job of the app takes part in the first phase; of a tuner that tries them a few
+    at a time as many as run at once, and later phases hold the others. `latest` holds, for jobs of
     `targets` that are foreseen to stop before their target, the latest iteration at which they may: they count to there
     in rho (themis.md, section 2, performance-curve stopping), and run on to their target if they are not stopped.
     `hears_every` is 0 for a tuner that goes by targets alone; else it wants to hear of a running job's loss once in so

@@ -83,6 +83,8 @@ def fetch_archive(storage_uri: str, folder: Path) -> None:
         hdfs, path = open_webhdfs(storage_uri)
         if hdfs.status(f"{path}/{ARCHIVE_NAME}") is None:
             return
+        # The page's files are replaced, and may be others: whoever answers next is asked for all of it.
+        (folder / SOURCE_NAME).unlink(missing_ok=True)
         unpack_files(hdfs.read_whole(f"{path}/{ARCHIVE_NAME}"), folder)
     except ThemisError as error:
         LOG.warning("no logs from %s: %s", storage_uri, error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import json
 import os
 import sys
@@ -12,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from hadoop.jvm import handed_on, start_jvm
-from hadoop.security import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE
+from hadoop.security import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE, current_user
 from hadoop.values import LocalResource
 from hadoop.yarn_client import YarnClient
 from rm_plugin.engines.engine import MachinesOf
@@ -57,7 +56,7 @@ class YarnEngine:
             check_queue(await asyncio.to_thread(client.queue, self._settings.queue))
         device = DeviceType(name=self._settings.device, emulated=self._settings.emulated)
         self._inventory = YarnInventory(client, device, self._overlay)
-        self._storage = self._storage or f"hdfs:///user/{self._user}/themis"
+        self._storage = self._storage or f"hdfs:///user/{current_user()}/themis"
         self._resources = await asyncio.to_thread(self._ship)
         inventory = await self._inventory.read()
         devices = {each.name: each for each in inventory.devices}
@@ -91,10 +90,6 @@ class YarnEngine:
             await asyncio.to_thread(self._client.close)
 
     # ---- inside ----
-
-    @property
-    def _user(self) -> str:
-        return self._environment.get("HADOOP_USER_NAME") or getpass.getuser()
 
     def _opened(self) -> tuple[YarnClient, YarnInventory]:
         if self._client is None or self._inventory is None:

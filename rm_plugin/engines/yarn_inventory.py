@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection
 
 from hadoop.values import NodeReport
@@ -10,6 +11,8 @@ from hadoop.values import NodeState as YarnState
 from hadoop.yarn_client import YarnClient
 from rm_plugin.engines.inventory import Inventory, Node, NodeState
 from themis.cluster import Cluster, DeviceType, Machine
+
+LOG = logging.getLogger("themis.rm.yarn")
 
 _STATES = {YarnState.RUNNING: NodeState.USABLE, YarnState.DECOMMISSIONING: NodeState.DRAINING}
 
@@ -32,6 +35,8 @@ class YarnInventory:
         self._overlay = {machine.machine_id: machine for machine in overlay.machines} if overlay else {}
         self._devices = {device.name: device, **(overlay.devices if overlay else {})}
         self._web: dict[str, str] = {}
+        # GPUs of machines that the overlay describes with another number, as they were last warned of.
+        self._told: dict[str, int] = {}
         # As they last ran. Of a node that is decommissioned YARN tells less and less resources.
         self._machines: dict[str, Machine] = {}
 
@@ -69,6 +74,14 @@ class YarnInventory:
         known = self._overlay.get(report.host)
         if known is not None and known.gpus == report.gpus:
             return known
+        if known is not None and self._told.get(report.host) != report.gpus:
+            self._told[report.host] = report.gpus
+            LOG.warning(
+                "%s has %d GPUs in the cluster file and %d in YARN: the file's slots and device of it do not count",
+                report.host,
+                known.gpus,
+                report.gpus,
+            )
         return Machine(
             machine_id=report.host,
             rack_id=report.rack or "/default-rack",

@@ -174,7 +174,9 @@ class YarnAppLauncher:
             "THEMIS_APP_DIR": "app",
             "THEMIS_STORAGE_URI": template.storage_of(launch.app_id),
         }
-        tags = (f"{_ATTEMPT_TAG}{launch.attempt}", f"user:{launch.user}"[:100])
+        # YARN takes tags of ASCII only.
+        user = launch.user.encode("ascii", "replace").decode()
+        tags = (f"{_ATTEMPT_TAG}{launch.attempt}", f"user:{user}"[:100])
         return AppSubmission(
             name=launch.name or launch.app_id,
             launch=ProcessLaunch(
@@ -235,6 +237,10 @@ class YarnAppLauncher:
                 reports = await asyncio.to_thread(self._client.reports, tags=tags)
             except ThemisError as error:
                 LOG.warning("YARN does not tell of its applications: %s", error)
+                continue
+            except Exception:
+                # A defect of ours in one answer: without this poll no end would ever be told.
+                LOG.exception("YARN's applications cannot be read")
                 continue
             now_s = time.monotonic()
             found = {report.yarn_app_id: report for report in reports}

@@ -18,7 +18,8 @@ def check_queue(queue: QueueReport) -> None:
     if not queue.is_running:
         remedy = f"set yarn.scheduler.capacity.{queue.name}.state to RUNNING, then: yarn rmadmin -refreshQueues"
         raise InputError("a queue of YARN's that is stopped takes no apps", value=queue.name, remedy=remedy)
-    if queue.max_capacity_share < 1.0:
+    # Not every scheduler of YARN's tells it.
+    if 0.0 < queue.max_capacity_share < 1.0:
         LOG.warning(
             "queue %s may use %.0f %% of what is above it: the other GPUs are leased, asked for in vain and closed "
             "for a while, again and again; raise yarn.scheduler.capacity.%s.maximum-capacity",

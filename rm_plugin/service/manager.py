@@ -80,6 +80,7 @@ class ResourceManager:
         self._relaunch_at_s = 0.0
         self._update_version = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._looked_after: set[str] = set()
         self._closing = False
 
     # ---- for clients ----
@@ -292,11 +293,19 @@ class ResourceManager:
         while True:
             await asyncio.sleep(pause_s)
             for entry in self.entries.active():
-                try:
-                    await self._look_after(entry)
-                except ThemisError:
-                    # The engine is away, perhaps: nothing was taken, and the next look tries again.
-                    LOG.exception("%s cannot be taken by force", entry.app_id)
+                # Each by itself: to take from one may mean to wait a minute for its machines.
+                if entry.app_id not in self._looked_after:
+                    self._looked_after.add(entry.app_id)
+                    self._spawn(self._look(entry))
+
+    async def _look(self, entry: AppEntry) -> None:
+        try:
+            await self._look_after(entry)
+        except Exception:
+            # The engine is away, perhaps: nothing was taken, and the next look tries again.
+            LOG.exception("%s cannot be taken by force", entry.app_id)
+        finally:
+            self._looked_after.discard(entry.app_id)
 
     async def _look_after(self, entry: AppEntry) -> None:
         now_s = self.clock.now_s()

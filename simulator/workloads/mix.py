@@ -32,7 +32,7 @@ class ReplayedCurve:
     """The loss that a replay job logged last at an iteration.
 
     The job adds noise by its app's seed and the iteration, a factor that all jobs of the app share: it decides nothing
-    among them and is left out here.
+    among them and is left out here. Nor is `log_every_s` known here, by which a slow job may log more often.
     """
 
     recorded: Recorded

@@ -33,6 +33,9 @@ VARIANTS = [
     ("optuna", {}),
     ("optuna", {"pruner": "median", "n_startup_trials": 1}),
     ("optuna", {"pruner": "successive_halving", "min_resource": 1, "reduction_factor": 2}),
+    ("optuna", {"sampler": "tpe", "startup_trials": 2, "parallel": 2}),
+    ("optuna", {"sampler": "random", "trials": 4, "parallel": 3, "seed": 7}),
+    ("optuna", {"sampler": "tpe", "startup_trials": 1, "pruner": "median", "n_startup_trials": 1}),
 ]
 EACH = pytest.mark.parametrize(("name", "chosen"), VARIANTS, ids=lambda value: value if isinstance(value, str) else "")
 BARRIERS = ("single", "successive_halving", "hyperband")
@@ -127,11 +130,20 @@ def test_settings_are_the_tuners_own(name):
 
 @EACH
 def test_it_begins_with_all_jobs(name, chosen):
-    """B is worked out from the first plan: its first phase holds every job, with what it has to do in it."""
+    """B is worked out from the first plan: its first phase holds every job, with what it has to do in it.
+
+    Where a sampler chooses the jobs, it holds as many as run at once, and the later phases the others.
+    """
     arms = jobs_of([40] * 7)
     plan = make(name, arms, **chosen).plan()
-    assert plan.targets.keys() == {arm.job_id for arm in arms}
-    assert plan.phases[0].jobs == 7
+    if "sampler" in chosen:
+        at_once = chosen.get("parallel", 4)
+        assert len(plan.targets) == plan.phases[0].jobs == at_once
+        assert sum(phase.jobs for phase in plan.phases) == chosen.get("trials", 7)
+        assert all(phase.jobs <= at_once for phase in plan.phases)
+    else:
+        assert plan.targets.keys() == {arm.job_id for arm in arms}
+        assert plan.phases[0].jobs == 7
     assert set(plan.targets.values()) == {plan.phases[0].iterations}
     assert (plan.phase, plan.stopped, plan.best, dict(plan.latest)) == (0, frozenset(), None, {})
 
@@ -263,7 +275,7 @@ def test_what_was_planned_at_first_bounds_what_is_run(name, chosen):
     if name in BARRIERS:
         assert ran == planned
     elif name != "asynchronous_halving":
-        assert ran <= planned == 9 * 60
+        assert ran <= planned == chosen.get("trials", 9) * 60
 
 
 @pytest.mark.parametrize(("name", "chosen"), [variant for variant in VARIANTS if variant[0] in BARRIERS])

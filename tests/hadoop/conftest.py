@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from kdc import kdc_jars
 
 from devcluster.cluster import DevCluster
 from devcluster.configuration import MARK
@@ -31,25 +32,40 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def hadoop_programs():
     """Java and Hadoop's jars: without them there is nothing to test, which no CI may pass over."""
+    return _found(lambda: (java_program(), jar_folder(fetch=True)))
+
+
+@pytest.fixture(scope="session")
+def kdc_programs():
+    """Java and the jars of a KDC."""
+    return _found(lambda: (java_program(), kdc_jars()))
+
+
+def _found(find):
     try:
-        return java_program(), jar_folder(fetch=True)
+        return find()
     except HadoopMissingError as error:
         if os.environ.get("CI"):
             pytest.fail(f"the Hadoop tier cannot run, and CI is set: {error}")
         pytest.skip(f"NOT TESTED against Hadoop: {error}")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _torn_down_on_sigterm():
+    # Else pytest ends without a teardown, and the daemons live on.
+    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGTERM, former)
+
+
 @pytest.fixture(scope="session")
 def cluster(hadoop_programs, tmp_path_factory):
     """HDFS and YARN with nodes of 4, 4 and 2 GPUs; a test that hurts it takes `breakable_cluster`."""
-    # Else pytest ends without a teardown, and the daemons live on.
-    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
     cluster = DevCluster.start(ClusterSpec(gpus=GPUS), tmp_path_factory.mktemp("hadoop"))
     try:
         yield cluster
     finally:
         cluster.stop()
-        signal.signal(signal.SIGTERM, former)
     assert find_marked({MARK: cluster.plan.identity}) == ()
     assert not cluster.plan.layout.root.exists()
 

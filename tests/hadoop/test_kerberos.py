@@ -1,219 +1,148 @@
-"""Kerberos: a real MIT KDC and a ResourceManager that demands tickets, both on loopback.
+"""Kerberos: a real KDC, and HDFS and YARN that demand tickets, all on loopback.
 
-The KDC is that of Debian's packages krb5-kdc and krb5-admin-server. There are no NodeManagers here: an application is
-submitted, waits and is killed.
+Each client is a process of its own: a process logs in once, and its JVM serves one cluster.
 """
 
-import os
-import shutil
-import socket
-import subprocess
-import sys
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+import getpass
+import json
+import re
+import time
 
 import pytest
-from waiting import wait_until
-from yarn_apps import ROOT
+from kdc import REALM
+from secure_cluster import TOKEN_GREATEST_LIFE_S, TOKEN_LIFE_S, running_secure_cluster
+from themis_on_yarn import ThemisOnYarn
 
-REALM = "THEMIS.TEST"
-PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local")
-LOG4J = """
-log4j.rootLogger=INFO,it
-log4j.appender.it=org.apache.log4j.ConsoleAppender
-log4j.appender.it.layout=org.apache.log4j.SimpleLayout
-"""
-PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-
-
-@pytest.fixture(scope="module")
-def kdc(tmp_path_factory):
-    """Folder of a running KDC, with a keytab for each of our principals."""
-    missing = [name for name in PROGRAMS if shutil.which(name, path=PATH) is None]
-    if missing:
-        pytest.skip(f"NOT TESTED with Kerberos: no {', '.join(missing)} (packages krb5-kdc, krb5-admin-server)")
-    folder = tmp_path_factory.mktemp("kdc")
-    port = free_ports(1)[0]
-    (folder / "krb5.conf").write_text(
-        f"[libdefaults]\n default_realm = {REALM}\n dns_lookup_kdc = false\n rdns = false\n udp_preference_limit = 1\n"
-        f"[realms]\n {REALM} = {{\n  kdc = 127.0.0.1:{port}\n }}\n"
-    )
-    (folder / "kdc.conf").write_text(
-        f"[kdcdefaults]\n kdc_listen = 127.0.0.1:{port}\n kdc_tcp_listen = 127.0.0.1:{port}\n"
-        f"[realms]\n {REALM} = {{\n  database_name = {folder}/db\n  key_stash_file = {folder}/stash\n }}\n"
-    )
-    environment = {
-        **os.environ,
-        "PATH": PATH,
-        "KRB5_CONFIG": str(folder / "krb5.conf"),
-        "KRB5_KDC_PROFILE": str(folder / "kdc.conf"),
-    }
-
-    def admin(*command):
-        subprocess.run(command, env=environment, check=True, capture_output=True, timeout=60)
-
-    admin("kdb5_util", "create", "-s", "-r", REALM, "-P", "master")
-    for name in ("rm/localhost", "themis/localhost", "stranger"):
-        admin("kadmin.local", "-q", f"addprinc -randkey {name}")
-        admin("kadmin.local", "-q", f"ktadd -k {folder}/{name.split('/')[0]}.keytab {name}")
-    with running(["krb5kdc", "-n"], environment, folder / "kdc.log"):
-        wait_until(lambda: answers(port))
-        yield folder
-
-
-@dataclass
-class SecureYarn:
-    """A ResourceManager that demands Kerberos, and what leads a client to it."""
-
-    environment: dict[str, str]
-    kdc: Path
-
-    def ask(self, code, *, keytab="themis", principal="themis/_HOST", **environment):
-        """Run Python with these credentials; what it prints of an error of ours is its class and text."""
-        named = {"THEMIS_HADOOP_KEYTAB": keytab and str(self.kdc / f"{keytab}.keytab")}
-        named["THEMIS_HADOOP_PRINCIPAL"] = principal and f"{principal}@{REALM}"
-        values = {**self.environment, **{name: value for name, value in named.items() if value}, **environment}
-        done = subprocess.run(
-            [sys.executable, "-c", SHELL.format(code=code)], env=values, capture_output=True, text=True, timeout=90
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return done.stdout.strip()
-
-
-SHELL = """
-from hadoop.client_configuration import yarn_configuration
-from hadoop.quoting import command_line
-from hadoop.security import current_user, is_secure, login, submission_tokens
-from hadoop.values import AppSubmission, ProcessLaunch
-from hadoop.yarn_client import YarnClient
-from themis.errors import ThemisError
-try:
-    {code}
-except ThemisError as error:
-    print(type(error).__name__, error)
-"""
 SUBMIT = """with YarnClient(connect_wait_s=10.0) as yarn:
         launch = ProcessLaunch(commands=(command_line(["true"]),), tokens=submission_tokens())
         submission = AppSubmission(name="waits", memory_mb=256, launch=launch, user={user!r})
         app_id = yarn.submit(submission)
         print(yarn.report(app_id).user, len(yarn.nodes()))
         yarn.kill(app_id)"""
+ITERATIONS = 800
+"""Of 0.1 s each: with its two starts such an app takes longer than tokens can be renewed, and each half does not."""
+LOGIN = "login(yarn_configuration(5.0))"
+FILES = """hdfs, path = open_webhdfs("hdfs:///user/themis/files")
+    hdfs.create(f"{path}/a", lambda: b"old")
+    hdfs.create(f"{path}/b", lambda: iter([b"n", b"ew"]))
+    hdfs.rename(f"{path}/b", f"{path}/a", overwrite=True)
+    print([each.name for each in hdfs.list(path)], hdfs.read_whole(f"{path}/a"), hdfs.delete(path))"""
+# The first token alone is refused when its time is over; the client that fetched it goes on.
+LONG = """import time
+    hdfs, path = open_webhdfs("hdfs:///user/themis/long")
+    tokens = hdfs._client._session._tokens
+    first, begun = tokens.current(), time.monotonic()
+    texts = set()
+    while time.monotonic() < begun + {seconds}:
+        hdfs.create(path, lambda: b"x")
+        texts.add(tokens.current())
+        time.sleep(0.5)
+    print(len(texts))
+    tokens._text, tokens._replace_at_s = first, time.monotonic() + 60
+    hdfs.status(path)"""
 
 
 @pytest.fixture(scope="module")
-def secure_yarn(hadoop_programs, kdc, tmp_path_factory):
-    java, jars = hadoop_programs
-    folder = tmp_path_factory.mktemp("secure")
-    rm = "yarn.resourcemanager"
-    ports = free_ports(5)
-    (folder / "hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()}\n")
-    write_site(
-        folder / "core-site.xml",
-        {
-            "hadoop.security.authentication": "kerberos",
-            "hadoop.tmp.dir": str(folder / "tmp"),
-            "hadoop.proxyuser.themis.hosts": "*",
-            "hadoop.proxyuser.themis.users": "alice",
-        },
-    )
-    roles = ("address", "scheduler.address", "resource-tracker.address", "admin.address", "webapp.address")
-    write_site(
-        folder / "yarn-site.xml",
-        {
-            **{f"{rm}.{role}": f"localhost:{port}" for role, port in zip(roles, ports, strict=True)},
-            f"{rm}.hostname": "localhost",
-            f"{rm}.principal": f"rm/localhost@{REALM}",
-            f"{rm}.keytab": str(kdc / "rm.keytab"),
-            f"{rm}.webapp.delegation-token-auth-filter.enabled": "false",
-        },
-    )
-    write_site(
-        folder / "capacity-scheduler.xml",
-        {"yarn.scheduler.capacity.root.queues": "default", "yarn.scheduler.capacity.root.default.capacity": "100"},
-    )
-    (folder / "log4j.properties").write_text(LOG4J)
-    krb5 = f"-Djava.security.krb5.conf={kdc}/krb5.conf"
-    command = [
-        *(str(java), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", krb5),
-        *("--add-opens=java.base/java.lang=ALL-UNNAMED", f"-Djdk.net.hosts.file={folder}/hosts"),
-        *("-Djava.net.preferIPv4Stack=true", f"-Dhadoop.home.dir={folder}", "-cp", f"{folder}:{jars}/*"),
-        "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager",
-    ]
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("HADOOP_", "THEMIS_HADOOP_"))}
-    environment = {
-        **plain,
-        "PYTHONPATH": str(ROOT),
-        "HADOOP_CONF_DIR": str(folder),
-        "THEMIS_HADOOP_JARS": str(jars),
-        "THEMIS_HADOOP_JVM_OPTIONS": krb5,
-    }
-    with running(command, environment, folder / "rm.log") as daemon:
-        wait_until(lambda: daemon.poll() is not None or answers(ports[0]))
-        assert daemon.poll() is None, (folder / "rm.log").read_text()[-3000:]
-        yield SecureYarn(environment=environment, kdc=kdc)
+def secure(hadoop_programs, kdc_programs, tmp_path_factory):
+    with running_secure_cluster(hadoop_programs, kdc_programs, tmp_path_factory.mktemp("secure")) as secure:
+        yield secure
 
 
-def test_a_keytab_logs_in(secure_yarn):
-    code = "login(yarn_configuration(5.0)); login(yarn_configuration(5.0)); print(current_user(), is_secure())"
-    assert secure_yarn.ask(code) == "themis True"
+def test_a_keytab_logs_in(secure):
+    assert secure.ask(f"{LOGIN}; {LOGIN}; print(current_user(), is_secure())") == "themis True"
 
 
-def test_a_submission_with_a_ticket_of_the_keytab(secure_yarn):
-    assert secure_yarn.ask(SUBMIT.format(user="")) == "themis 0"
+def test_a_submission_with_a_ticket_of_the_keytab(secure):
+    assert secure.ask(SUBMIT.format(user="")) == "themis 1"
 
 
-def test_a_submission_in_another_users_name_needs_the_right(secure_yarn):
-    assert secure_yarn.ask(SUBMIT.format(user="alice")) == "alice 0"
-    refused = secure_yarn.ask(SUBMIT.format(user="bob"))
+def test_a_submission_in_another_users_name_needs_the_right(secure):
+    assert secure.ask(SUBMIT.format(user="alice")) == "alice 1"
+    refused = secure.ask(SUBMIT.format(user="bob"))
     assert "themis/localhost@THEMIS.TEST" in refused
     assert "is not allowed to impersonate bob" in refused
     assert refused.split()[0] in ("YarnError", "LoginError")
 
 
-def test_without_credentials(secure_yarn):
-    told = secure_yarn.ask(SUBMIT.format(user=""), keytab="", principal="", KRB5CCNAME="/no/such")
+@pytest.mark.parametrize("code", [SUBMIT.format(user=""), FILES], ids=["yarn", "hdfs"])
+def test_without_credentials(secure, code):
+    told = secure.ask(code, keytab="", principal="", KRB5CCNAME="/no/such")
     assert told.startswith("LoginError Hadoop does not accept our credentials")
 
 
+@pytest.mark.parametrize("code", [LOGIN, FILES], ids=["yarn", "hdfs"])
 @pytest.mark.parametrize(
     ("keytab", "principal", "told"),
     [
         ("themis", "", "LoginError a keytab needs a principal, and a principal its keytab"),
-        ("", "themis", "LoginError a keytab needs a principal, and a principal its keytab"),
         ("absent", "themis", "LoginError no such keytab"),
         ("stranger", "themis/_HOST", "LoginError Hadoop does not accept our credentials (logging in to Hadoop)"),
     ],
 )
-def test_credentials_that_cannot_be(secure_yarn, keytab, principal, told):
-    assert secure_yarn.ask("login(yarn_configuration(5.0))", keytab=keytab, principal=principal).startswith(told)
+def test_credentials_that_cannot_be(secure, code, keytab, principal, told):
+    assert secure.ask(code, keytab=keytab, principal=principal).startswith(told)
 
 
-@contextmanager
-def running(command, environment, log):
-    with log.open("wb") as output, subprocess.Popen(command, env=environment, stdout=output, stderr=output) as daemon:
-        try:
-            yield daemon
-        finally:
-            daemon.kill()
+def test_a_principal_without_a_keytab(secure):
+    assert secure.ask(LOGIN, keytab="").startswith("LoginError a keytab needs a principal, and a principal its keytab")
 
 
-def write_site(path, properties):
-    lines = (f"<property><name>{name}</name><value>{value}</value></property>" for name, value in properties.items())
-    path.write_text(f"<configuration>{''.join(lines)}</configuration>")
+def test_files_on_a_secure_hdfs(secure):
+    assert secure.ask(FILES) == "['a'] b'new' True"
 
 
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+def test_another_user_may_not_write_there(secure):
+    told = secure.ask(FILES, keytab="stranger", principal="stranger")
+    assert told.startswith("HdfsRefusedError cannot write a file on HDFS: '/user/themis/files/a'")
+    assert "Permission denied: user=stranger" in told
 
 
-def answers(port):
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
+def test_the_checkpoint_store_on_a_secure_hdfs(secure):
+    # Its fault handler takes the JVM's from it when it is done, and the process would end by SIGSEGV.
+    options = ("-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:faulthandler")
+    told = secure.run("-m", "pytest", *options, "tests/hadoop/secure_store_cases.py")
+    assert re.search(r"^\d\d passed in", told, re.MULTILINE), told
+
+
+def test_tokens_are_replaced_before_they_end(secure):
+    replaced, _, refused = secure.ask(LONG.format(seconds=TOKEN_LIFE_S + 4)).partition("\n")
+    assert int(replaced) >= 2
+    assert refused.startswith("HdfsRefusedError cannot look at a file on HDFS") and "expired" in refused
+
+
+@pytest.fixture
+def themis(secure, tmp_path):
+    """What starts a ResourceManager of Themis with a keytab."""
+
+    def start(**yarn):
+        keys = {"keytab": str(secure.kdc.keytab("themis")), "principal": f"themis/localhost@{REALM}"}
+        return ThemisOnYarn(secure.cluster, tmp_path, **keys, **yarn)
+
+    return start
+
+
+def test_an_app_of_another_user_trains_with_checkpoints_on_a_secure_hdfs(secure, themis):
+    with themis(as_submitter=True) as manager:
+        app_id = manager.submit(job={"tasks": 1, "gpus_per_task": 1, "iterations": 100})
+        app = manager.wait_until_ended(app_id)
+        assert app.state == "FINISHED", manager.log()
+        assert manager.yarn_app(app_id)["user"] == getpass.getuser()
+        assert manager.audit() == ()
+    store = app.best_checkpoint.rpartition("/job-")[0]
+    told = secure.run("-m", "themis_cli.main", "checkpoints", "list", store, "--json")
+    newest = {each["job"]: each["iteration"] for each in json.loads(told)}
+    assert newest == {"job-00": 100, "job-01": 100}
+
+
+def test_an_app_taken_up_by_a_new_manager_outlives_the_greatest_life_of_its_tokens(themis):
+    with themis() as manager:
+        begun_s = time.monotonic()
+        app_id = manager.submit(job={"tasks": 1, "gpus_per_task": 1, "iterations": ITERATIONS})
+        manager.wait_until_iterating(app_id, ITERATIONS // 2, TOKEN_GREATEST_LIFE_S)
+        manager.stop()
+        assert time.monotonic() - begun_s < TOKEN_GREATEST_LIFE_S
+        manager.start()
+        app = manager.wait_until_ended(app_id)
+        assert app.state == "FINISHED", manager.log()
+        assert time.monotonic() - begun_s > TOKEN_GREATEST_LIFE_S
+        assert manager.audit() == ()

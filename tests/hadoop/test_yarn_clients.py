@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 import uuid
 
+import psutil
 import pytest
 from waiting import wait_until
 from yarn_apps import ROOT, Application, RemoteError, client_environment, is_alive
@@ -140,7 +142,7 @@ def test_a_process_that_ignores_term_is_killed(am, tmp_path):
     assert am.ended(container["container_id"])[container["container_id"]] in (ExitCode.KILLED_BY_AM, 137)
 
 
-def test_an_unknown_host_is_never_granted_and_a_withdrawn_ask_is_gone(yarn, am):
+def test_an_unknown_host_is_never_granted_and_a_withdrawn_ask_is_gone(cluster, yarn, am):
     am.ask(allocation_request_id=1, host="gpu-node-99", gpus=1)
     am.ask(allocation_request_id=2, host="gpu-node-1", gpus=4)
     news = am.heartbeats_until(lambda news: news.get("granted"))
@@ -153,7 +155,7 @@ def test_an_unknown_host_is_never_granted_and_a_withdrawn_ask_is_gone(yarn, am):
     assert am.withdraw(allocation_request_id=3)
     assert not am.withdraw(allocation_request_id=3)
     am.allocate()
-    am.release(container_id=next(iter(yarn_ids(yarn, am))))
+    am.release(container_id=held_by(cluster, yarn, am))
     until = time.monotonic() + 2
     news = am.heartbeats_until(lambda news: time.monotonic() > until)
     assert (news["granted"], news["unasked"]) == ([], [])
@@ -161,9 +163,15 @@ def test_an_unknown_host_is_never_granted_and_a_withdrawn_ask_is_gone(yarn, am):
     assert sum(node.used_gpus for node in yarn.nodes()) == 0
 
 
-def yarn_ids(yarn, am):
-    app_id = next(one.yarn_app_id for one in yarn.reports(states=[AppState.RUNNING]))
-    return {one.container_id for one in yarn.containers(app_id, 1)} - {am.container_id}
+def held_by(cluster, yarn, am):
+    """The one container that the application which runs has beside its app master's, as YARN's own page tells it."""
+    (app,) = yarn.reports(states=[AppState.RUNNING])
+    attempt = f"{app.yarn_app_id.replace('application', 'appattempt')}_000001"
+    url = f"{cluster.rm_web}/ws/v1/cluster/apps/{app.yarn_app_id}/appattempts/{attempt}/containers"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        held = {one["containerId"] for one in json.load(answer)["container"]}
+    (container_id,) = held - {am.container_id}
+    return container_id
 
 
 def test_an_ask_larger_than_any_node_is_refused_alone(am):
@@ -315,14 +323,16 @@ def test_what_a_node_refuses_to_start_can_be_released_at_once(yarn, am):
     am.start(container_id=again, commands=[SLEEP])
 
 
-def test_containers_outlive_a_killed_app_master(application):
+def test_containers_outlive_a_killed_app_master(cluster, application):
     app = application(max_attempts=2)
     first = app.attempt()
     first.register()
     kept = first.granted(allocation_request_id=7, host="gpu-node-2", gpus=3)
     unused = first.granted(allocation_request_id=8, host="gpu-node-1", gpus=1)
     first.start(container_id=kept["container_id"], commands=[SLEEP])
-    wait_until(lambda: first.status(container_id=kept["container_id"]) == "RUNNING")
+    # By then its node knows that it runs. YARN, which ends what it does not know to run, hears of it a heartbeat later.
+    runs = f"{kept['container_id']} Container Transitioned from ACQUIRED to RUNNING"
+    wait_until(lambda: runs in cluster.plan.layout.log("resourcemanager").read_text())
     os.kill(first.pid(), signal.SIGKILL)
 
     second = app.attempt()
@@ -335,10 +345,9 @@ def test_containers_outlive_a_killed_app_master(application):
     assert second.granted(allocation_request_id=7, host="gpu-node-2", gpus=3)["gpus"] == 3
 
 
-def host_of(yarn, app, am):
+def host_of(am):
     """Where the app master runs."""
-    reports = {one.container_id: one.node_id for one in yarn.containers(app.app_id, 1)}
-    return reports[am.container_id].split(":")[0]
+    return psutil.Process(am.pid()).environ()["NM_HOST"]
 
 
 def test_an_attempt_that_yarn_gave_up_is_told(breakable_cluster, yarn, application):
@@ -346,7 +355,7 @@ def test_an_attempt_that_yarn_gave_up_is_told(breakable_cluster, yarn, applicati
     app = application(max_attempts=1)
     am = app.attempt()
     am.register()
-    pid = breakable_cluster.daemons()[f"nodemanager-{host_of(yarn, app, am)}"]
+    pid = breakable_cluster.daemons()[f"nodemanager-{host_of(am)}"]
     os.kill(pid, signal.SIGSTOP)
     try:
         yarn.kill(app.app_id)
@@ -402,7 +411,7 @@ def test_a_node_that_is_lost(breakable_cluster, yarn, application):
     app = application(connect_wait_s=2.0)
     am = app.attempt()
     am.register()
-    of_am = host_of(yarn, app, am)
+    of_am = host_of(am)
     host = next(host for host in breakable_cluster.node_gpus if host != of_am)
     container = am.granted(allocation_request_id=1, host=host, gpus=2)["container_id"]
     am.start(container_id=container, commands=[SLEEP])

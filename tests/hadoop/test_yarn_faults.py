@@ -13,7 +13,7 @@ from themis_on_yarn import ThemisOnYarn
 
 from am.runtimes.yarn_source import YarnLimits
 
-JOB = {"tasks": 1, "gpus_per_task": 1, "iterations": 250}
+JOB = {"tasks": 1, "gpus_per_task": 1, "iterations": 400}
 
 
 @pytest.fixture
@@ -24,10 +24,10 @@ def themis(breakable_cluster, tmp_path):
         themis.until(lambda: not themis.processes(), "nothing of any app is left", 60)
 
 
-def at_work(themis, **changes):
-    """An app that iterates; its id."""
-    app_id = themis.submit(**{"jobs": 4, "job": JOB, **changes})
-    themis.wait_until_iterating(app_id, 30)
+def at_work(themis):
+    """An app that iterates, and has every GPU: one that is given twice shows as a task too many on its node."""
+    app_id = themis.submit(jobs=sum(themis.cluster.node_gpus.values()), job=JOB)
+    themis.wait_until_iterating(app_id)
     return app_id
 
 
@@ -115,7 +115,6 @@ def test_a_whole_node_and_its_return(themis, breakable_cluster):
 
 
 def test_a_whole_node_while_two_apps_want_every_gpu(themis, breakable_cluster):
-    """Every GPU is in use before and after: one that is given twice would show as a task too many on its node."""
     gpus = sum(themis.cluster.node_gpus.values())
     apps = [themis.submit(name=name, jobs=gpus, job=JOB) for name in ("one", "other")]
     themis.until(lambda: themis.gpus_in_use().total() == gpus, "every GPU is in use", 60)

@@ -124,10 +124,21 @@ TUNERS: Mapping[str, TunerEntry] = {
         },
     ),
     OPTUNA: TunerEntry(
-        summary="a pruner of Optuna's says which jobs end; needs the extra `optuna`",
+        summary="a sampler of Optuna's says which job runs next, a pruner which ends; needs the extra `optuna`",
         settings={
+            "sampler": SettingEntry(
+                kind=str, choices=("tpe", "random"), help="which; by default there is none, all jobs run side by side"
+            ),
+            "trials": SettingEntry(kind=int, low=1, help="of a sampler: most jobs that are run; default: all"),
+            "parallel": SettingEntry(kind=int, low=1, help="of a sampler: how many jobs run at once; default 4"),
+            "startup_trials": SettingEntry(
+                kind=int, help="of the sampler tpe: how many jobs it chooses at random first; default: Optuna's"
+            ),
+            "seed": SettingEntry(kind=int, high=2**32 - 1, help="of a sampler; default 0"),
             "pruner": SettingEntry(
-                kind=str, choices=("hyperband", "median", "successive_halving"), help="which; default hyperband"
+                kind=str,
+                choices=("hyperband", "median", "successive_halving"),
+                help="which; default hyperband, and none beside a sampler",
             ),
             "min_resource": SettingEntry(
                 kind=int, low=1, help="of both halving pruners: first iteration; default: a hundredth of job.iterations"
@@ -151,6 +162,10 @@ TUNERS: Mapping[str, TunerEntry] = {
 _PHASE = re.compile(r"\s*([1-9]\d{0,8})\s*x\s*([1-9]\d{0,11})\s*")
 
 
+_SAMPLING = ("trials", "parallel", "startup_trials", "seed")
+"""Settings of the tuner optuna that only its sampler has."""
+
+
 def check_tuner(tuner: TunerSpec, *, jobs: int, iterations: int, source: str) -> None:
     """Check a tuner's name and settings against the app that it is to tune.
 
@@ -170,6 +185,8 @@ def check_tuner(tuner: TunerSpec, *, jobs: int, iterations: int, source: str) ->
         _check_value(name, value, known[name], source)
     if tuner.name == SUCCESSIVE_HALVING:
         _check_halving(tuner.settings, jobs, iterations, source)
+    if tuner.name == OPTUNA:
+        _check_sampling(tuner.settings, source)
     if tuner.name in _BOUND:
         _check_within(_BOUND[tuner.name], tuner.settings, iterations, source)
 
@@ -246,6 +263,13 @@ def _check_within(name: str, settings: Mapping[str, Setting], iterations: int, s
     if isinstance(value, int) and value > iterations:
         remedy = f"use at most job.iterations, {iterations}"
         raise InputError(f"{source}: tuner.{name} is beyond the jobs' end", value=value, remedy=remedy)
+
+
+def _check_sampling(settings: Mapping[str, Setting], source: str) -> None:
+    foreign = [name for name in _SAMPLING if name in settings and "sampler" not in settings]
+    if foreign:
+        remedy = "add tuner.sampler: tpe, or leave it out"
+        raise InputError(f"{source}: tuner.{foreign[0]} is a sampler's", remedy=remedy)
 
 
 def _check_halving(settings: Mapping[str, Setting], jobs: int, iterations: int, source: str) -> None:

@@ -21,8 +21,9 @@ LOG = logging.getLogger("themis.am.containers")
 
 T = TypeVar("T")
 
-CONNECT_S = 30.0
-"""How long a task host may take from the start of its container until it is heard of."""
+CONNECT_S = 300.0
+"""How long a task host may take from the start of its container until it is heard of. A node may have gigabytes to
+fetch and unpack first; a program that fails, or does not reach its app master, ends its container long before."""
 TAKE_OVER_S = 5.0
 """How long an idle task host may take to make ready for another task. One that is dead unnoticed never answers."""
 
@@ -245,7 +246,7 @@ class Containers:
             async with asyncio.timeout(CONNECT_S):
                 await asyncio.gather(*map(self._there, containers))
         except TimeoutError:
-            remedy = "see its container's log: does the program start there, and can it reach the app master?"
+            remedy = "does its node still fetch what it starts from? Else its container's log says why"
             raise NoRoomError(f"no task host within {CONNECT_S:g} s", value=_where(containers), remedy=remedy) from None
         for container in containers:
             container.steps.over("connect")

@@ -29,6 +29,7 @@ class HostState:
         order: To start the turn's task; empty before.
         received: Bytes of each file of the turn that were taken in: a host that connects again goes on from there.
         exited: The turn's task has ended, with `exit_code`.
+        tidy: Nothing of the turn's task is left.
         leaving: It was told to leave, or is.
     """
 
@@ -44,6 +45,7 @@ class HostState:
     received: dict[str, int] = field(default_factory=dict)
     exited: asyncio.Event = field(default_factory=asyncio.Event)
     exit_code: int | None = None
+    tidy: bool = True
     leaving: bool = False
 
 
@@ -103,6 +105,11 @@ class TaskHosts:
         """The exit code of the seat's task, once its host has told it."""
         state = self._hosts.get(seat_id)
         return None if state is None else state.exit_code
+
+    def tidy(self, seat_id: str) -> bool:
+        """Whether nothing is left of the seat's task, which has ended."""
+        state = self._hosts.get(seat_id)
+        return state is not None and state.tidy
 
     # ---- orders ----
 
@@ -178,7 +185,7 @@ class TaskHosts:
         if state is None:
             writer.write(frames.encode("refused"))
             return None
-        if not hmac.compare_digest(state.token, str(fields.get("token"))):
+        if not hmac.compare_digest(state.token.encode(), str(fields.get("token")).encode()):
             LOG.warning("a task host came with a wrong token")
             return None
         if state.writer is not None:
@@ -203,7 +210,7 @@ class TaskHosts:
         if frame.kind == "file":
             self._append(state, str(frame.fields["name"]), int(frame.fields["offset"]), frame.payload)
         elif frame.kind == "exit":
-            state.exit_code = int(frame.fields["code"])
+            state.exit_code, state.tidy = int(frame.fields["code"]), bool(frame.fields["tidy"])
             state.exited.set()
         elif frame.kind == "ready":
             _placed(state, frame)
@@ -214,9 +221,13 @@ class TaskHosts:
             raise frames.BrokenFrameError(f"a part of {name} that does not follow what is there")
         new = data[known - offset :]
         if new:
-            with path.open("ab") as file:
-                file.write(new)
             state.received[name] = known + len(new)
+            try:
+                with path.open("ab") as file:
+                    file.write(new)
+            except OSError as error:
+                # A full disk costs a part of the log. Sent again and again, it would keep the task's end from us.
+                LOG.error("%d bytes of a log are lost: %s", len(new), error)
 
     @staticmethod
     def _send(state: HostState, data: bytes) -> None:

@@ -12,6 +12,8 @@ from am.runtimes.port import NoRoomError, TaskExit
 from am.runtimes.remote.source import ContainerWish
 from themis.processes import ProcessSpec, RunningProcess, start
 
+HOST_COMMAND = (sys.executable, "-m", "am.runtimes.remote.task_host")
+
 
 class ProcessSource:
     """Starts a task host for every wish, each in a folder of its own.
@@ -19,12 +21,16 @@ class ProcessSource:
     Args:
         folder: Where the folders are made.
         full: Machines on which there is no room.
+        command: What starts a task host.
     """
 
-    def __init__(self, folder: Path, *, full: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, folder: Path, *, full: frozenset[str] = frozenset(), command: Sequence[str] = HOST_COMMAND
+    ) -> None:
         self.processes: dict[str, RunningProcess] = {}
         self._folder = folder
         self._full = full
+        self._command = tuple(command)
 
     async def acquire(self, wishes: Sequence[ContainerWish]) -> None:
         """Start them one by one, up to the first for which there is no room."""
@@ -34,7 +40,7 @@ class ProcessSource:
             folder = self._folder / wish.seat_id
             self.processes[wish.seat_id] = start(
                 ProcessSpec(
-                    command=(sys.executable, "-m", "am.runtimes.remote.task_host"),
+                    command=self._command,
                     environment={**os.environ, **wish.environment},
                     working_dir=folder,
                     stdout=folder / "host.log",

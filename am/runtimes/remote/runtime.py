@@ -144,7 +144,8 @@ class RemoteRuntime:
         await asyncio.wait({exited, gone}, return_when=asyncio.FIRST_COMPLETED)
         exited.cancel()
         told = self._hosts.exit_code(task.seat_id)
-        if told is not None and not gone.done() and _in_order(told, task.reason):
+        in_order = told is not None and _in_order(told, task.reason) and self._hosts.tidy(task.seat_id)
+        if told is not None and in_order and not gone.done():
             self._containers.free(task.container)
             task.end.set_result(TaskExit(exit_code=told, reason=task.reason))
             return

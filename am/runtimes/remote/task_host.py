@@ -156,7 +156,7 @@ class TaskHost:
                     turn.sent[name] = offset + len(data)
                     await writer.drain()
             if code is not None and self._told_turn != turn.number:
-                writer.write(frames.encode("exit", turn=turn.number, code=code))
+                writer.write(frames.encode("exit", turn=turn.number, code=code, tidy=turn.tidy))
                 await writer.drain()
                 self._told_turn = turn.number
                 if self._engine_ends:

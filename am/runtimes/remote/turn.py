@@ -20,6 +20,8 @@ _EXIT_NOT_STARTED = 127
 class Turn:
     """What a task host has for one task. Another task in the same container has another turn.
 
+    `tidy` is false once something of the task was left that SIGKILL does not end.
+
     Args:
         number: Counts the turns of a container, from 1.
         folder: The container's own folder.
@@ -33,6 +35,7 @@ class Turn:
         self.files = {"log": log_dir / f"task{suffix}.log"}
         self.sent: dict[str, int] = {}
         self.exit_code: int | None = None
+        self.tidy = True
         self.ended = asyncio.Event()
         self._marks: Mapping[str, str] = {}
         self._process: RunningProcess | None = None
@@ -79,7 +82,9 @@ class Turn:
         if self._process is not None and self.exit_code is None:
             code = await self._process.wait()
             # In a thread, as it looks at every process of the machine.
-            await asyncio.to_thread(kill_marked, self._marks)
+            left = await asyncio.to_thread(kill_marked, self._marks)
+            # Whatever outlives SIGKILL may still have the card: no other task may start beside it.
+            self.tidy = not left
             self._end(code)
 
     async def end(self, grace_s: float) -> None:

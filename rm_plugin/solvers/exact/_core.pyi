@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 class Problem: ...
+class Cover: ...
 
 def problem(
     unit: float,
@@ -71,6 +72,22 @@ def fit(
 ) -> tuple[int, int]:
     """Whether the gangs fit: (0 no, 1 yes, 2 not decided in so many steps; the number of parts)."""
 
+def lift(
+    free: Array,
+    slot_start: Array,
+    slot_free: Array,
+    pinned: Array,
+    pin_weight: Array,
+    size: Array,
+    in_slot: Array,
+    weight: Array,
+    gang_size: Array,
+    gang_weight: Array,
+    single_weight: int,  # all as in `weigh`
+    taken: Array,  # i4 [machines, more than the most free]
+) -> int:
+    """The most weight that these machines hold, and what pinned GPUs on each may count as beside it (lift.h)."""
+
 def losses(problem: Problem, skip: int, price: Array, loss: Array) -> int:
     """What each row loses against the bound at these prices, into i8 `loss`; the bound is returned."""
 
@@ -89,6 +106,39 @@ def prune(
     row_start: Array, needs: int, need: Array, pin_start: Array, pin_machine: Array, pin_gpus: Array, keep: Array
 ) -> None:
     """Mark in u1 `keep` the rows that no other row of the bidder, standing before it, matches for no more needs."""
+
+def cover(
+    machine_start: Array,  # i4 [groups + 1]
+    free: Array,  # i4 [machines], those of a group one after the other
+    slot_start: Array,  # i4 [machines + 1]
+    slot_free: Array,  # i4 [slots]
+    pinned: Array,  # i4 [machines]: GPUs of a pin there, 0 for none
+    pin: Array,  # i4 [machines]: the number of that pin, -1 for none
+    times: Array,  # i4 [groups]: how many groups are alike
+    size: Array,  # i4 [items]
+    in_slot: Array,  # i4 [items]
+    gang_size: Array,  # i4 [gangs]
+    demand: Array,  # i4 [items + gangs + 1 + pins]: how many of each are asked for, and single GPUs before the pins
+) -> Cover:
+    """What a choice asks of groups of machines, to be made up by patterns of theirs; all is copied."""
+
+def cover_price(cover: Cover, dual: Array) -> int:
+    """Add patterns until it is known whether fractions of them make up what is left; duals into f8 [demands].
+
+    0: they do. 1: the duals weigh what is asked for such that it is more than the groups hold. 2: not decided.
+    """
+
+def cover_fullest(cover: Cover) -> tuple[int, int]:
+    """The pattern that the last solution takes most of, and how often to fix it: 0 for none."""
+
+def cover_fix(cover: Cover, pattern: int, times: int) -> None:
+    """Take a pattern so many times (or back): less is asked for, and less groups are left."""
+
+def cover_forbid(cover: Cover, pattern: int) -> None:
+    """Use a pattern no more."""
+
+def cover_pattern(cover: Cover, pattern: int, numbers: Array) -> int:
+    """How much a pattern covers of each demand into i4 [demands], for -1 what is left of them; its group."""
 
 def weigh(
     free: Array,  # i4 [machines]

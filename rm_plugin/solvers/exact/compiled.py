@@ -10,12 +10,18 @@ from numpy.typing import NDArray
 
 from rm_plugin.solvers.candidates import chains_of
 from rm_plugin.solvers.exact import _core
-from rm_plugin.solvers.exact.knapsack import build_problem, most_pinned, pinned_together, undominated, uses_of
+from rm_plugin.solvers.exact.knapsack import (
+    build_problem,
+    most_pinned,
+    pinned_together,
+    undominated,
+    used_by_gangs,
+    uses_of,
+)
 from rm_plugin.solvers.exact.learning import settle
 from rm_plugin.solvers.exact.places import Places, Searched
 from rm_plugin.solvers.exact.resources import Resource, first_resources, pinned_resources
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays, read_market
-from rm_plugin.solvers.exact.separation import PatternMemory
 from rm_plugin.solvers.kinds import Kind
 from themis.bids import Market
 
@@ -24,10 +30,11 @@ Prices = NDArray[np.float64]
 _MOST_LEARNT = 30
 _ONE_BIDDER_LESS, _ONE_LIMIT_MORE = 0.05, 0.01
 """How far off prices may be, in log value: shared among all bidders, or of each."""
-_MOST_STATES = 30_000
-"""States a bidder, of all passes of one search: past them HiGHS decides. Chosen: most problems keep a few hundred."""
-_FEW_STATES = 1_000
-"""The same once a problem of the market was too wide: the others are much like it."""
+_STATES_A_BIDDER, _MOST_STATES = 200_000, 8_000_000
+"""States of all passes of one search: past them HiGHS decides. Chosen: most problems keep a few hundred a bidder; a
+million takes 0.3 to 0.7 s, eight some 300 MB at most."""
+_FEWER = 20
+"""So many times less once a problem of the market was too wide: the others are much like it."""
 
 
 class CompiledMarket:
@@ -37,10 +44,10 @@ class CompiledMarket:
         self.market = market
         self.arrays: MarketArrays = read_market(market)
         self.places = Places(self.arrays)
-        self.most_states = _MOST_STATES * len(market.bids)
+        self._most_states = min(_STATES_A_BIDDER * len(market.bids), _MOST_STATES)
+        self.most_states = self._most_states
         self._position = {bid.app_id: place for place, bid in enumerate(self.arrays.bids)}
         self._priced = False
-        self._memory = PatternMemory()
         rows, kinds = self.arrays.rows, self.arrays.kinds
         if not rows.rows:
             return
@@ -49,6 +56,7 @@ class CompiledMarket:
         self._resources: list[Resource] = [*first.each, *pinned_resources(self.places.free, len(kinds), asked)]
         self.sufficient = first.sufficient
         self._prune()
+        self._by_gangs = used_by_gangs(self.arrays.rows, self._resources)
         self.problem = self._build()
         self._price = np.zeros(len(self._resources))
 
@@ -70,22 +78,20 @@ class CompiledMarket:
 
     def be_quicker_to_give_up(self) -> None:
         """Search less from now on: a problem of this market was too wide, and the others are much like it."""
-        self.most_states = _FEW_STATES * len(self.market.bids)
+        self.most_states = self._most_states // _FEWER
 
     def settle(self, chosen: Ints) -> Resource | Searched | None:
         """A limit that the chosen rows break, or places for them that best fit did not find; None for neither."""
         learnt = sum(resource.name[0] == "learnt" for resource in self._resources)
         if learnt >= _MOST_LEARNT:
             return None
-        answer = settle(self.arrays, chosen, self.places.left_beside(chosen), learnt, self._memory)
-        if answer is None or isinstance(answer, Resource):
-            return answer
-        made_up = (self.places.made_up(chosen, patterns) for patterns in answer)
-        return next((placed for placed in made_up if placed is not None), None)
+        return settle(self.arrays, chosen, self.places, learnt)
 
     def hold_to(self, resource: Resource, skip: int, price: Prices) -> Prices:
         """Hold the rows to one more limit from now on; prices for this problem with it."""
         self._resources.append(resource)
+        added = used_by_gangs(self.arrays.rows, [resource])
+        self._by_gangs = np.concatenate([self._by_gangs, added], axis=1)
         self.problem = self._build()
         self._price = np.append(self._price, 0.0)
         price = np.append(price, 0.0)
@@ -93,7 +99,8 @@ class CompiledMarket:
         return price
 
     def _build(self) -> _core.Problem:
-        return build_problem(self.arrays.rows, self._resources, self.places.free, self.arrays.unit)
+        rows, free = self.arrays.rows, self.places.free
+        return build_problem(rows, self._resources, free, self.arrays.unit, self._by_gangs)
 
     def _prune(self) -> None:
         """Leave out rows that another of the bidder beats.

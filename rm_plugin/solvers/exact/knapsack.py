@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.resources import Resource, as_columns
-from rm_plugin.solvers.exact.rows import Ints, Rows, mixed
+from rm_plugin.solvers.exact.rows import Ints, Longs, Rows, mixed
 
 Bools = NDArray[np.bool_]
 
@@ -34,10 +34,17 @@ class Uses:
     taken: NDArray[np.int32]
 
 
-def uses_of(rows: Rows, resources: Sequence[Resource], free: Ints) -> Uses:
-    """What the rows use of the resources."""
-    by_kind, taken = as_columns(resources)
-    use = rows.counts @ by_kind.astype(np.int64)
+def used_by_gangs(rows: Rows, resources: Sequence[Resource]) -> Longs:
+    """What the gangs of rows use of the resources [rows, resources]."""
+    by_kind, _ = as_columns(resources)
+    used: Longs = rows.counts.astype(np.int64) @ by_kind.astype(np.int64)
+    return used
+
+
+def uses_of(rows: Rows, resources: Sequence[Resource], free: Ints, by_gangs: Longs | None = None) -> Uses:
+    """What the rows use of the resources; `by_gangs` is what their gangs do, where that is known."""
+    _, taken = as_columns(resources)
+    use = used_by_gangs(rows, resources) if by_gangs is None else by_gangs.copy()
     limited = {int(str(resource.name[1])) for resource in resources if resource.name[0] == "pinned"}
     shared = _needs_table(rows, taken, free, limited)
     by_table = shared[rows.pin_machine]
@@ -127,9 +134,11 @@ def undominated(rows: Rows, needs: Ints, by_table: Bools) -> Bools:
     return keep.astype(np.bool_)
 
 
-def build_problem(rows: Rows, resources: Sequence[Resource], free: Ints, unit: float) -> _core.Problem:
-    """The core's problem of these rows under these limits."""
-    uses = uses_of(rows, resources, free)
+def build_problem(
+    rows: Rows, resources: Sequence[Resource], free: Ints, unit: float, by_gangs: Longs | None = None
+) -> _core.Problem:
+    """The core's problem of these rows under these limits; `by_gangs` as in `uses_of`."""
+    uses = uses_of(rows, resources, free, by_gangs)
     pin_row, pin_machine = rows.pin_row[uses.by_table], rows.pin_machine[uses.by_table]
     pin_gpus = rows.pin_gpus[uses.by_table]
     tables, start, least, most = _tables(uses, free, set(zip(pin_machine.tolist(), pin_gpus.tolist(), strict=True)))

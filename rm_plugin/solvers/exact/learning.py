@@ -3,48 +3,75 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from rm_plugin.solvers.exact.places import Places, Searched
 from rm_plugin.solvers.exact.resources import Item, Resource, item_of
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays
-from rm_plugin.solvers.exact.separation import MOST_FREE, Asked, Group, Pattern, PatternMemory, Scale, Weights, separate
+from rm_plugin.solvers.exact.separation import MOST_FREE, Asked, Group, Pattern, Scale, Weights, separate
 from rm_plugin.solvers.kinds import Kind
 from themis.cluster import Level
 
+_FEW_STEPS, _MORE_STEPS = 5_000, 30_000
 
-def settle(
-    market: MarketArrays, chosen: Ints, left: Ints, number: int, memory: PatternMemory | None = None
-) -> Resource | Iterator[list[Pattern]] | None:
-    """Settle a choice that best fit found no places for: a limit that it breaks, or patterns that make it up.
 
-    Over racks where gangs must lie inside one, else over single machines.
+def settle(market: MarketArrays, chosen: Ints, places: Places, number: int) -> Resource | Searched | None:
+    """Settle a choice that best fit found no places for: a limit that it breaks, or places.
+
+    Over single machines first; over racks where gangs must lie inside one and the machines' patterns do not tell.
 
     Args:
         market: The market.
         chosen: Rows of the choice.
-        left: Free GPUs of each machine beside what these rows pin [machines].
+        places: The market's machines.
         number: How many limits were learnt before.
-        memory: Patterns found for choices before this one.
 
     Returns:
         None where fractions of patterns make the choice up, but whole ones were not found to.
     """
-    counts = market.rows.counts[chosen].sum(axis=0)
+    counts, left = market.rows.counts[chosen].sum(axis=0), places.left_beside(chosen)
     asked = {kind: int(count) for kind, count in zip(market.kinds, counts, strict=True) if count}
-    in_racks = any(kind.level is Level.RACK for kind in asked)
-    pinned = any(machine.free > here for machine, here in zip(market.machines, left.tolist(), strict=True))
-    # Patterns of racks are made of patterns of machines, so a limit over racks is broken whenever one over machines is;
-    # but the latter says more about what pinned GPUs take.
-    if in_racks and not pinned:
-        return _over_racks(market, asked, left, number, memory)
-    answer = _over_machines(market, asked, left, number, memory)
-    return _over_racks(market, asked, left, number, memory) if in_racks and not isinstance(answer, Resource) else answer
+    answer = _over_machines(market, asked, left, number)
+    if isinstance(answer, Resource):
+        return answer
+    if not any(kind.level is Level.RACK for kind in asked):
+        dives = list(answer or ())
+        return _dealt(places, chosen, dives) or _made_up(places, chosen, dives)
+    # Where GPUs are pinned few machines are alike, and patterns of theirs seldom suit the racks.
+    alike = bool((left == places.free).all())
+    placed = _dealt(places, chosen, answer) if alike else None
+    if placed is not None:
+        return placed
+    over_racks = _over_racks(market, asked, left, number)
+    if isinstance(over_racks, Resource):
+        return over_racks
+    placed = _made_up(places, chosen, over_racks)
+    return placed if placed is not None or alike else _dealt(places, chosen, answer)
+
+
+def _dealt(places: Places, chosen: Ints, dive: Iterable[list[Pattern]] | None) -> Searched | None:
+    """Places by the last patterns of a dive over machines, which are the most."""
+    dives = list(dive or ())
+    return places.dealt(chosen, dives[-1]) if dives else None
+
+
+def _made_up(places: Places, chosen: Ints, dive: Iterable[list[Pattern]] | None) -> Searched | None:
+    """Places by the first patterns of a dive with which a search finds them, a short one for all before long ones."""
+    dives = []
+    for patterns in dive or ():
+        dives.append(patterns)
+        placed = places.made_up(chosen, patterns, _FEW_STEPS)
+        if placed is not None:
+            return placed
+    tried = (places.made_up(chosen, patterns, _MORE_STEPS) for patterns in dives)
+    return next((each for each in tried if each is not None), None)
 
 
 def _over_machines(
-    market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int, memory: PatternMemory | None
+    market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int
 ) -> Resource | Iterator[list[Pattern]] | None:
     items: Counter[Item] = Counter()
     for kind, count in asked.items():
@@ -55,37 +82,38 @@ def _over_machines(
         alike.setdefault(key, []).append([place])
     groups = [Group.of(members, left, slots) for key, members in sorted(alike.items()) if key[0]]
     nothing = np.zeros(len(left), dtype=np.int32)
-    answer = separate(Asked(items=items, gangs={}, singles=0, pinned=nothing), groups, memory)
+    answer = separate(Asked(items=items, gangs={}, singles=0, pinned=nothing), groups)
     if not isinstance(answer, Weights):
         return answer
+    # No single GPUs were asked for, and none are weighed below.
+    answer = replace(answer, single=0)
     if max(machine.free for machine in market.machines) > MOST_FREE:
         # Only what is pinned left little enough of such a machine to be weighed.
         return None
-    most = _by_pinned(market, answer)
-    return Resource(
-        name=("learnt", number),
-        capacity=int(most[:, 0].sum()),
-        by_kind=_by_kind(market.kinds, answer),
-        taken=most[:, :1] - most,
-    )
+    free = np.array([machine.free for machine in market.machines], dtype=np.int32)
+    alike_free: dict[tuple[int, ...], list[list[int]]] = {}
+    for place, each in enumerate(slots):
+        alike_free.setdefault(each, []).append([place])
+    return _limit(market, answer, [Group.of(members, free, slots) for members in alike_free.values()], nothing, number)
 
 
-def _by_pinned(market: MarketArrays, weights: Weights) -> Ints:
-    """The most weight that each machine holds beside p pinned GPUs [machines, most free + 1]."""
+def _limit(market: MarketArrays, weights: Weights, groups: Sequence[Group], pinned: Ints, number: int) -> Resource:
+    """The limit of these weights over these groups. Pins count as much as they may, not only those of the choice."""
     width = max(machine.free for machine in market.machines) + 1
-    nothing = np.zeros(1, dtype=np.int32)
-    scale = Scale(Weights(items=weights.items, gangs={}, single=0, pins=np.zeros(1, dtype=np.int64)), nothing)
-    known: dict[tuple[int, ...], list[int]] = {}
-    for machine in market.machines:
-        if machine.free_slots not in known:
-            rooms = [np.array([max(0, machine.free - pinned)], dtype=np.int32) for pinned in range(width)]
-            groups = [Group.of([[0]], room, [machine.free_slots]) for room in rooms]
-            known[machine.free_slots] = [scale.most(group)[0] for group in groups]
-    return np.array([known[machine.free_slots] for machine in market.machines], dtype=np.int32)
+    scale = Scale(weights, pinned)
+    capacity = 0
+    taken = np.empty((len(market.machines), width), dtype=np.int32)
+    for group in groups:
+        most, here = scale.lifted(group, width)
+        capacity += most * group.times
+        for members in group.members:
+            taken[list(members)] = here
+    by_kind = _by_kind(market.kinds, weights)
+    return Resource(name=("learnt", number), capacity=capacity, by_kind=by_kind, taken=taken)
 
 
 def _over_racks(
-    market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int, memory: PatternMemory | None
+    market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int
 ) -> Resource | Iterator[list[Pattern]] | None:
     gangs: Counter[int] = Counter()
     items: Counter[Item] = Counter()
@@ -100,15 +128,10 @@ def _over_racks(
     free = np.array([machine.free for machine in market.machines], dtype=np.int32)
     pinned = free - left
     groups = _racks(market, free, pinned)
-    weights = separate(Asked(items=items, gangs=gangs, singles=singles, pinned=pinned), groups, memory)
+    weights = separate(Asked(items=items, gangs=gangs, singles=singles, pinned=pinned), groups)
     if not isinstance(weights, Weights):
         return weights
-    scale = Scale(weights, pinned)
-    capacity = sum(scale.most(group)[0] * group.times for group in groups)
-    reached = np.arange(free.max() + 1)[None, :] >= np.maximum(pinned, 1)[:, None]
-    taken = np.where(reached & (pinned > 0)[:, None], weights.pins[:, None], 0).astype(np.int32)
-    by_kind = _by_kind(market.kinds, weights)
-    return Resource(name=("learnt", number), capacity=capacity, by_kind=by_kind, taken=taken)
+    return _limit(market, weights, groups, pinned, number)
 
 
 def _racks(market: MarketArrays, free: Ints, pinned: Ints) -> list[Group]:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from rm_plugin.solvers.candidates import Candidate
 from rm_plugin.solvers.exact import _core
-from rm_plugin.solvers.exact.resources import item_of
+from rm_plugin.solvers.exact.dealing import IN_RACK, deal
+from rm_plugin.solvers.exact.resources import Item, item_of
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays
 from rm_plugin.solvers.exact.separation import Pattern
 from rm_plugin.solvers.kinds import Kind
@@ -21,10 +22,8 @@ from themis.cluster import Allocation, Level
 from themis.errors import InvariantError
 
 _NO, _YES = 0, 1
-_IN_RACK = -2
 _STEPS = 20_000
 """Steps of the search for places: some ten milliseconds."""
-_FEW_STEPS = 30_000
 
 
 class Places:
@@ -81,7 +80,33 @@ class Places:
             self._never.add(key)
         return answer if answer is None or answer is False else Searched(self._market, chosen, answer)
 
-    def made_up(self, chosen: Ints, patterns: Sequence[Pattern]) -> Searched | None:
+    def dealt(self, chosen: Ints, patterns: Sequence[Pattern]) -> Searched | None:
+        """The rows' gangs by patterns of single machines, the last of all others together; None without success."""
+        left = self.left_beside(chosen)
+        *whole, rest = patterns
+        others = self._one_a_machine(rest, left)
+        if others is None:
+            return None
+        counts = self._market.rows.counts[chosen].sum(axis=0)
+        parts = deal(self._market, counts, left, [*whole, *others])
+        return None if parts is None else Searched(self._market, chosen, parts)
+
+    def _one_a_machine(self, pattern: Pattern, left: Ints) -> list[Pattern] | None:
+        """A pattern of several machines as patterns of single ones, by search; single GPUs fit wherever room is."""
+        items = [item for item in pattern.items if item.gpus > 1]
+        if not items:
+            return []
+        shapes = [(Level.SLOT if item.in_slot else Level.MACHINE, item.gpus, item.gpus) for item in items]
+        counts = np.array([pattern.items[item] for item in items], dtype=np.int32)
+        parts = self._search(pattern.machines, left, np.array(shapes, dtype=np.int32), counts, _STEPS)
+        if parts is None or parts is False:
+            return None
+        held: dict[int, Counter[Item]] = {}
+        for number, machine, _, _ in parts.tolist():
+            held.setdefault(machine, Counter())[items[number]] += 1
+        return [Pattern(machines=(machine,), items=here, gangs={}) for machine, here in sorted(held.items())]
+
+    def made_up(self, chosen: Ints, patterns: Sequence[Pattern], most_steps: int) -> Searched | None:
         """The rows' gangs dealt out to patterns of groups of machines, and placed inside each; None without success."""
         kinds, left = self._market.kinds, self.left_beside(chosen)
         counts = self._market.rows.counts[chosen].sum(axis=0)
@@ -98,7 +123,7 @@ class Places:
         parts = []
         for pattern in patterns:
             here = _dealt(pattern, kinds, to_place)
-            found = self._search(pattern.machines, left, shapes, np.array(here, dtype=np.int32), _FEW_STEPS)
+            found = self._search(pattern.machines, left, shapes, np.array(here, dtype=np.int32), most_steps)
             if found is None or found is False:
                 return None
             parts.append(found)
@@ -171,7 +196,7 @@ def _layout(market: MarketArrays, parts: Ints) -> Layout:
     in_slots: dict[int, list[int]] = {}
     for number, machine, where, gpus in parts.tolist():
         kind, place = market.kinds[number], market.machines[machine]
-        if where == _IN_RACK:
+        if where == IN_RACK:
             racks[kind, place.rack_id] += 1
         elif kind.level is Level.SLOT:
             in_slots.setdefault(machine, []).append(gpus)

@@ -207,6 +207,29 @@ def test_a_seat_that_nobody_took_is_vacated(tmp_path, app_id):
     assert run(World(tmp_path, app_id), scenario) == [0]
 
 
+def test_where_something_of_a_task_is_left_no_other_task_starts(tmp_path, app_id):
+    """As what waits in a driver does, which SIGKILL does not end: the container is ended, and so not used again."""
+    leftover = "from am.runtimes.remote import turn\nturn.kill_marked = lambda marks: (1,)\n"
+    host = leftover + "import sys\nfrom am.runtimes.remote.task_host import main\nsys.exit(main())"
+
+    async def scenario(world):
+        assert (await (await world.run_one("exit 0")).wait()).succeeded
+        return [process.exit_code for process in world.source.processes.values()]
+
+    assert run(World(tmp_path, app_id, command=(sys.executable, "-c", host)), scenario) == [0]
+
+
+def test_a_log_that_cannot_be_written_keeps_nobody_from_learning_of_the_end(tmp_path, app_id, caplog):
+    world = World(tmp_path, app_id)
+    world.log().mkdir(parents=True)
+
+    async def scenario(world):
+        return await (await world.run_one("echo hello; exit 3")).wait()
+
+    assert run(world, scenario).exit_code == 3
+    assert "6 bytes of a log are lost" in caplog.text
+
+
 def test_a_container_that_is_killed_ends_its_task(tmp_path, app_id):
     async def scenario(world):
         task = await world.run_one("sleep 60")

@@ -15,6 +15,7 @@ from live_rm import Live, address_of, kill, live, replay_app, settings, start_pr
 from rm_plugin.arbiter.market_file import read_market
 from rm_plugin.service.session import Session
 from rm_plugin.solvers.registry import solver
+from themis.apps import TunerSpec
 from themis.cluster import GpuId
 from themis.config.rm_settings import AuctionSettings
 from themis.wire import themis_pb2 as pb
@@ -47,6 +48,28 @@ def test_an_app_runs_to_its_end_and_names_its_best_model(tmp_path: Path) -> None
             }
             assert status.gpu_time_s > 0
             assert not owners(rm)
+
+    asyncio.run(scenario())
+
+
+def test_jobs_that_a_sampler_chooses_run_two_at_a_time(tmp_path: Path) -> None:
+    """Six jobs are candidates, of which four are tried, though there is room for all."""
+    chosen = {"sampler": "tpe", "startup_trials": 2, "trials": 4, "parallel": 2}
+
+    async def scenario() -> None:
+        async with live(settings(tmp_path)) as rm:
+            six = replay_app("sampled", iterations=30, jobs=6)
+            app = await rm.submit(replace(six, tuner=TunerSpec(name="optuna", settings=chosen)))
+            status = await rm.ended(app)
+            assert status.state == "FINISHED"
+            assert sorted(job.state for job in status.jobs) == ["FINISHED"] * 4 + ["STOPPED"] * 2
+            assert {job.iteration for job in status.jobs if job.state == "FINISHED"} == {30}
+            assert next(job for job in status.jobs if job.job_id == status.best).state == "FINISHED"
+            running = 0
+            for event in rm.store.events(app_id=app):
+                running += {"tasks_started": 1, "tasks_ended": -1}.get(event.kind, 0)
+                assert 0 <= running <= 2
+            assert len(rm.events("tasks_started", app)) == 4
 
     asyncio.run(scenario())
 

@@ -3,7 +3,7 @@
 import importlib.util
 import signal
 import sys
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import pytest
 from documents import ROOT
@@ -37,6 +37,21 @@ def test_ten_resizes_leave_the_loss_curve_as_it_is(recorder, tmp_path):
     alone = recorder.alone(recorder.Gang(tmp_path / "alone", recorder.program_command()), len(resized))
     assert [point.loss for point in resized] == pytest.approx([point.loss for point in alone], rel=FLOAT_NOISE)
     assert alone[-1].loss < 0.8 * alone[0].loss, "a curve to compare"
+
+
+@real
+@long
+@pytest.mark.slow
+def test_a_gang_of_eight_shrinks_to_five_and_one_and_grows_again(recorder, tmp_path, monkeypatch):
+    """Eight tasks, four to a core here: fewer iterations of each start than above."""
+    monkeypatch.setattr(recorder, "LEAST_ITERATIONS", 12)
+    tasks_by_start = (8, 5, 1, 8)
+    resized = recorder.play(recorder.Gang(tmp_path / "resized", recorder.program_command()), tasks_by_start)
+    assert [point.iteration for point in resized] == list(range(1, len(resized) + 1)), "an iteration lost or repeated"
+    assert [tasks for tasks, _ in groupby(point.tasks for point in resized)] == list(tasks_by_start)
+    alone = recorder.alone(recorder.Gang(tmp_path / "alone", recorder.program_command()), len(resized))
+    assert [point.loss for point in resized] == pytest.approx([point.loss for point in alone], rel=FLOAT_NOISE)
+    assert alone[-1].loss < 0.9 * alone[0].loss, "a curve to compare"
 
 
 @real

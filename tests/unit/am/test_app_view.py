@@ -7,6 +7,7 @@ from am.app_view import (
     PRIOR_SERIAL_ITERATION_S,
     JobProgress,
     app_view,
+    at_once_gpus,
     held_gang,
     phase_views,
     reference_job,
@@ -56,6 +57,20 @@ class TestWork:
     def test_what_is_done_what_is_left_and_what_is_to_come(self):
         seen = work_seen_gpu_s(JOBS, plan({"b": 10, "c": 10}))
         assert seen == (10 * 1 + 4 * 2) + (6 * 2 + 10 * 9) + 20 * 2
+
+    def test_jobs_that_are_tried_a_few_at_a_time(self):
+        """Two at once, of those with the first ids, then the third; nor can the app use more GPUs than two jobs do."""
+        waves = (Phase(jobs=2, iterations=30), Phase(jobs=1, iterations=30))
+        assert work_gpu_s(JOBS, waves) == (1 + 2) * 30 + 30 * 2.0
+        one = whole_view(SPEC, "app", JOBS, waves, 99.0, 8.0)
+        assert [job.job_id for job in one.jobs] == ["a", "b"]
+        assert one.demand_max_gpus == at_once_gpus(SPEC.jobs, waves[0]) == 2 * SHAPE.demand_max_gpus
+        now = app_view(
+            SPEC, "app", JOBS, plan({"b": 30}, waves[:1]), elapsed_s=5.0, work_total_gpu_s=99.0, held=(), restart_s=8.0,
+            first=waves[0],
+        )  # fmt: skip
+        assert now.demand_max_gpus == one.demand_max_gpus
+        assert view(plan({"b": 30})).demand_max_gpus == SPEC.demand_max_gpus == 3 * SHAPE.demand_max_gpus
 
     def test_of_an_untouched_app_both_agree(self):
         fresh = {job_id: progress(job_id, serial_s) for job_id, serial_s in (("a", 1.0), ("b", 2.0), ("c", 9.0))}

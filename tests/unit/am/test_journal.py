@@ -1,5 +1,6 @@
 """The app master's journal: every prefix of it is readable, and only its last line may be torn."""
 
+import json
 import math
 import subprocess
 import sys
@@ -12,7 +13,9 @@ from themis.lifecycle import JobState
 
 PROGRESS = Observation(kind=ObservationKind.PROGRESS, job_id="j0", iteration=5, loss=0.1 + 0.2)
 FAILED = Observation(kind=ObservationKind.FAILED, job_id="j\n\u00e9", iteration=9, loss=math.inf)
-RUNNING = JobRecord(job_id="j0", state=JobState.RUNNING, incarnation=2, iteration=40, restarts=1)
+RUNNING = JobRecord(
+    job_id="j0", state=JobState.RUNNING, incarnation=2, iteration=40, restarts=1, stalls=1, longest_wait_s=1.5
+)
 
 
 def write(path):
@@ -41,6 +44,13 @@ def test_it_reads_back_what_was_written(tmp_path):
     assert read(tmp_path / "journal") == JournalContent(
         observations=(PROGRESS, FAILED), jobs={"j0": RUNNING}, notes={"attempt": {"deep": [2]}}
     )
+
+
+def test_jobs_of_earlier_versions_are_read(tmp_path):
+    line = {"job": "j0", "state": JobState.RUNNING.value, "incarnation": 2, "iteration": 40, "restarts": 1}
+    (tmp_path / "journal").write_text(json.dumps({"job": line}) + "\n")
+    known = {"job_id": "j0", "state": JobState.RUNNING, "incarnation": 2, "iteration": 40, "restarts": 1}
+    assert read(tmp_path / "journal").jobs == {"j0": JobRecord(**known)}
 
 
 def test_nan_survives(tmp_path):

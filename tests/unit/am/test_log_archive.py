@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from am.log_archive import LogArchive, open_archive
 from themis.errors import UnreachableError
 
@@ -10,17 +12,17 @@ class MemoryArchive:
     def __init__(self):
         self.content = None
         self.puts = 0
-        self.away = False
+        self.trouble = None
 
     def put(self, content):
-        if self.away:
-            raise UnreachableError("HDFS is away")
+        if self.trouble is not None:
+            raise self.trouble
         self.content = content
         self.puts += 1
 
     def get(self):
-        if self.away:
-            raise UnreachableError("HDFS is away")
+        if self.trouble is not None:
+            raise self.trouble
         return self.content
 
 
@@ -63,13 +65,14 @@ def test_it_is_made_again_only_when_something_was_logged(tmp_path):
     assert store.puts == 2
 
 
-def test_what_cannot_be_kept_is_kept_the_next_time(tmp_path):
+@pytest.mark.parametrize("trouble", [UnreachableError("HDFS is away"), OSError("no space left")])
+def test_what_cannot_be_kept_is_kept_the_next_time(tmp_path, trouble):
     store = MemoryArchive()
     archive = LogArchive(tmp_path, store)
     write(tmp_path, "jobs/j0/task-0.log", "a\n")
-    store.away = True
+    store.trouble = trouble
     keep(archive)
-    store.away = False
+    store.trouble = None
     keep(archive)
     assert store.puts == 1
 
@@ -77,7 +80,7 @@ def test_what_cannot_be_kept_is_kept_the_next_time(tmp_path):
 def test_an_archive_that_cannot_be_read_or_is_not_there_is_no_hindrance(tmp_path):
     store = MemoryArchive()
     LogArchive(tmp_path, store).restore()
-    store.away = True
+    store.trouble = UnreachableError("HDFS is away")
     LogArchive(tmp_path, store).restore()
     assert list(tmp_path.iterdir()) == []
 

@@ -42,6 +42,7 @@ class Watched:
             board=SimpleNamespace(
                 jobs={"job-00": self.job},
                 progressed=lambda _: None,
+                waited=lambda _: None,
                 turn=lambda job, state: job.turn(state),
             ),
         )

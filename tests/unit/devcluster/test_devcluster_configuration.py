@@ -1,17 +1,22 @@
 """What is written into Hadoop's files, and how daemons are called."""
 
 import itertools
+import shlex
 import socket
 import subprocess
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 from plans import a_plan
 
 from devcluster.addresses import Port
+from devcluster.cluster import DevCluster
 from devcluster.configuration import MARK, NODE_MARK, QUEUES, configuration_files, node_properties
+from devcluster.daemon_set import DaemonSet
 from devcluster.daemons import daemon_command, daemon_environment, format_command, refresh_nodes_command
 from devcluster.folder import make_folders
+from devcluster.kerberos import PRINCIPALS, Kerberos
 from devcluster.spec import NAMENODE, ClusterSpec, node_manager
 from devcluster.tools import tool_scripts
 from hadoop.configuration import HadoopConfiguration
@@ -129,3 +134,29 @@ def test_values_of_another_environment_do_not_come_in(plan, monkeypatch):
 def test_clusters_that_cannot_be_are_refused(gpus):
     with pytest.raises(InputError, match="cannot be"):
         ClusterSpec(gpus=gpus)
+
+
+def test_kerberos_is_told_to_daemons_and_clients_alike(plan):
+    kerberos = Kerberos(
+        realm="R", krb5_conf="/a b/krb5.conf", keytab="/k", proxy_user="t", proxied="alice,bob", token_life_s=20
+    )
+    secure = replace(plan, spec=replace(plan.spec, kerberos=kerberos))
+    make_folders(secure.layout, configuration_files(secure.spec, secure.addresses, secure.layout), {})
+    site = HadoopConfiguration.load(secure.layout.conf)
+    principals = {name: site.get(name) for name in site.names() if name.endswith("principal")}
+    assert {value.partition("@")[0] for value in principals.values()} == set(PRINCIPALS)
+    assert len(principals) == 6 and all(value.endswith("@R") for value in principals.values())
+    assert {site.get(name) for name in site.names() if "keytab" in name} == {"/k"}
+    assert site.get("dfs.namenode.delegation.token.renew-interval") == "20000"
+    assert site.get("hadoop.proxyuser.t.users") == "alice,bob"
+    assert not site.get_bool("yarn.log-aggregation-enable")
+    option = "-Djava.security.krb5.conf=/a b/krb5.conf"
+    assert all(option in daemon_command(secure, daemon) for daemon in secure.spec.daemons)
+    exports = DevCluster(secure, DaemonSet(secure, {})).exports
+    assert shlex.split(exports["THEMIS_HADOOP_JVM_OPTIONS"]) == [option]
+    assert "HADOOP_USER_NAME" not in exports
+
+
+def test_nobody_acts_for_others_unless_it_is_said(plan):
+    kerberos = Kerberos(realm="R", krb5_conf="/c", keytab="/k")
+    assert not any("proxyuser" in name for name in kerberos.core_site())

@@ -1,11 +1,13 @@
 """The state file and the folder around it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from plans import a_plan
 
 from devcluster.folder import check_free, locked, remove
+from devcluster.kerberos import Kerberos
 from devcluster.layout import Layout
 from devcluster.processes import KnownProcess
 from devcluster.state import read_state, write_state
@@ -30,6 +32,12 @@ def test_what_is_written_is_read_again(plan):
 def test_a_folder_without_a_cluster_is_told(tmp_path):
     with pytest.raises(InputError, match=r"no development cluster in this folder.*devcluster start"):
         read_state(tmp_path / "nothing")
+
+
+def test_a_realm_is_read_again(plan):
+    secure = replace(plan, spec=replace(plan.spec, kerberos=Kerberos(realm="R", krb5_conf="/c", keytab="/k")))
+    write_state(secure, {})
+    assert read_state(plan.layout.root) == (secure, {})
 
 
 @pytest.mark.parametrize("change", [{"format": 99}, {"spec": {}}, {"processes": {"namenode": 3}}, {"identity": None}])

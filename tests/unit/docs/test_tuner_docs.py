@@ -44,12 +44,12 @@ def test_the_worked_example_is_that_of_the_file():
     assert search.plan.finished
 
 
-@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("place", [0, 1, 2])
 def test_the_plug_ins_shown_work(place):
     part = [each for each in blocks(PAGE) if each.mark == "plug-in"][place]
     names = {}
     exec(part.body, names)
-    plugin = names[("PATIENT", "QUARTER")[place]]
+    plugin = names[("PATIENT", "QUARTER", "GENETIC")[place]]
     arms = jobs(6)
     search = Search(plugin.make(arms), arms)
     search.run_in_turns(5, lambda job_id, at: int(job_id[1:]) + (1.0 / at if job_id == "j00" else at / 100))
@@ -57,7 +57,7 @@ def test_the_plug_ins_shown_work(place):
     assert bool(search.plan.stopped) == (place == 0)
 
 
-def test_the_group_file_shown_is_valid():
-    mark = "group: optuna"
+@pytest.mark.parametrize(("mark", "count"), [("group: optuna", 8), ("group: optuna sampler", 100)])
+def test_the_group_files_shown_are_valid(mark, count):
     file = fit(GroupFile, parse_yaml(block(PAGE, mark).body, mark), mark)
-    assert len(check_program(build_app(file, mark), mark).jobs) == 8
+    assert len(check_program(build_app(file, mark), mark).jobs) == count

@@ -46,6 +46,18 @@ def test_it_runs_on_the_testbed_of_the_paper_with_real_apps_beside_the_replayed(
     assert [arrival.at_s for arrival in experiment.arriving] == sorted(a.at_s for a in experiment.arriving)
 
 
+def test_replayed_jobs_tell_their_progress_each_second_on_few_gpus_too():
+    experiment = planned()
+    seldom = 0
+    for spec in (arrival.spec for arrival in experiment.arriving if arrival.spec.replay):
+        given = spec.program.arguments
+        slowest_s = max(job.hyper_parameters["serial_iteration_s"] / job.shape.demand_min_gpus for job in spec.jobs)
+        by_iterations_s = given["log_every"] * slowest_s / experiment.scale.time_scale
+        seldom += by_iterations_s > 2.0
+        assert given["log_every_s"] == 1.0
+    assert seldom, "there are some that would tell it seldom by their iterations"
+
+
 def test_the_pair_of_table_5_has_the_paper_s_gpu_time_divided():
     experiment = planned()
     work = {app.name: app.jobs[0].work_gpu_s for app in experiment.simulated().apps if app.name in (LONG, SHORT)}

@@ -6,6 +6,8 @@ import time
 import pytest
 from fake_webhdfs import Server
 
+from hadoop.errors import LoginError
+from hadoop.login_tokens import IssuedToken, LoginTokens
 from hadoop.webhdfs import PIECE_BYTES, open_webhdfs
 from hadoop.webhdfs_errors import HdfsAwayError, HdfsExistsError, HdfsMissingError, HdfsRefusedError
 from hadoop.webhdfs_retry import RetryRule
@@ -170,3 +172,53 @@ def test_something_else_on_that_port(server, hdfs):
 def test_a_configuration_that_is_not_there():
     with pytest.raises(InputError, match="HADOOP_CONF_DIR"):
         open_webhdfs("hdfs:///a", environment={"HADOOP_CONF_DIR": "/nowhere"})
+
+
+class TestWithKerberos:
+    """Requests have the token that a login gives; the login itself is a fake here."""
+
+    @pytest.fixture
+    def issued(self, tmp_path, monkeypatch):
+        """Tokens and errors that the login gives next; each token is good for no time at all."""
+        issued = []
+        self.file_systems = []
+        kerberos = "<property><name>hadoop.security.authentication</name><value>kerberos</value></property>"
+        (tmp_path / "core-site.xml").write_text(f"<configuration>{kerberos}</configuration>")
+
+        def fetch():
+            given = issued.pop(0)
+            if isinstance(given, Exception):
+                raise given
+            return IssuedToken(text=given, life_s=0.0)
+
+        def login_tokens(file_system, environment):
+            self.file_systems.append(file_system)
+            assert environment == {"HADOOP_CONF_DIR": str(tmp_path)}
+            return LoginTokens(fetch)
+
+        monkeypatch.setattr("hadoop.webhdfs.login_tokens", login_tokens)
+        return issued
+
+    @pytest.fixture
+    def hdfs(self, server, tmp_path, issued):
+        return open_webhdfs(server.uri(), rule=QUICK, environment={"HADOOP_CONF_DIR": str(tmp_path)})[0]
+
+    def test_each_request_has_the_token_of_the_moment(self, server, hdfs, issued):
+        assert self.file_systems == [server.uri("")]
+        issued += ["one", "two", "three"]
+        hdfs.make_folders("/ck")
+        assert hdfs.status("/ck").folder
+        hdfs.list("/ck")
+        assert server.hdfs.tokens == ["one", "two", "three"]
+        assert server.hdfs.users == {""}
+
+    def test_a_login_waits_for_a_name_node_that_is_away(self, server, hdfs, issued):
+        issued += [UnreachableError("away"), UnreachableError("away"), "one"]
+        hdfs.make_folders("/ck")
+        assert server.hdfs.tokens == ["one"]
+
+    def test_a_login_that_is_refused_is_not_tried_again(self, server, hdfs, issued):
+        issued.append(LoginError("no such keytab"))
+        with pytest.raises(LoginError, match="no such keytab"):
+            hdfs.make_folders("/ck")
+        assert server.hdfs.tokens == []

@@ -73,3 +73,11 @@ def test_the_environment_says_who_and_where(tmp_path):
     assert configuration_of({}).names() == ()
     assert user_name({"HADOOP_USER_NAME": "alice"}) == "alice"
     assert user_name({})
+
+
+@pytest.mark.parametrize(
+    ("uri", "file_system"),
+    [("hdfs:///a", "hdfs://ns"), ("hdfs://other/a", "hdfs://other"), ("webhdfs://h:1/a", "webhdfs://h:1")],
+)
+def test_file_systems_as_hadoop_names_them(uri, file_system):
+    assert resolve(uri, HadoopConfiguration(HA)).file_system == file_system

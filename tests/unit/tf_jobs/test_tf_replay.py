@@ -55,6 +55,15 @@ def test_log_lines_are_at_multiples_and_a_quarter_second_apart_or_more(job):
     assert all(int(step) % 3 == 0 and float(seconds) > 0.24 for step, seconds in lines)
 
 
+def test_a_slow_job_logs_by_time_where_that_is_asked_for(job):
+    """A hundredth of a second an iteration: 50 to a line by `log_every`, 30 in the 0.3 s that a line may take."""
+    slow = ("--iterations", "120", "--serial_iteration_s", "2", "--slowdown", "1,1,1,1", "--log_every_s", "0.3")
+    _, (log,) = finish(job.start(*slow, "--log_every", "50"))
+    assert re.findall(r"step = (\d+) \(", log) == ["30", "60", "90", "120"]
+    _, (log,) = finish(job.start("--iterations", "170", *slow[2:], "--log_every", "20"))
+    assert re.findall(r"step = (\d+) \(", log) == ["160"], "no more seldom than by iterations"
+
+
 def test_a_stop_keeps_exactly_the_iterations_done_and_a_resume_goes_on(job):
     asleep = ("--serial_iteration_s", "1", "--log_every", "10000", "--checkpoint_every", "10000")
     tasks = job.start("--iterations", "100000", *asleep)

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "core.h"
+#include "cover_module.h"
 #include "fit.h"
+#include "lift.h"
 #include "pack.h"
 #include "prune.h"
 #include "weigh.h"
@@ -236,6 +238,23 @@ static PyObject *run_weigh(PyObject *self, PyObject *args) {
     return PyLong_FromLongLong(most);
 }
 
+static PyObject *run_lift(PyObject *self, PyObject *args) {
+    (void)self;
+    Py_buffer b[11];
+    long long single_weight;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*y*y*Lw*", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &b[6], &b[7],
+                          &b[8], &b[9], &single_weight, &b[10]))
+        return NULL;
+    Group group = {(int)(b[0].len / sizeof(int32_t)), b[0].buf, b[1].buf, b[2].buf, b[3].buf, b[4].buf};
+    Weights weights = {(int)(b[5].len / sizeof(int32_t)), (int)(b[8].len / sizeof(int32_t)), b[5].buf, b[6].buf,
+                       b[7].buf, b[8].buf, b[9].buf, single_weight};
+    int width = group.machines ? (int)(b[10].len / sizeof(int32_t)) / group.machines : 1;
+    int64_t most = lift(&group, &weights, width, b[10].buf);
+    for (int n = 0; n < 11; n++) PyBuffer_Release(&b[n]);
+    if (most < 0) return PyErr_NoMemory();
+    return PyLong_FromLongLong(most);
+}
+
 static PyObject *run_prune(PyObject *self, PyObject *args) {
     (void)self;
     Py_buffer row_start, need, pin_start, pin_machine, pin_gpus, keep;
@@ -259,8 +278,15 @@ static PyMethodDef METHODS[] = {
     {"search", run_search, METH_VARARGS, "The best choice: (status, value, bound, states)."},
     {"choices", run_choices, METH_VARARGS, "All choices near the bound: (status, count, states)."},
     {"fit", run_fit, METH_VARARGS, "Whether gangs fit: (answer, parts)."},
+    {"lift", run_lift, METH_VARARGS, "What pinned GPUs may count as; the most weight that the group holds."},
     {"losses", losses, METH_VARARGS, "What each row loses against the bound, which is returned."},
     {"pack", run_pack, METH_VARARGS, "Gangs on machines by best fit."},
+    {"cover", make_cover, METH_VARARGS, "A cover: groups of machines, and what is asked of them."},
+    {"cover_price", run_cover_price, METH_VARARGS, "Whether fractions of patterns make up what is left, and the duals."},
+    {"cover_fullest", run_cover_fullest, METH_O, "The pattern taken most of: (pattern, times)."},
+    {"cover_fix", run_cover_fix, METH_VARARGS, "Takes a pattern so many times."},
+    {"cover_forbid", run_cover_forbid, METH_VARARGS, "Uses a pattern no more."},
+    {"cover_pattern", run_cover_pattern, METH_VARARGS, "What a pattern covers; its group is returned."},
     {"weigh", run_weigh, METH_VARARGS, "The most weight that a group of machines holds."},
     {"prune", run_prune, METH_VARARGS, "Marks rows that no other of their bidder beats."},
     {NULL, NULL, 0, NULL},

@@ -16,7 +16,10 @@ typedef struct {
     int32_t *core; /* rows worth a look at these prices */
     int32_t *core_start;
     double *margin;            /* of one bidder's rows */
-    double *hessian, *scratch; /* [resources * resources] */
+    double *share;             /* by place in the core: of its bidder's rows, at the point last looked at */
+    double *hessian, *scratch; /* [free prices * free prices] */
+    int free_prices, free_price[MOST_RESOURCES]; /* those not held at 0 */
+    int seat[MOST_RESOURCES];                    /* the place among them, or -1 */
     double bound; /* the bound itself, not smoothed, at the point last looked at */
 } View;
 
@@ -50,91 +53,112 @@ static double choose_core(View *view, const double *price, double loss) {
     return bound;
 }
 
-/* Adds what rows of one bidder use on average and, by pair of resources, together; weighed by their shares. */
-static void average_use(const View *view, const int32_t *row, const double *share, int count, double *mean,
-                        double *square) {
+/* The smoothed bound; with `gradient` that too, and the shares of rows. */
+static double smooth_bound(View *view, const double *price, double mu, double *gradient) {
     const Problem *p = view->problem;
     int K = p->resources;
-    memset(mean, 0, sizeof(double) * K);
-    memset(square, 0, sizeof(double) * K * K);
-    for (int c = 0; c < count; c++) {
-        if (share[c] == 0.0) continue;
-        int first = p->part_start[row[c]], end = p->part_start[row[c] + 1];
-        for (int n = first; n < end; n++) {
-            double part = share[c] * p->part_use[n];
-            int k = p->part_resource[n];
-            mean[k] += part;
-            for (int o = first; o <= n; o++) square[k * K + p->part_resource[o]] += part * p->part_use[o];
-        }
-    }
-}
-
-/* The smoothed bound, its gradient and the lower half of its Hessian; without `gradient` only the bound. */
-static double smooth_bound(View *view, const double *price, double mu, double *gradient, double *hessian) {
-    const Problem *p = view->problem;
-    int K = p->resources;
-    double total = 0.0, bound = 0.0, *margin = view->margin, mean[MOST_RESOURCES];
+    double total = 0.0, bound = 0.0;
     for (int k = 0; k < K; k++) total += price[k];
     for (int k = 0; k < K && gradient; k++) gradient[k] = 1.0;
-    if (gradient) memset(hessian, 0, sizeof(double) * K * K);
     bound = total;
     for (int i = 0; i < p->bidders; i++) {
         int first = view->core_start[i], count = view->core_start[i + 1] - first;
         if (!count) continue;
-        double best = 0.0, weight;
+        double best = 0.0, weight, *share = view->share + first;
         for (int c = 0; c < count; c++) {
-            margin[c] = margin_of(p, view->core[first + c], price);
-            if (margin[c] > best) best = margin[c];
+            share[c] = margin_of(p, view->core[first + c], price);
+            if (share[c] > best) best = share[c];
         }
         weight = exp(-best / mu);
         for (int c = 0; c < count; c++) {
-            double exponent = (margin[c] - best) / mu;
-            margin[c] = exponent < -30.0 ? 0.0 : exp(exponent);
-            weight += margin[c];
+            double exponent = (share[c] - best) / mu;
+            share[c] = exponent < -30.0 ? 0.0 : exp(exponent);
+            weight += share[c];
         }
         total += best + mu * log(weight);
         bound += best;
-        if (!gradient) continue;
-        average_use(view, view->core + first, margin, count, mean, view->scratch);
-        for (int k = 0; k < K; k++) {
-            mean[k] /= weight;
-            gradient[k] -= mean[k];
-            for (int l = 0; l <= k; l++)
-                hessian[k * K + l] += (view->scratch[k * K + l] / weight - mean[k] * mean[l]) / mu;
+        for (int c = 0; c < count && gradient; c++) {
+            share[c] /= weight;
+            if (share[c] == 0.0) continue;
+            int row = view->core[first + c];
+            for (int n = p->part_start[row]; n < p->part_start[row + 1]; n++)
+                gradient[p->part_resource[n]] -= share[c] * p->part_use[n];
         }
     }
     view->bound = bound;
     return total;
 }
 
+/* Adds what a row uses at free prices to an average and, by pair of them, to one of products (their lower half). */
+static void average_use(const View *view, int row, double share, double *mean, double *square) {
+    const Problem *p = view->problem;
+    int F = view->free_prices, seat[MOST_RESOURCES], count = 0;
+    double use[MOST_RESOURCES];
+    for (int n = p->part_start[row]; n < p->part_start[row + 1]; n++) {
+        if (view->seat[p->part_resource[n]] < 0) continue;
+        use[count] = p->part_use[n];
+        seat[count++] = view->seat[p->part_resource[n]];
+    }
+    for (int n = 0; n < count; n++) {
+        double part = share * use[n];
+        mean[seat[n]] += part;
+        for (int o = 0; o <= n; o++) square[seat[n] * F + seat[o]] += part * use[o];
+    }
+}
+
+/* The lower half of the smoothed bound's Hessian over the free prices, by the shares of the last gradient. */
+static void curve(View *view, double mu) {
+    const Problem *p = view->problem;
+    int F = view->free_prices;
+    double mean[MOST_RESOURCES], *square = view->scratch;
+    memset(view->hessian, 0, sizeof(double) * F * F);
+    for (int i = 0; i < p->bidders; i++) {
+        if (view->core_start[i] == view->core_start[i + 1]) continue;
+        memset(mean, 0, sizeof(double) * F);
+        memset(square, 0, sizeof(double) * F * F);
+        for (int c = view->core_start[i]; c < view->core_start[i + 1]; c++)
+            if (view->share[c] > 0.0) average_use(view, view->core[c], view->share[c], mean, square);
+        for (int f = 0; f < F; f++)
+            for (int g = 0; g <= f; g++) view->hessian[f * F + g] += (square[f * F + g] - mean[f] * mean[g]) / mu;
+    }
+}
+
+/* Sets the prices apart that stand at 0 and would not rise. */
+static void hold_prices(View *view, const double *price, const double *gradient) {
+    view->free_prices = 0;
+    for (int k = 0; k < view->problem->resources; k++) {
+        int held = price[k] <= 0.0 && gradient[k] >= 0.0;
+        view->seat[k] = held ? -1 : view->free_prices;
+        if (!held) view->free_price[view->free_prices++] = k;
+    }
+}
+
 /* Solves (H + damping * scale) d = -g over the free prices by Cholesky; prices held at 0 get d = 0. */
-static void newton_direction(int K, const double *hessian, const double *gradient, const int *held, double damping,
-                             double *direction) {
-    double factor[MOST_RESOURCES * MOST_RESOURCES];
+static void newton_direction(const View *view, const double *gradient, double damping, double *direction) {
+    double factor[MOST_RESOURCES * MOST_RESOURCES], step[MOST_RESOURCES];
     double scale = 1e-9;
-    for (int k = 0; k < K; k++) scale += hessian[k * K + k] / K + fabs(gradient[k]);
+    int F = view->free_prices, K = view->problem->resources;
+    for (int k = 0; k < K; k++) scale += fabs(gradient[k]);
+    for (int f = 0; f < F; f++) scale += view->hessian[f * F + f] / K;
     double ridge = damping * scale;
-    for (int k = 0; k < K; k++) {
-        for (int l = 0; l <= k; l++) {
-            double sum = held[k] || held[l] ? 0.0 : hessian[k * K + l];
-            if (k == l) sum = held[k] ? 1.0 : sum + ridge;
-            for (int m = 0; m < l; m++) sum -= factor[k * K + m] * factor[l * K + m];
-            if (k == l)
-                factor[k * K + k] = sqrt(sum > ridge * 1e-3 ? sum : ridge * 1e-3);
-            else
-                factor[k * K + l] = sum / factor[l * K + l];
+    for (int f = 0; f < F; f++) {
+        for (int g = 0; g <= f; g++) {
+            double sum = view->hessian[f * F + g] + (f == g ? ridge : 0.0);
+            for (int m = 0; m < g; m++) sum -= factor[f * F + m] * factor[g * F + m];
+            factor[f * F + g] = f == g ? sqrt(sum > ridge * 1e-3 ? sum : ridge * 1e-3) : sum / factor[g * F + g];
         }
     }
-    for (int k = 0; k < K; k++) {
-        double sum = held[k] ? 0.0 : -gradient[k];
-        for (int m = 0; m < k; m++) sum -= factor[k * K + m] * direction[m];
-        direction[k] = sum / factor[k * K + k];
+    for (int f = 0; f < F; f++) {
+        double sum = -gradient[view->free_price[f]];
+        for (int m = 0; m < f; m++) sum -= factor[f * F + m] * step[m];
+        step[f] = sum / factor[f * F + f];
     }
-    for (int k = K - 1; k >= 0; k--) {
-        double sum = direction[k];
-        for (int m = k + 1; m < K; m++) sum -= factor[m * K + k] * direction[m];
-        direction[k] = sum / factor[k * K + k];
+    for (int f = F - 1; f >= 0; f--) {
+        double sum = step[f];
+        for (int m = f + 1; m < F; m++) sum -= factor[m * F + f] * step[m];
+        step[f] = sum / factor[f * F + f];
     }
+    for (int k = 0; k < K; k++) direction[k] = view->seat[k] < 0 ? 0.0 : step[view->seat[k]];
 }
 
 static double promise(int K, const double *price, const double *gradient, const double *direction) {
@@ -167,22 +191,23 @@ static void move(int K, const double *price, const double *direction, double ste
  * which turns it towards the gradient and shortens it; it shrinks again with every step that is taken whole. */
 static int newton_step(View *view, double *price, double mu, double *damping, double *best_price, double *best_bound) {
     enum { TRIALS = 8 };
-    int K = view->problem->resources, held[MOST_RESOURCES];
-    double gradient[MOST_RESOURCES], *hessian = view->hessian, direction[MOST_RESOURCES];
-    double now = smooth_bound(view, price, mu, gradient, hessian);
+    int K = view->problem->resources;
+    double gradient[MOST_RESOURCES], direction[MOST_RESOURCES];
+    double now = smooth_bound(view, price, mu, gradient);
     if (view->bound < *best_bound) {
         *best_bound = view->bound;
         memcpy(best_price, price, sizeof(double) * K);
     }
     if (left_to_gain(K, price, gradient) < 0.02 * mu) return 0;
-    for (int k = 0; k < K; k++) held[k] = price[k] <= 0.0 && gradient[k] >= 0.0;
+    hold_prices(view, price, gradient);
+    curve(view, mu);
     double trial[MOST_RESOURCES];
     for (int tries = 0; tries < TRIALS; tries++) {
-        newton_direction(K, hessian, gradient, held, *damping, direction);
+        newton_direction(view, gradient, *damping, direction);
         double promised = promise(K, price, gradient, direction);
         for (double step = 1.0; promised > 0.0 && step > 0.3; step *= 0.5) {
             move(K, price, direction, step, trial);
-            double then = smooth_bound(view, trial, mu, NULL, NULL);
+            double then = smooth_bound(view, trial, mu, NULL);
             if (then >= now - 1e-4 * step * promised) continue;
             if (step == 1.0 && *damping > 1e-9) *damping *= 0.2;
             memcpy(price, trial, sizeof(double) * K);
@@ -210,9 +235,10 @@ static int open_view(View *view) {
     view->core = malloc(sizeof(int32_t) * (problem->rows + 1));
     view->core_start = malloc(sizeof(int32_t) * (problem->bidders + 1));
     view->margin = malloc(sizeof(double) * (most + 1));
+    view->share = malloc(sizeof(double) * (problem->rows + 1));
     view->hessian = malloc(sizeof(double) * problem->resources * problem->resources);
     view->scratch = malloc(sizeof(double) * problem->resources * problem->resources);
-    return view->core && view->core_start && view->margin && view->hessian && view->scratch;
+    return view->core && view->core_start && view->margin && view->share && view->hessian && view->scratch;
 }
 
 void find_prices(const Problem *problem, int skip, double *price_of_all, double first_mu) {
@@ -248,6 +274,7 @@ void find_prices(const Problem *problem, int skip, double *price_of_all, double 
     free(view.core);
     free(view.core_start);
     free(view.margin);
+    free(view.share);
     free(view.hessian);
     free(view.scratch);
 }

@@ -6,7 +6,8 @@
  * whole choice reaches it: as no state worth the target is ever dropped, that choice is optimal.
  *
  * A resource of which the bidders to come cannot use up what is left no longer matters: its use is set to the level at
- * which it just never binds, so that states which differ in nothing else become one.
+ * which it just never binds, so that states which differ in nothing else become one. One that all candidates together
+ * cannot use up is left out of the states from the start: near the bound most limits are of that kind.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +46,12 @@ typedef struct {
     int32_t *candidate_start; /* by bidder */
     int32_t *order;           /* bidder by stage */
     int64_t *best_to_come;    /* by stage: of the bidders after it */
-    int32_t *use_to_come;     /* by stage and resource: the most that the bidders after it use */
+    int32_t *use_to_come;     /* by stage and resource: the most that the bidders after it use; then of binding ones */
+    int64_t *idle_worth;      /* by stage: what the others are worth, which the bidders after it cannot use up */
+    int binding;              /* resources that may bind; the arrays of such follow */
+    int32_t resource[MOST_RESOURCES], capacity[MOST_RESOURCES];
+    int64_t binding_price[MOST_RESOURCES];
+    int32_t *use;             /* by candidate and binding resource */
     int32_t *seat;            /* by machine: where its pinned GPUs stand in the vector while they matter, else -1 */
     int32_t *opens, *closes;  /* by machine: first and last stage that pins there, -1 when none does */
     Stage *stage;             /* stages + 1 */
@@ -131,11 +137,12 @@ static void choose_order(Run *run) {
     }
 }
 
-static void measure_what_is_to_come(Run *run) {
+static void measure_what_is_to_come(Run *run, unsigned char *binds) {
     const Problem *p = run->problem;
     int K = p->resources;
     run->best_to_come[run->stages] = 0;
     memset(run->use_to_come + (size_t)run->stages * K, 0, sizeof(int32_t) * K);
+    memset(binds, 0, MOST_RESOURCES);
     for (int m = 0; m < p->machines; m++) run->opens[m] = run->closes[m] = -1;
     for (int s = run->stages - 1; s >= 0; s--) {
         int i = run->order[s];
@@ -155,20 +162,59 @@ static void measure_what_is_to_come(Run *run) {
             }
         }
         /* More than the capacity is as good as all of it, and sums of many bidders' uses may not fit a number. */
-        for (int k = 0; k < K; k++)
-            to_come[k] = most[k] > p->capacity[k] - to_come[k] ? p->capacity[k] : to_come[k] + most[k];
+        for (int k = 0; k < K; k++) {
+            int too_much = most[k] > p->capacity[k] - to_come[k];
+            to_come[k] = too_much ? p->capacity[k] : to_come[k] + most[k];
+            binds[k] |= too_much;
+        }
     }
+}
+
+/* Sets the resources that may bind apart; what the others are worth at a stage is the same for all its states. */
+static void set_binding_apart(Run *run, const unsigned char *binds) {
+    const Problem *p = run->problem;
+    int K = p->resources;
+    run->binding = 0;
+    for (int k = 0; k < K; k++) {
+        if (!binds[k]) continue;
+        run->resource[run->binding] = k;
+        run->capacity[run->binding] = p->capacity[k];
+        run->binding_price[run->binding++] = run->price[k];
+    }
+    for (int s = 0; s <= run->stages; s++) {
+        const int32_t *to_come = run->use_to_come + (size_t)s * K;
+        int32_t *binding = run->use_to_come + (size_t)s * run->binding;
+        run->idle_worth[s] = 0;
+        for (int k = 0; k < K; k++)
+            if (!binds[k]) run->idle_worth[s] += run->price[k] * to_come[k];
+        for (int b = 0; b < run->binding; b++) binding[b] = to_come[run->resource[b]];
+    }
+}
+
+/* What candidates use of binding resources, end to end; false without memory. */
+static int gather_use(Run *run) {
+    const Problem *p = run->problem;
+    int candidates = run->candidate_start[p->bidders];
+    int32_t *use = realloc(run->use, sizeof(int32_t) * ((size_t)candidates * run->binding + 1));
+    if (!use) return 0;
+    run->use = use;
+    for (int c = 0; c < candidates; c++) {
+        int row = run->candidate[c].row;
+        for (int b = 0; b < run->binding; b++)
+            *use++ = row < 0 ? 0 : p->use[(size_t)row * p->resources + run->resource[b]];
+    }
+    return 1;
 }
 
 /* Seats in the vector for machines while several bidders to come still pin there; a seat is used again. */
 static int give_seats(Run *run) {
     const Problem *p = run->problem;
-    int width = p->resources;
+    int width = run->binding;
     for (int m = 0; m < p->machines; m++) run->seat[m] = -1;
     for (int s = 0; s < run->stages; s++) {
         for (int m = 0; m < p->machines; m++) {
             if (run->opens[m] != s || run->closes[m] == s) continue;
-            int seat = p->resources;
+            int seat = run->binding;
             for (int other = 0; other < p->machines; other++)
                 if (run->seat[other] == seat && run->opens[other] <= s && run->closes[other] >= s) {
                     seat++;
@@ -245,22 +291,24 @@ static int put(Run *run, Stage *next, const int32_t *vector, Node node) {
     return 1;
 }
 
-/* Adds a row's use to a state's vector; false when a resource or a machine has too little left. */
-static int use_row(const Run *run, int row, int stage, int32_t *vector) {
+/* Adds a candidate's use to a state's vector; false when a resource or a machine has too little left. */
+static int use_candidate(const Run *run, int candidate, int stage, int32_t *vector) {
     const Problem *p = run->problem;
-    int K = p->resources;
-    for (int k = 0; k < K; k++) vector[k] += p->use[(size_t)row * K + k];
+    int row = run->candidate[candidate].row, B = run->binding;
+    const int32_t *use = run->use + (size_t)candidate * B;
+    for (int b = 0; b < B; b++) vector[b] += use[b];
     for (int pin = p->pin_start[row]; pin < p->pin_start[row + 1]; pin++) {
         int m = p->pin_machine[pin], gpus = p->pin_gpus[pin], free = p->machine_free[m];
         int before = run->seat[m] >= 0 && run->opens[m] <= stage ? vector[run->seat[m]] : 0;
         if (before + gpus > free) return 0;
-        const int32_t *table = p->table + p->table_start[m], *least = p->least + p->table_start[m];
-        for (int k = 0; k < K; k++, table += free + 1, least += free + 1)
-            vector[k] += table[before + gpus] - table[before] - least[gpus];
+        for (int b = 0; b < B; b++) {
+            int first = p->table_start[m] + run->resource[b] * (free + 1);
+            vector[b] += p->table[first + before + gpus] - p->table[first + before] - p->least[first + gpus];
+        }
         if (run->seat[m] >= 0) vector[run->seat[m]] = before + gpus;
     }
-    for (int k = 0; k < K; k++)
-        if (vector[k] > p->capacity[k]) return 0;
+    for (int b = 0; b < B; b++)
+        if (vector[b] > run->capacity[b]) return 0;
     if (run->labelled)
         for (int l = 0; l < p->labels; l++)
             vector[run->label_at + l] = (int32_t)((uint32_t)vector[run->label_at + l] +
@@ -270,14 +318,13 @@ static int use_row(const Run *run, int row, int stage, int32_t *vector) {
 
 /* The vector as all later stages see it, and the most that the state can still be worth. */
 static int64_t settle(const Run *run, int stage, int32_t *vector, int64_t gain) {
-    const Problem *p = run->problem;
-    int64_t worth = gain + run->best_to_come[stage + 1];
-    const int32_t *to_come = run->use_to_come + (size_t)(stage + 1) * p->resources;
-    for (int k = 0; k < p->resources; k++) {
-        int level = p->capacity[k] - to_come[k];
-        if (vector[k] > level) level = vector[k];
-        if (!run->labelled) vector[k] = level;
-        worth += run->price[k] * (p->capacity[k] - level);
+    int64_t worth = gain + run->best_to_come[stage + 1] + run->idle_worth[stage + 1];
+    const int32_t *to_come = run->use_to_come + (size_t)(stage + 1) * run->binding;
+    for (int b = 0; b < run->binding; b++) {
+        int level = run->capacity[b] - to_come[b];
+        if (vector[b] > level) level = vector[b];
+        if (!run->labelled) vector[b] = level;
+        worth += run->binding_price[b] * (run->capacity[b] - level);
     }
     return worth;
 }
@@ -312,7 +359,7 @@ static int expand_state(Run *run, int s, int at, int closing, Stage *next) {
         node.row = candidate.row;
         memcpy(vector, from, sizeof(int32_t) * run->width);
         if (candidate.row >= 0) {
-            if (!use_row(run, candidate.row, s, vector)) continue;
+            if (!use_candidate(run, c, s, vector)) continue;
             node.gain += p->gain[candidate.row];
             node.gpus += p->gpus[candidate.row];
             node.tie += p->tie[candidate.row];
@@ -342,11 +389,10 @@ static void narrow(Run *run, int stage, int beam) {
     if (now->count <= beam) return;
     int64_t *worth = malloc(sizeof(int64_t) * now->count * 2);
     if (!worth) return;
-    const Problem *p = run->problem;
     for (int n = 0; n < now->count; n++) {
+        const int32_t *vector = now->vector + (size_t)n * run->width;
         worth[n] = now->node[n].gain;
-        for (int k = 0; k < p->resources; k++)
-            worth[n] += run->price[k] * (p->capacity[k] - now->vector[(size_t)n * run->width + k]);
+        for (int b = 0; b < run->binding; b++) worth[n] += run->binding_price[b] * (run->capacity[b] - vector[b]);
     }
     memcpy(worth + now->count, worth, sizeof(int64_t) * now->count);
     qsort(worth + now->count, now->count, sizeof(int64_t), compare_worth);
@@ -416,13 +462,14 @@ static int open_run(Run *run) {
     run->candidate_start = calloc(bidders + 1, sizeof(int32_t));
     run->order = calloc(bidders, sizeof(int32_t));
     run->best_to_come = calloc(bidders + 1, sizeof(int64_t));
+    run->idle_worth = calloc(bidders + 1, sizeof(int64_t));
     run->use_to_come = calloc((bidders + 1) * (p->resources + 1), sizeof(int32_t));
     run->seat = malloc(sizeof(int32_t) * (p->machines + 1));
     run->opens = malloc(sizeof(int32_t) * (p->machines + 1));
     run->closes = malloc(sizeof(int32_t) * (p->machines + 1));
     run->stage = calloc(bidders + 1, sizeof(Stage));
     return run->best && run->candidate && run->candidate_start && run->order && run->best_to_come &&
-           run->use_to_come && run->seat && run->opens && run->closes && run->stage;
+           run->idle_worth && run->use_to_come && run->seat && run->opens && run->closes && run->stage;
 }
 
 static void close_run(Run *run) {
@@ -432,7 +479,8 @@ static void close_run(Run *run) {
             free(run->stage[s].vector);
         }
     void *all[] = {run->best, run->candidate, run->candidate_start, run->order, run->best_to_come, run->use_to_come,
-                   run->seat, run->opens,     run->closes,          run->stage, run->slot};
+                   run->seat, run->opens,     run->closes,          run->stage, run->slot,         run->idle_worth,
+                   run->use};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
 }
 
@@ -448,11 +496,14 @@ static void drop_vectors_of_other_width(Run *run, int width) {
 
 /* Candidates, order and vectors for a target at `gap` below the bound. */
 static void prepare(Run *run, int64_t gap) {
+    unsigned char binds[MOST_RESOURCES];
     run->target = run->bound - gap;
     run->best_pruned = INT64_MIN;
     choose_candidates(run, gap);
     choose_order(run);
-    measure_what_is_to_come(run);
+    measure_what_is_to_come(run, binds);
+    set_binding_apart(run, binds);
+    if (!gather_use(run)) run->status = SEARCH_NO_MEMORY;
     run->label_at = give_seats(run);
     drop_vectors_of_other_width(run, run->label_at + (run->labelled ? run->problem->labels : 0));
 }
@@ -471,7 +522,7 @@ Outcome search(const Problem *problem, int skip, const double *price_of_all, dou
             /* Nobody winning anything is a choice, so no target needs to lie below 0. */
             if (gap > run.bound) gap = run.bound;
             prepare(&run, gap);
-            if (pass(&run, beam)) {
+            if (!run.status && pass(&run, beam)) {
                 outcome.status = beam ? SEARCH_OUT_OF_TIME : SEARCH_OPTIMAL;
                 int at = best_node(&run.stage[run.stages]);
                 outcome.value = run.stage[run.stages].node[at].gain;
@@ -514,7 +565,7 @@ Outcome list_choices(const Problem *problem, int skip, const double *price_of_al
         whole_prices(problem, price_of_all, run.price);
         outcome.bound = run.bound = bound_at(problem, skip, run.price, run.best);
         prepare(&run, gap > run.bound ? run.bound : gap);
-        pass(&run, 0);
+        if (!run.status) pass(&run, 0);
         const Stage *last = &run.stage[run.stages];
         Ending *ending = run.status ? NULL : malloc(sizeof(Ending) * (last->count + 1));
         if (ending) {

@@ -112,17 +112,17 @@ static void count_machine(const Scale *s, int m, int left, int32_t *count) {
     count[w->items + w->gangs + 1 + m] = pinned;
 }
 
-/* Gangs and single GPUs in what is left over: by GPUs, the weight and the gang added last (-1: a single GPU). */
-static void fill_leftover(const Weights *w, int most, int64_t *value, int32_t *gang) {
+void fill_values(const Weights *w, int most, int64_t *value, int32_t *gang) {
     value[0] = 0;
     for (int gpus = 1; gpus <= most; gpus++) {
+        int last = -1;
         value[gpus] = value[gpus - 1] + w->single_weight;
-        gang[gpus] = -1;
         for (int n = 0; n < w->gangs; n++)
             if (w->gang_size[n] <= gpus && value[gpus - w->gang_size[n]] + w->gang_weight[n] > value[gpus]) {
                 value[gpus] = value[gpus - w->gang_size[n]] + w->gang_weight[n];
-                gang[gpus] = n;
+                last = n;
             }
+        if (gang) gang[gpus] = last;
     }
 }
 
@@ -152,7 +152,7 @@ static int64_t weigh_with(Scale *s, Tables *t, int total, int32_t *count) {
         }
         so_far += g->free[m];
     }
-    fill_leftover(w, total, t->fill, t->gang);
+    fill_values(w, total, t->fill, t->gang);
     int best = 0;
     for (int gpus = 1; gpus <= total; gpus++)
         if (t->value[gpus] + t->fill[gpus] > t->value[best] + t->fill[best]) best = gpus;
@@ -167,6 +167,28 @@ static int64_t weigh_with(Scale *s, Tables *t, int total, int32_t *count) {
     return t->value[best] + t->fill[best];
 }
 
+static void set_scale(Scale *scale, const Group *group, const Weights *weights, int largest) {
+    scale->group = group;
+    scale->weights = weights;
+    for (int i = 0; i < weights->items; i++) scale->any_inside |= weights->in_slot[i];
+    fill_sack(weights, 1, largest, &scale->inside);
+    fill_sack(weights, 0, largest, &scale->anywhere);
+}
+
+int room_values(const Group *group, const Weights *weights, int width, int64_t *value) {
+    int largest = 0, in_slots;
+    for (int m = 0; m < group->machines; m++)
+        if (group->free[m] > largest) largest = group->free[m];
+    Scale *scale = largest <= MOST_FREE ? calloc(1, sizeof *scale) : NULL;
+    if (!scale) return 0;
+    set_scale(scale, group, weights, largest);
+    for (int m = 0; m < group->machines; m++)
+        for (int room = 0; room <= group->free[m]; room++)
+            value[(size_t)m * width + room] = best_on_machine(scale, m, room, &in_slots);
+    free(scale);
+    return 1;
+}
+
 int64_t weigh(const Group *group, const Weights *weights, int32_t *count) {
     int total = 0, largest = 0;
     for (int m = 0; m < group->machines; m++) {
@@ -179,11 +201,7 @@ int64_t weigh(const Group *group, const Weights *weights, int32_t *count) {
                      malloc(sizeof(int32_t) * (total + 1)), malloc(sizeof(int16_t) * (total + 1) * (group->machines + 1))};
     int64_t most = -1;
     if (scale && tables.value && tables.fill && tables.gang && tables.left) {
-        scale->group = group;
-        scale->weights = weights;
-        for (int i = 0; i < weights->items; i++) scale->any_inside |= weights->in_slot[i];
-        fill_sack(weights, 1, largest, &scale->inside);
-        fill_sack(weights, 0, largest, &scale->anywhere);
+        set_scale(scale, group, weights, largest);
         most = weigh_with(scale, &tables, total, count);
     }
     free(scale);

@@ -8,9 +8,9 @@ import pytest
 from am.agent.selection import SHORTFALLS, select
 
 
-def cover(needs, gains, shortfall):
-    """The asks that none kept before them stands in for."""
-    kept = []
+def cover(needs, gains, shortfall, first=()):
+    """The first ones, and the asks that none kept before stands in for."""
+    kept = list(first)
     for place, need in enumerate(needs):
         if not any(
             all(a <= b for a, b in zip(needs[other], need, strict=True))
@@ -18,7 +18,16 @@ def cover(needs, gains, shortfall):
             for other in kept
         ):
             kept.append(place)
-    return kept
+    return sorted(kept)
+
+
+def best_by_gpus(gains, gpus):
+    """The asks than which none with as few GPUs gains more."""
+    return [
+        place
+        for place, gain in enumerate(gains)
+        if all(gains[other] < gain for other in range(len(gains)) if gpus[other] <= gpus[place] and other != place)
+    ]
 
 
 def drawn(seed, asks, columns):
@@ -34,19 +43,33 @@ def drawn(seed, asks, columns):
 @pytest.mark.parametrize("asks", [1, 50, 150])
 def test_all_that_no_other_makes_useless(columns, asks):
     needs, gains = drawn(f"{columns} {asks}", asks, columns)
-    chosen, useful, shortfall = select(np.array(needs, dtype=np.int16), np.array(gains), asks + 1)
+    chosen, useful, shortfall = select(np.array(needs, dtype=np.int16), np.array(gains), gpus_of(needs), asks + 1)
     assert chosen == cover(needs, gains, 0.0)
     assert (useful, shortfall) == (len(chosen), 0.0)
 
 
+def gpus_of(needs):
+    return np.array([sum(need) for need in needs])
+
+
 @pytest.mark.parametrize("columns", [3, 9])
-@pytest.mark.parametrize("cap", [1, 10, 25])
-def test_past_the_cap_the_least_shortfall_that_it_allows(columns, cap):
+@pytest.mark.parametrize("cap", [40, 60])
+def test_past_the_cap_what_is_best_by_gpus_and_then_the_least_shortfall(columns, cap):
     needs, gains = drawn(columns, 150, columns)
     alive = cover(needs, gains, 0.0)
     needs, gains = [needs[place] for place in alive], [gains[place] for place in alive]
     assert len(alive) > cap
-    chosen, useful, shortfall = select(np.array(needs, dtype=np.int16), np.array(gains), cap)
-    least = next(each for each in SHORTFALLS if len(cover(needs, gains, each)) <= cap)
+    best = best_by_gpus(gains, gpus_of(needs))
+    assert len(best) < cap // 2
+    chosen, useful, shortfall = select(np.array(needs, dtype=np.int16), np.array(gains), gpus_of(needs), cap)
+    least = next(each for each in SHORTFALLS if len(cover(needs, gains, each, best)) <= cap)
     assert (useful, shortfall) == (len(alive), least)
-    assert chosen == cover(needs, gains, least)
+    assert chosen == cover(needs, gains, least, best)
+
+
+@pytest.mark.parametrize("cap", [1, 2, 10, 25])
+def test_what_gains_most_is_sent_under_any_cap(cap):
+    needs, gains = drawn(5, 150, 3)
+    chosen, _, _ = select(np.array(needs, dtype=np.int16), np.array(gains), gpus_of(needs), cap)
+    assert max(gains) == max(gains[place] for place in chosen)
+    assert len(chosen) <= max(cap, 2)

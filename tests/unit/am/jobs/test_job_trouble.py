@@ -43,7 +43,8 @@ class Attempt:
             max_task_restarts=restarts,
         )
         self.clock = VirtualClock(50.0)
-        self.journal = Journal(folder / "journal.jsonl")
+        self.path = folder / "journal.jsonl"
+        self.journal = Journal(self.path)
         registered = pb.Registered(
             app_id="app-1",
             spec=app_to_message(spec),
@@ -92,6 +93,10 @@ class Attempt:
         async with asyncio.timeout(10.0):
             while self.jobs[job_id].running:
                 await asyncio.sleep(0.001)
+
+    def job_records(self):
+        """How many records of jobs the journal holds by now."""
+        return self.path.read_text().count('{"job":{')
 
     def details(self, kind):
         return [(job_id, detail) for name, job_id, detail in self.told if name == kind]
@@ -296,6 +301,49 @@ class TestStall:
         asyncio.run(scenario())
         assert (ends, job.restarts) == ([0, 1, 2, 3], 1)
         assert len(one.details("job_stalled")) == 2, "when its length was not known yet"
+
+    def test_attempts_that_follow_know_how_long_it_may_take(self, attempt):
+        """The same program over attempts of the app master: the doubling goes on, then the length is known."""
+
+        async def epoch(one, number):
+            await one.start("j0")
+            for step in range(60 * number, 60 * number + 60):
+                one.log("j0", 0.5, first=step)
+            one.look(700)
+            if one.jobs["j0"].trouble is not None:
+                await one.ended("j0")
+                return
+            one.log("j0", 0.4, first=60 * number + 60)
+
+        settings = {"restarts": 1, "tuner": "median_stopping", "iterations": 1000}
+        first = attempt(**settings)
+        asyncio.run(epoch(first, 0))
+        assert [job_id for job_id, _ in first.details("job_restarted")] == ["j0"]
+        second = attempt(**settings)
+        asyncio.run(epoch(second, 0))
+        assert second.jobs["j0"].stalls == 1
+        assert second.jobs["j0"].trouble is None
+        assert 700.0 <= second.jobs["j0"].profile.longest_wait_s <= 702.0
+        third = attempt(**settings)
+        asyncio.run(epoch(third, 1))
+        assert third.told
+        assert [kind for kind, *_ in third.told if kind in ("job_stalled", "job_restarted", "job_given_up")] == []
+
+    def test_waits_that_allow_for_nothing_more_are_not_journaled(self, attempt):
+        one = attempt()
+
+        async def scenario():
+            await one.start("j0")
+            one.log("j0", 0.5)
+            counts = []
+            for step, seconds in enumerate((5, 15, 30, 31, 40), 2):
+                one.look(seconds)
+                before = one.job_records()
+                one.log("j0", 0.5, first=step)
+                counts.append(one.job_records() - before)
+            return counts
+
+        assert asyncio.run(scenario()) == [0, 0, 1, 0, 1]
 
     def test_a_job_that_never_told_of_its_pace_is_left_alone(self, attempt):
         one = attempt()

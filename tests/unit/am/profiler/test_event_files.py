@@ -1,18 +1,20 @@
 """Record framing, event messages and event folders on bytes made by hand."""
 
+import random
 import struct
 
 import pytest
 
-from am.profiler import event_folder, tfrecord
-from am.profiler.crc32c import crc32c, masked_crc32c
+from am.profiler import crc32c as crc32c_module
+from am.profiler import event_folder, event_message, tfrecord
+from am.profiler.crc32c import crc32c, crc32cs, masked_crc32c
 from am.profiler.event_folder import EventFolder
 from am.profiler.event_format import EventReader, Role
 from am.profiler.event_message import Event, EventError, read_event
 from am.profiler.follower import LogFollower
 from am.profiler.job_reader import JobReader
 from am.profiler.records import LossOnly, StepLoss, StepsPerSecond, Validation
-from am.profiler.tfrecord import RecordReader
+from am.profiler.tfrecord import RecordReader, intact
 
 
 def varint(value):
@@ -47,6 +49,15 @@ def framed(data):
     return head + struct.pack("<I", masked_crc32c(head)) + data + struct.pack("<I", masked_crc32c(data))
 
 
+def bit_by_bit(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
 class TestChecksum:
     @pytest.mark.parametrize(
         ("data", "crc"),
@@ -62,6 +73,18 @@ class TestChecksum:
     def test_known_values(self, data, crc):
         assert crc32c(data) == crc
 
+    def test_many_at_once_are_as_one_by_one(self):
+        rng = random.Random(7)
+        sizes = [0, 3, 4, 5, 63, 64, 65, 128, 129, 700, 4096, 4097, 65_536, *[44] * 100]
+        parts = [rng.randbytes(size) for size in sizes]
+        # RFC 3720's definition: bit by bit.
+        assert crc32cs(parts) == list(map(bit_by_bit, parts))
+
+    def test_more_than_is_looked_up_at_once(self, monkeypatch):
+        monkeypatch.setattr(crc32c_module, "_MOST_BYTES", 1000)
+        parts = [bytes([value]) * 300 for value in range(20)]
+        assert crc32cs(parts) == list(map(bit_by_bit, parts))
+
 
 class TestFraming:
     def test_records_in_any_parts(self):
@@ -70,7 +93,7 @@ class TestFraming:
             reader = RecordReader()
             records = [each for at in range(0, len(data), step) for each in reader.read(data[at : at + step])]
             assert [len(each.data) for each in records] == [0, 1, 300, 5]
-            assert all(each.intact for each in records)
+            assert intact(records) == records
 
     def test_a_tail_waits_until_it_has_grown(self):
         reader, data = RecordReader(), framed(b"one") + framed(b"two")
@@ -94,10 +117,28 @@ class TestFraming:
         assert reader.broken
         assert reader.read(framed(b"four")) == []
 
+    def test_only_records_with_a_mark_are_told(self, monkeypatch):
+        monkeypatch.setattr(tfrecord, "MAX_RECORD_BYTES", 100)
+        parts = (b"a lo", b"ss", b"the loss", b"loss " * 50, b"other", b"", b"a gloss", b"accuracy")
+        data = b"".join(map(framed, parts))
+        for step in (1, 40, 10_000):
+            reader = RecordReader((b"loss", b"acc"))
+            records = [each.data for at in range(0, len(data), step) for each in reader.read(data[at : at + step])]
+            assert records == [b"the loss", b"a gloss", b"accuracy"]
+
     def test_broken_data_is_told(self):
         broken = bytearray(framed(b"two"))
         broken[13] ^= 1
-        assert [each.intact for each in RecordReader().read(bytes(broken) + framed(b"one"))] == [False, True]
+        records = RecordReader().read(bytes(broken) + framed(b"one"))
+        assert len(records) == 2
+        assert [each.data for each in intact(records)] == [b"one"]
+
+
+def outcome(data):
+    try:
+        return read_event(data)
+    except EventError as error:
+        return type(error)
 
 
 class TestMessages:
@@ -112,6 +153,25 @@ class TestMessages:
         )
         expected = (("a", 0.5), ("b", 0.25), ("c", 0.125), ("d", 2.5), ("e", 3.5), ("f", 1.5))
         assert read_event(event(7, *values, wall_time_s=9.0)) == Event(step=7, wall_time_s=9.0, scalars=expected)
+
+    @pytest.mark.parametrize("step", [0, 1, 127, 128, 20_000, 2**62])
+    def test_usual_events_are_read_as_any(self, step, monkeypatch):
+        named = tensor("loss", 1, content=struct.pack("<f", 0.25))
+        # As TensorFlow writes it: fields in the order of their numbers.
+        body = field(1, 2, b"loss") + field(8, 2, b"\x08\x01\x12\x00\x22\x04" + struct.pack("<f", 0.75))
+        written = [simple("loss", 0.5), named, field(1, 2, body), field(1, 2, body + field(9, 2, b"plugin"))]
+        events = [event(step, value, wall_time_s=1.5) for value in written]
+        expected = [Event(step=step, wall_time_s=1.5, scalars=(("loss", value),)) for value in (0.5, 0.25, 0.75, 0.75)]
+        assert list(map(read_event, events)) == expected
+        monkeypatch.setattr(event_message, "_usual", lambda data: None)
+        assert list(map(read_event, events)) == expected
+
+    def test_events_that_only_begin_as_usual(self, monkeypatch):
+        whole = event(5, simple("loss", 0.5), wall_time_s=1.5)
+        others = [whole + field(3, 2, b"more"), event(5, simple("loss", 0.5), simple("loss", 0.75)), whole[:-1]]
+        read = list(map(outcome, others))
+        monkeypatch.setattr(event_message, "_usual", lambda data: None)
+        assert read == list(map(outcome, others))
 
     def test_what_is_no_scalar_is_left_out(self):
         values = (

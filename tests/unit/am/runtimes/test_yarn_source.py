@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from am.runtimes import yarn_source
 from am.runtimes.port import ExitReason, NoRoomError, SeatRequest
 from am.runtimes.remote.source import ContainerWish
 from am.runtimes.yarn_source import YarnLimits, YarnSource
@@ -59,8 +60,13 @@ class FakeYarn:
         ended = tuple(item for item in news if isinstance(item, ContainerEnd))
         refused = tuple(item for item in news if isinstance(item, AskRefusal))
         nodes = tuple(item for item in news if isinstance(item, NodeReport))
+        recovered = tuple(item for item in news if isinstance(item, Container))
         return AllocateReply(
-            granted=tuple(container(ask) for ask in granted), ended=ended, refused=refused, nodes=nodes
+            granted=tuple(container(ask) for ask in granted),
+            ended=ended,
+            refused=refused,
+            nodes=nodes,
+            recovered=recovered,
         )
 
     def start(self, one, launch):
@@ -393,3 +399,39 @@ def test_an_attempt_that_yarn_gave_up_touches_nothing_any_more():
 
     run(yarn, scenario)
     assert yarn.stopped == []
+
+
+def test_what_an_earlier_attempt_left_is_ended_first_also_where_yarn_tells_of_it_late():
+    yarn = FakeYarn(stubborn=["h"])
+    yarn.running.add("old")
+
+    async def scenario(source):
+        await source.alone()
+        yarn.news.append(container(container_id="old"))
+        await until(lambda: yarn.stopped == ["old"])
+        asking = asyncio.ensure_future(source.acquire([wish("a")]))
+        await asyncio.sleep(0.05)
+        assert not yarn.asked and not yarn.started, "it was given the GPU beside the old task"
+        yarn.end("old", 143)
+        await asking
+        yarn.stubborn.clear()
+
+    run(yarn, scenario)
+    assert yarn.started == ["c1"]
+
+
+def test_a_node_that_was_away_is_told_again_to_stop_a_container(monkeypatch):
+    monkeypatch.setattr(yarn_source, "_STOP_AGAIN_S", 0.02)
+    yarn = FakeYarn()
+
+    async def scenario(source):
+        await source.acquire([wish("a")])
+        yarn.stubborn.add("h")
+        discarding = asyncio.ensure_future(source.discard("a"))
+        await until(lambda: len(yarn.stopped) >= 2)
+        assert not discarding.done()
+        yarn.stubborn.clear()
+        await discarding
+
+    run(yarn, scenario)
+    assert yarn.running == set()

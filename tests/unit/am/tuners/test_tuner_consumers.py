@@ -22,6 +22,7 @@ TUNERS = [
     ("median_stopping", {"min_jobs": 2}),
     ("performance_curve", {}),
     ("optuna", {"pruner": "successive_halving", "reduction_factor": 2}),
+    ("optuna", {"sampler": "tpe", "trials": 3, "parallel": 2}),
 ]
 
 
@@ -160,6 +161,26 @@ class TestBoard:
         one.reopen()
         assert one.board.plan().stopped == {"j3"}
         assert one.states() == ["WAITING", "WAITING", "WAITING", "STOPPED"]
+
+    def test_jobs_are_tried_a_few_at_a_time_over_attempts(self, bench):
+        one = bench("optuna", sampler="random", trials=3, parallel=2)
+        assert one.board.work_total_gpu_s == 3 * 60.0
+        for job_id in ("j0", "j1"):
+            one.start(job_id)
+        one.reach("j1", 0.5)
+        one.reopen()
+        assert one.board.plan().targets == {"j0": 60, "j2": 60}
+        assert one.states() == ["WAITING", "PHASE_DONE", "WAITING", "WAITING"]
+        shares = [one.board.done_share()]
+        for job_id, loss in (("j2", 0.4), ("j0", 0.6)):
+            one.start(job_id)
+            one.reach(job_id, loss)
+            shares.append(one.board.done_share())
+        assert one.board.plan().finished
+        assert one.board.plan().best == "j2"
+        one.board.finish(JobState.STOPPED)
+        assert one.states() == ["FINISHED", "FINISHED", "FINISHED", "STOPPED"]
+        assert (sorted(shares), shares[-1]) == (shares, 1.0)
 
 
 ONE_MACHINE = Cluster(name="small", machines=(Machine(machine_id="m0", rack_id="r0", slots=(2, 2)),))

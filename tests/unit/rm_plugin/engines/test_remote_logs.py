@@ -1,11 +1,13 @@
 """Logs from an app master's page: what has grown is added, another attempt's replace what was there."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
 
-from rm_plugin.engines.remote_logs import fetch_page
+from rm_plugin.engines import remote_logs
+from rm_plugin.engines.remote_logs import fetch_archive, fetch_page
 
 
 class Page:
@@ -71,6 +73,23 @@ def test_what_an_earlier_attempt_logged_and_lost_is_not_spliced_with_the_next_on
     run(scenario)
     assert (tmp_path / "jobs/j0/task-0.log").read_bytes() == b"step 1\nagain 2\nagain 3\n"
     assert not (tmp_path / "jobs/j9").exists()
+
+
+def test_nor_with_an_archive_that_came_between(tmp_path, monkeypatch):
+    hdfs = SimpleNamespace(status=lambda path: object(), read_whole=lambda path: b"")
+    monkeypatch.setattr(remote_logs, "open_webhdfs", lambda uri: (hdfs, "/s"))
+    old = lambda content, folder: (folder / "jobs/j0/task-0.log").write_bytes(b"step 1\nold\n")  # noqa: E731
+    monkeypatch.setattr(remote_logs, "unpack_files", old)
+
+    async def scenario(page, _):
+        page.logs = {"j0/task-0.log": b"step 1\n"}
+        assert await fetch_page(page.url, tmp_path)
+        fetch_archive("hdfs:///s", tmp_path)
+        page.logs = {"j0/task-0.log": b"step 1\nstep 2\nstep 3\n"}
+        assert await fetch_page(page.url, tmp_path)
+
+    run(scenario)
+    assert (tmp_path / "jobs/j0/task-0.log").read_bytes() == b"step 1\nstep 2\nstep 3\n"
 
 
 @pytest.mark.parametrize("path", ["../../rm.yaml", "/etc/passwd"])

@@ -79,11 +79,14 @@ def test_of_two_reports_of_one_host_the_running_one_counts():
     assert nodes(inventory(FakeYarn(*reversed(both))))["n1"].state is NodeState.USABLE
 
 
-def test_an_overlay_tells_slots_and_racks_where_its_gpus_agree():
+def test_an_overlay_tells_slots_and_racks_where_its_gpus_agree(caplog):
     known = Machine(machine_id="n1", rack_id="mine", slots=(2, 2), device="v100")
     overlay = Cluster(name="o", machines=(known,), devices={"v100": DeviceType(name="v100")})
     assert nodes(inventory(FakeYarn(report()), overlay))["n1"].machine == known
-    assert nodes(inventory(FakeYarn(report(gpus=3)), overlay))["n1"].machine.slots == (3,)
+    assert caplog.text == ""
+    one = inventory(FakeYarn(report(gpus=3)), overlay)
+    assert nodes(one)["n1"].machine.slots == nodes(one)["n1"].machine.slots == (3,)
+    assert caplog.text.count("n1 has 4 GPUs in the cluster file and 3 in YARN") == 1
 
 
 def test_nobody_is_asked_what_runs_on_a_node_that_is_lost():

@@ -107,6 +107,35 @@ def test_what_is_submitted(living):
     assert submission.launch.environment_templates == {"PYTHONPATH": "{{PWD}}/x"}
 
 
+def test_tags_are_ascii_as_yarn_demands(living):
+    yarn = FakeYarn()
+
+    async def scenario(launcher, exits):
+        await launcher.launch(order(user="josé"))
+
+    run(yarn, scenario)
+    assert "user:jos?" in yarn.submissions[0].tags
+
+
+def test_an_answer_that_cannot_be_read_is_not_the_end_of_the_poll(living, caplog):
+    yarn = FakeYarn()
+    answers = yarn.reports
+
+    def broken(**filters):
+        yarn.reports = answers
+        raise ValueError("what is that?")
+
+    async def scenario(launcher, exits):
+        await launcher.launch(order())
+        yarn.reports = broken
+        await until(lambda: "cannot be read" in caplog.text)
+        yarn.end("application_17_0001", AppState.FINISHED)
+        await until(lambda: exits)
+        return exits
+
+    assert [end.exit_code for end in run(yarn, scenario)] == [0]
+
+
 def test_the_settings_queue_goes_before_the_apps_and_it_may_belong_to_its_user(living):
     yarn = FakeYarn()
 

@@ -13,8 +13,10 @@ def queue(**changes):
     )
 
 
-def test_a_queue_that_takes_apps_and_every_gpu_is_well(caplog):
-    check_queue(queue())
+@pytest.mark.parametrize("share", [1.0, 0.0])
+def test_a_queue_that_takes_apps_and_every_gpu_is_well(caplog, share):
+    """A share of 0 is what schedulers say that do not tell it."""
+    check_queue(queue(max_capacity_share=share))
     assert caplog.text == ""
 
 

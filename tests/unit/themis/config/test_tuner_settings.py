@@ -144,6 +144,7 @@ class TestSettings:
 
     def test_a_missing_extra_is_told(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "optuna", None)
-        monkeypatch.delitem(sys.modules, "am.tuners.optuna_tuner", raising=False)
+        for module in ("optuna_tuner", "optuna_search", "optuna_trials"):
+            monkeypatch.delitem(sys.modules, f"am.tuners.{module}", raising=False)
         with pytest.raises(InputError, match=r"not installed: 'optuna'.*themis-scheduler\[optuna\]"):
             make_tuner(TunerSpec(name="optuna"), JOBS)

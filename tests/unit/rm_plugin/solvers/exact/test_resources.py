@@ -11,7 +11,7 @@ from audit.recipes import Recipe, random_market
 from rm_plugin.solvers.brute_force import place_all
 from rm_plugin.solvers.exact.knapsack import most_pinned, pinned_together
 from rm_plugin.solvers.exact.learning import settle
-from rm_plugin.solvers.exact.places import Places
+from rm_plugin.solvers.exact.places import Places, Searched
 from rm_plugin.solvers.exact.resources import Resource, first_resources, pinned_resources
 from rm_plugin.solvers.exact.rows import read_market
 from themis.cluster import Level
@@ -95,7 +95,7 @@ def test_a_learnt_limit_forbids_its_choice_and_nothing_that_fits(name):
         fitting = [(chosen, pinned) for chosen, pinned in every if case.fit(chosen)]
         for chosen, pinned in every:
             rows = np.array(chosen, dtype=np.int32)
-            answer = settle(case.arrays, rows, case.places.left_beside(rows), 0)
+            answer = settle(case.arrays, rows, case.places, 0)
             if not isinstance(answer, Resource):
                 continue
             learnt += 1
@@ -116,14 +116,13 @@ def test_patterns_make_up_only_what_fits(name):
     for rng, case in cases(name, 60):
         for chosen, _ in case.choices(rng, 12):
             rows = np.array(chosen, dtype=np.int32)
-            answer = settle(case.arrays, rows, case.places.left_beside(rows), 0)
-            if answer is None or isinstance(answer, Resource):
+            answer = settle(case.arrays, rows, case.places, 0)
+            if not isinstance(answer, Searched):
                 continue
-            found = [case.places.made_up(rows, patterns) for patterns in answer]
             # Placed gangs pass through `realise`, which raises where they do not fit.
-            placed = [each.gangs() for each in found if each is not None]
-            assert case.fit(chosen) or not placed
-            made += bool(placed)
+            assert sorted(answer.gangs()) == sorted(chosen)
+            assert case.fit(chosen)
+            made += 1
     assert made > 20
 
 
@@ -145,9 +144,19 @@ def test_racks_alike_each_count_for_a_learnt_limit():
     machines = [machine(f"m{n}", 3 - n % 2, rack=f"r{n // 2}") for n in range(6)]
     case = Case(market(machines, bid("a", 0.1, row(0.9, gang(3, RACK, 4)), row(0.5, gang(3, RACK, 3)))))
     rows = np.array([0], dtype=np.int32)
-    limit = settle(case.arrays, rows, case.places.left_beside(rows), 0)
+    limit = settle(case.arrays, rows, case.places, 0)
     nothing = np.zeros(6, dtype=np.int64)
     assert [keeps(limit, case.rows, [row_], nothing) for row_ in (0, 1)] == [False, True]
+
+
+def test_patterns_that_leave_single_gpus_share_the_racks_of_gangs_that_want_them():
+    """Every GPU of three racks is asked for: six gangs of three leave one each, for two gangs that lie in racks."""
+    machines = [machine(f"m{n:02d}", 4, rack=f"r{n % 3}") for n in range(12)]
+    rows = (gang(3, MACHINE, 6), gang(3, RACK, 2), gang(4, MACHINE, 5), gang(2, MACHINE, 2))
+    case = Case(market(machines, bid("a", 0.1, row(0.9, *rows))))
+    placed = settle(case.arrays, np.array([0], dtype=np.int32), case.places, 0)
+    assert isinstance(placed, Searched)
+    assert sum(each.gpus.gpus for each in placed.gangs()[0]) == 48
 
 
 def test_pins_that_break_pairs_keep_the_limit_on_pairs():
@@ -197,5 +206,5 @@ def test_only_part_of_a_machine_too_large_to_weigh_teaches_nothing():
     given = market(machines, bid("a", 0.1, row(0.9, gang(3, MACHINE, 2), gang(2, MACHINE), m0=599)))
     case = Case(given)
     rows = np.array([0], dtype=np.int32)
-    assert settle(case.arrays, rows, case.places.left_beside(rows), 0) is None
+    assert settle(case.arrays, rows, case.places, 0) is None
     assert case.places.fits(rows) is False

@@ -1,0 +1,23 @@
+"""The compiled packing: C-contiguous arrays in and out. i8 is int64, f8 float64."""
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+def times_s(
+    alone_s: Array,  # f8 [jobs, kinds]
+    counts: Array,  # i8 [divisions, kinds]
+    out: Array,  # f8 [divisions]
+) -> None:
+    """When the last job ends, for each division of gangs."""
+
+def places(
+    alone_s: Array,  # f8 [jobs, kinds]
+    kinds: int,
+    kind: Array,  # i8 [gangs]
+    load_s: Array,  # f8 [gangs]
+    out: Array,  # i8 [jobs]
+) -> float:
+    """When the last job ends on some gangs, and on which of them each job runs."""

@@ -1,0 +1,245 @@
+/* Three ways to put jobs on gangs, and the best of what they find. Every sum is made in the order in which packing.py
+ * makes it, so that both tell the same to the last bit. */
+#include "packing.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "limits.h"
+
+struct Packer {
+    const double *times_s; /* jobs x kinds */
+    int jobs, kinds, gangs;
+    const int64_t *kind; /* of each gang; gangs of one kind lie side by side */
+    double *load_s, *start_s;
+    int *heap, *first;     /* gangs by kind, each kind a heap by load; where each kind begins */
+    int *open;             /* the first gang of each kind that has time for the shortest job */
+    double *shortest_s;    /* the shortest job on each kind */
+    double *weight, *work_after;
+    int64_t *place, *best;
+    int steps;
+    double least_s;
+};
+
+static double time_of(const Packer *p, int job, int64_t kind) { return p->times_s[(size_t)job * p->kinds + kind]; }
+
+static void find_shortest(Packer *p) {
+    for (int k = 0; k < p->kinds; k++) {
+        p->shortest_s[k] = INFINITY;
+        for (int job = 0; job < p->jobs; job++) p->shortest_s[k] = fmin(p->shortest_s[k], time_of(p, job, k));
+    }
+}
+
+Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs) {
+    Packer *p = calloc(1, sizeof *p);
+    if (!p) return NULL;
+    p->times_s = times_s, p->jobs = jobs, p->kinds = kinds;
+    size_t gangs = (size_t)most_gangs + 1;
+    p->load_s = malloc(sizeof(double) * gangs);
+    p->start_s = malloc(sizeof(double) * gangs);
+    p->heap = malloc(sizeof(int) * gangs);
+    p->first = malloc(sizeof(int) * (kinds + 1));
+    p->open = malloc(sizeof(int) * (kinds + 1));
+    p->shortest_s = malloc(sizeof(double) * (kinds + 1));
+    p->weight = malloc(sizeof(double) * (kinds + 1));
+    p->work_after = malloc(sizeof(double) * (jobs + 1));
+    p->place = malloc(sizeof(int64_t) * (jobs + 1));
+    p->best = malloc(sizeof(int64_t) * (jobs + 1));
+    if (p->load_s && p->start_s && p->heap && p->first && p->open && p->shortest_s && p->weight && p->work_after &&
+        p->place && p->best) {
+        find_shortest(p);
+        return p;
+    }
+    free_packer(p);
+    return NULL;
+}
+
+void free_packer(Packer *p) {
+    if (!p) return;
+    void *all[] = {p->load_s, p->start_s, p->heap,       p->first, p->open,
+                   p->shortest_s, p->weight, p->work_after, p->place, p->best};
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
+    free(p);
+}
+
+static void keep(Packer *p, double end_s) {
+    p->least_s = end_s;
+    memcpy(p->best, p->place, sizeof(int64_t) * p->jobs);
+}
+
+static double latest(const Packer *p) {
+    double latest_s = 0.0;
+    for (int g = 0; g < p->gangs; g++) latest_s = fmax(latest_s, p->load_s[g]);
+    return latest_s;
+}
+
+/* ---- longest first ---------------------------------------------------------------------------------------------- */
+
+static int before(const Packer *p, int one, int two) {
+    return p->load_s[one] < p->load_s[two] || (p->load_s[one] == p->load_s[two] && one < two);
+}
+
+static void sift(const Packer *p, int *heap, int size, int at) {
+    int gang = heap[at];
+    for (int child; (child = 2 * at + 1) < size; at = child) {
+        if (child + 1 < size && before(p, heap[child + 1], heap[child])) child++;
+        if (!before(p, heap[child], gang)) break;
+        heap[at] = heap[child];
+    }
+    heap[at] = gang;
+}
+
+static void deal_longest_first(Packer *p) {
+    memcpy(p->load_s, p->start_s, sizeof(double) * p->gangs);
+    for (int g = 0; g < p->gangs; g++) p->heap[g] = g;
+    for (int k = 0; k < p->kinds; k++) {
+        int size = p->first[k + 1] - p->first[k];
+        for (int at = size / 2 - 1; at >= 0; at--) sift(p, p->heap + p->first[k], size, at);
+    }
+    double latest_s = latest(p);
+    for (int job = 0; job < p->jobs; job++) {
+        double end_s = INFINITY;
+        int kind = -1;
+        for (int k = 0; k < p->kinds; k++) {
+            if (p->first[k] == p->first[k + 1]) continue;
+            double here_s = p->load_s[p->heap[p->first[k]]] + time_of(p, job, k);
+            if (here_s < end_s) end_s = here_s, kind = k;
+        }
+        if (kind < 0) {
+            latest_s = INFINITY;
+            p->place[job] = -1;
+            continue;
+        }
+        int *heap = p->heap + p->first[kind];
+        p->place[job] = heap[0];
+        p->load_s[heap[0]] = end_s;
+        latest_s = fmax(latest_s, end_s);
+        sift(p, heap, p->first[kind + 1] - p->first[kind], 0);
+    }
+    keep(p, latest_s);
+}
+
+/* ---- an end before which it cannot be done ---------------------------------------------------------------------- */
+
+/* Gangs count by how fast the last job is on them: what all jobs need at least, by all that there is. */
+static double bound(Packer *p) {
+    double longest_s = 0.0, room = 0.0, used = 0.0;
+    int last = p->jobs - 1;
+    for (int k = 0; k < p->kinds; k++) {
+        double time_s = time_of(p, last, k);
+        p->weight[k] = isfinite(time_s) && time_s > 0.0 ? 1.0 / time_s : 0.0;
+    }
+    for (int g = 0; g < p->gangs; g++) {
+        room += p->weight[p->kind[g]];
+        used += p->weight[p->kind[g]] * p->start_s[g];
+        longest_s = fmax(longest_s, p->start_s[g]);
+    }
+    p->work_after[p->jobs] = 0.0;
+    for (int job = last; job >= 0; job--) {
+        double least_s = INFINITY, least = INFINITY;
+        for (int k = 0; k < p->kinds; k++) {
+            double time_s = time_of(p, job, k);
+            if (p->first[k] == p->first[k + 1] || !isfinite(time_s)) continue;
+            least_s = fmin(least_s, time_s);
+            least = fmin(least, p->weight[k] * time_s);
+        }
+        longest_s = fmax(longest_s, least_s);
+        p->work_after[job] = p->work_after[job + 1] + least;
+    }
+    return room > 0.0 ? fmax(longest_s, (p->work_after[0] + used) / room) : longest_s;
+}
+
+/* ---- first fit under an end ------------------------------------------------------------------------------------- */
+
+static int first_with_time(Packer *p, int kind, double time_s, double end_s) {
+    int *open = &p->open[kind], last = p->first[kind + 1];
+    /* Those without time for any job need not be looked at again. */
+    while (*open < last && p->load_s[*open] > end_s - p->shortest_s[kind]) (*open)++;
+    for (int g = *open; g < last; g++)
+        if (p->load_s[g] <= end_s - time_s) return g;
+    return -1;
+}
+
+static int fit_by(Packer *p, double end_s) {
+    memcpy(p->load_s, p->start_s, sizeof(double) * p->gangs);
+    memcpy(p->open, p->first, sizeof(int) * p->kinds);
+    for (int job = 0; job < p->jobs; job++) {
+        int at = -1;
+        for (int k = 0; k < p->kinds && at < 0; k++) {
+            double time_s = time_of(p, job, k);
+            if (time_s <= end_s) at = first_with_time(p, k, time_s, end_s);
+        }
+        if (at < 0) return 0;
+        p->place[job] = at;
+        p->load_s[at] += time_of(p, job, p->kind[at]);
+    }
+    return 1;
+}
+
+static void fit_sooner_and_sooner(Packer *p, double low_s) {
+    double high_s = p->least_s;
+    for (int pass = 0; pass < MOST_PASSES && high_s > NEAR_ENOUGH * low_s; pass++) {
+        double middle_s = 0.5 * (low_s + high_s);
+        double end_s = fit_by(p, middle_s) ? latest(p) : INFINITY;
+        /* The sum of the times may be a last bit above the end. */
+        if (end_s < p->least_s) keep(p, end_s);
+        if (end_s <= middle_s)
+            high_s = end_s;
+        else
+            low_s = middle_s;
+    }
+}
+
+/* ---- every way ---------------------------------------------------------------------------------------------------- */
+
+static int seen_before(const Packer *p, int gang) {
+    for (int g = p->first[p->kind[gang]]; g < gang; g++)
+        if (p->load_s[g] == p->load_s[gang]) return 1;
+    return 0;
+}
+
+static void try_every_way(Packer *p, int job, double latest_s, double used, double room) {
+    if (latest_s >= p->least_s || used + p->work_after[job] >= room * p->least_s) return;
+    if (job == p->jobs) {
+        keep(p, latest_s);
+        return;
+    }
+    for (int g = 0; g < p->gangs; g++) {
+        double time_s = time_of(p, job, p->kind[g]), before_s = p->load_s[g];
+        if (!(before_s + time_s < p->least_s) || seen_before(p, g)) continue;
+        if (++p->steps > MOST_STEPS) return;
+        p->load_s[g] = before_s + time_s;
+        p->place[job] = g;
+        try_every_way(p, job + 1, fmax(latest_s, p->load_s[g]), used + p->weight[p->kind[g]] * time_s, room);
+        p->load_s[g] = before_s;
+    }
+}
+
+static void search(Packer *p) {
+    double room = 0.0, used = 0.0;
+    memcpy(p->load_s, p->start_s, sizeof(double) * p->gangs);
+    for (int g = 0; g < p->gangs; g++) {
+        room += p->weight[p->kind[g]];
+        used += p->weight[p->kind[g]] * p->start_s[g];
+    }
+    p->steps = 0;
+    try_every_way(p, 0, latest(p), used, room);
+}
+
+double pack(Packer *p, const int64_t *kind, const double *load_s, int gangs, int64_t *place) {
+    p->kind = kind, p->gangs = gangs;
+    memcpy(p->start_s, load_s, sizeof(double) * gangs);
+    for (int k = 0, g = 0; k <= p->kinds; k++) {
+        while (g < gangs && kind[g] < k) g++;
+        p->first[k] = g;
+    }
+    deal_longest_first(p);
+    if (isfinite(p->least_s)) {
+        double low_s = bound(p);
+        if (p->least_s > NEAR_ENOUGH * low_s) fit_sooner_and_sooner(p, low_s);
+        if (p->jobs <= FEW_JOBS && p->least_s > low_s) search(p);
+    }
+    if (place) memcpy(place, p->best, sizeof(int64_t) * p->jobs);
+    return p->least_s;
+}

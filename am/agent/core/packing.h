@@ -1,0 +1,17 @@
+/* An app's jobs put on gangs that run one job at a time: see am/agent/packing.py, of which this is the same in C. */
+#ifndef THEMIS_AGENT_PACKING_H
+#define THEMIS_AGENT_PACKING_H
+
+#include <stdint.h>
+
+typedef struct Packer Packer;
+
+/* Room for so many jobs, kinds and gangs; NULL without memory. */
+Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs);
+void free_packer(Packer *packer);
+
+/* When the last job ends on these gangs, ordered by kind, each free once its load has passed: `gang` has the place of
+ * each job, -1 where it can nowhere run. Infinite where a job can nowhere run. */
+double pack(Packer *packer, const int64_t *kind, const double *load_s, int gangs, int64_t *gang);
+
+#endif

@@ -1,0 +1,67 @@
+"""Jobs put on gangs that run one job at a time, so that the last one ends early: what bids value and apps then do.
+
+Three ways, of which the best counts. Longest first, each where it ends earliest (LPT). First fit under a bisected end
+(MULTIFIT: Coffman, Garey and Johnson, "An application of bin-packing to multiprocessor scheduling", 1978; for gangs
+of unlike speed the slowest first: Friesen and Langston, "Bounds for MULTIFIT scheduling on uniform processors", 1983).
+And of few jobs every way, as branch and bound.
+
+Jobs come in `finish_time.job_order`, kinds of gangs in `finish_time.gang_order`. It is done by the compiled
+`core/packing.c`, or without it by `packing_plain`, which is slower and tells the same to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from am.agent.packing_plain import PlainPacker
+
+try:
+    from am.agent import _packing
+except ImportError:
+    _packing = None  # type: ignore[assignment]
+
+Counts = NDArray[np.int64]
+Seconds = NDArray[np.float64]
+
+
+def end_times_s(alone_s: Seconds, counts: Counts) -> Seconds:
+    """When the last job ends, for each of D divisions.
+
+    Args:
+        alone_s: J x K seconds that each job takes on a gang of each kind, infinite where it cannot run.
+        counts: D x K, how many gangs of each kind a division has.
+
+    Returns:
+        D times, infinite where a job can nowhere run.
+    """
+    if _packing is None:
+        # More gangs of a kind than there are jobs are of no use.
+        rows, most = alone_s.tolist(), len(alone_s)
+        return np.array([_plain_end_s(rows, [min(most, count) for count in row]) for row in counts.tolist()])
+    out = np.empty(len(counts))
+    _packing.times_s(np.ascontiguousarray(alone_s), np.ascontiguousarray(counts, dtype=np.int64), out)
+    return out
+
+
+def packed(alone_s: Sequence[Sequence[float]], kind: Sequence[int], load_s: Sequence[float]) -> tuple[float, list[int]]:
+    """When the last job ends, and on which gang each job runs, -1 for a job that can run on none.
+
+    Args:
+        alone_s: J x K seconds, as for `end_times_s`; J and K at least 1.
+        kind: The kind of each gang; those of one kind side by side, in order of the kinds.
+        load_s: When each gang is free, in seconds from now.
+    """
+    if _packing is None or not kind:
+        return PlainPacker(alone_s, kind, load_s).pack()
+    place = np.empty(len(alone_s), dtype=np.int64)
+    kinds, loads_s = np.array(kind, dtype=np.int64), np.array(load_s, dtype=np.float64)
+    end_s = _packing.places(np.array(alone_s, dtype=np.float64), len(alone_s[0]), kinds, loads_s, place)
+    return end_s, place.tolist()
+
+
+def _plain_end_s(alone_s: Sequence[Sequence[float]], counts: Sequence[int]) -> float:
+    kind = [place for place, count in enumerate(counts) for _ in range(count)]
+    return PlainPacker(alone_s, kind, [0.0] * len(kind)).pack()[0]

@@ -1,0 +1,131 @@
+"""The packing of jobs on gangs in plain Python: what `am/agent/core/packing.c` does, to the last bit.
+
+It says how it is done, the compiled one is checked against it, and it stands in where nothing could be compiled.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+
+MOST_PASSES = 8
+"""Ends that are tried between the bound and the best known one."""
+
+FEW_JOBS, MOST_STEPS = 8, 20_000
+"""So few jobs are put in every way, as long as that takes no more steps than these."""
+
+NEAR_ENOUGH = 1.001
+"""What is within such a factor of the bound is good enough for more jobs."""
+
+
+class PlainPacker:
+    """Packs jobs on gangs; arguments as for `packing.packed`."""
+
+    def __init__(self, alone_s: Sequence[Sequence[float]], kind: Sequence[int], load_s: Sequence[float]) -> None:
+        self._alone_s, self._kind, self._start_s = alone_s, kind, list(load_s)
+        self._members = [[gang for gang, its in enumerate(kind) if its == k] for k in range(len(alone_s[0]))]
+        self._place = [-1] * len(alone_s)
+        self._loads_s: list[float] = []
+        self._steps = 0
+        self.least_s = math.inf
+        self.best: list[int] = []
+
+    def pack(self) -> tuple[float, list[int]]:
+        """When the last job ends, and the gang of each job (-1: it can run on none)."""
+        self._deal_longest_first()
+        if math.isfinite(self.least_s):
+            self._weigh()
+            if self.least_s > NEAR_ENOUGH * self._bound_s:
+                self._fit_sooner_and_sooner()
+            if len(self._alone_s) <= FEW_JOBS and self.least_s > self._bound_s:
+                self._loads_s, self._steps = list(self._start_s), 0
+                self._try_every_way(0, max(self._start_s), self._used)
+        return self.least_s, self.best
+
+    def _keep(self, end_s: float) -> None:
+        self.least_s, self.best = end_s, list(self._place)
+
+    def _deal_longest_first(self) -> None:
+        heaps = [[(self._start_s[gang], gang) for gang in members] for members in self._members]
+        for heap in heaps:
+            heapq.heapify(heap)
+        latest_s = max(self._start_s, default=0.0)
+        for job, times_s in enumerate(self._alone_s):
+            ends_s = [heap[0][0] + time_s if heap else math.inf for heap, time_s in zip(heaps, times_s, strict=True)]
+            end_s = min(ends_s)
+            latest_s = max(latest_s, end_s)
+            if math.isfinite(end_s):
+                heap = heaps[ends_s.index(end_s)]
+                self._place[job] = heap[0][1]
+                heapq.heapreplace(heap, (end_s, heap[0][1]))
+        self._keep(latest_s)
+
+    def _weigh(self) -> None:
+        """The bound: gangs count by how fast the last job is on them; what all need at least, by all that there is."""
+        weights = [1.0 / time_s if math.isfinite(time_s) and time_s > 0.0 else 0.0 for time_s in self._alone_s[-1]]
+        room = used = 0.0
+        for gang, kind in enumerate(self._kind):
+            room += weights[kind]
+            used += weights[kind] * self._start_s[gang]
+        longest_s = max(self._start_s)
+        after = [0.0] * (len(self._alone_s) + 1)
+        for job in range(len(self._alone_s) - 1, -1, -1):
+            times_s = self._alone_s[job]
+            here = [kind for kind, members in enumerate(self._members) if members and math.isfinite(times_s[kind])]
+            longest_s = max(longest_s, min(times_s[kind] for kind in here))
+            after[job] = after[job + 1] + min(weights[kind] * times_s[kind] for kind in here)
+        self._weights, self._room, self._used, self._work_after = weights, room, used, after
+        self._bound_s = max(longest_s, (after[0] + used) / room) if room > 0.0 else longest_s
+
+    def _fit_sooner_and_sooner(self) -> None:
+        low_s, high_s = self._bound_s, self.least_s
+        for _ in range(MOST_PASSES):
+            if high_s <= NEAR_ENOUGH * low_s:
+                return
+            middle_s = 0.5 * (low_s + high_s)
+            end_s = max(self._loads_s) if self._fit_by(middle_s) else math.inf
+            # The sum of the times may be a last bit above the end.
+            if end_s < self.least_s:
+                self._keep(end_s)
+            if end_s <= middle_s:
+                high_s = end_s
+            else:
+                low_s = middle_s
+
+    def _fit_by(self, end_s: float) -> bool:
+        """Put each job on the first gang that has time for it; False where one finds none."""
+        self._loads_s = loads_s = list(self._start_s)
+        for job, times_s in enumerate(self._alone_s):
+            place = -1
+            for kind, time_s in enumerate(times_s):
+                if time_s <= end_s:
+                    place = next((gang for gang in self._members[kind] if loads_s[gang] <= end_s - time_s), -1)
+                if place >= 0:
+                    break
+            if place < 0:
+                return False
+            self._place[job] = place
+            loads_s[place] += times_s[self._kind[place]]
+        return True
+
+    def _try_every_way(self, job: int, latest_s: float, used: float) -> None:
+        if latest_s >= self.least_s or used + self._work_after[job] >= self._room * self.least_s:
+            return
+        if job == len(self._alone_s):
+            self._keep(latest_s)
+            return
+        loads_s, times_s = self._loads_s, self._alone_s[job]
+        tried: set[tuple[int, float]] = set()
+        for gang, kind in enumerate(self._kind):
+            before_s = loads_s[gang]
+            if not before_s + times_s[kind] < self.least_s or (kind, before_s) in tried:
+                continue
+            tried.add((kind, before_s))
+            self._steps += 1
+            if self._steps > MOST_STEPS:
+                return
+            loads_s[gang] = before_s + times_s[kind]
+            self._place[job] = gang
+            self._try_every_way(job + 1, max(latest_s, loads_s[gang]), used + self._weights[kind] * times_s[kind])
+            loads_s[gang] = before_s

@@ -1,0 +1,96 @@
+"""Jobs on gangs: by hand, and the compiled packing against the plain one, to the last bit."""
+
+import math
+import re
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from am.agent import packing, packing_plain
+from am.agent.packing import end_times_s, packed
+from am.agent.packing_plain import PlainPacker
+
+LIMITS = Path(packing.__file__).parent / "core" / "limits.h"
+
+
+def drawn(seed, jobs, kinds):
+    """Seconds by job and kind: some jobs alike, some that cannot run on all kinds."""
+    rng = Random(seed)
+    speeds = [rng.choice((1.0, 1.1, 2.0, 3.5)) for _ in range(kinds)]
+    works = sorted((rng.choice((rng.uniform(1, 90), 30.0)) for _ in range(jobs)), reverse=True)
+    return [
+        [math.inf if kind and rng.random() < 0.1 else work / speed for kind, speed in enumerate(speeds)]
+        for work in works
+    ]
+
+
+def gangs_of(counts):
+    return [kind for kind, count in enumerate(counts) for _ in range(count)]
+
+
+def end_s(alone_s, kind, load_s, place):
+    loads_s = list(load_s)
+    for job, gang in enumerate(place):
+        loads_s[gang] += alone_s[job][kind[gang]]
+    return max(loads_s)
+
+
+class TestByHand:
+    def test_two_gangs_where_longest_first_is_too_late(self):
+        assert packed([[3.0], [3.0], [2.0], [2.0], [2.0]], [0, 0], [0.0, 0.0])[0] == 6.0
+
+    def test_a_busy_gang_is_waited_for_where_that_is_sooner(self):
+        assert packed([[12.0, 4.0]], [0, 1], [0.0, 5.0]) == (9.0, [1])
+
+    def test_a_job_that_can_run_nowhere(self):
+        end, place = packed([[math.inf], [2.0]], [0], [0.0])
+        assert (end, place) == (math.inf, [-1, 0])
+
+    def test_no_gangs(self):
+        assert packed([[1.0]], [], []) == (math.inf, [-1])
+        assert end_times_s(np.array([[1.0]]), np.array([[0]])).tolist() == [math.inf]
+
+
+@pytest.mark.parametrize("jobs", [1, 5, 8, 9, 40, 100])
+@pytest.mark.parametrize("seed", range(6))
+class TestCompiled:
+    def test_places_as_the_plain_one(self, jobs, seed):
+        pytest.importorskip("am.agent._packing")
+        rng = Random(f"{jobs} {seed}")
+        kinds = rng.randint(1, 4)
+        alone_s = drawn(f"{jobs} {seed}", jobs, kinds)
+        kind = gangs_of([rng.randint(0, 5) for _ in range(kinds - 1)] + [rng.randint(1, 9)])
+        load_s = [rng.choice((0.0, rng.uniform(0, 60))) for _ in kind]
+        found = packed(alone_s, kind, load_s)
+        assert found == PlainPacker(alone_s, kind, load_s).pack()
+        assert math.isinf(found[0]) or found[0] == pytest.approx(end_s(alone_s, kind, load_s, found[1]))
+
+    def test_times_divisions_as_the_plain_one(self, jobs, seed, monkeypatch):
+        pytest.importorskip("am.agent._packing")
+        rng = Random(f"{jobs} {seed} divisions")
+        kinds = rng.randint(1, 4)
+        alone_s = np.array(drawn(f"{jobs} {seed}", jobs, kinds))
+        counts = np.array([[rng.choice((0, rng.randint(0, jobs + 3))) for _ in range(kinds)] for _ in range(8)])
+        told = end_times_s(alone_s, counts).tolist()
+        monkeypatch.setattr(packing, "_packing", None)
+        assert told == end_times_s(alone_s, counts).tolist()
+
+
+def test_both_keep_to_the_same_limits():
+    found = dict(re.findall(r"([A-Z]+_[A-Z]+) = ([\d.]+)", LIMITS.read_text()))
+    assert {name: float(number) for name, number in found.items()} == {
+        name: getattr(packing_plain, name) for name in ("MOST_PASSES", "FEW_JOBS", "MOST_STEPS", "NEAR_ENOUGH")
+    }
+
+
+def test_a_hundred_jobs_on_like_gangs_are_near_the_bound():
+    rng = Random(3)
+    works = sorted((min(1.0, rng.uniform(0, 2)) * rng.lognormvariate(0, 0.15) for _ in range(100)), reverse=True)
+    for gangs in (10, 20, 30, 40):
+        end = packed([[work] for work in works], [0] * gangs, [0.0] * gangs)[0]
+        bound = max(
+            works[0], sum(works) / gangs, works[gangs - 1] + works[gangs], sum(works[2 * gangs - 2 : 2 * gangs + 1])
+        )
+        assert end <= 1.02 * bound

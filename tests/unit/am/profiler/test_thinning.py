@@ -1,0 +1,219 @@
+"""Many ordinary lines or records that come at once: what is left out changes nothing that a job's profile tells."""
+
+import math
+import struct
+
+import pytest
+
+from am.profiler import parser, tfrecord
+from am.profiler.backlog import MUCH_BYTES
+from am.profiler.event_format import EventReader, Role
+from am.profiler.parser import LogReader
+from am.profiler.profile import JobProfile
+from am.profiler.records import CheckpointSaved, Skipped, StepLoss, Validation
+from bench.profiler_logs import Kind, write
+from themis.cluster import Level
+
+SIZE = 400_000
+LOGS = (Kind.ESTIMATOR, Kind.LINES, Kind.CNN)
+TF = "INFO:tensorflow:"
+
+
+def profile_of(records):
+    profile = JobProfile()
+    profile.started(1, Level.SLOT)
+    for record in records:
+        profile.feed(record)
+    return profile
+
+
+def at_once(data):
+    return LogReader().read(data)
+
+
+def bit_by_bit(data):
+    """In parts that are too short for anything to be left out."""
+    reader, lines = LogReader(), data.splitlines(keepends=True)
+    return [record for at in range(0, len(lines), 100) for record in reader.read(b"".join(lines[at : at + 100]))]
+
+
+def facts(profile):
+    return profile.iteration, profile.loss, profile.validation_loss, profile.accuracy, profile.diverged
+
+
+def estimator(steps, first=1):
+    return "".join(
+        f"{TF}global_step/sec: 10.5\n{TF}loss = {2.0 / step:.6g}, step = {step} (0.095 sec)\n"
+        for step in range(first, first + steps)
+    )
+
+
+class TestLogs:
+    @pytest.mark.parametrize("kind", LOGS)
+    def test_most_of_a_dense_log_is_left_out_and_nothing_else_changes(self, kind):
+        data = write(kind, 3, SIZE)
+        some, every = at_once(data), bit_by_bit(data)
+        assert sum(isinstance(record, Skipped) for record in some) == 1
+        assert len(some) < len(every) / 3
+        assert not any(isinstance(record, Skipped) for record in every)
+        one, two = profile_of(some), profile_of(every)
+        assert facts(one) == facts(two)
+        assert one.iteration_s == pytest.approx(two.iteration_s, rel=0.01)
+        assert [pace.count for pace in one.paces.values()] == [pace.count for pace in two.paces.values()]
+
+    @pytest.mark.parametrize("kind", [Kind.NOISE, Kind.BARS, Kind.ESTIMATOR_AMONG, Kind.LINES_AMONG, Kind.CNN_AMONG])
+    def test_of_others_nothing_is_left_out(self, kind):
+        data = write(kind, 3, SIZE)
+        some = at_once(data)
+        assert not any(isinstance(record, Skipped) for record in some)
+        if kind is not Kind.BARS:
+            # Of a bar the last drawing in the data counts.
+            assert some == bit_by_bit(data)
+
+    def test_what_is_not_ordinary_is_read_wherever_it_stands(self):
+        odd = (
+            f"{TF}Validation (step 3000): loss = 0.5, global_step = 3000, accuracy = 0.75\n"
+            "INFO:themis:checkpoint iteration = 3000, seconds = 0.5, bytes = 100\n"
+            f"{TF}loss = nan, step = 3001 (0.095 sec)\n"
+        )
+        text = estimator(3000) + odd + estimator(3000, 3002)
+        records = at_once(text.encode())
+        assert sum(isinstance(record, Skipped) for record in records) == 2
+        assert [type(record) for record in records if isinstance(record, Validation | CheckpointSaved)] == [
+            Validation,
+            CheckpointSaved,
+        ]
+        assert sum(isinstance(record, StepLoss) and math.isnan(record.loss) for record in records) == 1
+        assert facts(profile_of(records)) == facts(profile_of(bit_by_bit(text.encode())))
+
+    def test_numbers_that_are_none_with_ordinary_ones_between_are_no_divergence(self):
+        text = estimator(3000)
+        for step in range(3001, 30_001, 3000):
+            text += f"{TF}loss = nan, step = {step} (0.095 sec)\n" + estimator(2999, step + 1)
+        records = at_once(text.encode())
+        assert sum(isinstance(record, Skipped) for record in records) == 10
+        profile = JobProfile()
+        for record in records:
+            profile.feed(record)
+            assert profile.diverged is None
+        assert profile.iteration == 30_000
+
+    def test_the_gap_is_no_interval(self):
+        """Seconds since the line before, that was left out, must not be divided by the steps since the gap began."""
+        text = "".join(f"{TF}loss = 0.5, step = {10 * step} (2.000 sec)\n" for step in range(1, 5000))
+        records = at_once(text.encode())
+        assert any(isinstance(record, Skipped) for record in records)
+        profile = JobProfile()
+        profile.started(1, Level.SLOT)
+        for record in records:
+            profile.feed(record)
+            for pace in profile.paces.values():
+                assert pace.iteration_s == pytest.approx(0.2)
+                assert pace.spread_s == pytest.approx(0.0)
+
+    def test_fits_of_keras_that_follow_each_other_add_up(self):
+        fit = "".join(f"Epoch {epoch}/2000\n8/8 - 1s - 9ms/step - loss: {1 / epoch:.4f}\n" for epoch in range(1, 2001))
+        records = at_once((fit * 3).encode())
+        assert sum(isinstance(record, Skipped) for record in records) >= 2
+        assert facts(profile_of(records)) == facts(profile_of(bit_by_bit((fit * 3).encode())))
+        assert profile_of(records).iteration == 3 * 2000 * 8
+        steps = [record.step for record in records if isinstance(record, StepLoss)]
+        assert steps == sorted(steps)
+        assert all(step % 8 == 0 for step in steps)
+
+    def test_lines_behind_tags_of_workers_are_all_read(self):
+        text = "".join(f"worker-{n % 2}: {TF}loss = 0.5, step = {n // 2}\n" for n in range(4000))
+        assert at_once(text.encode()) == bit_by_bit(text.encode())
+
+    def test_what_comes_in_small_parts_is_all_read(self, monkeypatch):
+        data = estimator(300).encode()
+        assert len(data) < MUCH_BYTES
+        assert at_once(data) == bit_by_bit(data)
+        monkeypatch.setattr(parser, "MUCH_BYTES", 1000)
+        assert at_once(data) == bit_by_bit(data), "there are too few for the ends that are kept"
+
+
+def varint(value):
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*out, value))
+
+
+def field(number, data):
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def framed(data):
+    head = struct.pack("<Q", len(data))
+    crcs = (struct.pack("<I", tfrecord.masked_crc32c(part)) for part in (head, data))
+    return head + next(crcs) + data + next(crcs)
+
+
+def simple(value):
+    return b"\x15" + struct.pack("<f", value)
+
+
+def tensor(value):
+    content = b"\x08\x01\x12\x00\x22\x04" + struct.pack("<f", value)
+    return field(8, content) + field(9, field(1, field(1, b"scalars")))
+
+
+def event(step, value, tag=b"Best/loss", form=simple):
+    front = b"\x09" + struct.pack("<d", 1e9 + step / 8) + b"\x10" + varint(step)
+    return framed(front + field(5, field(1, field(1, tag) + form(value))))
+
+
+def events_at_once(data):
+    return EventReader(Role.TRAINING).read(data)
+
+
+def events_bit_by_bit(data):
+    reader = EventReader(Role.TRAINING)
+    return [record for at in range(0, len(data), 5000) for record in reader.read(data[at : at + 5000])]
+
+
+class TestEvents:
+    @pytest.mark.parametrize("form", [simple, tensor])
+    @pytest.mark.parametrize("other", [b"", b"lr"])
+    def test_most_of_a_dense_file_is_left_out_and_nothing_else_changes(self, form, other):
+        data = b"".join(
+            event(step, 2.0 / step, b"loss", form) + (event(step, 0.1, other, form) if other else b"")
+            for step in range(1, 6000)
+        )
+        some, every = events_at_once(data), events_bit_by_bit(data)
+        assert len(some) < len(every) / 5
+        assert len(every) == 5999
+        one, two = profile_of(some), profile_of(every)
+        assert facts(one) == facts(two)
+        assert one.iteration_s == two.iteration_s == 0.125
+        assert [pace.spread_s for pace in one.paces.values()] == [0.0]
+
+    @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+    def test_a_loss_that_is_no_number_is_told(self, value):
+        parts = [event(step, 2.0, b"loss") for step in range(1, 6000)]
+        parts[4000] = event(4001, value, b"loss")
+        told = events_at_once(b"".join(parts))
+        assert [record.step for record in told if not math.isfinite(record.loss)] == [4001]
+        assert [record.step for record in told][-1] == 5999
+
+    def test_other_records_end_what_is_left_out(self):
+        parts = [event(step, 2.0, b"loss") for step in range(1, 6000)]
+        parts[3000:3000] = [framed(field(4, bytes(500)))]
+        told = events_at_once(b"".join(parts))
+        assert {record.step for record in told} >= set(range(3001, 6000))
+        assert len(told) < 3500
+
+    def test_it_begins_wherever_a_part_ends(self):
+        data = b"".join(event(step, 2.0, b"loss") for step in range(1, 6000))
+        for cut in range(40_000, 40_070):
+            reader = EventReader(Role.TRAINING)
+            told = reader.read(data[:cut]) + reader.read(data[cut:])
+            assert len(told) < 3000
+            assert told[-1] == StepLoss(step=5999, loss=2.0, seconds=0.125)
+
+    def test_a_length_that_is_wrong_ends_the_file_all_the_same(self):
+        parts = [event(step, 2.0, b"loss") for step in range(1, 6000)]
+        parts[5990] = b"\1" + parts[5990][1:]
+        assert events_at_once(b"".join(parts))[-1].step == 5990
