@@ -74,7 +74,7 @@ def _phase_time_s(jobs: Sequence[JobView], gangs: Mapping[GangAt, int]) -> float
     counts = [gangs[kind] for kind in kinds]
     if all(_alike(job, jobs[0]) for job in jobs):
         return _like_jobs_time_s(len(jobs), [job_time_s(jobs[0], kind) for kind in kinds], counts)
-    alone_s, first = merged(np.array(list(_job_times_s(jobs, kinds))))
+    alone_s, first = merged(np.array(list(job_times_s(sorted(jobs, key=job_order), kinds))))
     return float(end_times_s(alone_s, np.add.reduceat(np.array([counts], dtype=np.int64), first, axis=1))[0])
 
 
@@ -115,11 +115,11 @@ def _like_jobs_time_s(jobs: int, times_s: Sequence[float], counts: Sequence[int]
     return latest_s
 
 
-def _job_times_s(jobs: Iterable[JobView], kinds: Sequence[GangAt]) -> Iterator[list[float]]:
-    """Seconds of each job on each kind of gang, in the order in which they are dealt out."""
+def job_times_s(jobs: Iterable[JobView], kinds: Sequence[GangAt]) -> Iterator[list[float]]:
+    """`job_time_s` of each job on each kind of gang; quickest where like jobs stand together, as in `job_order`."""
     before: JobView | None = None
     paces: list[tuple[float, int]] = []
-    for job in sorted(jobs, key=job_order):
+    for job in jobs:
         if before is None or not _same_pace(job, before):
             paces = [pace_on(job, kind) for kind in kinds]
         before = job
