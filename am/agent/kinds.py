@@ -158,6 +158,9 @@ def _sizes(shapes: Iterable[JobShape], most_gpus: int | None) -> set[tuple[int, 
     return sizes
 
 
+_LEVELS = tuple(Level)
+
+
 def _levels(gpus: int, unit_gpus: int, room: Room) -> list[tuple[GangAt, Level]]:
     """Levels to ask for, nearest first: what the gang then counts as, and what is asked."""
     if gpus == 1:
@@ -167,7 +170,7 @@ def _levels(gpus: int, unit_gpus: int, room: Room) -> list[tuple[GangAt, Level]]
             (GangAt(gpus, Level.SLOT), Level.SLOT),
             (GangAt(gpus, room.level_here(Level.MACHINE)), Level.CLUSTER),
         ]
-    here = [(room.level_here(level), level) for level in Level]
+    here = [(room.level_here(level), level) for level in _LEVELS]
     return [(GangAt(gpus, at, unit_gpus if at > Level.MACHINE else 0), level) for at, level in here]
 
 
