@@ -13,13 +13,16 @@ from themis.apps import JobShape
 from themis.bids import AppReport, GangDemand, PhaseLeft
 from themis.cluster import Allocation, Level
 
-_PHASES: Memo[tuple[PhaseLeft, ...]] = Memo()
-_WAITING: Memo[tuple[GangDemand, ...]] = Memo()
+Wants = tuple[tuple[GangDemand, ...], tuple[PhaseLeft, ...]]
+"""What the jobs could use more, and what the search has still to do."""
+
+_WAITING: Memo[Wants] = Memo()
 
 
 def make_report(app: AppView, around: Surroundings, round_id: int) -> AppReport:
     """The answer to «what is your rho»: with the gangs whose leases go on, and the demand of the jobs without one."""
     valuer = Valuer.of(app, around)
+    demands, phases = _wants(app)
     t_shared_s = valuer.shared_s(*empty_bundle_s(app, around))
     return AppReport(
         app_id=app.app_id,
@@ -27,18 +30,22 @@ def make_report(app: AppView, around: Surroundings, round_id: int) -> AppReport:
         rho=t_shared_s / valuer.ideal_s,
         t_shared_s=t_shared_s,
         t_ideal_s=valuer.ideal_s,
-        demands=unmet_demands(app),
-        phases_left=phases_left(app),
+        demands=demands,
+        phases_left=phases,
         restart_s=app.restart_s,
     )
 
 
+def _wants(app: AppView) -> Wants:
+    """Of an app without GPUs they stay the same from round to round."""
+    if app.held:
+        return unmet_demands(app), phases_left(app)
+    objects = (app.jobs, app.later_phases, app.reference)
+    return _WAITING.of(objects, (), lambda: (unmet_demands(app), phases_left(app)))
+
+
 def phases_left(app: AppView) -> tuple[PhaseLeft, ...]:
     """What the search has still to do: the current phase by its jobs, later ones by the median job (equation 2)."""
-    return _PHASES.of((app.jobs, app.later_phases, app.reference), (), lambda: _phases_left(app))
-
-
-def _phases_left(app: AppView) -> tuple[PhaseLeft, ...]:
     left = []
     if app.jobs:
         works = [job.iterations_left * job.serial_iteration_s for job in app.jobs]
@@ -74,7 +81,7 @@ def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
     A job that may lose a part of its gang and can run on the rest wants to have it whole again.
     """
     if not app.held:
-        return _WAITING.of((app.jobs,), (), lambda: tuple([job.demand for job in app.jobs]))
+        return tuple([job.demand for job in app.jobs])
     held = {gang.job_id: gang for gang in app.held}
     demands = []
     for job in app.jobs:
