@@ -206,6 +206,7 @@ def _ends_s(waiting: Jobs, running: Running, gangs: Sequence[GangAt], best_s: fl
     ends = [(job_time_s(job, gang), gang.gpus, gang.level) for job, gang in started]
     heapq.heapify(ends)
     queue, last_s, idle = waiting[len(gangs) :], 0.0, 0
+    known: dict[tuple[int, Level], GangAt] = {}
     while ends:
         if not queue:
             return max(ends)[0]
@@ -214,7 +215,10 @@ def _ends_s(waiting: Jobs, running: Running, gangs: Sequence[GangAt], best_s: fl
             return last_s
         sizes = share_evenly(queue, idle + gpus)
         for job, size in zip(queue, sizes, strict=False):
-            heapq.heappush(ends, (last_s + job_time_s(job, GangAt(size, level)), size, level))
+            at = known.get((size, level))
+            if at is None:
+                at = known[size, level] = GangAt(size, level)
+            heapq.heappush(ends, (last_s + job_time_s(job, at), size, level))
         idle += gpus - sum(sizes)
         queue = queue[len(sizes) :]
     return math.inf if queue else last_s
