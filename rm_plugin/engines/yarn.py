@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -25,6 +26,8 @@ from rm_plugin.engines.yarn_queue import check_queue
 from themis.cluster import Cluster, DeviceType
 from themis.config.rm_settings import RmSettings, YarnSettings
 from themis.errors import InvariantError
+
+LOG = logging.getLogger("themis.rm.yarn")
 
 
 class YarnEngine:
@@ -52,6 +55,12 @@ class YarnEngine:
         os.environ.update(self._environment)
         await asyncio.to_thread(start_jvm, self._environment)
         client = self._client = await asyncio.to_thread(YarnClient)
+        if self._settings.as_submitter:
+            LOG.warning(
+                "yarn.as_submitter: whoever reaches this ResourceManager runs programs as any user for whom %s may act "
+                "(hadoop.proxyuser.*)",
+                current_user(),
+            )
         if self._settings.queue:
             check_queue(await asyncio.to_thread(client.queue, self._settings.queue))
         device = DeviceType(name=self._settings.device, emulated=self._settings.emulated)

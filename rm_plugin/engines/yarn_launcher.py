@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from hadoop.errors import UnknownYarnAppError
 from hadoop.node_managers import living_containers
 from hadoop.quoting import command_line
-from hadoop.security import submission_tokens
+from hadoop.security import current_user, submission_tokens
 from hadoop.values import AppReport, AppState, AppSubmission, LocalResource, ProcessLaunch
 from hadoop.yarn_client import YarnClient
 from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
@@ -177,6 +178,7 @@ class YarnAppLauncher:
         # YARN takes tags of ASCII only.
         user = launch.user.encode("ascii", "replace").decode()
         tags = (f"{_ATTEMPT_TAG}{launch.attempt}", f"user:{user}"[:100])
+        acl = _acl(launch.user, current_user())
         return AppSubmission(
             name=launch.name or launch.app_id,
             launch=ProcessLaunch(
@@ -194,9 +196,8 @@ class YarnAppLauncher:
             max_attempts=max(1, launch.attempts_left),
             keep_containers=True,
             user=launch.user if settings.as_submitter else "",
-            # Where YARN checks, whoever submitted the app may look at it and kill it, whosever it is in YARN.
-            view_acl=launch.user,
-            modify_acl=launch.user,
+            view_acl=acl,
+            modify_acl=acl,
         )
 
     # ---- following ----
@@ -311,6 +312,12 @@ def _exit(followed: _Followed, report: AppReport | None) -> AmExit:
         code = 0 if report.state is AppState.FINISHED else 1
         killed = report.diagnostics.strip() or "killed in YARN" if report.state is AppState.KILLED else ""
     return AmExit(app_id=followed.app_id, attempt=attempt, pid=followed.number, exit_code=code, killed=killed)
+
+
+def _acl(*users: str) -> str:
+    """Who may look at an app and kill it where YARN checks, whosever it is in YARN: its submitter, and we ourselves."""
+    # After a blank come groups, and a comma ends a name: who is called so cannot be named.
+    return ",".join(sorted({user for user in users if user and not re.search(r"[\s,*]", user)}))
 
 
 def _app_tag(app_id: str) -> str:

@@ -53,6 +53,7 @@ def living(monkeypatch):
     answers = []
     monkeypatch.setattr(yarn_launcher, "living_containers", lambda *_: answers.pop(0) if answers else ())
     monkeypatch.setattr(yarn_launcher, "submission_tokens", lambda: b"")
+    monkeypatch.setattr(yarn_launcher, "current_user", lambda: "themis")
     monkeypatch.setattr(yarn_launcher, "_DRAIN_POLL_S", 0.01)
     return answers
 
@@ -99,7 +100,7 @@ def test_what_is_submitted(living):
     assert (submission.name, submission.queue, submission.max_attempts) == ("mine", "research", 2)
     assert submission.keep_containers and submission.user == ""
     assert submission.tags == {"themis-run:run7", "themis-app:app-1", "themis-attempt:1", "user:ada"}
-    assert (submission.view_acl, submission.modify_acl) == ("ada", "ada")
+    assert (submission.view_acl, submission.modify_acl) == ("ada,themis", "ada,themis")
     assert submission.launch.environment == {
         "A": "1", "B": "2", "THEMIS_APP_DIR": "app", "THEMIS_APP_ID": "app-1", "THEMIS_ATTEMPT": "1",
         "THEMIS_STORAGE_URI": "hdfs:///s/app-1",
@@ -115,6 +116,18 @@ def test_tags_are_ascii_as_yarn_demands(living):
 
     run(yarn, scenario)
     assert "user:jos?" in yarn.submissions[0].tags
+
+
+@pytest.mark.parametrize("user", ["ada admins", "ada,bob", "*"])
+def test_nobodys_name_opens_an_app_to_others(living, user):
+    """In such a list a blank begins groups, a comma another user, and a star is everybody."""
+    yarn = FakeYarn()
+
+    async def scenario(launcher, exits):
+        await launcher.launch(order(user=user))
+
+    run(yarn, scenario)
+    assert yarn.submissions[0].modify_acl == "themis"
 
 
 def test_an_answer_that_cannot_be_read_is_not_the_end_of_the_poll(living, caplog):
