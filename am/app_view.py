@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from am.agent.views import AppView, HeldGang, JobView, Surroundings, median_job
-from am.profiler.profile import JobProfile
 from am.tuners.port import Phase, TunerPlan
 from themis.apps import AppSpec, JobSpec
 from themis.choices import BundleRule
 from themis.cluster import Allocation, Cluster, GpuId
+
+if TYPE_CHECKING:
+    from am.profiler.profile import JobProfile
 
 PRIOR_SERIAL_ITERATION_S = 0.1
 """Serial seconds an iteration of a job that nobody has estimated and that has not run yet."""

@@ -85,6 +85,7 @@ class SimApp:
         self._reserved: set[GpuId] = set()
         self._cluster = cluster
         self.costs = costs
+        self._restart_s = costs.restart_s
         specs = [
             JobSpec(job_id=job.job_id, shape=job.shape, iterations_total=job.iterations_total) for job in trace.jobs
         ]
@@ -117,7 +118,7 @@ class SimApp:
             demand_max_gpus=self._at_once_gpus,
             reference=self._reference(),
             held=self._held_now(up_until_s),
-            restart_s=self.costs.restart_s,
+            restart_s=self._restart_s,
         )
 
     def _jobs_at(self, now_s: float) -> tuple[JobView, ...]:
@@ -147,7 +148,7 @@ class SimApp:
             work_total_gpu_s=self.work_total_gpu_s,
             demand_max_gpus=self._at_once_gpus,
             reference=median_job(jobs),
-            restart_s=self.costs.restart_s,
+            restart_s=self._restart_s,
         )
 
     # ---- leases ----
@@ -268,7 +269,7 @@ class SimApp:
     def _make_plan(self, holdings: Holdings, now_s: float) -> Plan:
         planned = [job.planned(now_s) for job in self._pending]
         losers = {job.job_id: job.gpus for job in self._losers()}
-        return make_plan(planned, losers, holdings, self._cluster, self.costs.restart_s)
+        return make_plan(planned, losers, holdings, self._cluster, self._restart_s)
 
     def _holdings(self) -> Holdings:
         expiring = frozenset(gpu for gpu, lease in self.leases.items() if lease.state is LeaseState.EXPIRING)

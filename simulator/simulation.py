@@ -89,6 +89,7 @@ class Simulation:
         self._round_due_s = math.inf
         self._views: dict[str, AppView] = {}
         self._viewed = 0
+        self._up_until_s = 0.0
         self._asked: tuple[str, ...] = ()
         self._around = surroundings(
             settings.cluster,
@@ -379,10 +380,12 @@ class Simulation:
         """The app's view; it does not change within a round."""
         if self._viewed != snapshot.round_id:
             self._viewed = snapshot.round_id
+            self._up_until_s = self.now_s + self.settings.leases.checkpoint_lead_s + _SAME_TIME_S
             self._views.clear()
-        if app_id not in self._views:
-            self._views[app_id] = self.apps[app_id].view(self.now_s, self._up_until_s())
-        return self._views[app_id]
+        view = self._views.get(app_id)
+        if view is None:
+            view = self._views[app_id] = self.apps[app_id].view(snapshot.now_s, self._up_until_s)
+        return view
 
     def bid(self, snapshot: RoundSnapshot, app_id: str) -> Bid:
         """What an app answers to the offer of such a round."""
@@ -413,9 +416,6 @@ class Simulation:
             rack_of=around.rack_of,
             rule=around.rule,
         )
-
-    def _up_until_s(self) -> float:
-        return self.now_s + self.settings.leases.checkpoint_lead_s + _SAME_TIME_S
 
     def _note_chances(self, snapshot: RoundSnapshot) -> None:
         """Seconds from each app's submission to the first round that had GPUs enough for its smallest gang."""

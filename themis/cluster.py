@@ -136,7 +136,8 @@ class Allocation:
         counts: dict[str, int] = {}
         for gpu in gpus:
             counts[gpu.machine_id] = counts.get(gpu.machine_id, 0) + 1
-        return cls.of(counts)
+        # There is no zero and nothing negative to look for.
+        return cls(tuple(sorted(counts.items())))
 
     @property
     def gpus(self) -> int:
@@ -168,7 +169,7 @@ class Allocation:
         total = dict(self.counts)
         for machine, count in other.counts:
             total[machine] = total.get(machine, 0) + count
-        return Allocation.of(total)
+        return Allocation(tuple(sorted(total.items())))
 
     def __sub__(self, other: Allocation) -> Allocation:
         if not other.counts:

@@ -5,18 +5,25 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from themis.errors import ThemisError
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 3
 
+_COMMANDS = (
+    "rm", "rho", "testbed", "auction", "bench", "audit", "simulate", "reproduce", "replay", "devcluster", "checkpoints",
+)  # fmt: skip
+"""Each in a module of its own, which is imported only where it is asked for."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code: 0 done, 1 failed, 2 usage or bad input, 3 interrupted."""
     try:
-        parser = build_parser()
-        options = parser.parse_args(arguments)
+        words = sys.argv[1:] if arguments is None else arguments
+        parser = build_parser(words[0] if words else None)
+        options = parser.parse_args(words)
         if options.run is None:
             parser.print_help()
             return 0
@@ -32,36 +39,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The command line, a group of subcommands a module."""
-    # Imported here, so that Ctrl-C while they load ends like Ctrl-C at any other time.
-    from themis_cli import (
-        auction_command,
-        audit_command,
-        bench_command,
-        checkpoints_command,
-        devcluster_command,
-        replay_command,
-        reproduce_command,
-        rho_command,
-        rm_command,
-        simulate_command,
-        testbed_command,
-    )
-
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The command line: of one command where it is known which, for the sake of a quick start, else of all."""
     parser = argparse.ArgumentParser(
         prog="themis", description="Themis: a GPU cluster scheduler, fair in finish time.", allow_abbrev=False
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    modules = (
-        rm_command, rho_command, testbed_command, auction_command, bench_command, audit_command, simulate_command,
-        reproduce_command,
-        replay_command, devcluster_command, checkpoints_command,
-    )  # fmt: skip
-    for module in modules:
-        module.add_to(commands)
+    for name in (command,) if command in _COMMANDS else _COMMANDS:
+        # Imported here, so that Ctrl-C while they load ends like Ctrl-C at any other time.
+        import_module(f"themis_cli.{name}_command").add_to(commands)
     return parser
 
 

@@ -34,14 +34,20 @@ Where tables would be too large they are thinned, which `rows_dropped` counts: `
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 import numpy as np
 from numpy.typing import NDArray
 
 from am.agent.batch import finish_times_s
 from am.agent.demands import empty_bundle_s, growth_pays, make_report, unmet_demands
 from am.agent.fairness import Valuer
+from am.agent.finish_time import finish_time_s
+from am.agent.kinds import gang_kinds, room_of
+from am.agent.memo import Memo
 from am.agent.rows import RowMaker
-from am.agent.selection import Yardstick, not_beaten_by_neighbours, select
+from am.agent.selection import Needs, select, yardstick_of
 from am.agent.tables import Table, asked_kinds, tables_of
 from am.agent.views import AppView, GangAt, Surroundings
 from themis.bids import Bid, Offer
@@ -54,6 +60,10 @@ ROW_CAP = 700
 _MOST_DROPPED = 10**9
 """Where `rows_dropped` stops counting: complete tables of large apps have more rows than a message can tell."""
 
+_FEW_ASKS = 40
+"""So many asks of an app of one job are timed one after the other: arrays would cost more than they save."""
+
+Seconds = NDArray[np.float64]
 Values = NDArray[np.float64]
 
 
@@ -71,12 +81,13 @@ def make_bid(app: AppView, offer: Offer, around: Surroundings) -> Bid:
     """
     valuer = Valuer.of(app, around)
     empty_value = valuer.value(*empty_bundle_s(app, around))
-    tables = tables_of(app, offer, around)
-    values = _values(app, tables, valuer, around)
-    chosen, useful = _chosen(tables, values, empty_value)
-    maker = RowMaker(tables)
-    rows = [maker.row(table, ask, float(values[table][ask])) for table, ask in chosen]
-    missing = useful - len(rows) + sum(table.missing for table in tables)
+    choices = _choices_of(app, offer, around)
+    values = [
+        valuer.values(times_s, table.switch_s) for table, times_s in zip(choices.tables, choices.times_s, strict=True)
+    ]
+    chosen, useful = _chosen(choices, values, empty_value)
+    rows = [choices.maker.row(table, ask, float(values[table][ask])) for table, ask in chosen]
+    missing = useful - len(rows) + sum([table.missing for table in choices.tables])
     return Bid(
         app_id=app.app_id,
         round_id=offer.round_id,
@@ -86,8 +97,50 @@ def make_bid(app: AppView, offer: Offer, around: Surroundings) -> Bid:
     )
 
 
-def _values(app: AppView, tables: list[Table], valuer: Valuer, around: Surroundings) -> list[Values]:
-    """V of every ask of every table. All of them are timed together."""
+_Name = tuple[int, int]
+"""Table and ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Choices:
+    """What an app may ask for, how long it needs on each of these, and what makes rows of them.
+
+    None of it depends on the time, nor on how far from fair the app is. `needs` is by the asks that were useful so far.
+    """
+
+    tables: list[Table]
+    times_s: list[Seconds]
+    maker: RowMaker
+    needs: dict[tuple[_Name, ...], Needs] = field(default_factory=dict)
+
+    def needs_of(self, useful: Mapping[int, NDArray[np.intp]], names: tuple[_Name, ...]) -> Needs:
+        """What the useful asks need, those with these names."""
+        if names not in self.needs:
+            self.needs[names] = _needed(self.tables, useful)
+        return self.needs[names]
+
+
+_KNOWN: Memo[_Choices] = Memo()
+
+
+def _choices_of(app: AppView, offer: Offer, around: Surroundings) -> _Choices:
+    """The choices of an app. While a single job waits, they stay the same wherever the same gangs find room."""
+    if app.held or len(app.jobs) != 1:
+        return _worked_out(app, offer, around)
+    kinds = gang_kinds(app, room_of(offer.free, offer, around))
+    objects = (app.jobs, app.later_phases, app.reference, around.fitting_level)
+    return _KNOWN.of(objects, kinds, lambda: _worked_out(app, offer, around))
+
+
+def _worked_out(app: AppView, offer: Offer, around: Surroundings) -> _Choices:
+    tables = tables_of(app, offer, around)
+    return _Choices(tables, _times_s(app, tables, around), RowMaker(tables))
+
+
+def _times_s(app: AppView, tables: list[Table], around: Surroundings) -> list[Seconds]:
+    """T of every ask of every table. All of them are timed together, but for the few of a single job."""
+    if len(app.jobs) == 1 and sum([len(table.asks) for table in tables]) <= _FEW_ASKS:
+        return [_single_job_s(app, table, around) for table in tables]
     gangs: dict[GangAt, int] = {}
     for table in tables:
         for gang in (*table.gangs, *(kind.at for kind in table.kinds)):
@@ -97,13 +150,21 @@ def _values(app: AppView, tables: list[Table], valuer: Valuer, around: Surroundi
         return []
     times_s = finish_times_s(app, tuple(gangs), np.concatenate(counts), around)
     ends = np.cumsum([len(some) for some in counts])
-    return [
-        valuer.values(some, table.switch_s) for table, some in zip(tables, np.split(times_s, ends[:-1]), strict=True)
-    ]
+    return np.split(times_s, ends[:-1])
 
 
-def _chosen(tables: list[Table], values: list[Values], empty_value: float) -> tuple[list[tuple[int, int]], int]:
-    """The rows to send as (table, ask), cheapest first, and how many would have been useful."""
+def _single_job_s(app: AppView, table: Table, around: Surroundings) -> Seconds:
+    """T of every ask of a table of an app of one job."""
+    times_s = []
+    for ask in table.asks.tolist():
+        new = [kind.at for kind, count in zip(table.kinds, ask, strict=True) for _ in range(count)]
+        times_s.append(finish_time_s(app, [*table.gangs, *new], around))
+    return np.array(times_s)
+
+
+def _chosen(choices: _Choices, values: list[Values], empty_value: float) -> tuple[list[_Name], int]:
+    """The rows to send, cheapest first, and how many would have been useful."""
+    tables = choices.tables
     steady = [(table, 0) for table, each in enumerate(tables) if each.steady and values[table][0] > empty_value]
     steady = steady[: ROW_CAP // 4]
     loose = [(place, table) for place, table in enumerate(tables) if not table.steady]
@@ -111,24 +172,35 @@ def _chosen(tables: list[Table], values: list[Values], empty_value: float) -> tu
     names = [(place, ask) for place, asks in useful.items() for ask in asks.tolist()]
     if not names:
         return steady, len(steady)
-    kinds = asked_kinds(tables)
-    machines = sorted({machine for _, table in loose for gang in table.pinned for machine, _ in gang})
-    needed = Yardstick(kinds).needs(np.concatenate([table.asked_of(kinds)[useful[place]] for place, table in loose]))
-    pinned = np.concatenate([table.pinned_on(machines)[useful[place]] for place, table in loose])
-    needed = np.column_stack((needed, pinned.astype(needed.dtype)))
-    valued = np.concatenate([values[place][useful[place]] for place, _ in loose])
-    gains = np.log(valued / empty_value) if empty_value > 0 else valued
-    order = np.lexsort((-gains, needed.sum(axis=1)))
-    gpus = {table: tables[table].gpus() for table in {table for table, _ in (*names, *steady)}}
-    totals = np.array([gpus[table][ask] for table, ask in names])
-    chosen, useful_rows, _ = select(needed[order], gains[order], totals[order], ROW_CAP - len(steady))
-    sent = [*steady, *(names[order[place]] for place in chosen)]
+    if len(names) == 1:
+        chosen, useful_rows = names, 1
+    else:
+        needed = choices.needs_of(useful, tuple(names))
+        valued = np.concatenate([values[place][asks] for place, asks in useful.items()])
+        gains = np.log(valued / empty_value) if empty_value > 0 else valued
+        totals = np.concatenate([tables[place].gpus[asks] for place, asks in useful.items()])
+        order = np.lexsort((-gains, needed.sum(axis=1)))
+        places, useful_rows, _ = select(needed[order], gains[order], totals[order], ROW_CAP - len(steady))
+        chosen = [names[order[place]] for place in places]
+    sent = [*steady, *chosen]
     # Of equals a solver takes the first: rows that keep jobs where they are come before others that are worth the same.
-    sent.sort(key=lambda name: gpus[name[0]][name[1]])
+    sent.sort(key=lambda name: tables[name[0]].gpus[name[1]])
     return sent, useful_rows + len(steady)
+
+
+def _needed(tables: list[Table], useful: Mapping[int, NDArray[np.intp]]) -> Needs:
+    """What the useful asks of these tables need, in their order: gangs, and GPUs that they pin."""
+    kinds = asked_kinds(tables)
+    asked = np.concatenate([tables[place].asked_of(kinds)[asks] for place, asks in useful.items()])
+    needed = yardstick_of(tuple(kinds)).needs(asked)
+    machines = sorted({machine for place in useful for gang in tables[place].pinned for machine, _ in gang})
+    if not machines:
+        return needed
+    pinned = np.concatenate([tables[place].pinned_on(machines)[asks] for place, asks in useful.items()])
+    return np.column_stack((needed, pinned.astype(needed.dtype)))
 
 
 def _worth_a_look(table: Table, values: Values, empty_value: float) -> NDArray[np.intp]:
     """The asks of a table that are worth more than nothing and not made useless by one next to them."""
-    wanted = (values > empty_value) & table.asks_for_something()
-    return np.flatnonzero(wanted & not_beaten_by_neighbours(table.kinds, table.asks, values))
+    wanted = (values > empty_value) & table.asks_for_something
+    return np.flatnonzero(wanted & table.neighbours.not_beaten(values))

@@ -13,32 +13,39 @@ from themis.apps import JobShape
 from themis.bids import AppReport, GangDemand, PhaseLeft
 from themis.cluster import Allocation, Level
 
-_PHASES: Memo[tuple[PhaseLeft, ...]] = Memo()
-_WAITING: Memo[tuple[GangDemand, ...]] = Memo()
+Wants = tuple[tuple[GangDemand, ...], tuple[PhaseLeft, ...]]
+"""What the jobs could use more, and what the search has still to do."""
+
+_WAITING: Memo[Wants] = Memo()
 
 
 def make_report(app: AppView, around: Surroundings, round_id: int) -> AppReport:
     """The answer to «what is your rho»: with the gangs whose leases go on, and the demand of the jobs without one."""
     valuer = Valuer.of(app, around)
-    time_s, switch_s = empty_bundle_s(app, around)
+    demands, phases = _wants(app)
+    t_shared_s = valuer.shared_s(*empty_bundle_s(app, around))
     return AppReport(
         app_id=app.app_id,
         round_id=round_id,
-        rho=valuer.rho(time_s, switch_s),
-        t_shared_s=valuer.shared_s(time_s, switch_s),
+        rho=t_shared_s / valuer.ideal_s,
+        t_shared_s=t_shared_s,
         t_ideal_s=valuer.ideal_s,
-        demands=unmet_demands(app),
-        phases_left=phases_left(app),
+        demands=demands,
+        phases_left=phases,
         restart_s=app.restart_s,
     )
 
 
+def _wants(app: AppView) -> Wants:
+    """Of an app without GPUs they stay the same from round to round."""
+    if app.held:
+        return unmet_demands(app), phases_left(app)
+    objects = (app.jobs, app.later_phases, app.reference)
+    return _WAITING.of(objects, (), lambda: (unmet_demands(app), phases_left(app)))
+
+
 def phases_left(app: AppView) -> tuple[PhaseLeft, ...]:
     """What the search has still to do: the current phase by its jobs, later ones by the median job (equation 2)."""
-    return _PHASES.of((app.jobs, app.later_phases, app.reference), (), lambda: _phases_left(app))
-
-
-def _phases_left(app: AppView) -> tuple[PhaseLeft, ...]:
     left = []
     if app.jobs:
         works = [job.iterations_left * job.serial_iteration_s for job in app.jobs]
@@ -61,8 +68,10 @@ def empty_bundle_s(app: AppView, around: Surroundings) -> tuple[float, float]:
     """T of what the app keeps whatever a round decides, and what losing the rest costs in restarts, both in seconds."""
     if app.jobs and not app.held:
         return math.inf, 0.0
-    gangs = [*(gang.at for gang in app.kept), *parts_left(app, app.renewable)]
-    return finish_time_s(app, gangs, around), app.restart_s if app.renewable else 0.0
+    kept = [gang.at for gang in app.kept]
+    if not app.renewable:
+        return finish_time_s(app, kept, around), 0.0
+    return finish_time_s(app, [*kept, *parts_left(app, app.renewable)], around), app.restart_s
 
 
 def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
@@ -72,7 +81,7 @@ def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
     A job that may lose a part of its gang and can run on the rest wants to have it whole again.
     """
     if not app.held:
-        return _WAITING.of((app.jobs,), (), lambda: tuple([job.demand for job in app.jobs]))
+        return tuple([job.demand for job in app.jobs])
     held = {gang.job_id: gang for gang in app.held}
     demands = []
     for job in app.jobs:
@@ -131,11 +140,11 @@ def usable_gpus(shape: JobShape, gpus: Allocation) -> int:
 def _demand_of(job: JobView, held: HeldGang, restart_s: float) -> GangDemand | None:
     """What a job wants beside or instead of the gang that it holds."""
     shape = job.shape
-    near = held.gpus - held.up if held.up != held.gpus else Allocation()
     if not held.renewable:
         if not growth_pays(job, held.at, shape.demand_max_gpus, held.level, restart_s):
             return None
-        return _growth_of(job, near, pays_above(job, held.at, restart_s))
+        return _growth_of(job, held.gpus, pays_above(job, held.at, restart_s))
+    near = held.gpus - held.up if held.up != held.gpus else Allocation()
     if not near or not usable_gpus(shape, near):
         return job.demand
     return _growth_of(job, near, 0.0)

@@ -17,6 +17,9 @@ from themis.choices import BundleRule
 
 Seconds = NDArray[np.float64]
 
+_FEW = 4
+"""So few bundles are valued one after the other: arrays would cost more than they save."""
+
 
 class RhoDefinition(StrEnum):
     """Names of the five definitions of t_ideal."""
@@ -97,6 +100,8 @@ class Valuer:
 
     def values(self, times_s: Seconds, switch_s: float = 0.0) -> Seconds:
         """`value` of many bundles, the same numbers to the last bit."""
+        if len(times_s) <= _FEW:
+            return np.array([self.value(time_s, switch_s) for time_s in times_s.tolist()])
         return self.ideal_s / np.maximum(self._all_shared_s(times_s, switch_s), 1e-9)
 
     def _all_shared_s(self, times_s: Seconds, switch_s: float) -> Seconds:

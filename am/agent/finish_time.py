@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -60,7 +59,7 @@ def phase_time_s(jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> float:
     Jobs are put on gangs as `packing` tells, in `job_order` and `gang_order`, so the result does not depend on the
     order of the arguments.
     """
-    return _phase_time_s(jobs, Counter(gangs))
+    return _phase_time_s(jobs, _counted(gangs))
 
 
 def _phase_time_s(jobs: Sequence[JobView], gangs: Mapping[GangAt, int]) -> float:
@@ -69,11 +68,13 @@ def _phase_time_s(jobs: Sequence[JobView], gangs: Mapping[GangAt, int]) -> float
         return 0.0
     if not gangs:
         return math.inf
+    if len(jobs) == 1:
+        return min([job_time_s(jobs[0], gang) for gang in gangs])
     kinds = sorted(gangs, key=gang_order)
     counts = [gangs[kind] for kind in kinds]
     if all(_alike(job, jobs[0]) for job in jobs):
         return _like_jobs_time_s(len(jobs), [job_time_s(jobs[0], kind) for kind in kinds], counts)
-    alone_s, first = merged(np.array(list(_job_times_s(jobs, kinds))))
+    alone_s, first = merged(np.array(list(job_times_s(sorted(jobs, key=job_order), kinds))))
     return float(end_times_s(alone_s, np.add.reduceat(np.array([counts], dtype=np.int64), first, axis=1))[0])
 
 
@@ -114,11 +115,11 @@ def _like_jobs_time_s(jobs: int, times_s: Sequence[float], counts: Sequence[int]
     return latest_s
 
 
-def _job_times_s(jobs: Iterable[JobView], kinds: Sequence[GangAt]) -> Iterator[list[float]]:
-    """Seconds of each job on each kind of gang, in the order in which they are dealt out."""
+def job_times_s(jobs: Iterable[JobView], kinds: Sequence[GangAt]) -> Iterator[list[float]]:
+    """`job_time_s` of each job on each kind of gang; quickest where like jobs stand together, as in `job_order`."""
     before: JobView | None = None
     paces: list[tuple[float, int]] = []
-    for job in sorted(jobs, key=job_order):
+    for job in jobs:
         if before is None or not _same_pace(job, before):
             paces = [pace_on(job, kind) for kind in kinds]
         before = job
@@ -149,9 +150,16 @@ def even_sizes(gpus: int, jobs: int, shape: JobShape) -> list[tuple[int, int]]:
 
 def even_counts(
     gpus: int, jobs: int, shape: JobShape, around: Surroundings, at_least: Level = Level.SLOT
-) -> dict[GangAt, int]:
+) -> Mapping[GangAt, int]:
     """`even_gangs` with like gangs counted."""
-    return {nearest_gang(size, around, at_least): count for size, count in even_sizes(gpus, jobs, shape)}
+
+    def work_out() -> dict[GangAt, int]:
+        return {nearest_gang(size, around, at_least): count for size, count in even_sizes(gpus, jobs, shape)}
+
+    return _SPLITS.of((shape, around.fitting_level), (gpus, jobs, at_least), work_out)
+
+
+_SPLITS: Memo[Mapping[GangAt, int]] = Memo()
 
 
 def even_gangs(
@@ -177,7 +185,15 @@ def finish_time_s(app: AppView, gangs: Sequence[GangAt], around: Surroundings) -
     **Choice** later phases divide the same number of GPUs evenly over their jobs, at the nearest level at which their
     gangs fit, but not nearer than the farthest of today's gangs: an app that lies scattered now is not promised better.
     """
-    return _finish_time_s(app, Counter(gangs), around)
+    return _finish_time_s(app, _counted(gangs), around)
+
+
+def _counted(gangs: Iterable[GangAt]) -> dict[GangAt, int]:
+    """How many there are of each gang. Of the few that most apps hold a Counter takes longer to make."""
+    counts: dict[GangAt, int] = {}
+    for gang in gangs:
+        counts[gang] = counts.get(gang, 0) + 1
+    return counts
 
 
 def _finish_time_s(app: AppView, gangs: Mapping[GangAt, int], around: Surroundings) -> float:
@@ -196,38 +212,42 @@ def time_on_count_s(app: AppView, gpus: float, around: Surroundings) -> float:
     The GPUs are split evenly into gangs for one of the jobs' shapes, that which ends the app first. The smallest gang
     is one on which every job can run.
     """
-    smallest = _SMALLEST.of((app.jobs, app.reference), (), lambda: _smallest_gpus(app))
-    if gpus < smallest:
-        return _time_on_whole_s(app, smallest, around) * smallest / gpus if gpus > 0 else math.inf
-    return _time_on_whole_s(app, int(gpus), around)
-
-
-_SMALLEST: Memo[int] = Memo()
-_TIMES_S: Memo[float] = Memo()
-
-
-def _smallest_gpus(app: AppView) -> int:
-    return max(shape.demand_min_gpus for shape in _shapes((*app.jobs, app.median_job)))
-
-
-def _time_on_whole_s(app: AppView, gpus: int, around: Surroundings) -> float:
-    """`time_on_count_s` of a whole number of GPUs, at least the smallest gang; while no job runs it stays the same."""
     objects = (app.jobs, app.later_phases, app.reference, around.fitting_level)
+    pace = _PACES.of(objects, (), lambda: _Pace(app))
+    if gpus < pace.smallest_gpus:
+        whole_s = pace.time_s(app, pace.smallest_gpus, around)
+        return whole_s * pace.smallest_gpus / gpus if gpus > 0 else math.inf
+    return pace.time_s(app, int(gpus), around)
 
-    def work_out() -> float:
+
+class _Pace:
+    """T of an app by whole numbers of GPUs, at least the smallest gang; while no job runs it stays the same."""
+
+    __slots__ = ("_shapes", "_times_s", "smallest_gpus")
+
+    def __init__(self, app: AppView) -> None:
+        jobs = (*app.jobs, app.median_job)
+        # Like jobs mostly share one object, which is found faster than an equal one.
+        objects = {id(job.shape): job.shape for job in jobs}
+        self._shapes = list(dict.fromkeys(objects.values()))
+        self._times_s: dict[int, float] = {}
+        self.smallest_gpus = max([shape.demand_min_gpus for shape in self._shapes])
+
+    def time_s(self, app: AppView, gpus: int, around: Surroundings) -> float:
+        """`time_on_count_s` of a whole number of GPUs, for the app and the cluster that it was made for."""
+        time_s = self._times_s.get(gpus)
+        if time_s is None:
+            time_s = self._times_s[gpus] = self._work_out(app, gpus, around)
+        return time_s
+
+    def _work_out(self, app: AppView, gpus: int, around: Surroundings) -> float:
         if not app.jobs:
             return later_phases_time_s(app, gpus, around, Level.SLOT)
-        shapes = _shapes((*app.jobs, app.median_job))
-        splits = (even_counts(gpus, len(app.jobs), shape, around) for shape in shapes)
-        return min(_finish_time_s(app, split, around) for split in splits)
-
-    return _TIMES_S.of(objects, (gpus,), work_out)
+        splits = [even_counts(gpus, len(app.jobs), shape, around) for shape in self._shapes]
+        return min([_finish_time_s(app, split, around) for split in splits])
 
 
-def _shapes(jobs: Sequence[JobView]) -> list[JobShape]:
-    """The shapes of jobs, each once. Like jobs mostly share one object, which is found faster than an equal one."""
-    objects = {id(job.shape): job.shape for job in jobs}
-    return list(dict.fromkeys(objects.values()))
+_PACES: Memo[_Pace] = Memo()
 
 
 def later_job(app: AppView, phase: Phase) -> JobView:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from am.agent.views import AppView, GangAt, JobView, Surroundings
-from themis.apps import Slowdown
-from themis.cluster import Level
+from am.agent.memo import Memo
+from am.agent.views import AppView, GangAt, Surroundings
+from themis.apps import JobShape, Slowdown
+from themis.bids import Offer
+from themis.cluster import Allocation, Level
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,13 @@ class Room:
             by_rack.setdefault(around.rack_of.get(machine, ""), Counter())[count] += 1
         self._racks = tuple(by_rack.values())
 
+        self._most: dict[tuple[int, int, Level], int] = {}
+
+    @property
+    def traits(self) -> tuple[bool, bool]:
+        """What `level_here` goes by."""
+        return self._one_slot, self._one_rack
+
     def level_here(self, level: Level) -> Level:
         """The nearest level that a gang within `level` surely lies at here."""
         if level is Level.CLUSTER and self._one_rack:
@@ -53,6 +62,13 @@ class Room:
 
     def most(self, gpus: int, unit_gpus: int, level: Level) -> int:
         """How many gangs of this size fit at most, nothing else being placed."""
+        key = gpus, unit_gpus, level
+        most = self._most.get(key)
+        if most is None:
+            most = self._most[key] = self._work_out(gpus, unit_gpus, level)
+        return most
+
+    def _work_out(self, gpus: int, unit_gpus: int, level: Level) -> int:
         if level is Level.SLOT:
             return _whole(self._slots, gpus)
         if level is Level.MACHINE:
@@ -60,6 +76,15 @@ class Room:
         units = [_whole(rack, unit_gpus) for rack in self._racks]
         wanted = gpus // unit_gpus
         return sum(count // wanted for count in units) if level is Level.RACK else sum(units) // wanted
+
+
+_ROOMS: Memo[Room] = Memo(most_parts=8)
+
+
+def room_of(free: Allocation, offer: Offer, around: Surroundings) -> Room:
+    """The room of some of the GPUs on offer. All apps of a round are mostly offered the same."""
+    objects = (free, offer.slots, around.rack_of)
+    return _ROOMS.of(objects, (), lambda: Room(free.by_machine(), offer.slots, around))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +97,11 @@ class Judges:
     @classmethod
     def of(cls, app: AppView) -> Judges:
         """Those of an app."""
-        running = frozenset((job.slowdown, job.shape.gpus_per_task) for job in app.jobs)
-        return cls(running, app.median_job.slowdown if app.later_phases else None)
+        # Equal values are mostly the same objects, which are quicker to look up.
+        told = {
+            (id(job.slowdown), job.shape.gpus_per_task): (job.slowdown, job.shape.gpus_per_task) for job in app.jobs
+        }
+        return cls(frozenset(told.values()), app.median_job.slowdown if app.later_phases else None)
 
     def find_alike(self, one: GangAt, other: GangAt) -> bool:
         """True when every job is as fast on either of two gangs of one size, and later ones will be."""
@@ -86,34 +114,54 @@ def _slowdown(slowdown: Slowdown, gpus_per_task: int, at: GangAt) -> float:
     return slowdown.at(at.level) if at.holds_tasks_of(gpus_per_task) else math.inf
 
 
+_Way = tuple[GangAt, Level, int]
+"""What a gang counts as, what is asked for, and the unit that it comes in."""
+
+_WAYS: Memo[tuple[_Way, ...]] = Memo()
+
+
 def gang_kinds(app: AppView, room: Room) -> tuple[GangKind, ...]:
     """Every kind of gang that a job of the app could run on and that fits into the room, largest and nearest first.
 
     Of levels at which every job is as fast only the farthest is asked for, since it asks for least; a gang of one task
     lies on one machine wherever it is, one of a single GPU in one slot.
     """
-    judges = Judges.of(app)
+    ways: Iterable[_Way]
+    if len(app.jobs) == 1 and not app.later_phases:
+        (job,) = app.jobs
+        ways = _WAYS.of((job.shape, job.slowdown), room.traits, lambda: tuple(_ways(app, room)))
+    else:
+        ways = _ways(app, room, room.gpus)
     kinds = []
-    for gpus, unit_gpus in sorted(_sizes(app.jobs, room.gpus), reverse=True):
-        told = [
-            GangKind(at, within, unit_gpus, room.most(gpus, unit_gpus, within))
-            for at, within in _levels(gpus, unit_gpus, room)
-        ]
-        kinds += [
-            kind
-            for place, kind in enumerate(told)
-            if kind.most and (place + 1 == len(told) or not judges.find_alike(kind.at, told[place + 1].at))
-        ]
+    for at, within, unit_gpus in ways:
+        most = room.most(at.gpus, unit_gpus, within)
+        if most:
+            # An app of one job meets the same kinds again and again as long as it is not told how much more would fit.
+            kinds.append(GangKind(at, within, unit_gpus, most if len(app.jobs) > 1 else 1))
     return tuple(kinds)
 
 
-def _sizes(jobs: Sequence[JobView], most: int) -> set[tuple[int, int]]:
-    """Sizes of gangs with the unit that they come in."""
-    return {
-        (gpus, shape.gpus_per_task)
-        for shape in {job.shape for job in jobs}
-        for gpus in range(shape.demand_min_gpus, min(shape.demand_max_gpus, most) + 1, shape.gpus_per_task)
-    }
+def _ways(app: AppView, room: Room, most_gpus: int | None = None) -> Iterator[_Way]:
+    """Ways to ask for a gang that a job could run on; of those that are as fast only that which asks for least."""
+    judges = Judges.of(app)
+    for gpus, unit_gpus in sorted(_sizes({job.shape for job in app.jobs}, most_gpus), reverse=True):
+        told = _levels(gpus, unit_gpus, room)
+        for place, (at, within) in enumerate(told):
+            if place + 1 == len(told) or not judges.find_alike(at, told[place + 1][0]):
+                yield at, within, unit_gpus
+
+
+def _sizes(shapes: Iterable[JobShape], most_gpus: int | None) -> set[tuple[int, int]]:
+    """Sizes of gangs, of so many GPUs at most, with the unit that they come in."""
+    sizes = set()
+    for shape in shapes:
+        largest = shape.demand_max_gpus if most_gpus is None else min(shape.demand_max_gpus, most_gpus)
+        unit = shape.gpus_per_task
+        sizes |= {(gpus, unit) for gpus in range(shape.demand_min_gpus, largest + 1, unit)}
+    return sizes
+
+
+_LEVELS = tuple(Level)
 
 
 def _levels(gpus: int, unit_gpus: int, room: Room) -> list[tuple[GangAt, Level]]:
@@ -125,7 +173,7 @@ def _levels(gpus: int, unit_gpus: int, room: Room) -> list[tuple[GangAt, Level]]
             (GangAt(gpus, Level.SLOT), Level.SLOT),
             (GangAt(gpus, room.level_here(Level.MACHINE)), Level.CLUSTER),
         ]
-    here = [(room.level_here(level), level) for level in Level]
+    here = [(room.level_here(level), level) for level in _LEVELS]
     return [(GangAt(gpus, at, unit_gpus if at > Level.MACHINE else 0), level) for at, level in here]
 
 

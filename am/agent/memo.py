@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 R = TypeVar("R")
 
 _MOST_PARTS = 20_000
-"""So many jobs and other parts are kept in all; then the older half goes, and what is still in use comes back."""
+"""So many jobs and other parts are kept in all, unless said otherwise."""
 
 
 class Memo(Generic[R]):
@@ -16,9 +16,13 @@ class Memo(Generic[R]):
 
     Comparing a hundred jobs takes longer than working most things out again, and those who ask hand the same tuple of
     jobs over again while nothing changed in it. The objects are kept, so that nothing else can take their identity.
+
+    Args:
+        most_parts: Past so many parts the older half goes, and what is still in use comes back.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_parts: int = _MOST_PARTS) -> None:
+        self._most_parts = most_parts
         self._known: dict[tuple[Hashable, ...], tuple[tuple[object, ...], R]] = {}
         self._parts = 0
 
@@ -31,7 +35,7 @@ class Memo(Generic[R]):
         result = work_out()
         self._known[key] = objects, result
         self._parts += _parts(objects)
-        if self._parts > _MOST_PARTS:
+        if self._parts > self._most_parts:
             for old in list(self._known)[: (len(self._known) + 1) // 2]:
                 self._parts -= _parts(self._known.pop(old)[0])
         return result

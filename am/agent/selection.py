@@ -7,7 +7,8 @@ place of one of the other's, being no larger and asking for no nearer a place.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from am.agent.kinds import GangKind
 
 Counts = NDArray[np.int64]
 Needs = NDArray[np.int16]
+Places = NDArray[np.intp]
 
 SHORTFALLS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0)
 """Parts of its gain that an ask may lose to be left out, the least first that the cap allows. The last leaves one."""
@@ -49,6 +51,12 @@ class Yardstick:
         return (asks @ self._harder.T).astype(np.int16)
 
 
+@lru_cache(maxsize=256)
+def yardstick_of(kinds: tuple[GangKind, ...]) -> Yardstick:
+    """The yardstick of these kinds; bids mostly ask for the same few."""
+    return Yardstick(kinds)
+
+
 def _stairs(kinds: Sequence[GangKind], mine: Sequence[int]) -> list[NDArray[np.bool_]]:
     """Sets of kinds that are at least so large, the farther the larger: a threshold of size for each level."""
     sizes = sorted({kinds[place].at.gpus for place in mine})
@@ -71,30 +79,49 @@ def _column(kinds: Sequence[GangKind], members: Sequence[int]) -> NDArray[np.boo
     return column
 
 
-def not_beaten_by_neighbours(kinds: Sequence[GangKind], asks: Counts, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which asks no neighbour makes useless: one gang less, or one that is smaller or may lie farther.
+class Neighbours:
+    """Which asks are next to which: one gang less, or one that is smaller or may lie farther.
 
     A quick first sieve for large tables. An ask that it drops is made useless by one that it does not drop.
 
     Args:
         kinds: K kinds.
         asks: R x K counts.
-        values: R values.
     """
+
+    def __init__(self, kinds: Sequence[GangKind], asks: Counts) -> None:
+        self._asks = len(asks)
+        harder, easier = [_NONE], [_NONE]
+        for ask, other in _neighbours(kinds, asks):
+            harder.append(ask)
+            easier.append(other)
+        self._harder, self._easier = np.concatenate(harder), np.concatenate(easier)
+
+    def not_beaten(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which asks are worth more than each of their neighbours that ask for less."""
+        useful = np.ones(self._asks, dtype=bool)
+        useful[self._harder[values[self._easier] >= values[self._harder]]] = False
+        return useful
+
+
+_NONE = np.zeros(0, dtype=np.intp)
+
+
+def _neighbours(kinds: Sequence[GangKind], asks: Counts) -> Iterator[tuple[Places, Places]]:
+    """Asks with the neighbour of each that asks for a little less."""
     # A neighbour may have one more gang of a kind than any ask has: its key must be no other ask's.
     weights = [(int(asks.max(initial=0)) + 2) ** place for place in range(len(kinds))]
-    if not len(asks) or weights[-1:] > [2**55]:
-        return np.ones(len(asks), dtype=bool)
+    if len(asks) <= 1 or weights[-1:] > [2**55]:
+        return
     keys = asks @ np.array(weights, dtype=np.int64)
     order = np.argsort(keys)
-    useful = np.ones(len(asks), dtype=bool)
     for place, weight in enumerate(weights):
         with_it = np.flatnonzero(asks[:, place])
         for other in (0, *(weights[easier] for easier in _just_easier(kinds, place))):
             wanted = keys[with_it] - weight + other
             found = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(order) - 1)]
-            useful[with_it] &= ~((keys[found] == wanted) & (values[found] >= values[with_it]))
-    return useful
+            there = keys[found] == wanted
+            yield with_it[there], found[there]
 
 
 def _just_easier(kinds: Sequence[GangKind], place: int) -> list[int]:

@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,9 @@ from numpy.typing import NDArray
 from am.agent.demands import parts_left
 from am.agent.divisions import asks_of
 from am.agent.growth import Growth, added_up, growths
-from am.agent.kinds import GangKind, Judges, Room, gang_kinds
+from am.agent.kinds import GangKind, Judges, gang_kinds, room_of
 from am.agent.parts import part_asks
+from am.agent.selection import Neighbours
 from am.agent.views import AppView, GangAt, HeldGang, Surroundings
 from themis.bids import Gang, Offer
 from themis.cluster import Allocation, Level
@@ -22,7 +24,7 @@ from themis.cluster import Allocation, Level
 Counts = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Table:
     """Rows alike: gangs that the app holds in all of them, what all of them ask for, and for each what it asks beside.
 
@@ -49,12 +51,19 @@ class Table:
             counts[:, gangs[kind.at]] += self.asks[:, place]
         return counts
 
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        """Which rows are next to which."""
+        return Neighbours(self.kinds, self.asks)
+
+    @cached_property
     def asks_for_something(self) -> NDArray[np.bool_]:
         """Which rows are not empty."""
         if self.pinned or self.anywhere:
             return np.ones(len(self.asks), dtype=bool)
         return np.asarray(self.asks.any(axis=1))
 
+    @cached_property
     def gpus(self) -> Counts:
         """GPUs that each row asks for."""
         fixed = sum([gang.gpus for gang in self.pinned]) + sum([gang.total_gpus for gang in self.anywhere])
@@ -76,7 +85,7 @@ class Table:
         for gang in self.pinned:
             pinned.update(dict(gang))
         counts = np.array([pinned[machine] for machine in machines], dtype=np.int64)
-        return np.broadcast_to(counts, (len(self.asks), len(machines)))
+        return np.ones((len(self.asks), 1), dtype=np.int64) * counts
 
 
 def asked_kinds(tables: Sequence[Table]) -> list[GangKind]:
@@ -113,12 +122,18 @@ def tables_of(app: AppView, offer: Offer, around: Surroundings) -> list[Table]:
     return [*tables, *_restarted(app, offer, around)]
 
 
+_NOTHING_NEW: Counts = np.zeros((1, 0), dtype=np.int64)
+"""One row that asks for no new gang."""
+
+
 def _all_stay(app: AppView, free: Allocation, offer: Offer, around: Surroundings, up: tuple[Allocation, ...]) -> Table:
-    by_machine, new = free.by_machine(), len(app.jobs) - len(app.held)
-    kinds = gang_kinds(app, Room(by_machine, offer.slots, around))
-    parts = [] if up else part_asks(kinds, new, by_machine, offer.slots, around)
-    asks, missing = asks_of(kinds, new, free.gpus, app.jobs, 2 if up else 1, parts)
     gangs = tuple(gang.at for gang in app.held)
+    new = len(app.jobs) - len(app.held)
+    if not new:
+        return Table(gangs=gangs, pinned=up, asks=_NOTHING_NEW)
+    kinds = gang_kinds(app, room_of(free, offer, around))
+    parts = [] if up else part_asks(kinds, new, free.by_machine(), offer.slots, around)
+    asks, missing = asks_of(kinds, new, free.gpus, app.jobs, 2 if up else 1, parts)
     return Table(gangs=gangs, pinned=up, kinds=kinds, asks=asks, missing=missing)
 
 
@@ -128,7 +143,7 @@ def _some_stay(app: AppView, renewable: Sequence[HeldGang]) -> Iterator[Table]:
     Such a row is worth what one is that asks for like gangs anywhere; equals a solver takes in the order of the bid.
     Not where slots matter: a row pins GPUs by machine, and then cannot say that they lie in one slot.
     """
-    judges, nothing_new = Judges.of(app), np.zeros((1, 0), dtype=np.int64)
+    judges = Judges.of(app)
     in_slots = {gang.gpus.gpus for gang in renewable if gang.level is Level.SLOT}
     slots_matter = {gpus for gpus in in_slots if not judges.find_alike(*_near(gpus))}
     most = len(renewable) - 1
@@ -143,7 +158,7 @@ def _some_stay(app: AppView, renewable: Sequence[HeldGang]) -> Iterator[Table]:
     for staying in range(most, 0, -1):
         gangs = (*kept, *ats[:staying], *itertools.chain.from_iterable(parts[staying:]))
         pinned = tuple(ups[:staying])
-        yield Table(gangs=gangs, pinned=pinned, asks=nothing_new, switch_s=app.restart_s, steady=True)
+        yield Table(gangs=gangs, pinned=pinned, asks=_NOTHING_NEW, switch_s=app.restart_s, steady=True)
 
 
 def _near(gpus: int) -> tuple[GangAt, GangAt]:
@@ -160,7 +175,7 @@ def _restarted(app: AppView, offer: Offer, around: Surroundings) -> Iterator[Tab
         ways = ways[1:]
     if not ways:
         return
-    kinds = gang_kinds(app, Room(free, offer.slots, around))
+    kinds = gang_kinds(app, room_of(offer.free, offer, around))
     known: dict[tuple[int, int], tuple[Counts, int]] = {}
     for way in ways:
         left = offer.free.gpus - sum(gang.gpus for gang in way.pinned) - sum(gang.gpus for gang in way.anywhere)

@@ -129,7 +129,7 @@ class AppView:
     def renewable(self) -> tuple[HeldGang, ...]:
         """Gangs whose leases end now; nearest first, then largest: the order in which the app would give up last."""
         mine = [gang for gang in self.held if gang.renewable]
-        return tuple(sorted(mine, key=lambda gang: (gang.level, -gang.gpus.gpus, gang.gpus, gang.job_id)))
+        return tuple(sorted(mine, key=lambda gang: (gang.level, -gang.gpus.gpus, gang.gpus.counts, gang.job_id)))
 
 
 def median_job(jobs: tuple[JobView, ...]) -> JobView:

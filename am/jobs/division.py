@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from am.agent.filled import sizes_by_work
-from am.agent.finish_time import gang_order, job_order, job_time_s
+from am.agent.finish_time import gang_order, job_order, job_time_s, job_times_s
 from am.agent.packing import packed
 from am.agent.views import GangAt, JobView
 from themis.cluster import Level
@@ -56,8 +56,9 @@ def best_starts(
     best: list[tuple[JobView, int]] = []
     best_s = math.inf
     gangs = list(running) if choices else []
+    in_order = sorted(waiting, key=job_order) if choices else []
     for jobs, sizes in choices:
-        ends_s, starting = _served(jobs, gangs, lay(jobs, sizes))
+        ends_s, starting = _served(jobs, in_order, gangs, lay(jobs, sizes), best_s)
         if not best or ends_s < best_s:
             # Each choice but the first has its restart to make good.
             best_s = ends_s if best else ends_s - restart_s
@@ -65,26 +66,30 @@ def best_starts(
     return best
 
 
-def _served(waiting: Jobs, running: Running, gangs: Sequence[GangAt]) -> tuple[float, list[JobView]]:
-    """When the last job ends, and which job starts on each of the gangs: longest first, or as jobs are best packed."""
-    in_order_s = _ends_s(waiting, running, gangs)
+def _served(
+    waiting: Jobs, in_order: Jobs, running: Running, gangs: Sequence[GangAt], best_s: float
+) -> tuple[float, list[JobView]]:
+    """When the last job ends, and which job starts on each of the gangs: longest first, or as jobs are best packed.
+
+    `in_order` are the same jobs in `job_order`. What surely ends no earlier than `best_s` may be said to end then.
+    """
+    in_order_s = _ends_s(waiting, running, gangs, best_s)
     if len(waiting) > len(gangs):
-        ends_s, starting = _packed(waiting, running, gangs)
+        ends_s, starting = _packed(waiting, in_order, running, gangs)
         if ends_s < in_order_s * _SURELY:
             return ends_s, starting
     return in_order_s, list(waiting[: len(gangs)])
 
 
-def _packed(waiting: Jobs, running: Running, gangs: Sequence[GangAt]) -> tuple[float, list[JobView]]:
+def _packed(waiting: Jobs, jobs: Jobs, running: Running, gangs: Sequence[GangAt]) -> tuple[float, list[JobView]]:
     """`_served` with gangs that stay as they are, and jobs put on them as in a bid."""
     units = [job.shape.gpus_per_task for job in waiting[: len(gangs)]]
     loads_s = [(gang, job_time_s(job, gang)) for job, gang in running]
     new = [_as_bid_for(gang, unit) for gang, unit in zip(gangs, units, strict=True)]
     every = sorted([*loads_s, *((gang, 0.0) for gang in new)], key=lambda each: gang_order(each[0]))
-    kinds = list(dict.fromkeys(gang for gang, _ in every))
-    jobs = sorted(waiting, key=job_order)
-    alone_s = [[job_time_s(job, kind) for kind in kinds] for job in jobs]
-    ends_s, places = packed(alone_s, [kinds.index(gang) for gang, _ in every], [load_s for _, load_s in every])
+    kinds = {gang: number for number, gang in enumerate(dict.fromkeys([gang for gang, _ in every]))}
+    alone_s = list(job_times_s(jobs, list(kinds)))
+    ends_s, places = packed(alone_s, [kinds[gang] for gang, _ in every], [load_s for _, load_s in every])
     if math.isinf(ends_s):
         return ends_s, []
     first: dict[GangAt, list[JobView]] = {}
@@ -192,19 +197,28 @@ def _deal_tasks(jobs: Sequence[JobView], gpus: int, turn: Callable[[JobView, int
     return tuple(sizes)
 
 
-def _ends_s(waiting: Jobs, running: Sequence[tuple[JobView, GangAt]], gangs: Sequence[GangAt]) -> float:
-    """When the last job ends: GPUs that a job leaves are shared by those that wait, and lie as near as they did."""
+def _ends_s(waiting: Jobs, running: Running, gangs: Sequence[GangAt], best_s: float) -> float:
+    """When the last job ends: GPUs that a job leaves are shared by those that wait, and lie as near as they did.
+
+    It is not followed to its end where that surely comes no earlier than `best_s`.
+    """
     started = [*running, *zip(waiting, gangs, strict=False)]
     ends = [(job_time_s(job, gang), gang.gpus, gang.level) for job, gang in started]
     heapq.heapify(ends)
     queue, last_s, idle = waiting[len(gangs) :], 0.0, 0
+    known: dict[tuple[int, Level], GangAt] = {}
     while ends:
         if not queue:
             return max(ends)[0]
         last_s, gpus, level = heapq.heappop(ends)
+        if last_s * _SURELY >= best_s:
+            return last_s
         sizes = share_evenly(queue, idle + gpus)
         for job, size in zip(queue, sizes, strict=False):
-            heapq.heappush(ends, (last_s + job_time_s(job, GangAt(size, level)), size, level))
+            at = known.get((size, level))
+            if at is None:
+                at = known[size, level] = GangAt(size, level)
+            heapq.heappush(ends, (last_s + job_time_s(job, at), size, level))
         idle += gpus - sum(sizes)
         queue = queue[len(sizes) :]
     return math.inf if queue else last_s

@@ -30,7 +30,8 @@ class Contention:
 
     def mean(self, app_id: str, now_s: float) -> float:
         """N_avg of an active app, itself included: never under 1, even where clocks disagree a little."""
-        self._advance(now_s)
+        if now_s != self._at_s:
+            self._advance(now_s)
         entered_s, integral_app_s = self._since[app_id]
         life_s = now_s - entered_s
         if life_s <= 0.0:

@@ -219,17 +219,21 @@ class Arbiter:
     def _standings(self, now_s: float, renewable: list[Lease]) -> Iterator[AppStanding]:
         up = {lease.lease_id for lease in renewable}
         for app_id, account in self._apps.items():
-            leases = self.table.of_app(app_id)
-            # A lease that is expiring is no longer the app's to plan with.
-            kept = [lease for lease in leases if lease.lease_id not in up and lease.state is not LeaseState.EXPIRING]
-            mine = [lease for lease in leases if lease.lease_id in up]
+            kept = mine = _NOTHING
+            attained_gpu_s = account.attained_gpu_s
+            if leases := self.table.of_app(app_id):
+                # A lease that is expiring is no longer the app's to plan with.
+                steady = [lease for lease in leases if lease.state is not LeaseState.EXPIRING]
+                kept = allocation_of([lease for lease in steady if lease.lease_id not in up])
+                mine = allocation_of([lease for lease in leases if lease.lease_id in up])
+                attained_gpu_s = self.attained_gpu_s(app_id, now_s)
             yield AppStanding(
                 app_id=app_id,
                 submitted_at_s=account.submitted_at_s,
-                attained_gpu_s=self.attained_gpu_s(app_id, now_s) if leases else account.attained_gpu_s,
+                attained_gpu_s=attained_gpu_s,
                 contention=self._contention.mean(app_id, now_s),
-                kept=allocation_of(kept) if kept else _NOTHING,
-                renewable=allocation_of(mine) if mine else _NOTHING,
+                kept=kept,
+                renewable=mine,
                 silent=account.silent,
             )
 

@@ -80,6 +80,8 @@ class LeaseTable:
     def of_app(self, app_id: str) -> list[Lease]:
         """Every lease of an app, live and reserved, by GPU."""
         mine = [*self._live.of_app(app_id), *self._reserved.of_app(app_id)]
+        if not mine:
+            return mine
         return sorted(mine, key=lambda lease: (lease.gpu.machine_id, lease.gpu.index, lease.lease_id))
 
     def live_of(self, app_id: str) -> Collection[Lease]:
@@ -153,7 +155,7 @@ class LeaseTable:
         Raises:
             InvariantError: More is granted on a machine than there is; nothing is changed then.
         """
-        up = {lease.gpu: lease for lease in renewable if self.live.get(lease.gpu) == lease}
+        up = {lease.gpu: lease for lease in renewable if self._still_runs(lease)}
         mine = _by_holder(up.values())
         available = self._available(up)
         _check_room(grants, available)
@@ -174,7 +176,7 @@ class LeaseTable:
                 own = [gpu for gpu in chosen if gpu in up and up[gpu].app_id == app_id]
                 changes += [self._prolong_in_place(up.pop(gpu), expires_at_s, round_id) for gpu in own]
                 changes += [self._give(gpu, app_id, now_s, expires_at_s, round_id) for gpu in chosen if gpu not in own]
-        changes += [self._expire(lease, round_id) for gpu, lease in up.items() if self.live.get(gpu) == lease]
+        changes += [self._expire(lease, round_id) for lease in up.values() if self._still_runs(lease)]
         return sorted(changes, key=lambda change: _ORDER[change.kind])
 
     def prolong(self, leases: Iterable[Lease], expires_at_s: float) -> list[LeaseChange]:
@@ -245,6 +247,12 @@ class LeaseTable:
         self._offers.clear()
 
     # ---- inside: leases ----
+
+    def _still_runs(self, lease: Lease) -> bool:
+        """Whether a live lease is as it was."""
+        # Mostly it is the same object, and to compare all that leases say takes long.
+        now = self.live.get(lease.gpu)
+        return now is lease or now == lease
 
     def _renewed(self, gang: PlacedGang, mine: Mapping[str, set[GpuId]]) -> tuple[list[GpuId], dict[str, int]]:
         """What a gang renews of its app's GPUs that are up (taken out of `mine`), and how many it lacks by machine."""

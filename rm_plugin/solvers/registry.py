@@ -1,12 +1,9 @@
-"""Winner-determination solvers by name."""
+"""Winner-determination solvers by name. Each is imported when it is asked for: most runs need one of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from rm_plugin.solvers.brute_force import BruteForceSolver
-from rm_plugin.solvers.gurobi import GurobiSolver
-from rm_plugin.solvers.highs import HighsSolver
 from rm_plugin.solvers.port import WinnerDetermination
 from themis.errors import InputError, UnknownNameError
 
@@ -26,11 +23,29 @@ def _exact() -> WinnerDetermination:
     return ExactSolver()
 
 
+def _highs() -> WinnerDetermination:
+    from rm_plugin.solvers.highs import HighsSolver
+
+    return HighsSolver()
+
+
+def _gurobi() -> WinnerDetermination:
+    from rm_plugin.solvers.gurobi import GurobiSolver
+
+    return GurobiSolver()
+
+
+def _brute_force() -> WinnerDetermination:
+    from rm_plugin.solvers.brute_force import BruteForceSolver
+
+    return BruteForceSolver()
+
+
 SOLVERS: Mapping[str, Callable[[], WinnerDetermination]] = {
     DEFAULT: _exact,
-    HighsSolver.name: HighsSolver,
-    GurobiSolver.name: GurobiSolver,
-    BruteForceSolver.name: BruteForceSolver,
+    "highs": _highs,
+    "gurobi": _gurobi,
+    "brute_force": _brute_force,
 }
 """Known solvers; each call makes a fresh one."""
 

@@ -12,11 +12,13 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from themis.apps import Setting, TunerSpec
 from themis.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +202,9 @@ _BOUND: Mapping[str, str] = {
 
 def plugins() -> Mapping[str, EntryPoint]:
     """The tuners of other packages by name, not loaded yet; a package cannot take the name of one of ours."""
+    # Slow to import, and few apps are tuned by others.
+    from importlib.metadata import entry_points
+
     return {entry.name: entry for entry in entry_points(group=PLUGIN_GROUP) if entry.name not in TUNERS}
 
 

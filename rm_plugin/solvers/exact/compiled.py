@@ -114,8 +114,10 @@ class CompiledMarket:
         else:
             needs = rows.counts @ _chain_columns(self.arrays.kinds)
             keep = undominated(rows, needs, np.ones(len(rows.pin_gpus), dtype=np.bool_))
-        self.arrays = replace(self.arrays, rows=rows.only(keep))
-        self.places = Places(self.arrays)
+        left = rows.only(keep)
+        if left is not rows:
+            self.arrays = replace(self.arrays, rows=left)
+            self.places = Places(self.arrays)
 
 
 def _chain_columns(kinds: Sequence[Kind]) -> Ints:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rm_plugin.solvers.exact.rows import MarketArrays
-from rm_plugin.solvers.highs import HighsSolver
 from rm_plugin.solvers.port import Solution
 from themis.bids import Bid, Market
 from themis.choices import EmptyBundle
@@ -33,6 +32,9 @@ def solve_over(
         if place != skip
     )
     reduced = Market(machines=market.machines, bids=bids, empty_bundle=empty_bundle)
+    # Few auctions ever need it, and it takes long to import.
+    from rm_plugin.solvers.highs import HighsSolver
+
     solution = HighsSolver().solve(reduced, time_limit_s)
     return solution, {app_id: numbers[app_id][win.row] for app_id, win in solution.wins.items()}
 

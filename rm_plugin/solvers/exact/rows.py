@@ -62,6 +62,8 @@ class Rows:
 
     def only(self, keep: NDArray[np.bool_]) -> Rows:
         """These rows alone; bidders stay, also those left without a row."""
+        if keep.all():
+            return self
         return self._taken(np.flatnonzero(keep), np.concatenate(([0], np.cumsum(keep)))[self.row_start])
 
     def best_first(self) -> Rows:

@@ -1,4 +1,3 @@
-from am.agent import memo
 from am.agent.memo import Memo
 
 
@@ -22,9 +21,8 @@ def test_equal_objects_are_others_and_so_are_other_values():
     assert [known.of((one,), (3,), worker), known.of((two,), (3,), worker), known.of((one,), (4,), worker)] == [1, 2, 3]
 
 
-def test_what_it_keeps_is_bounded_by_the_jobs_in_it(monkeypatch):
-    monkeypatch.setattr(memo, "_MOST_PARTS", 100)
-    known, worker = Memo(), Worker()
+def test_what_it_keeps_is_bounded_by_the_jobs_in_it():
+    known, worker = Memo(most_parts=100), Worker()
     many = [(*range(9), number) for number in range(50)]
     for jobs in many:
         known.of((jobs,), (), worker)
