@@ -31,7 +31,8 @@ class NodeWatch:
         self._inventory = inventory
         self._poll_s = poll_s
         self._absent_s = absent_s
-        self._seen_at_s: dict[str, float] = {}
+        # Since the first answer that does not name them: while nobody answers nobody is missed.
+        self._absent_since_s: dict[str, float] = {}
         self._away = False
         self._foreign: dict[str, int] = {}
         self._taken: dict[str, int] = {}
@@ -80,11 +81,14 @@ class NodeWatch:
     def _lose_those_gone(self, nodes: dict[str, Node]) -> None:
         """At once, even within a round: its leases end, and what the round would grant there is dropped."""
         arbiter, now_s = self._manager.arbiter, self._manager.clock.now_s()
-        self._seen_at_s |= dict.fromkeys(nodes, now_s)
+        missing = [each.machine_id for each in arbiter.cluster.machines if each.machine_id not in nodes]
+        self._absent_since_s = {name: self._absent_since_s.get(name, now_s) for name in missing}
         for machine in arbiter.cluster.machines:
             node = nodes.get(machine.machine_id)
-            absent = now_s - self._seen_at_s.setdefault(machine.machine_id, now_s) > self._absent_s
-            gone = absent if node is None else node.state is NodeState.LOST
+            if node is None:
+                gone = now_s - self._absent_since_s[machine.machine_id] > self._absent_s
+            else:
+                gone = node.state is NodeState.LOST
             if gone and machine.machine_id not in arbiter.table.lost:
                 reason = (node.reason if node else "") or "the machine is lost"
                 self._manager.machine_lost(machine.machine_id, reason)

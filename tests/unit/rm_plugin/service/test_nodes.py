@@ -198,6 +198,23 @@ def test_an_engine_that_does_not_answer_changes_nothing():
     run(scenario)
 
 
+def test_a_machine_is_not_missed_while_the_engine_was_away():
+    """However long that was: an engine that comes back hears of its machines one by one."""
+
+    async def scenario(case):
+        await case.see()
+        case.clock.advance_to(case.clock.now_s() + 300.0)
+        await case.see(m00=None)
+        assert case.held == ["m00/0"]
+        case.clock.advance_to(case.clock.now_s() + 20.0)
+        await case.see()
+        case.clock.advance_to(case.clock.now_s() + 20.0)
+        await case.see(m00=None)
+        assert case.held == ["m00/0"], "it was seen in between"
+
+    run(scenario)
+
+
 def test_known_machines_keep_their_order_and_new_ones_come_behind():
     cluster = Cluster(name="c", machines=(machine("b", 1), machine("a", 1)))
     nodes = tuple(Node(machine=machine(name, 1)) for name in ("d", "a", "c", "b"))
