@@ -39,7 +39,7 @@ class JobRunner:
         app: The app.
         runtime: Where tasks run.
         emit: Tells an event.
-        drain: Reads a job's log to its end.
+        drain: Reads all that a job has written to its end.
         on_change: Told of every end of an incarnation.
         on_no_room: Told of GPUs that the app has leases on but the engine no room, and why. They must be given back
             within the call.

@@ -35,19 +35,22 @@ class JobReader:
 
     def read(self, now_s: float) -> list[Record]:
         """What was added, in order; `now_s` is the time by any clock."""
+        return self._read(now_s, search=not 0.0 <= now_s - self._searched_at_s < SEARCH_EVERY_S)
+
+    def catch_up(self, now_s: float) -> Iterator[Record]:
+        """Everything that is there, until there is no more: also what has come into being a moment ago."""
+        before = None
+        while before != self._log.offset:
+            search, before = before is None, self._log.offset
+            yield from self._read(now_s, search=search)
+
+    def _read(self, now_s: float, *, search: bool) -> list[Record]:
         records = self._lines.read(self._log.read())
         self._log_tells_steps = self._log_tells_steps or any(isinstance(record, StepLoss) for record in records)
         if self._log_tells_steps:
             self._events.close()
             return records
-        if not 0.0 <= now_s - self._searched_at_s < SEARCH_EVERY_S:
+        if search:
             self._searched_at_s = now_s
             self._events.search()
         return records + self._events.read()
-
-    def catch_up(self, now_s: float) -> Iterator[Record]:
-        """Everything that is there, until there is no more."""
-        before = None
-        while before != self._log.offset:
-            before = self._log.offset
-            yield from self.read(now_s)

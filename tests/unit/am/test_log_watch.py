@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -130,3 +131,16 @@ def test_what_earlier_attempts_logged_is_read_without_a_word(tmp_path):
     watched.look()
     assert watched.job.profile.iteration == 96
     assert watched.told == []
+
+
+def test_what_a_job_writes_just_before_its_end_is_known_when_it_is_settled(tmp_path):
+    watched = Watched(tmp_path, look_s=1.0)
+    watched.look()
+    source = next((GOLDEN / "summary_events").iterdir())
+    (tmp_path / source.name).write_bytes(source.read_bytes())
+    watched.look()
+    assert math.isnan(watched.job.loss)
+    watched.watch.drain(watched.job)
+    assert watched.job.profile.iteration == 40
+    assert watched.job.loss == pytest.approx(0.05)
+    assert watched.job.state is JobState.RUNNING

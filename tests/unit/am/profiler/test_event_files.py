@@ -305,3 +305,9 @@ class TestFolders:
         self.write(tmp_path / "events.out.tfevents.1.host", event(1, simple("loss", 1.0)))
         assert reader.read(101.0) == []
         assert reader.read(106.0) == [StepLoss(step=1, loss=1.0)]
+
+    def test_at_the_end_files_are_searched_for_at_once(self, tmp_path):
+        reader = JobReader(LogFollower(tmp_path / "log"), [tmp_path])
+        assert reader.read(100.0) == []
+        self.write(tmp_path / "events.out.tfevents.1.host", event(1, simple("loss", 1.0)))
+        assert list(reader.catch_up(101.0)) == [StepLoss(step=1, loss=1.0)]
