@@ -35,22 +35,35 @@ class JobReader:
 
     def read(self, now_s: float) -> list[Record]:
         """What was added, in order; `now_s` is the time by any clock."""
-        return self._read(now_s, search=not 0.0 <= now_s - self._searched_at_s < SEARCH_EVERY_S)
-
-    def catch_up(self, now_s: float) -> Iterator[Record]:
-        """Everything that is there, until there is no more: also what has come into being a moment ago."""
-        before = None
-        while before != self._log.offset:
-            search, before = before is None, self._log.offset
-            yield from self._read(now_s, search=search)
-
-    def _read(self, now_s: float, *, search: bool) -> list[Record]:
-        records = self._lines.read(self._log.read())
-        self._log_tells_steps = self._log_tells_steps or any(isinstance(record, StepLoss) for record in records)
+        records = self._read_log()
         if self._log_tells_steps:
             self._events.close()
             return records
-        if search:
-            self._searched_at_s = now_s
-            self._events.search()
+        if not 0.0 <= now_s - self._searched_at_s < SEARCH_EVERY_S:
+            self._search(now_s)
         return records + self._events.read()
+
+    def catch_up(self, now_s: float) -> Iterator[Record]:
+        """Everything that is there, the log first: also files that have come into being a moment ago.
+
+        What is written meanwhile may be left, lest a writer that nobody has ended keeps the reader for good.
+        """
+        yield from self._read_log()
+        while self._log.behind:
+            yield from self._read_log()
+        if self._log_tells_steps:
+            self._events.close()
+            return
+        self._search(now_s)
+        yield from self._events.read()
+        while self._events.behind:
+            yield from self._events.read()
+
+    def _read_log(self) -> list[Record]:
+        records = self._lines.read(self._log.read())
+        self._log_tells_steps = self._log_tells_steps or any(isinstance(record, StepLoss) for record in records)
+        return records
+
+    def _search(self, now_s: float) -> None:
+        self._searched_at_s = now_s
+        self._events.search()

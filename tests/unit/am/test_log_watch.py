@@ -10,8 +10,10 @@ import pytest
 
 from am.jobs.run import JobRun
 from am.log_watch import LogWatch
+from am.profiler import follower
 from am.profiler.follower import LogFollower
 from am.profiler.health import STALL_LEAST_S
+from am.profiler.pace import Placement
 from am.profiler.profile import JobProfile
 from themis.apps import JobSpec
 from themis.cluster import GpuId, Level
@@ -144,3 +146,15 @@ def test_what_a_job_writes_just_before_its_end_is_known_when_it_is_settled(tmp_p
     assert watched.job.profile.iteration == 40
     assert watched.job.loss == pytest.approx(0.05)
     assert watched.job.state is JobState.RUNNING
+
+
+def test_all_that_a_job_logged_counts_for_the_incarnation_that_logged_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(follower, "MAX_POLL_BYTES", 500)
+    watched = Watched(tmp_path)
+    lines = [f"INFO:tensorflow:loss = 0.5, step = {step} (2.000 sec)\n" for step in range(1, 101)]
+    watched.job.log_path.write_text("".join(lines))
+    watched.watch.drain(watched.job)
+    assert watched.job.profile.iteration == 100
+    watched.job.profile.started(4, Level.RACK)
+    watched.look()
+    assert set(watched.job.profile.paces) == {Placement(1, Level.SLOT)}
