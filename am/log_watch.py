@@ -43,10 +43,10 @@ class LogWatch:
         now_s = self._app.now_s()
         self._take(job, self._reader(job).read(now_s), now_s)
 
-    def drain(self, job: JobRun) -> None:
-        """Read all that a job has written, now that its tasks have ended."""
+    def drain(self, job: JobRun, ended_well: bool) -> None:
+        """Read all that a job has written, now that its tasks have ended, by themselves or not."""
         now_s = self._app.now_s()
-        self._take(job, self._reader(job).catch_up(now_s), now_s)
+        self._take(job, self._reader(job).catch_up(now_s, ended_well=ended_well), now_s)
 
     def _take(self, job: JobRun, records: Iterable[Record], now_s: float) -> None:
         for record in records:

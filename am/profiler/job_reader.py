@@ -43,14 +43,23 @@ class JobReader:
             self._search(now_s)
         return records + self._events.read()
 
-    def catch_up(self, now_s: float) -> Iterator[Record]:
-        """Everything that is there, the log first: also files that have come into being a moment ago.
+    def catch_up(self, now_s: float, *, ended_well: bool = False) -> Iterator[Record]:
+        """Everything that is there, once its writers are gone: the log first.
 
-        What is written meanwhile may be left, lest a writer that nobody has ended keeps the reader for good.
+        Files that came into being a moment ago are read as well. What is written meanwhile may be left, lest a writer
+        that nobody has ended keeps the reader for good. What is read from then on begins a line.
+
+        Args:
+            now_s: The time by any clock.
+            ended_well: Whether the writer ended by itself, so that a last line without an end is whole. That of a
+                writer that was killed may break off within a number: it is dropped.
         """
         yield from self._read_log()
         while self._log.behind:
             yield from self._read_log()
+        last_line = self._log.finish()
+        if ended_well:
+            yield from self._told(last_line)
         if self._log_tells_steps:
             self._events.close()
             return
@@ -60,7 +69,10 @@ class JobReader:
             yield from self._events.read()
 
     def _read_log(self) -> list[Record]:
-        records = self._lines.read(self._log.read())
+        return self._told(self._log.read())
+
+    def _told(self, lines: bytes) -> list[Record]:
+        records = self._lines.read(lines)
         self._log_tells_steps = self._log_tells_steps or any(isinstance(record, StepLoss) for record in records)
         return records
 
