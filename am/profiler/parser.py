@@ -8,14 +8,19 @@ from functools import cache
 
 from am.profiler.backlog import DENSE_BYTES, FIRST_BYTES, LAST_BYTES, MUCH_BYTES
 from am.profiler.cnn_benchmarks_format import CnnBenchmarksFormat
-from am.profiler.estimator_format import ESTIMATOR_ORDINARY, ESTIMATOR_STARTS, parse_estimator
+from am.profiler.estimator_format import (
+    ESTIMATOR_ORDINARY,
+    ESTIMATOR_STARTS,
+    ESTIMATOR_TELLING,
+    parse_estimator,
+)
 from am.profiler.keras_format import KerasFormat
 from am.profiler.log_format import LineFormat, LogFormat
 from am.profiler.records import Record, Skipped, StepLoss
 from am.profiler.themis_format import THEMIS_STARTS, parse_themis
 
 FORMATS: tuple[Callable[[], LogFormat], ...] = (
-    lambda: LineFormat(ESTIMATOR_STARTS, parse_estimator, ESTIMATOR_ORDINARY),
+    lambda: LineFormat(ESTIMATOR_STARTS, parse_estimator, ESTIMATOR_ORDINARY, ESTIMATOR_TELLING),
     lambda: LineFormat(THEMIS_STARTS, parse_themis),
     KerasFormat,
     CnnBenchmarksFormat,
@@ -43,7 +48,8 @@ class LogReader:
     short under its writer. Of a line that was drawn several times the last drawing in the data counts.
 
     Of many lines in a row that tell an ordinary loss or rate each, and that come at once, only the first and the last
-    are read: a job's progress is what the last one says, and its pace goes by the newest.
+    are read: a job's progress is what the last one says, and its pace goes by the newest. The last begin no later than
+    the last line with a loss.
 
     Where lines carry workers' tags, the first worker to tell a step is believed, and no other: all workers of a
     synchronous job tell the same.
@@ -53,6 +59,7 @@ class LogReader:
         self._formats = [make() for make in formats]
         self._candidates, self._ways = _patterns(tuple(each.starts for each in self._formats))
         self._ordinary = _ordinary(tuple(each.ordinary for each in self._formats))
+        self._telling = tuple(mark for each in self._formats for mark in each.telling)
         self._believed: bytes | None = None
         self._silent = 0
 
@@ -65,7 +72,7 @@ class LogReader:
         records = self._all(data[:first])
         if len(records) * DENSE_BYTES <= first:
             return records + self._all(data[first:])
-        for place, part in enumerate(_thinned(data[first:], self._ordinary)):
+        for place, part in enumerate(_thinned(data[first:], self._ordinary, self._telling)):
             if place:
                 records.append(Skipped())
             records += self._all(part)
@@ -115,15 +122,17 @@ def _last_drawing(line: bytes) -> bytes:
     return last[last.rfind(b"\b") + 1 :]
 
 
-def _thinned(data: bytes, ordinary: re.Pattern[bytes]) -> Iterator[bytes]:
-    """The data in parts, between which ordinary lines are left out."""
+def _thinned(data: bytes, ordinary: re.Pattern[bytes], telling: Sequence[bytes]) -> Iterator[bytes]:
+    """The data in parts, between which ordinary lines are left out, but never the last ones that tell something."""
     at = 0
     for run in ordinary.finditer(data):
-        if run.end() - run.start() > 2 * (FIRST_BYTES + LAST_BYTES):
+        begin, end = run.span()
+        if end - begin > 2 * (FIRST_BYTES + LAST_BYTES):
             # Keras' lines go in pairs.
-            begin = _EPOCH if data.startswith(_EPOCH, run.start()) else b"\n"
-            left = data.find(begin, run.start() + FIRST_BYTES)
-            resumed = data.rfind(begin, 0, run.end() - LAST_BYTES)
+            head = b"\n" if data.rfind(_EPOCH, begin, end) < 0 else _EPOCH
+            told = [place for mark in telling if (place := data.rfind(mark, begin, end)) >= 0]
+            left = data.find(head, begin + FIRST_BYTES)
+            resumed = data.rfind(head, 0, min([end - LAST_BYTES, *told]))
             if 0 <= left < resumed:
                 yield data[at:left]
                 at = resumed

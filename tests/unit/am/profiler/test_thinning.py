@@ -121,6 +121,47 @@ class TestLogs:
         assert steps == sorted(steps)
         assert all(step % 8 == 0 for step in steps)
 
+    def test_the_last_loss_is_read_though_only_rates_follow_for_long(self):
+        lines = []
+        for step in range(1, 5500):
+            lines += [f"{TF}loss = {900 / step:.4f}, step = {step}\n"] if step % 1000 == 0 else []
+            lines += [f"{TF}global_step/sec: 2.34092\n"]
+        data = "".join(lines).encode()
+        records = at_once(data)
+        assert sum(isinstance(record, Skipped) for record in records) == 1
+        assert facts(profile_of(records)) == facts(profile_of(bit_by_bit(data)))
+        assert facts(profile_of(records))[:2] == (5000, 0.18)
+
+    def test_a_loss_between_two_that_are_none_ends_the_divergence_though_rates_follow_it(self):
+        rates = f"{TF}global_step/sec: 2.34092\n" * 2000
+        none = f"{TF}loss = nan, step = %d\n"
+        text = estimator(100) + none % 101 + rates + f"{TF}loss = 0.5, step = 102\n" + rates + none % 103
+        records = at_once(text.encode())
+        assert sum(isinstance(record, Skipped) for record in records) == 1
+        assert profile_of(records).diverged is None
+
+    @pytest.mark.parametrize("every", [1, 10, 700])
+    def test_what_keras_validated_last_is_read_though_not_every_epoch_has_it(self, every):
+        text = "Epoch 1/2000\n8/8 - 1s - 9ms/step - loss: 1.0\n"
+        for epoch in range(2, 2001):
+            held_out = f" - val_accuracy: 0.5 - val_loss: {2 / epoch:.4f}" if epoch % every == 0 else ""
+            text += f"Epoch {epoch}/2000\n8/8 - 1s - 9ms/step - loss: {1 / epoch:.4f}{held_out}\n"
+        records = at_once(text.encode())
+        assert sum(isinstance(record, Skipped) for record in records) == 1
+        assert facts(profile_of(records)) == facts(profile_of(bit_by_bit(text.encode())))
+
+    def test_epochs_without_a_loss_are_all_read(self):
+        text = "Epoch 1/2000\n8/8 - 1s - 9ms/step - loss: 1.0\n"
+        text += "".join(f"Epoch {epoch}/2000\n8/8 - 1s - 9ms/step - accuracy: 0.5\n" for epoch in range(2, 2001))
+        assert at_once(text.encode()) == bit_by_bit(text.encode())
+
+    def test_formats_in_turns_lose_nothing(self):
+        keras = "".join(f"Epoch {n}/2000\n8/8 - 1s - 9ms/step - loss: {1 / n:.4f}\n" for n in range(1, 2001))
+        cnn = "".join(f"{n}\timages/sec: 10.0 +/- 0.0 (jitter = 0.0)\t{7 / n:.4f}\n" for n in range(10, 9000, 10))
+        for text in (keras + estimator(2000) + cnn, cnn + estimator(2000) + keras, estimator(99) + cnn + keras):
+            data = text.encode()
+            assert facts(profile_of(at_once(data))) == facts(profile_of(bit_by_bit(data)))
+
     def test_lines_behind_tags_of_workers_are_all_read(self):
         text = "".join(f"worker-{n % 2}: {TF}loss = 0.5, step = {n // 2}\n" for n in range(4000))
         assert at_once(text.encode()) == bit_by_bit(text.encode())
