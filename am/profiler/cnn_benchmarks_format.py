@@ -25,7 +25,7 @@ class CnnBenchmarksFormat:
         rb"[0-9]{1,12}\timages/sec: " + ORDINARY + rb" \+/- " + ORDINARY + rb" \(jitter = " + ORDINARY + rb"\)"
         rb"(?:\t" + ORDINARY + rb"){1,5}"
     )
-    telling = (b"\timages/sec: ",)
+    telling: Sequence[bytes] = (b"\timages/sec: ",)
 
     def __init__(self) -> None:
         self._batch: int | None = None

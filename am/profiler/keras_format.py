@@ -74,11 +74,11 @@ class KerasFormat:
     starts = rb"[\r\b\x1b]|Epoch [0-9]| {0,12}[0-9]{1,12}/(?:[0-9]|U)"
     # An epoch that is not the first of a `fit`, and its line: as one, since neither tells anything by itself.
     ordinary = (
-        rb"Epoch (?!1/)[0-9]{1,9}/[0-9]{1,9}\n(?P<steps>[0-9]{1,9})/(?P=steps)(?=[^\n]* - loss: )"
+        rb"Epoch (?!1/)[0-9]{1,9}/[0-9]{1,9}\n(?P<steps>[0-9]{1,9})/(?P=steps)"
         rb"(?: - (?:[a-z_0-9]{1,40}: " + ORDINARY + rb"|[0-9]{1,9}(?:us|ms|s)(?:/step|/epoch)?))+"
     )
     # With `validation_freq` not every epoch has it.
-    telling = (b" - val_",)
+    telling: Sequence[bytes] = (b" - loss: ", b" - val_")
 
     def __init__(self) -> None:
         self._base = 0

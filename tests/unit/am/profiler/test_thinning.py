@@ -150,10 +150,14 @@ class TestLogs:
         assert sum(isinstance(record, Skipped) for record in records) == 1
         assert facts(profile_of(records)) == facts(profile_of(bit_by_bit(text.encode())))
 
-    def test_epochs_without_a_loss_are_all_read(self):
+    def test_the_last_loss_of_keras_is_read_though_epochs_without_one_follow_it(self):
         text = "Epoch 1/2000\n8/8 - 1s - 9ms/step - loss: 1.0\n"
-        text += "".join(f"Epoch {epoch}/2000\n8/8 - 1s - 9ms/step - accuracy: 0.5\n" for epoch in range(2, 2001))
-        assert at_once(text.encode()) == bit_by_bit(text.encode())
+        for epoch in range(2, 2001):
+            text += f"Epoch {epoch}/2000\n8/8 - 1s - 9ms/step - accuracy: 0.5{' - loss: 0.25' * (epoch == 1300)}\n"
+        records = at_once(text.encode())
+        assert sum(isinstance(record, Skipped) for record in records) == 1
+        assert facts(profile_of(records)) == facts(profile_of(bit_by_bit(text.encode())))
+        assert profile_of(records).loss == 0.25
 
     def test_formats_in_turns_lose_nothing(self):
         keras = "".join(f"Epoch {n}/2000\n8/8 - 1s - 9ms/step - loss: {1 / n:.4f}\n" for n in range(1, 2001))
@@ -245,6 +249,43 @@ class TestEvents:
         told = events_at_once(b"".join(parts))
         assert {record.step for record in told} >= set(range(3001, 6000))
         assert len(told) < 3500
+
+    @pytest.mark.parametrize("form", [simple, tensor])
+    @pytest.mark.parametrize("first", [True, False])
+    def test_the_last_loss_is_read_though_many_other_scalars_follow_it(self, form, first):
+        data = b"".join(event(1, 1.5, b"layer/weight_norm", form) for _ in range(0 if first else 300))
+        for step in range(100, 3001, 100):
+            data += event(step, 300 / step, b"loss", form)
+            data += b"".join(event(step, 1.5, b"layer_%03d/weight_norm" % layer, form) for layer in range(300))
+        some, every = events_at_once(data), events_bit_by_bit(data)
+        assert facts(profile_of(some)) == facts(profile_of(every))
+        assert facts(profile_of(some))[:2] == (3000, pytest.approx(0.1))
+        # Before the first loss nobody knows its tag.
+        assert len(some) < 5 if first else some == every
+
+    def test_parts_that_end_in_any_place_tell_the_last_loss_that_is_whole(self):
+        group = event(100, 1.0, b"loss") + event(100, 1.0, b"layer/norm") * 400
+        last = event(200, 0.5, b"loss")
+        for size in (*range(len(last)), len(last) + 20_000):
+            reader = EventReader(Role.TRAINING)
+            data = group * 4 + last + event(200, 1.0, b"layer/norm") * 400
+            cut = len(group) * 4 + size
+            steps = [record.step for record in reader.read(data[:cut])]
+            assert steps[-1] == (200 if size > len(last) else 100)
+            assert len(steps) == 2
+            assert [record.step for record in reader.read(data[cut:])] == ([] if size > len(last) else [200])
+
+    def test_the_first_tag_of_the_loss_stays_the_one_that_is_read(self):
+        group = event(1, 2.0, b"loss") + event(1, 1.0, b"layer/norm") * 400 + event(1, 9.0, b"total_loss")
+        assert {record.loss for record in events_at_once(group * 5)} == {2.0}
+        late = event(1, 1.0, b"layer/norm") * 400 + group * 5
+        assert {record.loss for record in events_at_once(late)} == {2.0}
+
+    def test_what_was_evaluated_last_is_read_though_many_other_scalars_follow_it(self):
+        others = event(9, 1.5, b"layer/weight_norm") * 600
+        data = b"".join(event(step, step / 8, b"loss") + event(step, 0.5, b"accuracy") + others for step in range(4))
+        reader = EventReader(Role.EVALUATION)
+        assert facts(profile_of(reader.read(data))) == (3, pytest.approx(math.nan, nan_ok=True), 0.375, 0.5, None)
 
     def test_it_begins_wherever_a_part_ends(self):
         data = b"".join(event(step, 2.0, b"loss") for step in range(1, 6000))
