@@ -206,7 +206,7 @@ class JobProfile:
         self._non_finite.validated(record.step, record.loss)
         if record.step >= self._validation_step:
             self._validation_step = record.step
-            # What a line does not say it does not take back: some programs evaluate different things at different steps.
+            # What a line does not say it does not take back: programs may evaluate different things at different steps.
             self.validation_loss = self.validation_loss if record.loss is None else record.loss
             self.accuracy = self.accuracy if record.accuracy is None else record.accuracy
 
