@@ -18,11 +18,13 @@ class LogFormat(Protocol):
             else. Of many such lines in a row some may be left out without a change to what the others tell.
         telling: What stands in those ordinary lines that tell more than others of the format. Of each, the last line
             that it stands in is never left out: a later one need not say as much.
+        counted: How the ordinary lines start that tell how far a job is, up to a group with that number.
     """
 
     starts: bytes
     ordinary: bytes
     telling: Sequence[bytes]
+    counted: bytes
 
     def read(self, line: str) -> Sequence[Record]:
         """What a line tells, in order; nothing when it is not of this format. Never raises, whatever the line."""
@@ -37,6 +39,7 @@ class LineFormat:
         parse: The record of a line, or None.
         ordinary: As of LogFormat; by default no line is.
         telling: As of LogFormat.
+        counted: As of LogFormat.
     """
 
     def __init__(
@@ -45,8 +48,9 @@ class LineFormat:
         parse: Callable[[str], Record | None],
         ordinary: bytes = rb"(?!)",
         telling: Sequence[bytes] = (),
+        counted: bytes = rb"((?!))",
     ) -> None:
-        self.starts, self.ordinary, self.telling = starts, ordinary, telling
+        self.starts, self.ordinary, self.telling, self.counted = starts, ordinary, telling, counted
         self._parse = parse
 
     def read(self, line: str) -> Sequence[Record]:

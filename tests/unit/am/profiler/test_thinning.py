@@ -159,6 +159,24 @@ class TestLogs:
         assert facts(profile_of(records)) == facts(profile_of(bit_by_bit(text.encode())))
         assert profile_of(records).loss == 0.25
 
+    @pytest.mark.parametrize("back", [1, 20, 150, 1000])
+    @pytest.mark.parametrize(
+        "form",
+        [
+            TF + "loss = 0.5, step = {0} (0.100 sec)\n",
+            "{0}\timages/sec: 10.0 +/- 0.0 (jitter = 0.0)\t7.5\n",
+            "Epoch {0}/9000\n8/8 - 1s - 9ms/step - loss: 0.5\n",
+        ],
+    )
+    def test_steps_that_go_back_where_nothing_tells_of_a_restart_take_no_progress_back(self, form, back):
+        first = "Epoch 1/9000\n8/8 - 1s - 9ms/step - loss: 0.5\n" if form.startswith("Epoch") else ""
+        for more in (0, 10, 400):
+            steps = [*range(2, 3000), *range(3000 - back, 3000 - back + more), *range(2500, 2510)]
+            data = (first + "".join(form.format(step) for step in steps)).encode()
+            some = at_once(data)
+            assert any(isinstance(record, Skipped) for record in some)
+            assert profile_of(some).iteration == profile_of(bit_by_bit(data)).iteration
+
     def test_formats_in_turns_lose_nothing(self):
         keras = "".join(f"Epoch {n}/2000\n8/8 - 1s - 9ms/step - loss: {1 / n:.4f}\n" for n in range(1, 2001))
         cnn = "".join(f"{n}\timages/sec: 10.0 +/- 0.0 (jitter = 0.0)\t{7 / n:.4f}\n" for n in range(10, 9000, 10))
