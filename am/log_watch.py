@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from am.app import App
 from am.jobs.job_runner import Emit
@@ -41,7 +41,15 @@ class LogWatch:
     def read(self, job: JobRun) -> None:
         """Read on in one job's log."""
         now_s = self._app.now_s()
-        for record in self._reader(job).read(now_s):
+        self._take(job, self._reader(job).read(now_s), now_s)
+
+    def drain(self, job: JobRun, ended_well: bool) -> None:
+        """Read all that a job has written, now that its tasks have ended, by themselves or not."""
+        now_s = self._app.now_s()
+        self._take(job, self._reader(job).catch_up(now_s, ended_well=ended_well), now_s)
+
+    def _take(self, job: JobRun, records: Iterable[Record], now_s: float) -> None:
+        for record in records:
             job.profile.feed(record)
             self._tell(job, record)
         job.profile.look(now_s)

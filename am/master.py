@@ -156,7 +156,7 @@ class AppMaster:
             self._logs = LogWatch(app, self._emit, self._dirty.set)
             await asyncio.to_thread(self._logs.catch_up)
             self._jobs = JobRunner(
-                app, self._engine.runtime, self._emit, self._logs.read, self._dirty.set, self._no_room
+                app, self._engine.runtime, self._emit, self._logs.drain, self._dirty.set, self._no_room
             )
             self._returns = Returns(self._engine.runtime.kept, self._dirty.set)
             self._negotiator = Negotiator(app, lambda: self._planned)

@@ -28,6 +28,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 2.0
 """Between a crash and the restart; doubled with each."""
 
 Emit = Callable[[str, str, Mapping[str, object]], None]
+Drain = Callable[[JobRun, bool], None]
 OnChange = Callable[[], None]
 OnNoRoom = Callable[[tuple[GpuId, ...], str], None]
 
@@ -39,7 +40,7 @@ class JobRunner:
         app: The app.
         runtime: Where tasks run.
         emit: Tells an event.
-        drain: Reads a job's log to its end.
+        drain: Reads all that a job has written to its end, told whether its tasks ended well.
         on_change: Told of every end of an incarnation.
         on_no_room: Told of GPUs that the app has leases on but the engine no room, and why. They must be given back
             within the call.
@@ -50,7 +51,7 @@ class JobRunner:
         app: App,
         runtime: ContainerRuntime,
         emit: Emit,
-        drain: Callable[[JobRun], None],
+        drain: Drain,
         on_change: OnChange,
         on_no_room: OnNoRoom,
     ) -> None:
@@ -137,7 +138,7 @@ class JobRunner:
             LOG.exception("%s could not be started", job.job_id)
             job.diagnostics = str(error)
             exits = []
-        self._drain(job)
+        self._drain(job, _ended_well(exits))
         gpus, requested = job.gpus, bool(job.stop_reason)
         job.saved_iteration = await asyncio.to_thread(self._saved_iteration, job, exits)
         job.handles = []
@@ -219,7 +220,7 @@ class JobRunner:
         elif job.trouble is not None and job.job_id in board.plan().targets:
             job.stalls += not job.trouble.hopeless
             self._again(job, job.trouble.reason, hopeless=job.trouble.hopeless)
-        elif requested or (exits and all(exit_.exit_code in (0, EXIT_CHECKPOINTED) for exit_ in exits)):
+        elif requested or _ended_well(exits):
             board.turn(job, JobState.WAITING)
         elif any(exit_.reason is ExitReason.TAKEN for exit_ in exits):
             self._restarted(job, "the engine took a container of it away")
@@ -323,6 +324,11 @@ class JobRunner:
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+
+
+def _ended_well(exits: Sequence[TaskExit]) -> bool:
+    """Whether tasks came to their end, or to a checkpoint, by themselves."""
+    return bool(exits) and all(exit_.exit_code in (0, EXIT_CHECKPOINTED) for exit_ in exits)
 
 
 def last_line(job: JobRun) -> str:

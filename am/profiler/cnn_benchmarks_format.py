@@ -25,6 +25,8 @@ class CnnBenchmarksFormat:
         rb"[0-9]{1,12}\timages/sec: " + ORDINARY + rb" \+/- " + ORDINARY + rb" \(jitter = " + ORDINARY + rb"\)"
         rb"(?:\t" + ORDINARY + rb"){1,5}"
     )
+    counted = rb"([0-9]{1,12})\timages/sec: "
+    telling: Sequence[bytes] = (b"\timages/sec: ",)
 
     def __init__(self) -> None:
         self._batch: int | None = None

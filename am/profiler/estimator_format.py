@@ -21,6 +21,10 @@ ESTIMATOR_ORDINARY = (
     rb"INFO:tensorflow:(?:global_step/sec: " + ORDINARY + rb"|loss = " + ORDINARY + rb", step = [0-9]{1,15}"
     rb"(?: \(" + ORDINARY + rb" sec\))?)"
 )
+ESTIMATOR_TELLING = (b"INFO:tensorflow:loss = ",)
+"""Lines of rates may go on for long without a step."""
+
+ESTIMATOR_COUNTED = rb"INFO:tensorflow:loss = [^,\n]{1,40}, step = ([0-9]{1,15})"
 
 # `INFO:tensorflow:..`, or `I0728 12:00:01.123456 140 basic_session_run_hooks.py:262] ..`
 _PREFIX = re.compile(r"INFO:tensorflow:|I[0-9]{4} [0-9:.]{8,20} +[0-9]{1,20} [^ \]]{1,200}\] ")

@@ -50,6 +50,11 @@ class EventFolder:
                 told += [record for record in records if not (role is Role.EVALUATION and self._drops(record))]
         return told
 
+    @property
+    def behind(self) -> bool:
+        """Whether the last read brought as much of a file as one may, so that there may be more."""
+        return any(follower.behind for _, follower, _ in self._files.values())
+
     def close(self) -> None:
         """Close all files; `read` opens them again where they were."""
         for _, follower, _ in self._files.values():

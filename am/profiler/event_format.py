@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
 
-from am.profiler.event_message import ORDINARY_RECORDS, Event, EventError, read_event
+from am.profiler.backlog import FIRST_BYTES, MUCH_BYTES
+from am.profiler.event_message import ORDINARY_RECORDS, Event, EventError, read_event, tag_field
 from am.profiler.records import LossOnly, Record, StepLoss, StepsPerSecond, Validation
-from am.profiler.tfrecord import RecordReader, intact
+from am.profiler.tfrecord import Framed, RecordReader, intact
 
 LOSS_TAGS = ("loss", "batch_loss", "train_loss", "train/loss", "loss/train", "total_loss")
 """Tags of the training loss at a step, also with capitals in front; the first one that a file has is read, no other.
@@ -56,14 +57,18 @@ class EventReader:
     Records with other content than scalars of these tags are passed over, and so are their checksums; those that are
     used are checked. Seconds between steps are those between the writer's own times.
 
+    Of many scalars in a row that come at once only the first and the last are read. The last begin no later than the
+    last loss; so long as the file has told none, all are read.
+
     Args:
         role: What the file's values were measured on.
     """
 
     def __init__(self, role: Role) -> None:
         self._role = role
-        self._frames = RecordReader(_MARKS, ORDINARY_RECORDS)
+        self._frames = RecordReader(_MARKS)
         self._loss_tag: str | None = None
+        self._loss_field = b""
         self._step = 0
         self._epoch_since = 0
         self._wall_time_s: float | None = None
@@ -72,8 +77,17 @@ class EventReader:
 
     def read(self, data: bytes) -> list[Record]:
         """What the records that have become whole tell, in order."""
+        if len(data) <= MUCH_BYTES:
+            return self._told(self._frames.read(data))
+        told = self._told(self._frames.read(data[:FIRST_BYTES]))
+        rest = data[FIRST_BYTES:]
+        if not self._loss_field:
+            return told + self._told(self._frames.read(rest))
+        return told + self._told(self._frames.read_newest(rest, ORDINARY_RECORDS, self._loss_field))
+
+    def _told(self, records: Sequence[Framed]) -> list[Record]:
         told: list[Record] = []
-        for framed in intact(self._frames.read(data)):
+        for framed in intact(records):
             try:
                 event = read_event(framed.data)
             except EventError:
@@ -91,7 +105,7 @@ class EventReader:
                 self._epoch_since = self._step
                 told.append(LossOnly(loss=value, epoch=event.step))
             elif kind is _Kind.LOSS and self._loss_tag in (None, name):
-                self._loss_tag, self._step = name, event.step
+                self._loss_tag, self._loss_field, self._step = name, tag_field(tag), event.step
                 since = self._epoch_since if name in MEAN_TAGS else None
                 told.append(StepLoss(step=event.step, loss=value, seconds=self._since_s(event), mean_since=since))
         return told

@@ -38,6 +38,9 @@ class FileFollower:
     where reading goes on are no longer the same. Only one that was written anew with the same bytes there, or to the
     very same length, is taken for one that goes on.
 
+    `offset` is how far the present file was read, in bytes; `behind` whether the last poll brought as much as one may,
+    so that there may be more.
+
     Args:
         path: The file, which may come into being later.
         offset: Where to begin in it, in bytes; for a reader that comes back.
@@ -46,6 +49,7 @@ class FileFollower:
     def __init__(self, path: Path, offset: int = 0) -> None:
         self._path = path
         self.offset = offset
+        self.behind = False
         self._before = b""
         self._descriptor = -1
 
@@ -55,6 +59,7 @@ class FileFollower:
             there = self._path.stat()
         except OSError:
             there = None
+        self.behind = False
         if self._descriptor < 0 and (there is None or not self._open()):
             return []
         parts = self._read()
@@ -65,6 +70,7 @@ class FileFollower:
             self.offset, self._before = 0, b""
             if self._open():
                 parts += [Part(b"", Start.REPLACED), *self._read()]
+        self.behind = any(len(part.data) >= MAX_POLL_BYTES for part in parts)
         return parts
 
     def close(self) -> None:
@@ -122,6 +128,11 @@ class LogFollower:
     def offset(self) -> int:
         """Bytes of the present file that were returned as whole lines, or dropped."""
         return self._file.offset - len(self._partial)
+
+    @property
+    def behind(self) -> bool:
+        """Whether the last read brought as much as one may, so that there may be more."""
+        return self._file.behind
 
     def read(self) -> bytes:
         """Whole lines that were added, with their ends; at most about MAX_POLL_BYTES of them at once."""

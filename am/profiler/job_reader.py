@@ -35,19 +35,47 @@ class JobReader:
 
     def read(self, now_s: float) -> list[Record]:
         """What was added, in order; `now_s` is the time by any clock."""
-        records = self._lines.read(self._log.read())
-        self._log_tells_steps = self._log_tells_steps or any(isinstance(record, StepLoss) for record in records)
+        records = self._read_log()
         if self._log_tells_steps:
             self._events.close()
             return records
         if not 0.0 <= now_s - self._searched_at_s < SEARCH_EVERY_S:
-            self._searched_at_s = now_s
-            self._events.search()
+            self._search(now_s)
         return records + self._events.read()
 
-    def catch_up(self, now_s: float) -> Iterator[Record]:
-        """Everything that is there, until there is no more."""
-        before = None
-        while before != self._log.offset:
-            before = self._log.offset
-            yield from self.read(now_s)
+    def catch_up(self, now_s: float, *, ended_well: bool = False) -> Iterator[Record]:
+        """Everything that is there, once its writers are gone: the log first.
+
+        Files that came into being a moment ago are read as well. What is written meanwhile may be left, lest a writer
+        that nobody has ended keeps the reader for good. What is read from then on begins a line.
+
+        Args:
+            now_s: The time by any clock.
+            ended_well: Whether the writer ended by itself, so that a last line without an end is whole. That of a
+                writer that was killed may break off within a number: it is dropped.
+        """
+        yield from self._read_log()
+        while self._log.behind:
+            yield from self._read_log()
+        last_line = self._log.finish()
+        if ended_well:
+            yield from self._told(last_line)
+        if self._log_tells_steps:
+            self._events.close()
+            return
+        self._search(now_s)
+        yield from self._events.read()
+        while self._events.behind:
+            yield from self._events.read()
+
+    def _read_log(self) -> list[Record]:
+        return self._told(self._log.read())
+
+    def _told(self, lines: bytes) -> list[Record]:
+        records = self._lines.read(lines)
+        self._log_tells_steps = self._log_tells_steps or any(isinstance(record, StepLoss) for record in records)
+        return records
+
+    def _search(self, now_s: float) -> None:
+        self._searched_at_s = now_s
+        self._events.search()

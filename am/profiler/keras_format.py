@@ -77,6 +77,9 @@ class KerasFormat:
         rb"Epoch (?!1/)[0-9]{1,9}/[0-9]{1,9}\n(?P<steps>[0-9]{1,9})/(?P=steps)"
         rb"(?: - (?:[a-z_0-9]{1,40}: " + ORDINARY + rb"|[0-9]{1,9}(?:us|ms|s)(?:/step|/epoch)?))+"
     )
+    counted = rb"Epoch ([0-9]{1,9})/"
+    # With `validation_freq` not every epoch has it.
+    telling: Sequence[bytes] = (b" - loss: ", b" - val_")
 
     def __init__(self) -> None:
         self._base = 0

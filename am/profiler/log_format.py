@@ -16,10 +16,15 @@ class LogFormat(Protocol):
             that start in no format's way are passed over without being looked at one by one.
         ordinary: Another: the whole of a line that tells a step with a loss that is a number, or a rate, and nothing
             else. Of many such lines in a row some may be left out without a change to what the others tell.
+        telling: What stands in those ordinary lines that tell more than others of the format. Of each, the last line
+            that it stands in is never left out: a later one need not say as much.
+        counted: How the ordinary lines start that tell how far a job is, up to a group with that number.
     """
 
     starts: bytes
     ordinary: bytes
+    telling: Sequence[bytes]
+    counted: bytes
 
     def read(self, line: str) -> Sequence[Record]:
         """What a line tells, in order; nothing when it is not of this format. Never raises, whatever the line."""
@@ -33,10 +38,19 @@ class LineFormat:
         starts: As of LogFormat.
         parse: The record of a line, or None.
         ordinary: As of LogFormat; by default no line is.
+        telling: As of LogFormat.
+        counted: As of LogFormat.
     """
 
-    def __init__(self, starts: bytes, parse: Callable[[str], Record | None], ordinary: bytes = rb"(?!)") -> None:
-        self.starts, self.ordinary = starts, ordinary
+    def __init__(
+        self,
+        starts: bytes,
+        parse: Callable[[str], Record | None],
+        ordinary: bytes = rb"(?!)",
+        telling: Sequence[bytes] = (),
+        counted: bytes = rb"((?!))",
+    ) -> None:
+        self.starts, self.ordinary, self.telling, self.counted = starts, ordinary, telling, counted
         self._parse = parse
 
     def read(self, line: str) -> Sequence[Record]:

@@ -8,14 +8,20 @@ from functools import cache
 
 from am.profiler.backlog import DENSE_BYTES, FIRST_BYTES, LAST_BYTES, MUCH_BYTES
 from am.profiler.cnn_benchmarks_format import CnnBenchmarksFormat
-from am.profiler.estimator_format import ESTIMATOR_ORDINARY, ESTIMATOR_STARTS, parse_estimator
+from am.profiler.estimator_format import (
+    ESTIMATOR_COUNTED,
+    ESTIMATOR_ORDINARY,
+    ESTIMATOR_STARTS,
+    ESTIMATOR_TELLING,
+    parse_estimator,
+)
 from am.profiler.keras_format import KerasFormat
 from am.profiler.log_format import LineFormat, LogFormat
 from am.profiler.records import Record, Skipped, StepLoss
 from am.profiler.themis_format import THEMIS_STARTS, parse_themis
 
 FORMATS: tuple[Callable[[], LogFormat], ...] = (
-    lambda: LineFormat(ESTIMATOR_STARTS, parse_estimator, ESTIMATOR_ORDINARY),
+    lambda: LineFormat(ESTIMATOR_STARTS, parse_estimator, ESTIMATOR_ORDINARY, ESTIMATOR_TELLING, ESTIMATOR_COUNTED),
     lambda: LineFormat(THEMIS_STARTS, parse_themis),
     KerasFormat,
     CnnBenchmarksFormat,
@@ -43,7 +49,8 @@ class LogReader:
     short under its writer. Of a line that was drawn several times the last drawing in the data counts.
 
     Of many lines in a row that tell an ordinary loss or rate each, and that come at once, only the first and the last
-    are read: a job's progress is what the last one says, and its pace goes by the newest.
+    are read: a job's progress is what the last one says, and its pace goes by the newest. The last begin no later than
+    the last line with a loss. Where steps go back, as at a restart, lines are in a row no longer.
 
     Where lines carry workers' tags, the first worker to tell a step is believed, and no other: all workers of a
     synchronous job tell the same.
@@ -53,6 +60,8 @@ class LogReader:
         self._formats = [make() for make in formats]
         self._candidates, self._ways = _patterns(tuple(each.starts for each in self._formats))
         self._ordinary = _ordinary(tuple(each.ordinary for each in self._formats))
+        self._telling = tuple(mark for each in self._formats for mark in each.telling)
+        self._counted = _counted(tuple(each.counted for each in self._formats))
         self._believed: bytes | None = None
         self._silent = 0
 
@@ -65,11 +74,28 @@ class LogReader:
         records = self._all(data[:first])
         if len(records) * DENSE_BYTES <= first:
             return records + self._all(data[first:])
-        for place, part in enumerate(_thinned(data[first:], self._ordinary)):
+        for place, part in enumerate(self._thinned(data[first:])):
             if place:
                 records.append(Skipped())
             records += self._all(part)
         return records
+
+    def _thinned(self, data: bytes) -> Iterator[bytes]:
+        """The data in parts, between which ordinary lines are left out, but never the last ones that tell something."""
+        at = 0
+        for run in self._ordinary.finditer(data):
+            if run.end() - run.start() <= 2 * (FIRST_BYTES + LAST_BYTES):
+                continue
+            # Keras' lines go in pairs.
+            head = b"\n" if data.rfind(_EPOCH, *run.span()) < 0 else _EPOCH
+            for begin, end in _rising(data, *run.span(), self._counted):
+                told = [place for mark in self._telling if (place := data.rfind(mark, begin, end)) >= 0]
+                left = data.find(head, begin + FIRST_BYTES)
+                resumed = data.rfind(head, 0, min([end - LAST_BYTES, *told]))
+                if 0 <= left < resumed:
+                    yield data[at:left]
+                    at = resumed
+        yield data[at:]
 
     def _all(self, data: bytes) -> list[Record]:
         """The records of lines, each behind a line's end."""
@@ -115,25 +141,33 @@ def _last_drawing(line: bytes) -> bytes:
     return last[last.rfind(b"\b") + 1 :]
 
 
-def _thinned(data: bytes, ordinary: re.Pattern[bytes]) -> Iterator[bytes]:
-    """The data in parts, between which ordinary lines are left out."""
-    at = 0
-    for run in ordinary.finditer(data):
-        if run.end() - run.start() > 2 * (FIRST_BYTES + LAST_BYTES):
-            # Keras' lines go in pairs.
-            begin = _EPOCH if data.startswith(_EPOCH, run.start()) else b"\n"
-            left = data.find(begin, run.start() + FIRST_BYTES)
-            resumed = data.rfind(begin, 0, run.end() - LAST_BYTES)
-            if 0 <= left < resumed:
-                yield data[at:left]
-                at = resumed
-    yield data[at:]
+def _rising(data: bytes, begin: int, end: int, counted: re.Pattern[bytes]) -> Iterator[tuple[int, int]]:
+    """Stretches of a run over which steps rise, by a look at a line in so many bytes.
+
+    Steps that go back unseen are passed again within LAST_BYTES, of which several looks are made.
+    """
+    reached: dict[int | None, int] = {}
+    place = begin
+    while (told := counted.search(data, place, end)) is not None:
+        steps = int(told[told.lastindex or 0])
+        if steps < reached.get(told.lastindex, 0):
+            yield begin, told.start()
+            begin = told.start()
+        reached[told.lastindex] = steps
+        place = told.start() + LAST_BYTES // 4
+    yield begin, end
 
 
 @cache
 def _ordinary(lines: tuple[bytes, ...]) -> re.Pattern[bytes]:
     """Ordinary lines in a row, as many as there are."""
     return re.compile(rb"(?:\n(?:" + b"|".join(lines) + rb")(?=\n))++")
+
+
+@cache
+def _counted(lines: tuple[bytes, ...]) -> re.Pattern[bytes]:
+    """Lines that tell how far a job is, group 1 + i as in format i."""
+    return re.compile(rb"\n(?:" + b"|".join(lines) + rb")")
 
 
 @cache

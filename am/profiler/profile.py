@@ -206,7 +206,9 @@ class JobProfile:
         self._non_finite.validated(record.step, record.loss)
         if record.step >= self._validation_step:
             self._validation_step = record.step
-            self.validation_loss, self.accuracy = record.loss, record.accuracy
+            # What a line does not say it does not take back: programs may evaluate different things at different steps.
+            self.validation_loss = self.validation_loss if record.loss is None else record.loss
+            self.accuracy = self.accuracy if record.accuracy is None else record.accuracy
 
     def _resumed(self, record: Restored | Skipped) -> None:
         """What follows goes on from somewhere else than from the line before."""

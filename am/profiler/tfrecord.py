@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from am.profiler.backlog import FIRST_BYTES, LAST_BYTES, MUCH_BYTES
+from am.profiler.backlog import FIRST_BYTES, LAST_BYTES
 from am.profiler.crc32c import masked_crc32c, masked_crc32cs
 
 MAX_RECORD_BYTES = 64 * 1024
@@ -19,6 +19,9 @@ MAX_RECORD_BYTES = 64 * 1024
 
 _HEAD = struct.Struct("<QI")
 _FOOT = struct.Struct("<I")
+
+_FRONT_BYTES = 64
+"""So near its beginning an event has the tag of its first value."""
 
 
 class Framed(NamedTuple):
@@ -42,34 +45,16 @@ class RecordReader:
 
     Args:
         marks: Only records in which one of these stands are told; all, if there are none.
-        ordinary: Many whole records of which some may be left out where much comes at once; by default none may.
     """
 
-    def __init__(self, marks: Sequence[bytes] = (), ordinary: re.Pattern[bytes] | None = None) -> None:
+    def __init__(self, marks: Sequence[bytes] = ()) -> None:
         self._marks = tuple(marks)
-        self._ordinary = ordinary
         self._waiting = b""
         self._skip = 0
         self.broken = False
 
     def read(self, data: bytes) -> list[Framed]:
         """The records that have become whole."""
-        if self._ordinary is None or len(data) <= MUCH_BYTES:
-            return self._read(data)
-        first = self._read(data[:FIRST_BYTES])
-        return first + self._read(self._thinned(data[FIRST_BYTES:], self._ordinary))
-
-    def _thinned(self, data: bytes, ordinary: re.Pattern[bytes]) -> bytes:
-        """What is to be read of the data, if that begins with ordinary records."""
-        if self._skip or self.broken:
-            return data
-        data, self._waiting = self._waiting + data, b""
-        run = ordinary.match(data, 0, len(data) - LAST_BYTES)
-        if run is None or run.end() <= FIRST_BYTES + LAST_BYTES or not _is_head(data, run.end()):
-            return data
-        return data[run.end() :]
-
-    def _read(self, data: bytes) -> list[Framed]:
         if self._skip:
             passed = min(self._skip, len(data))
             self._skip -= passed
@@ -81,6 +66,23 @@ class RecordReader:
         at = self._cut(data, records)
         self._waiting = b"" if self.broken else data[at:]
         return records
+
+    def read_newest(self, data: bytes, ordinary: re.Pattern[bytes], needed: bytes) -> list[Framed]:
+        """Of much that comes at once, if it begins with ordinary records, the last of them and all that follows.
+
+        Args:
+            data: As of `read`.
+            ordinary: As many whole records in a row as may be left out.
+            needed: What stands in records of which the last one must be read.
+        """
+        if self._skip or self.broken:
+            return self.read(data)
+        data, self._waiting = self._waiting + data, b""
+        run = ordinary.match(data, 0, len(data) - LAST_BYTES)
+        if run is None or run.end() <= FIRST_BYTES + LAST_BYTES or not _is_head(data, run.end()):
+            return self.read(data)
+        last = _last_with(data, needed)
+        return self.read(data[run.end() if last is None else min(run.end(), last) :])
 
     def _cut(self, data: bytes, records: list[Framed]) -> int:
         """Fill in the records; returns where the first that is not whole starts."""
@@ -107,6 +109,17 @@ class RecordReader:
                 records.append(Framed(data[start : start + length], _FOOT.unpack_from(data, start + length)[0]))
             at = after
         return at
+
+
+def _last_with(data: bytes, needed: bytes) -> int | None:
+    """Where the last whole record begins in whose first bytes this stands; None where there is none."""
+    place = data.rfind(needed)
+    while place >= 0:
+        for at in range(place - _HEAD.size, max(-1, place - _FRONT_BYTES), -1):
+            if _is_head(data, at) and at + _HEAD.size + _HEAD.unpack_from(data, at)[0] + _FOOT.size <= len(data):
+                return at
+        place = data.rfind(needed, 0, place)
+    return None
 
 
 def _is_head(data: bytes, at: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,8 +10,10 @@ import pytest
 
 from am.jobs.run import JobRun
 from am.log_watch import LogWatch
+from am.profiler import follower
 from am.profiler.follower import LogFollower
 from am.profiler.health import STALL_LEAST_S
+from am.profiler.pace import Placement
 from am.profiler.profile import JobProfile
 from themis.apps import JobSpec
 from themis.cluster import GpuId, Level
@@ -130,3 +133,49 @@ def test_what_earlier_attempts_logged_is_read_without_a_word(tmp_path):
     watched.look()
     assert watched.job.profile.iteration == 96
     assert watched.told == []
+
+
+def test_what_a_job_writes_just_before_its_end_is_known_when_it_is_settled(tmp_path):
+    watched = Watched(tmp_path, look_s=1.0)
+    watched.look()
+    source = next((GOLDEN / "summary_events").iterdir())
+    (tmp_path / source.name).write_bytes(source.read_bytes())
+    watched.look()
+    assert math.isnan(watched.job.loss)
+    watched.watch.drain(watched.job, ended_well=True)
+    assert watched.job.profile.iteration == 40
+    assert watched.job.loss == pytest.approx(0.05)
+    assert watched.job.state is JobState.RUNNING
+
+
+def test_all_that_a_job_logged_counts_for_the_incarnation_that_logged_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(follower, "MAX_POLL_BYTES", 500)
+    watched = Watched(tmp_path)
+    lines = [f"INFO:tensorflow:loss = 0.5, step = {step} (2.000 sec)\n" for step in range(1, 101)]
+    watched.job.log_path.write_text("".join(lines))
+    watched.watch.drain(watched.job, ended_well=True)
+    assert watched.job.profile.iteration == 100
+    watched.job.profile.started(4, Level.RACK)
+    watched.look()
+    assert set(watched.job.profile.paces) == {Placement(1, Level.SLOT)}
+
+
+def test_a_last_line_without_an_end_is_read_and_no_later_incarnations_line_is_glued_to_it(tmp_path):
+    watched = Watched(tmp_path)
+    watched.log("INFO:tensorflow:loss = 0.5, step = 10\nINFO:tensorflow:loss = 0.25, step = 20")
+    assert watched.job.profile.iteration == 10
+    watched.watch.drain(watched.job, ended_well=True)
+    assert (watched.job.profile.iteration, watched.job.loss) == (20, 0.25)
+    watched.log("INFO:themis:restored iteration = 20, seconds = 0.5\nINFO:tensorflow:loss = 0.125, step = 30\n")
+    assert watched.job.profile.restored is not None
+    assert (watched.job.profile.iteration, watched.job.loss) == (30, 0.125)
+
+
+def test_a_line_that_a_killed_job_left_half_written_tells_nothing_and_is_kept_apart(tmp_path):
+    watched = Watched(tmp_path)
+    watched.log("INFO:tensorflow:loss = 0.5, step = 10\nINFO:tensorflow:loss = 0.2")
+    watched.watch.drain(watched.job, ended_well=False)
+    assert watched.job.loss == 0.5
+    watched.log("INFO:themis:restored iteration = 10, seconds = 0.5\n")
+    assert watched.job.profile.restored is not None
+    assert watched.job.loss == 0.5

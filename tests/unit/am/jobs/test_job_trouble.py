@@ -62,7 +62,7 @@ class Attempt:
         self.watch = LogWatch(self.app, emit, lambda: None)
         self.watch.catch_up()
         self.runtime = MemoryRuntime()
-        self.runner = JobRunner(self.app, self.runtime, emit, self.watch.read, lambda: None, lambda gpus, why: None)
+        self.runner = JobRunner(self.app, self.runtime, emit, self.watch.drain, lambda: None, lambda gpus, why: None)
 
     @property
     def jobs(self):

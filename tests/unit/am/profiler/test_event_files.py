@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from am.profiler import crc32c as crc32c_module
-from am.profiler import event_folder, event_message, tfrecord
+from am.profiler import event_folder, event_message, follower, tfrecord
 from am.profiler.crc32c import crc32c, crc32cs, masked_crc32c
 from am.profiler.event_folder import EventFolder
 from am.profiler.event_format import EventReader, Role
@@ -305,3 +305,27 @@ class TestFolders:
         self.write(tmp_path / "events.out.tfevents.1.host", event(1, simple("loss", 1.0)))
         assert reader.read(101.0) == []
         assert reader.read(106.0) == [StepLoss(step=1, loss=1.0)]
+
+    def test_at_the_end_files_are_searched_for_at_once(self, tmp_path):
+        reader = JobReader(LogFollower(tmp_path / "log"), [tmp_path])
+        assert reader.read(100.0) == []
+        self.write(tmp_path / "events.out.tfevents.1.host", event(1, simple("loss", 1.0)))
+        assert list(reader.catch_up(101.0)) == [StepLoss(step=1, loss=1.0)]
+
+    @pytest.mark.parametrize("logged", [b"", b"no step is told\n" * 50])
+    def test_catching_up_reads_more_than_comes_at_once(self, tmp_path, monkeypatch, logged):
+        monkeypatch.setattr(follower, "MAX_POLL_BYTES", 200)
+        (tmp_path / "log").write_bytes(logged)
+        for name in ("1.host", "2.host"):
+            events = [event(step, simple("loss", 1.0)) for step in range(30)]
+            self.write(tmp_path / f"events.out.tfevents.{name}", *events)
+        reader = JobReader(LogFollower(tmp_path / "log"), [tmp_path])
+        assert [record.step for record in reader.catch_up(0.0)].count(29) == 2
+        assert list(reader.catch_up(1.0)) == []
+
+    def test_catching_up_reads_a_log_to_its_end_before_event_files(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(follower, "MAX_POLL_BYTES", 200)
+        (tmp_path / "log").write_bytes(b"nothing yet\n" * 50 + b"INFO:tensorflow:loss = 0.5, step = 7\n")
+        self.write(tmp_path / "events.out.tfevents.1.host", event(1, simple("loss", 1.0)))
+        reader = JobReader(LogFollower(tmp_path / "log"), [tmp_path])
+        assert list(reader.catch_up(0.0)) == [StepLoss(step=7, loss=0.5)]

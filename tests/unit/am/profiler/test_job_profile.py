@@ -139,6 +139,14 @@ class TestRestarts:
         assert profile.paces[Placement(1, Level.SLOT)] == settled(0.1, 3)
         assert profile.restored == Restored(iteration=20, seconds=0.5)
 
+    def test_a_validation_that_does_not_say_the_loss_leaves_the_one_known(self):
+        profile = JobProfile()
+        profile.feed(Validation(step=10, loss=0.5, accuracy=0.75))
+        profile.feed(Validation(step=20, accuracy=0.875))
+        assert (profile.validation_loss, profile.accuracy) == (0.5, 0.875)
+        profile.feed(Validation(step=30, loss=0.25))
+        assert (profile.validation_loss, profile.accuracy) == (0.25, 0.875)
+
     def test_progress_and_loss_never_run_backwards(self):
         profile = JobProfile()
         profile.started(1, Level.SLOT)

@@ -135,6 +135,10 @@ def test_a_large_backlog_comes_in_parts(tmp_path, monkeypatch):
     reads = [follow.read() for _ in range(4)]
     assert max(map(len, reads)) <= 8
     assert b"".join(reads) == lines
+    assert not follow.behind
+    append(path, lines)
+    follow.read()
+    assert follow.behind
     follow.close()
 
 

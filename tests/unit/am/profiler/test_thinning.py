@@ -121,6 +121,69 @@ class TestLogs:
         assert steps == sorted(steps)
         assert all(step % 8 == 0 for step in steps)
 
+    def test_the_last_loss_is_read_though_only_rates_follow_for_long(self):
+        lines = []
+        for step in range(1, 5500):
+            lines += [f"{TF}loss = {900 / step:.4f}, step = {step}\n"] if step % 1000 == 0 else []
+            lines += [f"{TF}global_step/sec: 2.34092\n"]
+        data = "".join(lines).encode()
+        records = at_once(data)
+        assert sum(isinstance(record, Skipped) for record in records) == 1
+        assert facts(profile_of(records)) == facts(profile_of(bit_by_bit(data)))
+        assert facts(profile_of(records))[:2] == (5000, 0.18)
+
+    def test_a_loss_between_two_that_are_none_ends_the_divergence_though_rates_follow_it(self):
+        rates = f"{TF}global_step/sec: 2.34092\n" * 2000
+        none = f"{TF}loss = nan, step = %d\n"
+        text = estimator(100) + none % 101 + rates + f"{TF}loss = 0.5, step = 102\n" + rates + none % 103
+        records = at_once(text.encode())
+        assert sum(isinstance(record, Skipped) for record in records) == 1
+        assert profile_of(records).diverged is None
+
+    @pytest.mark.parametrize("every", [1, 10, 700])
+    def test_what_keras_validated_last_is_read_though_not_every_epoch_has_it(self, every):
+        text = "Epoch 1/2000\n8/8 - 1s - 9ms/step - loss: 1.0\n"
+        for epoch in range(2, 2001):
+            held_out = f" - val_accuracy: 0.5 - val_loss: {2 / epoch:.4f}" if epoch % every == 0 else ""
+            text += f"Epoch {epoch}/2000\n8/8 - 1s - 9ms/step - loss: {1 / epoch:.4f}{held_out}\n"
+        records = at_once(text.encode())
+        assert sum(isinstance(record, Skipped) for record in records) == 1
+        assert facts(profile_of(records)) == facts(profile_of(bit_by_bit(text.encode())))
+
+    def test_the_last_loss_of_keras_is_read_though_epochs_without_one_follow_it(self):
+        text = "Epoch 1/2000\n8/8 - 1s - 9ms/step - loss: 1.0\n"
+        for epoch in range(2, 2001):
+            text += f"Epoch {epoch}/2000\n8/8 - 1s - 9ms/step - accuracy: 0.5{' - loss: 0.25' * (epoch == 1300)}\n"
+        records = at_once(text.encode())
+        assert sum(isinstance(record, Skipped) for record in records) == 1
+        assert facts(profile_of(records)) == facts(profile_of(bit_by_bit(text.encode())))
+        assert profile_of(records).loss == 0.25
+
+    @pytest.mark.parametrize("back", [1, 20, 150, 1000])
+    @pytest.mark.parametrize(
+        "form",
+        [
+            TF + "loss = 0.5, step = {0} (0.100 sec)\n",
+            "{0}\timages/sec: 10.0 +/- 0.0 (jitter = 0.0)\t7.5\n",
+            "Epoch {0}/9000\n8/8 - 1s - 9ms/step - loss: 0.5\n",
+        ],
+    )
+    def test_steps_that_go_back_where_nothing_tells_of_a_restart_take_no_progress_back(self, form, back):
+        first = "Epoch 1/9000\n8/8 - 1s - 9ms/step - loss: 0.5\n" if form.startswith("Epoch") else ""
+        for more in (0, 10, 400):
+            steps = [*range(2, 3000), *range(3000 - back, 3000 - back + more), *range(2500, 2510)]
+            data = (first + "".join(form.format(step) for step in steps)).encode()
+            some = at_once(data)
+            assert any(isinstance(record, Skipped) for record in some)
+            assert profile_of(some).iteration == profile_of(bit_by_bit(data)).iteration
+
+    def test_formats_in_turns_lose_nothing(self):
+        keras = "".join(f"Epoch {n}/2000\n8/8 - 1s - 9ms/step - loss: {1 / n:.4f}\n" for n in range(1, 2001))
+        cnn = "".join(f"{n}\timages/sec: 10.0 +/- 0.0 (jitter = 0.0)\t{7 / n:.4f}\n" for n in range(10, 9000, 10))
+        for text in (keras + estimator(2000) + cnn, cnn + estimator(2000) + keras, estimator(99) + cnn + keras):
+            data = text.encode()
+            assert facts(profile_of(at_once(data))) == facts(profile_of(bit_by_bit(data)))
+
     def test_lines_behind_tags_of_workers_are_all_read(self):
         text = "".join(f"worker-{n % 2}: {TF}loss = 0.5, step = {n // 2}\n" for n in range(4000))
         assert at_once(text.encode()) == bit_by_bit(text.encode())
@@ -204,6 +267,43 @@ class TestEvents:
         told = events_at_once(b"".join(parts))
         assert {record.step for record in told} >= set(range(3001, 6000))
         assert len(told) < 3500
+
+    @pytest.mark.parametrize("form", [simple, tensor])
+    @pytest.mark.parametrize("first", [True, False])
+    def test_the_last_loss_is_read_though_many_other_scalars_follow_it(self, form, first):
+        data = b"".join(event(1, 1.5, b"layer/weight_norm", form) for _ in range(0 if first else 300))
+        for step in range(100, 3001, 100):
+            data += event(step, 300 / step, b"loss", form)
+            data += b"".join(event(step, 1.5, b"layer_%03d/weight_norm" % layer, form) for layer in range(300))
+        some, every = events_at_once(data), events_bit_by_bit(data)
+        assert facts(profile_of(some)) == facts(profile_of(every))
+        assert facts(profile_of(some))[:2] == (3000, pytest.approx(0.1))
+        # Before the first loss nobody knows its tag.
+        assert len(some) < 5 if first else some == every
+
+    def test_parts_that_end_in_any_place_tell_the_last_loss_that_is_whole(self):
+        group = event(100, 1.0, b"loss") + event(100, 1.0, b"layer/norm") * 400
+        last = event(200, 0.5, b"loss")
+        for size in (*range(len(last)), len(last) + 20_000):
+            reader = EventReader(Role.TRAINING)
+            data = group * 4 + last + event(200, 1.0, b"layer/norm") * 400
+            cut = len(group) * 4 + size
+            steps = [record.step for record in reader.read(data[:cut])]
+            assert steps[-1] == (200 if size > len(last) else 100)
+            assert len(steps) == 2
+            assert [record.step for record in reader.read(data[cut:])] == ([] if size > len(last) else [200])
+
+    def test_the_first_tag_of_the_loss_stays_the_one_that_is_read(self):
+        group = event(1, 2.0, b"loss") + event(1, 1.0, b"layer/norm") * 400 + event(1, 9.0, b"total_loss")
+        assert {record.loss for record in events_at_once(group * 5)} == {2.0}
+        late = event(1, 1.0, b"layer/norm") * 400 + group * 5
+        assert {record.loss for record in events_at_once(late)} == {2.0}
+
+    def test_what_was_evaluated_last_is_read_though_many_other_scalars_follow_it(self):
+        others = event(9, 1.5, b"layer/weight_norm") * 600
+        data = b"".join(event(step, step / 8, b"loss") + event(step, 0.5, b"accuracy") + others for step in range(4))
+        reader = EventReader(Role.EVALUATION)
+        assert facts(profile_of(reader.read(data))) == (3, pytest.approx(math.nan, nan_ok=True), 0.375, 0.5, None)
 
     def test_it_begins_wherever_a_part_ends(self):
         data = b"".join(event(step, 2.0, b"loss") for step in range(1, 6000))
