@@ -121,7 +121,7 @@ class JobBoard:
         running = []
         for job_id in sorted(self.plan().stopped):
             job = self.jobs[job_id]
-            if JOB_LIFECYCLE.is_final(job.state):
+            if _is_over(job):
                 continue
             if job.running:
                 running.append(job)
@@ -130,17 +130,17 @@ class JobBoard:
         return running
 
     def next_phase(self) -> None:
-        """Jobs that reached a target and were promoted wait for their next run."""
+        """Jobs that reached a target and were promoted wait for their next run, and so do losers taken back."""
         for job_id in self.plan().targets:
             job = self.jobs[job_id]
-            if job.state is JobState.PHASE_DONE:
+            if job.state in (JobState.PHASE_DONE, JobState.STOPPED):
                 self.turn(job, JobState.WAITING)
 
     def finish(self, state: JobState) -> None:
         """The search is over: whatever has no final state yet gets one; whom the tuner stopped at its very end, too."""
         self.settle_losers()
         for job in self.jobs.values():
-            if JOB_LIFECYCLE.is_final(job.state):
+            if _is_over(job):
                 continue
             self.turn(job, JobState.FINISHED if job.state is JobState.PHASE_DONE else state)
 
@@ -184,6 +184,11 @@ class JobBoard:
             if job.state is JobState.FAILED and job_id in self.plan().targets:
                 # The app master died between the two lines that a failure writes: the tuner still waits for the job.
                 self._observe(job, ObservationKind.FAILED)
+
+
+def _is_over(job: JobRun) -> bool:
+    """True of a job that does not go on, unless the tuner takes it back."""
+    return job.state is JobState.STOPPED or JOB_LIFECYCLE.is_final(job.state)
 
 
 def _scaled(estimate: Estimate, time_scale: float) -> Estimate:

@@ -161,6 +161,32 @@ class TestPhases:
         one.board.finish(JobState.KILLED)
         assert one.states()["j1"] is JobState.FAILED
 
+    def test_a_loser_is_taken_back_when_all_that_went_on_have_failed(self, bench):
+        one = bench()
+        one.run_phase(LOSSES)
+        one.board.settle_losers()
+        one.board.next_phase()
+        for job_id in "j1", "j3":
+            one.start(job_id).gpus = ()
+            one.board.failed(one.board.jobs[job_id], "it broke")
+        assert one.board.settle_losers() == []
+        one.board.next_phase()
+        assert (one.states()["j0"], one.states()["j2"]) == (JobState.STOPPED, JobState.WAITING)
+        one.reopen()
+        while not one.board.plan().finished:
+            one.board.next_phase()
+            one.run_phase(LOSSES)
+        one.board.finish(JobState.STOPPED)
+        assert one.board.plan().best == "j2"
+        assert (one.states()["j0"], one.states()["j2"]) == (JobState.STOPPED, JobState.FINISHED)
+
+    def test_a_killed_search_leaves_its_losers_stopped(self, bench):
+        one = bench()
+        one.run_phase(LOSSES)
+        one.board.settle_losers()
+        one.board.finish(JobState.KILLED)
+        assert [one.states()[job_id] for job_id in ("j0", "j2")] == [JobState.STOPPED] * 2
+
     def test_a_task_that_exits_well_has_reached_its_target_whatever_its_log_says(self, bench):
         one = bench(spec(1, tuner="single"))
         job = one.start("j0")

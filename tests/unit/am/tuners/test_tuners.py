@@ -164,6 +164,36 @@ class TestHalving:
         assert plan.phases[0].jobs == 3
         assert set(run_phase(tuner, LOSSES).targets) == {"j2", "j3"}
 
+    def test_when_the_last_survivor_fails_the_best_loser_of_the_latest_phase_goes_on(self):
+        tuner = successive_halving(jobs(4))
+        run_phase(tuner, LOSSES)
+        run_phase(tuner, {**LOSSES, "j0": 0.0})
+        plan = feed(tuner, failed("j1"))
+        assert (plan.targets, plan.best, plan.stopped) == ({"j3": 100}, "j3", {"j0", "j2"})
+        assert plan.phases == (Phase(jobs=1, iterations=50),)
+        # Nobody is left of its phase: now the best of the phase before, from where it stands to the very end.
+        plan = feed(tuner, failed("j3"))
+        assert (plan.targets, plan.best, plan.stopped) == ({"j2": 100}, "j2", {"j0"})
+        assert plan.phases == (Phase(jobs=1, iterations=75),)
+        plan = feed(tuner, progress("j2", 60, 0.9), reached("j2", 100, 0.8))
+        assert (plan.finished, plan.best, plan.stopped) == (True, "j2", {"j0"})
+
+    def test_in_an_early_phase_too_and_then_it_is_alone(self):
+        tuner = successive_halving(jobs(4))
+        run_phase(tuner, LOSSES)
+        plan = feed(tuner, failed("j1"), failed("j3"))
+        assert (plan.phase, plan.targets, plan.stopped) == (1, {"j2": 50}, {"j0"})
+        assert [phase.jobs for phase in plan.phases] == [1, 1]
+        assert feed(tuner, reached("j2", 50, 0.1)).targets == {"j2": 100}
+
+    def test_a_loser_that_fails_late_is_not_taken_back(self):
+        tuner = successive_halving(jobs(4))
+        run_phase(tuner, LOSSES)
+        plan = feed(tuner, failed("j2"), failed("j1"), failed("j3"))
+        assert plan.targets == {"j0": 50}
+        assert feed(tuner, failed("j0")).best is None
+        assert tuner.plan().finished
+
     def test_all_failing_finishes_with_nobody(self):
         plan = feed(successive_halving(jobs(4)), *(failed(f"j{index}") for index in range(4)))
         assert plan.finished
