@@ -68,10 +68,14 @@ class Checked(Search):
         # Halving from `first_iterations` on may end before the jobs do.
         whole = sum(phase.iterations for phase in self.plan.phases)
         self.ends = {arm.job_id: min(arm.iterations_total, whole) for arm in self.arms}
+        self.trials = None
+        self.ran, self.replaced = set(), set()
         self.check(self.plan)
 
     def tell(self, observation):
         before = self.plan
+        if observation.kind is ObservationKind.FAILED:
+            self.replaced |= {observation.job_id} - before.stopped
         super().tell(observation)
         after = self.plan
         self.check(after)
@@ -91,6 +95,9 @@ class Checked(Search):
         assert plan.best is None or plan.best not in plan.stopped | self.given_up
         for job_id, target in plan.targets.items():
             assert self.reached[job_id] < target <= totals[job_id], "a job runs no iteration twice and none too many"
+        self.ran |= plan.targets.keys()
+        if self.trials is not None:
+            assert len(self.ran - self.replaced) <= self.trials, "as many jobs are run as trials are asked for"
         assert plan.latest.keys() <= plan.targets.keys()
         for job_id, latest in plan.latest.items():
             assert self.at[job_id] < latest < plan.targets[job_id]
@@ -161,6 +168,7 @@ def test_any_search_comes_to_its_end(name, chosen, totals, data):
     Those that run fail, or any: also one that the tuner has just stopped, or that waits for others at its target.
     """
     search = Checked(make(name, jobs_of(totals), **chosen), jobs_of(totals))
+    search.trials = chosen.get("trials")
     # A draw at every step would be slow: one seed makes the whole story.
     rng = random.Random(data.draw(st.integers(0, 2**32)))
     losses = data.draw(st.lists(LOSS, min_size=1, max_size=8))
@@ -244,6 +252,23 @@ def test_all_jobs_fail(name, chosen, count):
     search.check_end()
     assert search.plan.best is None
     assert search.plan.stopped == frozenset()
+
+
+@pytest.mark.parametrize("pruner", ["median", "hyperband"])
+@FEW
+@given(st.integers(1, 8), st.integers(1, 4), st.integers(0, 2**32))
+def test_as_many_jobs_are_run_as_trials_are_asked_for(pruner, trials, parallel, seed):
+    """Also when jobs fail on their way to the stop that the pruner wanted: they were trials, and told their losses."""
+    rng, arms = random.Random(seed), jobs_of([40] * 12)
+    tuner = make("optuna", arms, sampler="random", trials=trials, parallel=parallel, pruner=pruner)
+    search = Checked(tuner, arms)
+    search.trials = trials
+    while not search.plan.finished:
+        search.step(rng.choice(sorted(search.plan.targets)), 5, lambda job_id, at: int(job_id[1:]) + 1.0 / at)
+        for job_id in sorted(search.plan.stopped & search.ran - search.given_up):
+            if rng.random() < 0.5 and not search.plan.finished:
+                search.give_up(job_id)
+    search.check_end()
 
 
 @EACH
