@@ -194,8 +194,15 @@ def loss_rank(loss: float) -> tuple[bool, float]:
 def longest(jobs: Sequence[JobSpec]) -> int:
     """The largest `iterations_total` of these jobs; no jobs raise InputError."""
     if not jobs:
-        raise InputError("a tuner needs at least one job", value=0)
+        raise InputError("a tuner needs at least one job", value=0, remedy="raise jobs to 1 or more")
     return max(job.iterations_total for job in jobs)
+
+
+def at_least(**settings: tuple[int, int]) -> None:
+    """Refuse a tuner's settings, each given with its least value, that are below it; InputError names the first."""
+    for name, (value, least) in settings.items():
+        if value < least:
+            raise InputError(f"tuner.{name} is too small", value=value, remedy=f"use {least} or more")
 
 
 def _merged(rungs: Sequence[Rung]) -> tuple[Rung, ...]:
