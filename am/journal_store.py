@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Protocol
@@ -47,10 +48,15 @@ def open_journal_store(place: Path | str) -> JournalStore:
 
 
 class JournalFile:
-    """A file of lines. Every line is one `write` of its own; a torn last line is cut off when it is opened."""
+    """A file of lines. Every line is one `write` of its own; a torn last line is cut off when it is opened.
+
+    A line that the disk takes in part only is cut off again, and none is taken after it: what is read is always a
+    beginning of what was appended.
+    """
 
     def __init__(self, path: Path) -> None:
         self.place = str(path)
+        self._failure: JournalError | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
@@ -70,9 +76,20 @@ class JournalFile:
         return self._content
 
     def append(self, line: bytes) -> None:
-        """Write a line."""
-        if os.write(self._descriptor, line) != len(line):
-            raise JournalError("the journal was written in part only", value=self.place, remedy="free some space")
+        """Write a line; raises JournalError from the first on that could not be written whole."""
+        if self._failure is not None:
+            raise self._failure
+        whole_bytes = os.fstat(self._descriptor).st_size
+        try:
+            if os.write(self._descriptor, line) < len(line):
+                raise OSError("a line was written in part only")
+        except OSError as error:
+            # Where even this fails, the torn line stays the last one, which the next attempt cuts off.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, whole_bytes)
+            remedy = f"{error}; free some space: the next attempt goes on from the last whole line"
+            self._failure = JournalError("cannot write the journal", value=self.place, remedy=remedy)
+            raise self._failure from error
 
     def close(self) -> None:
         """Close the file."""

@@ -103,7 +103,7 @@ JOB_LIFECYCLE: Lifecycle[JobState] = Lifecycle(
         JobState.CHECKPOINTING: (JobState.WAITING, JobState.PHASE_DONE, *_ENDS),
         JobState.PHASE_DONE: (JobState.WAITING, JobState.FINISHED, *_ENDS),
         JobState.FINISHED: (),
-        JobState.STOPPED: (),
+        JobState.STOPPED: (JobState.WAITING,),
         JobState.FAILED: (),
         JobState.KILLED: (),
     },

@@ -65,7 +65,7 @@ STATES: Mapping[str, Mapping[str, str]] = {
         JobState.CHECKPOINTING: "its tasks were told to stop and are saving",
         JobState.PHASE_DONE: "at its target of this phase; promotion, or the end of the search, comes next",
         JobState.FINISHED: "it ran in the last phase, to the end",
-        JobState.STOPPED: "the tuner let it go, or the search ended without it",
+        JobState.STOPPED: "the tuner let it go, to take it back if all others fail, or the search ended without it",
         JobState.FAILED: "given up after too many failures, or at once for a usage error",
         JobState.KILLED: "it had not ended when its app was killed",
     },

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from am.app_view import REESTIMATE, JobProgress, work_gpu_s, work_seen_gpu_s
 from am.jobs.run import JobRun
-from am.journal import Journal
+from am.journal import JobRecord, Journal
 from am.profiler.follower import LogFollower
 from am.profiler.health import COUNTING_WAIT_S
 from am.profiler.profile import JobProfile
@@ -93,8 +93,8 @@ class JobBoard:
     def target_reached(self, job: JobRun) -> None:
         """A job's tasks all exited 0: it reached its target, whether its log tells the last step or not."""
         job.profile.reach(self.plan().targets[job.job_id])
-        self.turn(job, JobState.PHASE_DONE)
         self._observe(job, ObservationKind.TARGET_REACHED)
+        self.turn(job, JobState.PHASE_DONE)
 
     def progressed(self, job: JobRun) -> bool:
         """A job logged a loss; the pace may have changed what B is. True when a tuner that listens stopped a job."""
@@ -113,15 +113,15 @@ class JobBoard:
     def failed(self, job: JobRun, diagnostics: str) -> None:
         """A job is given up for good."""
         job.diagnostics = diagnostics
-        self.turn(job, JobState.FAILED)
         self._observe(job, ObservationKind.FAILED)
+        self.turn(job, JobState.FAILED)
 
     def settle_losers(self) -> list[JobRun]:
         """Jobs that the tuner has stopped get their final state; those of them that still run are returned."""
         running = []
         for job_id in sorted(self.plan().stopped):
             job = self.jobs[job_id]
-            if JOB_LIFECYCLE.is_final(job.state):
+            if _is_over(job):
                 continue
             if job.running:
                 running.append(job)
@@ -130,17 +130,17 @@ class JobBoard:
         return running
 
     def next_phase(self) -> None:
-        """Jobs that reached a target and were promoted wait for their next run."""
+        """Jobs that reached a target and were promoted wait for their next run, and so do losers taken back."""
         for job_id in self.plan().targets:
             job = self.jobs[job_id]
-            if job.state is JobState.PHASE_DONE:
+            if job.state in (JobState.PHASE_DONE, JobState.STOPPED):
                 self.turn(job, JobState.WAITING)
 
     def finish(self, state: JobState) -> None:
         """The search is over: whatever has no final state yet gets one; whom the tuner stopped at its very end, too."""
         self.settle_losers()
         for job in self.jobs.values():
-            if JOB_LIFECYCLE.is_final(job.state):
+            if _is_over(job):
                 continue
             self.turn(job, JobState.FINISHED if job.state is JobState.PHASE_DONE else state)
 
@@ -160,6 +160,7 @@ class JobBoard:
         self._journal.note(_WORK_NOTE, {"gpu_s": work_gpu_s, "measured": self._measured})
 
     def _observe(self, job: JobRun, kind: ObservationKind) -> None:
+        """Journal what the tuner is told. The job's state comes after: it follows from this line, not this from it."""
         observation = Observation(kind=kind, job_id=job.job_id, iteration=job.profile.iteration, loss=job.loss)
         self._journal.observation(observation)
         self.tuner.observe(observation)
@@ -169,8 +170,12 @@ class JobBoard:
         work = self._journal.content.notes.get(_WORK_NOTE)
         if work is not None:
             self.work_total_gpu_s, self._measured = work["gpu_s"], work["measured"]
+        failed = set()
         for observation in self._journal.content.observations:
             self.tuner.observe(observation)
+            if observation.kind is ObservationKind.FAILED:
+                failed.add(observation.job_id)
+        plan = self.plan()
         for job_id, record in self._journal.content.jobs.items():
             job = self.jobs[job_id]
             job.incarnation, job.restarts, job.stalls = record.incarnation, record.restarts, record.stalls
@@ -179,11 +184,21 @@ class JobBoard:
             job.saved_iteration = saved_iteration(job_id) or 0
             # Where its log was written nobody may be able to read any more.
             job.profile.reach(job.saved_iteration)
-            held = (JobState.STARTING, JobState.RUNNING, JobState.CHECKPOINTING)
-            job.state = JobState.WAITING if record.state in held else record.state
-            if job.state is JobState.FAILED and job_id in self.plan().targets:
-                # The app master died between the two lines that a failure writes: the tuner still waits for the job.
-                self._observe(job, ObservationKind.FAILED)
+            job.state = JobState.FAILED if job_id in failed else _taken_up(record, plan)
+
+
+def _taken_up(record: JobRecord, plan: TunerPlan) -> JobState:
+    """What became of a job that had not failed when its app master died."""
+    if record.state not in (JobState.STARTING, JobState.RUNNING, JobState.CHECKPOINTING):
+        return record.state
+    # That it reached its target was journaled, its state no more, if it has none and did not lose.
+    done = record.job_id not in plan.targets.keys() | plan.stopped
+    return JobState.PHASE_DONE if done else JobState.WAITING
+
+
+def _is_over(job: JobRun) -> bool:
+    """True of a job that does not go on, unless the tuner takes it back."""
+    return job.state is JobState.STOPPED or JOB_LIFECYCLE.is_final(job.state)
 
 
 def _scaled(estimate: Estimate, time_scale: float) -> Estimate:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
-from am.tuners.phased import PhasedTuner, Rung, longest
+from am.tuners.phased import PhasedTuner, Rung, at_least, longest
 from themis.apps import JobSpec
 from themis.errors import InputError
 
@@ -76,10 +76,10 @@ def hyperband(jobs: Sequence[JobSpec], *, eta: int = DEFAULT_ETA, max_resource: 
         InputError: A setting out of range.
     """
     total = longest(jobs)
-    if eta < 2:
-        raise InputError("eta must be 2 or more", value=eta)
+    at_least(eta=(eta, 2))
     if max_resource is not None and not 1 <= max_resource <= total:
-        raise InputError("max_resource must be from 1 to the iterations of a job", value=max_resource)
+        remedy = f"use 1 to {total}, which is job.iterations"
+        raise InputError("tuner.max_resource is out of range", value=max_resource, remedy=remedy)
     s_max = _largest_s(len(jobs), total, eta) if max_resource is None else _whole_log(max_resource, eta)
     brackets = deal(len(jobs), s_max, eta)
     return PhasedTuner(NAME, jobs, _rungs(brackets, s_max, eta, total), _members(brackets, jobs))

@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from am.tuners.phased import longest
+from am.tuners.phased import at_least, longest
 from am.tuners.stopping import Curve, CurveState, StoppingTuner
 from themis.apps import JobSpec
-from themis.errors import InputError
 
 NAME = "median_stopping"
 DEFAULT_MIN_JOBS = 3
@@ -61,6 +60,5 @@ def median_stopping(
     """
     total = longest(jobs)
     warmup = max(1, total // WARMUP_SHARE) if warmup is None else warmup
-    if warmup < 1 or min_jobs < 1:
-        raise InputError("warmup and min_jobs must be 1 or more", value=(warmup, min_jobs))
+    at_least(warmup=(warmup, 1), min_jobs=(min_jobs, 1))
     return StoppingTuner(NAME, jobs, MedianRule(warmup=warmup, min_jobs=min_jobs))

@@ -104,7 +104,8 @@ def _pruner(jobs: Sequence[JobSpec], pruner: str, settings: Mapping[str, int]) -
         raise InputError(f"pruner {pruner} has no such setting", value=foreign[0], remedy=f"it has {', '.join(known)}")
     arguments: dict[str, int] = dict(settings)
     if "min_resource" in known and arguments.setdefault("min_resource", max(1, total // 100)) > total:
-        raise InputError("min_resource is beyond the jobs' end", value=arguments["min_resource"])
+        remedy = f"use at most job.iterations, {total}"
+        raise InputError("tuner.min_resource is beyond the jobs' end", value=arguments["min_resource"], remedy=remedy)
     if pruner == "hyperband":
         arguments["max_resource"] = total
     return make(**arguments)

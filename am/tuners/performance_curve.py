@@ -13,7 +13,7 @@ from statistics import NormalDist
 import numpy as np
 
 from am.tuners.curve_fit import Forecast, forecast, iterations_ahead
-from am.tuners.phased import longest
+from am.tuners.phased import at_least, longest
 from am.tuners.stopping import LOOKS, Curve, CurveState, StoppingTuner
 from themis.apps import JobSpec
 from themis.errors import InputError
@@ -107,8 +107,8 @@ def performance_curve(
     warmup = max(1, total // WARMUP_SHARE) if warmup is None else warmup
     interval = max(1, total // LOOKS) if interval is None else interval
     if not 0.0 < threshold < 0.5:
-        raise InputError("threshold must be above 0 and below 0.5", value=threshold)
-    if warmup < 1 or interval < 1:
-        raise InputError("warmup and interval must be 1 or more", value=(warmup, interval))
+        remedy = "use a probability above 0 and below 0.5"
+        raise InputError("tuner.threshold is out of range", value=threshold, remedy=remedy)
+    at_least(warmup=(warmup, 1), interval=(interval, 1))
     rule = CurveRule(threshold=threshold, warmup=warmup, interval=interval)
     return StoppingTuner(NAME, jobs, rule, rule.latest)

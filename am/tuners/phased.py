@@ -21,12 +21,22 @@ class Rung:
 
 @dataclass(slots=True)
 class _Seen:
-    """What is known of one job: its newest iteration and loss, and whether it was given up."""
+    """What is known of one job: its newest iteration and loss, and whether it was given up.
 
+    `bracket` is the one that it competes in; `lost` the phase at whose end it lost, -1 while it is in the search.
+    """
+
+    bracket: int
     iteration: int = -1
     loss: float = math.nan
     reached: int = -1
     failed: bool = False
+    lost: int = -1
+
+    @property
+    def stopped(self) -> bool:
+        """True for a loser, also for one that failed after it had lost."""
+        return self.lost >= 0
 
 
 class PhasedTuner:
@@ -39,8 +49,10 @@ class PhasedTuner:
     - What a job logs between reaching its target and the phase's end does not count: losses are compared at the target.
     - NaN is worse than any loss; equal losses are ordered by job id.
     - A failed job drops out. Later rungs keep their planned size as long as enough jobs live: a failure takes the place
-      of a loser. When all fail, the plan is finished and nobody is best.
-    - Jobs that took part in the last phase to its end are not in `stopped`, nor are failed ones.
+      of a loser.
+    - When all jobs of a phase have failed, the best of the losers of the latest phase is taken back, to reach the
+      target in their stead. When those have failed, too, the plan is finished and nobody is best.
+    - Jobs that took part in the last phase to its end are not in `stopped`, nor are those that failed before they lost.
 
     Args:
         name: The tuner's name.
@@ -55,10 +67,10 @@ class PhasedTuner:
         self.name = name
         self._rungs = _merged(rungs)
         self._totals = {job.job_id: job.iterations_total for job in jobs}
-        self._seen = {job.job_id: _Seen() for job in jobs}
         self._brackets = [tuple(bracket) for bracket in brackets] or [tuple(self._totals)]
-        self._stopped: set[str] = set()
+        self._seen = {job: _Seen(bracket) for bracket, members in enumerate(self._brackets) for job in members}
         self._phase = 0
+        self._begun_at = 0
         self._finished = False
 
     def observe(self, observation: Observation) -> None:
@@ -66,14 +78,14 @@ class PhasedTuner:
         seen = self._seen.get(observation.job_id)
         if seen is None:
             raise UnknownNameError("job", observation.job_id, self._seen)
-        if self._finished or seen.failed or observation.job_id in self._stopped:
+        if self._finished or seen.failed:
             return
         if observation.kind is ObservationKind.FAILED:
             seen.failed = True
-        elif observation.kind is ObservationKind.TARGET_REACHED:
+        elif observation.kind is ObservationKind.PROGRESS:
+            self._take_progress(seen, observation)
+        elif not seen.stopped:
             self._take_reached(seen, observation)
-        elif seen.iteration < observation.iteration and seen.reached < self._target(observation.job_id):
-            seen.iteration, seen.loss = observation.iteration, observation.loss
         self._advance()
 
     def plan(self) -> TunerPlan:
@@ -82,30 +94,62 @@ class PhasedTuner:
             phase=self._phase,
             phases=self._phases_left(),
             targets={job: self._target(job) for job in self._pending()},
-            stopped=frozenset(self._stopped),
+            stopped=frozenset(job for job, seen in self._seen.items() if seen.stopped),
             finished=self._finished,
             best=self._best(),
         )
+
+    def _take_progress(self, seen: _Seen, observation: Observation) -> None:
+        """Note how far a job is; its loss, too, while it is on its way to a target."""
+        if observation.iteration <= seen.iteration:
+            return
+        seen.iteration = observation.iteration
+        if not seen.stopped and seen.reached < self._target(observation.job_id):
+            seen.loss = observation.loss
 
     def _take_reached(self, seen: _Seen, observation: Observation) -> None:
         """Accept a target that is the current one; one of an earlier phase is stale."""
         target = self._target(observation.job_id)
         if observation.iteration < target or seen.reached >= target:
             return
-        seen.reached = seen.iteration = observation.iteration
+        seen.reached = observation.iteration
+        seen.iteration = max(seen.iteration, observation.iteration)
         seen.loss = observation.loss
 
     def _advance(self) -> None:
         """End the phase, and those after it that need no iteration, once nothing of it is pending."""
         while not self._finished and not self._pending():
-            if not self._alive() or self._phase == len(self._rungs) - 1:
+            if not self._alive() and self._losers():
+                self._take_back()
+            elif not self._alive() or self._phase == len(self._rungs) - 1:
                 self._finished = True
-                return
-            self._phase += 1
-            ranked = [self._ranked(bracket) for bracket in self._brackets]
-            sizes = self._rungs[self._phase].sizes
-            self._stopped.update(job for jobs, size in zip(ranked, sizes, strict=True) for job in jobs[size:])
-            self._brackets = [tuple(jobs[:size]) for jobs, size in zip(ranked, sizes, strict=True)]
+            else:
+                self._cut()
+
+    def _cut(self) -> None:
+        """Begin the next phase with the best of this one."""
+        ranked = [self._ranked(bracket) for bracket in self._brackets]
+        sizes = self._rungs[self._phase + 1].sizes
+        for jobs, size in zip(ranked, sizes, strict=True):
+            for job in jobs[size:]:
+                self._seen[job].lost = self._phase
+        self._brackets = [tuple(jobs[:size]) for jobs, size in zip(ranked, sizes, strict=True)]
+        self._begun_at = self._rungs[self._phase].target
+        self._phase += 1
+
+    def _take_back(self) -> None:
+        """Let the best of those that lost last take the place of all that went on: they have failed."""
+        losers = self._losers()
+        latest = max(self._seen[job].lost for job in losers)
+        [job, *_] = self._ranked([job for job in losers if self._seen[job].lost == latest])
+        seen = self._seen[job]
+        seen.lost = -1
+        self._brackets[seen.bracket] = (job,)
+        self._begun_at = self._rungs[latest].target
+
+    def _losers(self) -> list[str]:
+        """Those that could still be taken back."""
+        return [job for job, seen in self._seen.items() if seen.stopped and not seen.failed]
 
     def _target(self, job_id: str) -> int:
         return min(self._rungs[self._phase].target, self._totals[job_id])
@@ -133,7 +177,7 @@ class PhasedTuner:
         if self._finished:
             return ()
         alive = [len(self._living(bracket)) for bracket in self._brackets]
-        done = self._rungs[self._phase - 1].target if self._phase else 0
+        done = self._begun_at
         phases = []
         for rung in self._rungs[self._phase :]:
             jobs = sum(map(min, rung.sizes, alive))
@@ -150,8 +194,15 @@ def loss_rank(loss: float) -> tuple[bool, float]:
 def longest(jobs: Sequence[JobSpec]) -> int:
     """The largest `iterations_total` of these jobs; no jobs raise InputError."""
     if not jobs:
-        raise InputError("a tuner needs at least one job", value=0)
+        raise InputError("a tuner needs at least one job", value=0, remedy="raise jobs to 1 or more")
     return max(job.iterations_total for job in jobs)
+
+
+def at_least(**settings: tuple[int, int]) -> None:
+    """Refuse a tuner's settings, each given with its least value, that are below it; InputError names the first."""
+    for name, (value, least) in settings.items():
+        if value < least:
+            raise InputError(f"tuner.{name} is too small", value=value, remedy=f"use {least} or more")
 
 
 def _merged(rungs: Sequence[Rung]) -> tuple[Rung, ...]:

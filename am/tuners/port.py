@@ -42,7 +42,8 @@ class TunerPlan:
     """What a tuner wants now.
 
     `targets` holds, for every job of the current phase that is still to run, the cumulative iteration to reach in it.
-    `phases` are the current phase and the later ones; `stopped` the jobs that lost; `best` the leader so far.
+    `phases` are the current phase and the later ones; `stopped` the jobs that lost; `best` the leader so far. A job
+    that lost is taken back, out of `stopped` into `targets`, where all that went on have failed.
 
     `phase` counts the barriers passed. A tuner without barriers stays in phase 0; its later phases are the work that it
     still expects beyond `targets`. Every job of the app takes part in the first phase; of a tuner that tries them a few

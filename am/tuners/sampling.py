@@ -27,7 +27,8 @@ class SamplingTuner:
     """Runs jobs a few at a time to their `iterations_total`, but for those that its search stops.
 
     - The first jobs are chosen before anything is known; each that ends, is stopped or fails makes room for another.
-    - A job that failed does not count among the trials: another takes its place.
+    - A job that failed does not count among the trials: another takes its place. One that was stopped before it failed
+      has told what it could.
     - Candidates that were never chosen are neither running nor stopped; they are stopped at the end.
     - Else as with StoppingTuner: the leader is not stopped, NaN is worse than any loss.
 
@@ -55,9 +56,10 @@ class SamplingTuner:
         job_id, failed = observation.job_id, observation.kind is ObservationKind.FAILED
         if job_id in self._totals and (not self._running() or (not failed and self._is_early(observation))):
             return
+        stopped = self._runs.plan().stopped
         self._runs.observe(observation)
         if failed:
-            self._counted.discard(job_id)
+            self._counted -= {job_id} - stopped
             self._candidates = [each for each in self._candidates if each != job_id]
         self._choose()
 

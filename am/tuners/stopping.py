@@ -41,6 +41,7 @@ class Curve:
     iterations: list[int] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
     state: CurveState = CurveState.RUNNING
+    taken_back: bool = False
 
     @property
     def iteration(self) -> int:
@@ -98,7 +99,10 @@ class StoppingRule(Protocol):
         ...
 
     def ended(self, job_id: str, curve: Curve) -> None:
-        """Told when a job will not run any more; its curve's state says why. A job that ended may still fail after."""
+        """Told when a job will not run any more; its curve's state says why.
+
+        A job that ended may still fail after, and one that was stopped be taken back.
+        """
         ...
 
 
@@ -110,6 +114,8 @@ class StoppingTuner:
     """Runs all jobs to their `iterations_total`, but for those that its rule stops.
 
     - The leader, the living job of least newest loss, is not stopped, whatever the rule says: one comes to the end.
+    - When no job lives any more, the stopped one of least newest loss is taken back, and runs to its end: the rule,
+      which was told that it had ended, is not asked about it again.
     - A loss that is no number is worse than any; equal losses are ordered by job id.
 
     Args:
@@ -126,6 +132,7 @@ class StoppingTuner:
         self._hears_every = max(1, longest(jobs) // LOOKS)
         self._rule, self._foresight = rule, foresight
         self._curves = {job.job_id: Curve(job.iterations_total) for job in jobs}
+        self._failed_late: set[str] = set()
         self._latest: Mapping[str, int] | None = {}
 
     def observe(self, observation: Observation) -> None:
@@ -133,21 +140,15 @@ class StoppingTuner:
         curve = self._curves.get(observation.job_id)
         if curve is None:
             raise UnknownNameError("job", observation.job_id, self._curves)
-        if not curve.lives or not self._running():
+        if curve.state is CurveState.FAILED or not self._running():
             return
         if observation.kind is ObservationKind.FAILED:
-            self._end(observation.job_id, CurveState.FAILED)
-        elif curve.state is not CurveState.RUNNING:
-            return
-        elif observation.kind is ObservationKind.TARGET_REACHED:
-            if observation.iteration >= curve.total:
-                curve.add(max(observation.iteration, curve.iteration), observation.loss)
-                self._end(observation.job_id, CurveState.ENDED)
-        elif observation.iteration > curve.iteration:
-            curve.add(observation.iteration, observation.loss)
-            self._latest = None
-            if self._rule.stops(observation.job_id, self._curves) and observation.job_id != self._leader():
-                self._end(observation.job_id, CurveState.STOPPED)
+            self._fail(observation.job_id)
+        elif observation.kind is ObservationKind.PROGRESS:
+            self._take_progress(observation, curve)
+        elif curve.state is CurveState.RUNNING and observation.iteration >= curve.total:
+            curve.add(max(observation.iteration, curve.iteration), observation.loss)
+            self._end(observation.job_id, CurveState.ENDED)
 
     def plan(self) -> TunerPlan:
         """What should run now."""
@@ -164,6 +165,35 @@ class StoppingTuner:
             hears_every=self._hears_every,
         )
 
+    def _take_progress(self, observation: Observation, curve: Curve) -> None:
+        """Note the loss, also of a job on its way to a stop; ask the rule about one that runs."""
+        if curve.state is CurveState.ENDED or observation.iteration <= curve.iteration:
+            return
+        curve.add(observation.iteration, observation.loss)
+        self._latest = None
+        if curve.state is CurveState.RUNNING and not curve.taken_back and self._stops(observation.job_id):
+            self._end(observation.job_id, CurveState.STOPPED)
+
+    def _stops(self, job_id: str) -> bool:
+        # The rule is asked about the leader, too: some count what they are asked.
+        return self._rule.stops(job_id, self._curves) and job_id != self._leader()
+
+    def _fail(self, job_id: str) -> None:
+        """A job that was stopped before it failed stays stopped, but cannot be taken back."""
+        if self._curves[job_id].state is CurveState.STOPPED:
+            self._failed_late.add(job_id)
+        else:
+            self._end(job_id, CurveState.FAILED)
+            self._take_back()
+
+    def _take_back(self) -> None:
+        """Where no job lives, let the best of those run on that were stopped, if there are any."""
+        stopped = [job_id for job_id, curve in self._curves.items() if curve.state is CurveState.STOPPED]
+        hopeful = [job_id for job_id in stopped if job_id not in self._failed_late]
+        if hopeful and not any(curve.lives for curve in self._curves.values()):
+            best = self._curves[self._first(hopeful)]
+            best.state, best.taken_back = CurveState.RUNNING, True
+
     def _end(self, job_id: str, state: CurveState) -> None:
         self._curves[job_id].state = state
         self._latest = None
@@ -174,7 +204,11 @@ class StoppingTuner:
 
     def _leader(self) -> str | None:
         heard = [job_id for job_id, curve in self._curves.items() if curve.lives and curve.iterations]
-        return min(heard, key=lambda job_id: (loss_rank(self._curves[job_id].loss), job_id), default=None)
+        return self._first(heard) if heard else None
+
+    def _first(self, job_ids: Sequence[str]) -> str:
+        """The job of least newest loss."""
+        return min(job_ids, key=lambda job_id: (loss_rank(self._curves[job_id].loss), job_id))
 
     def _foreseen(self) -> Mapping[str, int]:
         """Worked out once for each state: plans are asked for much more often than things happen."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from am.tuners.phased import PhasedTuner, Rung, longest
+from am.tuners.phased import PhasedTuner, Rung, at_least, longest
 from themis.apps import JobSpec
 from themis.errors import InputError
 
@@ -37,7 +37,8 @@ def successive_halving(
     total = longest(jobs)
     if phases:
         if eta is not None or first_iterations is not None:
-            raise InputError("`phases` stands in place of `eta` and `first_iterations`", value=phases)
+            remedy = "leave tuner.eta and tuner.first_iterations out"
+            raise InputError("tuner.phases stands in place of the other settings", value=phases, remedy=remedy)
         return PhasedTuner(NAME, jobs, _explicit_rungs(phases, len(jobs), total))
     rungs = geometric_rungs(len(jobs), total, DEFAULT_ETA if eta is None else eta, first_iterations)
     return PhasedTuner(NAME, jobs, rungs)
@@ -45,10 +46,7 @@ def successive_halving(
 
 def geometric_rungs(jobs: int, total: int, eta: int, first: int | None) -> tuple[Rung, ...]:
     """Rungs of `jobs`, `jobs / eta`, .. and at last one job; targets grow by `eta`, see `successive_halving`."""
-    if eta < 2:
-        raise InputError("eta must be 2 or more", value=eta)
-    if first is not None and first < 1:
-        raise InputError("first_iterations must be 1 or more", value=first)
+    at_least(eta=(eta, 2), first_iterations=(1 if first is None else first, 1))
     sizes = [jobs]
     while sizes[-1] >= eta:
         sizes.append(sizes[-1] // eta)
@@ -68,16 +66,19 @@ def _explicit_rungs(text: str, jobs: int, total: int) -> tuple[Rung, ...]:
     for part in text.split(","):
         match = _PHASE.fullmatch(part)
         if match is None:
-            raise InputError("malformed phase", value=part, remedy="write JOBSxITERATIONS, as in 4x8,2x16,1x36")
+            raise InputError(
+                "tuner.phases is malformed", value=part, remedy="write JOBSxITERATIONS, as in 4x8,2x16,1x36"
+            )
         target += int(match[2])
         rungs.append(Rung(sizes=(int(match[1]),), target=target))
     sizes = [rung.sizes[0] for rung in rungs]
     if sizes != sorted(sizes, reverse=True):
-        raise InputError("a phase cannot have more jobs than the one before", value=text)
+        remedy = "order them by falling jobs"
+        raise InputError("tuner.phases has a phase of more jobs than the one before", value=text, remedy=remedy)
     if sizes[0] != jobs:
-        raise InputError("the first phase must have all jobs", value=text, remedy=f"start with {jobs}x..")
+        raise InputError("tuner.phases does not begin with all jobs", value=text, remedy=f"start with {jobs}x..")
     if target > total:
         raise InputError(
-            "the phases run longer than the jobs", value=target, remedy=f"raise iterations_total above {total}"
+            "tuner.phases run beyond job.iterations", value=text, remedy=f"raise job.iterations to {target}"
         )
     return tuple(rungs)

@@ -68,14 +68,21 @@ class Checked(Search):
         # Halving from `first_iterations` on may end before the jobs do.
         whole = sum(phase.iterations for phase in self.plan.phases)
         self.ends = {arm.job_id: min(arm.iterations_total, whole) for arm in self.arms}
+        self.trials = None
+        self.ran, self.replaced = set(), set()
         self.check(self.plan)
 
     def tell(self, observation):
         before = self.plan
+        if observation.kind is ObservationKind.FAILED:
+            self.replaced |= {observation.job_id} - before.stopped
         super().tell(observation)
         after = self.plan
         self.check(after)
-        assert before.stopped <= after.stopped
+        assert not (after.stopped - before.stopped) & self.given_up
+        back = before.stopped - after.stopped
+        assert len(back) <= 1
+        assert not back or not self.at.keys() - before.stopped - self.given_up, "taken back though others live"
         assert before.phase <= after.phase
         for job_id, target in after.targets.items():
             assert target >= before.targets.get(job_id, 0)
@@ -84,10 +91,13 @@ class Checked(Search):
         totals = {arm.job_id: arm.iterations_total for arm in self.arms}
         assert plan.finished == (not plan.targets) == (not plan.phases)
         assert not plan.targets.keys() & (plan.stopped | self.given_up)
-        assert plan.stopped <= totals.keys() - self.given_up
+        assert plan.stopped <= totals.keys()
         assert plan.best is None or plan.best not in plan.stopped | self.given_up
         for job_id, target in plan.targets.items():
             assert self.reached[job_id] < target <= totals[job_id], "a job runs no iteration twice and none too many"
+        self.ran |= plan.targets.keys()
+        if self.trials is not None:
+            assert len(self.ran - self.replaced) <= self.trials, "as many jobs are run as trials are asked for"
         assert plan.latest.keys() <= plan.targets.keys()
         for job_id, latest in plan.latest.items():
             assert self.at[job_id] < latest < plan.targets[job_id]
@@ -108,6 +118,7 @@ class Checked(Search):
         for job_id in finished:
             assert self.reached[job_id] == self.ends[job_id]
         assert plan.best in finished if finished else plan.best is None
+        assert finished or self.given_up == self.at.keys(), "it ended though a job lives"
         # Nothing that comes late changes the end.
         before = facts(self.tuner)
         for job_id in self.at:
@@ -152,18 +163,23 @@ def test_it_begins_with_all_jobs(name, chosen):
 @FEW
 @given(TOTALS, st.data())
 def test_any_search_comes_to_its_end(name, chosen, totals, data):
-    """Jobs of any speed that log any loss, or fail: each is stopped, failed or ran to its end, and none twice."""
+    """Jobs of any speed that log any loss, or fail: each is stopped, failed or ran to its end, and none twice.
+
+    Those that run fail, or any: also one that the tuner has just stopped, or that waits for others at its target.
+    """
     search = Checked(make(name, jobs_of(totals), **chosen), jobs_of(totals))
+    search.trials = chosen.get("trials")
     # A draw at every step would be slow: one seed makes the whole story.
     rng = random.Random(data.draw(st.integers(0, 2**32)))
     losses = data.draw(st.lists(LOSS, min_size=1, max_size=8))
     failing = data.draw(st.sampled_from([0.0, 0.0, 0.1, 0.5]))
-    for _ in range(sum(totals) + 1):
+    any_fails = data.draw(st.booleans())
+    for _ in range(sum(totals) + len(totals) + 1):
         if search.plan.finished:
             break
         job_id = rng.choice(sorted(search.plan.targets))
         if rng.random() < failing:
-            search.give_up(job_id)
+            search.give_up(rng.choice(sorted(search.at.keys() - search.given_up)) if any_fails else job_id)
         else:
             search.step(job_id, rng.choice((1, 5, 60)), lambda *_: rng.choice(losses) * rng.choice((1.0, 0.5)))
     search.check_end()
@@ -236,6 +252,38 @@ def test_all_jobs_fail(name, chosen, count):
     search.check_end()
     assert search.plan.best is None
     assert search.plan.stopped == frozenset()
+
+
+@pytest.mark.parametrize("pruner", ["median", "hyperband"])
+@FEW
+@given(st.integers(1, 8), st.integers(1, 4), st.integers(0, 2**32))
+def test_as_many_jobs_are_run_as_trials_are_asked_for(pruner, trials, parallel, seed):
+    """Also when jobs fail on their way to the stop that the pruner wanted: they were trials, and told their losses."""
+    rng, arms = random.Random(seed), jobs_of([40] * 12)
+    tuner = make("optuna", arms, sampler="random", trials=trials, parallel=parallel, pruner=pruner)
+    search = Checked(tuner, arms)
+    search.trials = trials
+    while not search.plan.finished:
+        search.step(rng.choice(sorted(search.plan.targets)), 5, lambda job_id, at: int(job_id[1:]) + 1.0 / at)
+        for job_id in sorted(search.plan.stopped & search.ran - search.given_up):
+            if rng.random() < 0.5 and not search.plan.finished:
+                search.give_up(job_id)
+    search.check_end()
+
+
+@EACH
+def test_a_search_goes_on_while_a_job_lives(name, chosen):
+    """Whoever would come to its end fails there: each time another takes its place, until none is left."""
+    arms = jobs_of([64] * 8)
+    search = Checked(make(name, arms, **chosen), arms)
+    while not search.plan.finished:
+        for job_id in sorted(search.plan.targets):
+            if search.at[job_id] + 4 >= search.ends[job_id]:
+                search.give_up(job_id)
+            elif job_id in search.plan.targets:
+                search.step(job_id, 4, lambda job_id, at: int(job_id[1:]) + 1.0 / at)
+    assert search.given_up == search.at.keys()
+    search.check_end()
 
 
 @EACH

@@ -1,7 +1,9 @@
 """The app master's journal: every prefix of it is readable, and only its last line may be torn."""
 
+import contextlib
 import json
 import math
+import resource
 import subprocess
 import sys
 
@@ -89,6 +91,51 @@ def test_damage_in_the_middle_is_told(tmp_path, line):
 def test_an_unusable_path_is_told(tmp_path):
     with pytest.raises(JournalError):
         Journal(tmp_path)
+
+
+@contextlib.contextmanager
+def a_full_disk(path, left_bytes):
+    """Files of this process can grow to so many bytes more than this one has, and then no further."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + left_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("left_bytes", [0, 1, 10])
+def test_a_full_disk_is_told_and_leaves_the_whole_lines(tmp_path, left_bytes):
+    path = tmp_path / "journal"
+    journal = Journal(path)
+    journal.note("kept", 1)
+    with a_full_disk(path, left_bytes), pytest.raises(JournalError, match="free some space"):
+        journal.note("lost", 2)
+    # Once more there is room; but what comes now must not stand behind a line that is missing.
+    with pytest.raises(JournalError, match="cannot write the journal"):
+        journal.note("late", 3)
+    journal.close()
+    assert read(path).notes == {"kept": 1}
+    assert path.read_bytes().endswith(b"\n")
+
+
+def test_a_torn_line_that_cannot_be_cut_off_stays_the_last(tmp_path, monkeypatch):
+    path = tmp_path / "journal"
+    journal = Journal(path)
+    journal.note("kept", 1)
+
+    def refuse(_descriptor, _length):
+        raise OSError("read-only by now")
+
+    with monkeypatch.context() as broken, a_full_disk(path, 10):
+        broken.setattr("am.journal_store.os.ftruncate", refuse)
+        with pytest.raises(JournalError):
+            journal.note("lost", 2)
+    with pytest.raises(JournalError):
+        journal.note("late", 3)
+    journal.close()
+    assert not path.read_bytes().endswith(b"\n")
+    assert read(path).notes == {"kept": 1}
 
 
 WRITER = """

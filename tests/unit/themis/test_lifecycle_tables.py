@@ -10,7 +10,7 @@ from themis.lifecycle import APP_LIFECYCLE, JOB_LIFECYCLE, LEASE_LIFECYCLE, LIFE
 BY_NAME = {lifecycle.name: lifecycle for lifecycle in LIFECYCLES}
 FINAL = {
     "app": {AppState.FINISHED, AppState.FAILED, AppState.KILLED},
-    "job": {JobState.FINISHED, JobState.STOPPED, JobState.FAILED, JobState.KILLED},
+    "job": {JobState.FINISHED, JobState.FAILED, JobState.KILLED},
     "lease": {LeaseState.RELEASED, LeaseState.REVOKED},
 }
 # A lease begins reserved or granted; everything else begins in the first state of its table.

@@ -161,6 +161,32 @@ class TestPhases:
         one.board.finish(JobState.KILLED)
         assert one.states()["j1"] is JobState.FAILED
 
+    def test_a_loser_is_taken_back_when_all_that_went_on_have_failed(self, bench):
+        one = bench()
+        one.run_phase(LOSSES)
+        one.board.settle_losers()
+        one.board.next_phase()
+        for job_id in "j1", "j3":
+            one.start(job_id).gpus = ()
+            one.board.failed(one.board.jobs[job_id], "it broke")
+        assert one.board.settle_losers() == []
+        one.board.next_phase()
+        assert (one.states()["j0"], one.states()["j2"]) == (JobState.STOPPED, JobState.WAITING)
+        one.reopen()
+        while not one.board.plan().finished:
+            one.board.next_phase()
+            one.run_phase(LOSSES)
+        one.board.finish(JobState.STOPPED)
+        assert one.board.plan().best == "j2"
+        assert (one.states()["j0"], one.states()["j2"]) == (JobState.STOPPED, JobState.FINISHED)
+
+    def test_a_killed_search_leaves_its_losers_stopped(self, bench):
+        one = bench()
+        one.run_phase(LOSSES)
+        one.board.settle_losers()
+        one.board.finish(JobState.KILLED)
+        assert [one.states()[job_id] for job_id in ("j0", "j2")] == [JobState.STOPPED] * 2
+
     def test_a_task_that_exits_well_has_reached_its_target_whatever_its_log_says(self, bench):
         one = bench(spec(1, tuner="single"))
         job = one.start("j0")
@@ -312,10 +338,8 @@ def test_the_next_attempt_goes_on_from_any_line(tmp_path, seed):
         folder.mkdir()
         (folder / "journal.jsonl").write_bytes(data[:size])
         two = Bench(folder)
-        told = {job_id for job_id, job in two.board.jobs.items() if job.state is JobState.FAILED}
-        if not told & set(plan[2]):
-            # Else the tuner hears only now of a failure whose first line was written, and the plan moves on.
-            assert facts(two.board) == plan
+        assert facts(two.board) == plan
+        assert not {job_id for job_id, job in two.board.jobs.items() if job.state is JobState.FAILED} & set(plan[2])
         assert not set(two.states().values()) & set(_HELD)
         go_on(two.board)
         two.journal.close()
@@ -336,13 +360,42 @@ def test_counters_and_checkpoints_are_taken_up(bench):
     assert again.gpus == ()
 
 
-def test_a_job_that_failed_stays_so_when_the_app_master_dies_before_the_tuner_heard(bench):
-    """Between the two lines that a failure writes: state first, then what the tuner is told."""
+def cut_last_line(one):
+    """The app master died before the newest line of its journal."""
+    path = one.folder / "journal.jsonl"
+    one.journal.close()
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    one.open()
+
+
+def test_a_job_that_failed_stays_so_when_the_app_master_dies_before_its_state_is_written(bench):
+    """Between the two lines that a failure writes: what the tuner is told, then the state."""
     one = bench()
-    job = one.start("j1")
-    one.board.turn(job, JobState.FAILED)
-    one.reopen()
+    one.board.failed(one.start("j1"), "it broke")
+    cut_last_line(one)
     assert one.states()["j1"] is JobState.FAILED
     assert "j1" not in one.board.plan().targets
-    one.reopen()
-    assert "j1" not in one.board.plan().targets
+
+
+def test_a_job_that_reached_its_target_does_not_run_to_it_again(bench):
+    """Between the two lines that reaching a target writes: it keeps the loss that it had there."""
+    one = bench()
+    one.start("j1")
+    one.reach("j1", 0.01)
+    cut_last_line(one)
+    assert one.states()["j1"] is JobState.PHASE_DONE
+    assert set(one.board.plan().targets) == {"j0", "j2", "j3"}
+    for job_id in "j0", "j2", "j3":
+        one.start(job_id)
+        one.reach(job_id, LOSSES[job_id])
+    assert one.board.plan().targets == {"j1": 30, "j3": 30}
+
+
+def test_the_last_to_reach_the_end_has_finished_though_its_state_was_not_written(bench):
+    one = bench(spec(1, tuner="single"))
+    one.start("j0")
+    one.reach("j0")
+    cut_last_line(one)
+    assert one.board.plan().finished
+    one.board.finish(JobState.STOPPED)
+    assert one.states()["j0"] is JobState.FINISHED

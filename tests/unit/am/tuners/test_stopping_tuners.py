@@ -72,6 +72,25 @@ class TestMedian:
         tuner.observe(failed("j02"))
         assert self.feed(tuner, 10, j03=9.0).stopped == frozenset()
 
+    def test_when_nobody_lives_the_best_that_was_stopped_goes_on(self):
+        tuner = median_stopping(jobs(4), min_jobs=1, warmup=1)
+        assert self.feed(tuner, 10, j00=1.0, j01=2.0, j02=4.0, j03=3.0).stopped == {"j01", "j02", "j03"}
+        tuner.observe(failed("j01"))
+        tuner.observe(failed("j00"))
+        plan = tuner.plan()
+        assert (plan.targets, plan.best, plan.stopped) == ({"j03": 100}, "j03", {"j01", "j02"})
+        # It is alone now, and not to be stopped again.
+        assert self.feed(tuner, 20, j03=50.0).targets == {"j03": 100}
+        tuner.observe(reached("j03", 100, 60.0))
+        assert (tuner.plan().finished, tuner.plan().best) == (True, "j03")
+
+    def test_one_that_ended_is_enough(self):
+        tuner = median_stopping(jobs(4), min_jobs=1, warmup=1)
+        self.feed(tuner, 10, j00=1.0, j01=2.0, j02=4.0)
+        tuner.observe(reached("j00", 100, 0.5))
+        tuner.observe(failed("j03"))
+        assert (tuner.plan().finished, tuner.plan().best, tuner.plan().stopped) == (True, "j00", {"j01", "j02"})
+
     def test_who_diverged_is_stopped(self):
         tuner = median_stopping(jobs(4))
         self.feed(tuner, 10, j00=1.0, j01=2.0, j02=3.0, j03=0.1)

@@ -1,9 +1,15 @@
 """Tuners by hand: phases, survivors, failures, settings, and the paper's example."""
 
 import math
+import re
 
 import pytest
 
+from am.tuners.asynchronous_halving import asynchronous_halving
+from am.tuners.hyperband import hyperband
+from am.tuners.median_stopping import median_stopping
+from am.tuners.optuna_tuner import optuna_tuner
+from am.tuners.performance_curve import performance_curve
 from am.tuners.port import Observation, ObservationKind, Phase
 from am.tuners.registry import TUNERS, make_tuner
 from am.tuners.single import single
@@ -164,6 +170,36 @@ class TestHalving:
         assert plan.phases[0].jobs == 3
         assert set(run_phase(tuner, LOSSES).targets) == {"j2", "j3"}
 
+    def test_when_the_last_survivor_fails_the_best_loser_of_the_latest_phase_goes_on(self):
+        tuner = successive_halving(jobs(4))
+        run_phase(tuner, LOSSES)
+        run_phase(tuner, {**LOSSES, "j0": 0.0})
+        plan = feed(tuner, failed("j1"))
+        assert (plan.targets, plan.best, plan.stopped) == ({"j3": 100}, "j3", {"j0", "j2"})
+        assert plan.phases == (Phase(jobs=1, iterations=50),)
+        # Nobody is left of its phase: now the best of the phase before, from where it stands to the very end.
+        plan = feed(tuner, failed("j3"))
+        assert (plan.targets, plan.best, plan.stopped) == ({"j2": 100}, "j2", {"j0"})
+        assert plan.phases == (Phase(jobs=1, iterations=75),)
+        plan = feed(tuner, progress("j2", 60, 0.9), reached("j2", 100, 0.8))
+        assert (plan.finished, plan.best, plan.stopped) == (True, "j2", {"j0"})
+
+    def test_in_an_early_phase_too_and_then_it_is_alone(self):
+        tuner = successive_halving(jobs(4))
+        run_phase(tuner, LOSSES)
+        plan = feed(tuner, failed("j1"), failed("j3"))
+        assert (plan.phase, plan.targets, plan.stopped) == (1, {"j2": 50}, {"j0"})
+        assert [phase.jobs for phase in plan.phases] == [1, 1]
+        assert feed(tuner, reached("j2", 50, 0.1)).targets == {"j2": 100}
+
+    def test_a_loser_that_fails_late_is_not_taken_back(self):
+        tuner = successive_halving(jobs(4))
+        run_phase(tuner, LOSSES)
+        plan = feed(tuner, failed("j2"), failed("j1"), failed("j3"))
+        assert plan.targets == {"j0": 50}
+        assert feed(tuner, failed("j0")).best is None
+        assert tuner.plan().finished
+
     def test_all_failing_finishes_with_nobody(self):
         plan = feed(successive_halving(jobs(4)), *(failed(f"j{index}") for index in range(4)))
         assert plan.finished
@@ -229,6 +265,32 @@ class TestHalving:
     def test_settings_that_cannot_be_used(self, settings):
         with pytest.raises(InputError):
             successive_halving(jobs(4), **settings)
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "told"),
+    [
+        (successive_halving, {"eta": 1}, "tuner.eta is too small: 1; use 2 or more"),
+        (successive_halving, {"first_iterations": 0}, "tuner.first_iterations is too small: 0; use 1 or more"),
+        (successive_halving, {"phases": "4x8", "eta": 2}, "leave tuner.eta and tuner.first_iterations out"),
+        (successive_halving, {"phases": "4x8,2x200"}, "'4x8,2x200'; raise job.iterations to 208"),
+        (successive_halving, {"phases": "4x8,2x"}, "tuner.phases is malformed: '2x'; write JOBSxITERATIONS"),
+        (successive_halving, {"phases": "4x8,1x8,2x8"}, "'4x8,1x8,2x8'; order them by falling jobs"),
+        (successive_halving, {"phases": "3x8"}, "tuner.phases does not begin with all jobs: '3x8'; start with 4x"),
+        (asynchronous_halving, {"eta": 0}, "tuner.eta is too small: 0; use 2 or more"),
+        (hyperband, {"eta": 1}, "tuner.eta is too small: 1; use 2 or more"),
+        (hyperband, {"max_resource": 101}, "tuner.max_resource is out of range: 101; use 1 to 100"),
+        (median_stopping, {"warmup": 0}, "tuner.warmup is too small: 0; use 1 or more"),
+        (median_stopping, {"min_jobs": -1}, "tuner.min_jobs is too small: -1; use 1 or more"),
+        (performance_curve, {"threshold": 0.5}, "tuner.threshold is out of range: 0.5; use a probability above 0 and"),
+        (performance_curve, {"interval": 0}, "tuner.interval is too small: 0; use 1 or more"),
+        (optuna_tuner, {"min_resource": 101}, "beyond the jobs' end: 101; use at most job.iterations, 100"),
+    ],
+)
+def test_a_setting_out_of_range_is_told_with_its_key_and_its_bound(make, settings, told):
+    """As makers of plug-ins meet it, who call these themselves: group files are checked before."""
+    with pytest.raises(InputError, match=re.escape(told)):
+        make(jobs(4, total=100), **settings)
 
 
 class TestRegistry:
