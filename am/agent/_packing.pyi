@@ -1,4 +1,7 @@
-"""The compiled packing: C-contiguous arrays in and out. i8 is int64, f8 float64."""
+"""The compiled packing: C-contiguous arrays in and out. i8 is int64, f8 float64.
+
+Arrays of other types or of shapes that do not agree are a ValueError.
+"""
 
 from typing import Any
 
@@ -7,16 +10,15 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 def times_s(
-    alone_s: Array,  # f8 [jobs, kinds]
+    alone_s: Array,  # f8 [jobs, kinds], one of each at least
     counts: Array,  # i8 [divisions, kinds]
     out: Array,  # f8 [divisions]
 ) -> None:
     """When the last job ends, for each division of gangs."""
 
 def places(
-    alone_s: Array,  # f8 [jobs, kinds]
-    kinds: int,
-    kind: Array,  # i8 [gangs]
+    alone_s: Array,  # f8 [jobs, kinds], one of each at least
+    kind: Array,  # i8 [gangs], each at least the one before
     load_s: Array,  # f8 [gangs]
     out: Array,  # i8 [jobs]
 ) -> float:

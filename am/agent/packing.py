@@ -31,7 +31,8 @@ def end_times_s(alone_s: Seconds, counts: Counts) -> Seconds:
     """When the last job ends, for each of D divisions.
 
     Args:
-        alone_s: J x K seconds that each job takes on a gang of each kind, infinite where it cannot run.
+        alone_s: J x K seconds that each job takes on a gang of each kind, infinite where it cannot run; J and K at
+            least 1.
         counts: D x K, how many gangs of each kind a division has.
 
     Returns:
@@ -42,7 +43,8 @@ def end_times_s(alone_s: Seconds, counts: Counts) -> Seconds:
         rows, most = alone_s.tolist(), len(alone_s)
         return np.array([_plain_end_s(rows, [min(most, count) for count in row]) for row in counts.tolist()])
     out = np.empty(len(counts))
-    _packing.times_s(np.ascontiguousarray(alone_s), np.ascontiguousarray(counts, dtype=np.int64), out)
+    times_s = np.ascontiguousarray(alone_s, dtype=np.float64)
+    _packing.times_s(times_s, np.ascontiguousarray(counts, dtype=np.int64), out)
     return out
 
 
@@ -58,7 +60,7 @@ def packed(alone_s: Sequence[Sequence[float]], kind: Sequence[int], load_s: Sequ
         return PlainPacker(alone_s, kind, load_s).pack()
     place = np.empty(len(alone_s), dtype=np.int64)
     kinds, loads_s = np.array(kind, dtype=np.int64), np.array(load_s, dtype=np.float64)
-    end_s = _packing.places(np.array(alone_s, dtype=np.float64), len(alone_s[0]), kinds, loads_s, place)
+    end_s = _packing.places(np.array(alone_s, dtype=np.float64), kinds, loads_s, place)
     return end_s, place.tolist()
 
 

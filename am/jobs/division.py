@@ -37,7 +37,8 @@ def best_starts(
 
     Three like jobs on five GPUs are ended first by gangs of three and two, where the third job follows the first; an
     even split would leave it on one GPU to the end. As many jobs as possible run at once, unless fewer end the phase
-    earlier by more than a restart: for one restart a job can grow later.
+    earlier by more than a restart: for one restart a job can grow later. What jobs can use of the GPUs may be left over
+    by these divisions; the planner shares that once more.
 
     Which jobs start is what a bid takes for granted too (`am.agent.packing`): of those put on one gang the longest.
     When they end this is asked anew; the jobs that are left still fit as they did.
@@ -59,7 +60,7 @@ def best_starts(
     in_order = sorted(waiting, key=job_order) if choices else []
     for jobs, sizes in choices:
         ends_s, starting = _served(jobs, in_order, gangs, lay(jobs, sizes), best_s)
-        if not best or ends_s < best_s:
+        if not best or ends_s < best_s or (ends_s == best_s and len(sizes) > len(best)):
             # Each choice but the first has its restart to make good.
             best_s = ends_s if best else ends_s - restart_s
             best = list(zip(starting, sizes, strict=True))

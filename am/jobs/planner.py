@@ -1,13 +1,13 @@
 """Which job runs on which of the app's GPUs: pure, from what is leased and what runs to what should change.
 
 Running jobs stay where they are while all their GPUs stay. GPUs without a job go to waiting jobs (`division` says
-which), in gangs that lie as near as possible; then to running jobs that would gain more than a restart costs; what
-nobody can use goes back to the ResourceManager.
+which) as long as one of them could run there, in gangs that lie as near as possible; then to running jobs that would
+gain more than a restart costs; what nobody can use goes back to the ResourceManager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from am.agent.demands import pays_above
@@ -15,6 +15,8 @@ from am.agent.views import GangAt, JobView
 from am.jobs.division import best_starts
 from am.jobs.pool import Pool, by_place, speed_of, tasks_of
 from themis.cluster import Cluster, GpuId, Level
+
+OnGpus = tuple[JobView, tuple[GpuId, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,23 +93,44 @@ def make_plan(
 def _serve_waiting(
     jobs: Sequence[PlannedJob], idle: Pool, holdings: Holdings, restart_s: float
 ) -> tuple[dict[str, tuple[GpuId, ...]], dict[str, tuple[GpuId, ...]]]:
-    """Gangs for those of the waiting jobs that `best_starts` tells."""
-    start: dict[str, tuple[GpuId, ...]] = {}
-    wait: dict[str, tuple[GpuId, ...]] = {}
+    """Gangs for those of the waiting jobs that `best_starts` tells, and for others on what these leave.
+
+    No waiting job that could run on them leaves GPUs idle: for one restart it can move later, and the app asks for such
+    GPUs again as soon as it has given them back.
+    """
+    gangs: dict[str, tuple[GpuId, ...]] = {}
+    waiting = [job.view for job in _longest_first(jobs) if not job.gpus]
+    running = [(job.view, job.gpus) for job in jobs if job.gpus] if waiting and idle else []
+    while waiting := _runnable((view for view in waiting if view.job_id not in gangs), idle):
+        served = _serve(waiting, running, idle, restart_s)
+        gangs |= {view.job_id: gpus for view, gpus in served}
+        running += served
+    start = {job: gpus for job, gpus in gangs.items() if set(gpus) <= holdings.granted}
+    return start, {job: gpus for job, gpus in gangs.items() if job not in start}
+
+
+def _runnable(jobs: Iterable[JobView], idle: Pool) -> list[JobView]:
+    """Those of the jobs that could run on some of the GPUs."""
     if not idle:
-        return start, wait
-    waiting = sorted((job for job in jobs if not job.gpus), key=lambda job: (-job.view.serial_work_s, job.view.job_id))
-    if not waiting:
-        return start, wait
-    running = ((job.view, GangAt(len(job.gpus), idle.level_of(job.gpus))) for job in jobs if job.gpus)
-    unit = min(job.view.shape.gpus_per_task for job in waiting)
-    whole = len(idle) if unit == 1 else len(tasks_of(idle.gpus, unit)) * unit
-    views = [job.view for job in waiting]
-    for job, size in best_starts(views, running, whole, lambda *wanted: idle.plus(()).lay(*wanted), restart_s):
-        gpus = idle.take(job, size)
-        if gpus:
-            (start if set(gpus) <= holdings.granted else wait)[job.job_id] = gpus
-    return start, wait
+        return []
+    waiting = list(jobs)
+    fitting = {shape for shape in {job.shape for job in waiting} if idle.holds(shape)}
+    return [job for job in waiting if job.shape in fitting]
+
+
+def _serve(waiting: Sequence[JobView], running: Iterable[OnGpus], idle: Pool, restart_s: float) -> list[OnGpus]:
+    """Some of the waiting jobs with the gangs that they take: at least one, where each alone could run."""
+    units = {view.shape.gpus_per_task for view in waiting}
+    whole = len(idle) if 1 in units else max(len(tasks_of(idle.gpus, unit)) * unit for unit in units)
+    beside = ((view, GangAt(len(gpus), idle.level_of(gpus))) for view, gpus in running)
+    best = best_starts(waiting, beside, whole, lambda *wanted: idle.plus(()).lay(*wanted), restart_s)
+    served = [(view, gpus) for view, size in best if (gpus := idle.take(view, size))]
+    # A job may be put on a gang that is too small for it, which then stays free.
+    return served or [(waiting[0], idle.take(waiting[0], whole))]
+
+
+def _longest_first(jobs: Iterable[PlannedJob]) -> list[PlannedJob]:
+    return sorted(jobs, key=lambda job: (-job.view.serial_work_s, job.view.job_id))
 
 
 def _grow(jobs: Sequence[PlannedJob], idle: Pool, restart_s: float) -> dict[str, tuple[GpuId, ...]]:
@@ -120,7 +143,7 @@ def _grow(jobs: Sequence[PlannedJob], idle: Pool, restart_s: float) -> dict[str,
     if not idle:
         return grown
     left = idle
-    for job in sorted((job for job in jobs if job.gpus), key=lambda job: (-job.view.serial_work_s, job.view.job_id)):
+    for job in _longest_first(job for job in jobs if job.gpus):
         if not left:
             break
         now = GangAt(len(job.gpus), idle.level_of(job.gpus))

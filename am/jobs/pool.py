@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from am.agent.views import GangAt, JobView
+from themis.apps import JobShape
 from themis.cluster import Cluster, GpuId, Level
 
 SlotKey = tuple[str, int]
@@ -48,6 +49,13 @@ class Pool:
     def gpus(self) -> frozenset[GpuId]:
         """All that are left."""
         return frozenset(gpu for group in self._slots.values() for gpu in group)
+
+    def holds(self, shape: JobShape) -> bool:
+        """True when they make a gang for such a job."""
+        by_machine: dict[str, int] = {}
+        for (machine_id, _), group in self._slots.items():
+            by_machine[machine_id] = by_machine.get(machine_id, 0) + len(group)
+        return sum(count // shape.gpus_per_task for count in by_machine.values()) >= shape.min_tasks
 
     def plus(self, gpus: Iterable[GpuId]) -> Pool:
         """A pool of its own, with these GPUs too."""

@@ -1,9 +1,66 @@
-/* The Python face of the compiled packing; arrays come as buffers of the types that _packing.pyi tells. */
+/* The Python face of the compiled packing. Arrays come as C-contiguous buffers of the types and shapes that _packing.pyi
+ * tells; any other is a ValueError, as the packing itself looks at nothing twice. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "packing.h"
+
+enum { MOST_ARRAYS = 4 };
+
+typedef struct {
+    Py_buffer view[MOST_ARRAYS];
+    int held;
+} Arrays;
+
+static void release(Arrays *arrays) {
+    while (arrays->held) PyBuffer_Release(&arrays->view[--arrays->held]);
+}
+
+static int is_int64(const Py_buffer *view) {
+    return view->itemsize == sizeof(int64_t) && (!strcmp(view->format, "l") || !strcmp(view->format, "q"));
+}
+
+static int is_float64(const Py_buffer *view) { return !strcmp(view->format, "d"); }
+
+/* The array in the place that is next; NULL, and an error set, for what is not of that type and so many dimensions. */
+static Py_buffer *array(Arrays *arrays, PyObject *object, int (*is_type)(const Py_buffer *), int dimensions, int flags) {
+    Py_buffer *view = &arrays->view[arrays->held];
+    if (PyObject_GetBuffer(object, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | flags)) return NULL;
+    arrays->held++;
+    if (view->ndim == dimensions && is_type(view)) return view;
+    PyErr_Format(PyExc_ValueError, "array %d must be of %s in %d dimensions, not of type %s in %d", arrays->held,
+                 is_type == is_int64 ? "int64" : "float64", dimensions, view->format, view->ndim);
+    return NULL;
+}
+
+/* True for at least one job and one kind, and no more of them than can be counted. */
+static int can_be_packed(const Py_buffer *alone) {
+    Py_ssize_t jobs = alone->shape[0], kinds = alone->shape[1];
+    if (jobs > 0 && kinds > 0 && jobs <= INT_MAX / kinds) return 1;
+    PyErr_Format(PyExc_ValueError, "%zd jobs on %zd kinds of gangs cannot be packed", jobs, kinds);
+    return 0;
+}
+
+static int agree(const char *what, Py_ssize_t one, Py_ssize_t two) {
+    if (one == two) return 1;
+    PyErr_Format(PyExc_ValueError, "the arrays tell of %zd and of %zd %s", one, two, what);
+    return 0;
+}
+
+/* True when gangs are numbered by kinds that there are, those of a kind side by side, in order of the kinds. */
+static int in_order(const int64_t *kind, Py_ssize_t gangs, Py_ssize_t kinds) {
+    int64_t last = 0;
+    for (Py_ssize_t g = 0; g < gangs; last = kind[g++])
+        if (kind[g] < last || kind[g] >= kinds) {
+            PyErr_Format(PyExc_ValueError, "gang %zd is of kind %lld: not one of %zd kinds, or not in their order", g,
+                         (long long)kind[g], kinds);
+            return 0;
+        }
+    return 1;
+}
 
 /* Gangs by kind from counts, no more of a kind than there are jobs; how many. */
 static int lay_out(const int64_t *counts, int kinds, int jobs, int64_t *kind) {
@@ -15,52 +72,64 @@ static int lay_out(const int64_t *counts, int kinds, int jobs, int64_t *kind) {
     return gangs;
 }
 
-static PyObject *times_s(PyObject *self, PyObject *args) {
-    (void)self;
-    Py_buffer alone, counts, out;
-    if (!PyArg_ParseTuple(args, "y*y*w*", &alone, &counts, &out)) return NULL;
-    int divisions = (int)(out.len / sizeof(double));
-    int kinds = divisions ? (int)(counts.len / sizeof(int64_t)) / divisions : 0;
-    int jobs = kinds ? (int)(alone.len / sizeof(double)) / kinds : 0;
+/* `times_s` of arrays that agree; 0 without memory. */
+static int time_divisions(const Py_buffer *alone, const Py_buffer *counts, const Py_buffer *out) {
+    int jobs = (int)alone->shape[0], kinds = (int)alone->shape[1];
     size_t most = (size_t)jobs * kinds;
     int64_t *kind = malloc(sizeof(int64_t) * (most + 1));
     double *load_s = calloc(most + 1, sizeof(double));
-    Packer *packer = new_packer(alone.buf, jobs, kinds, (int)most);
+    Packer *packer = new_packer(alone->buf, jobs, kinds, (int)most);
     int enough = kind && load_s && packer;
     if (enough) {
         Py_BEGIN_ALLOW_THREADS;
-        for (int d = 0; d < divisions; d++) {
-            int gangs = lay_out((const int64_t *)counts.buf + (size_t)d * kinds, kinds, jobs, kind);
-            ((double *)out.buf)[d] = pack(packer, kind, load_s, gangs, NULL);
+        for (Py_ssize_t d = 0; d < out->shape[0]; d++) {
+            int gangs = lay_out((const int64_t *)counts->buf + d * kinds, kinds, jobs, kind);
+            ((double *)out->buf)[d] = pack(packer, kind, load_s, gangs, NULL);
         }
         Py_END_ALLOW_THREADS;
     }
     free_packer(packer);
     free(kind);
     free(load_s);
-    PyBuffer_Release(&alone);
-    PyBuffer_Release(&counts);
-    PyBuffer_Release(&out);
-    if (!enough) return PyErr_NoMemory();
-    Py_RETURN_NONE;
+    return enough;
+}
+
+static PyObject *times_s(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *objects[3], *result = NULL;
+    Py_buffer *alone, *counts, *out;
+    Arrays arrays = {.held = 0};
+    if (!PyArg_ParseTuple(args, "OOO", &objects[0], &objects[1], &objects[2])) return NULL;
+    if ((alone = array(&arrays, objects[0], is_float64, 2, 0)) && can_be_packed(alone) &&
+        (counts = array(&arrays, objects[1], is_int64, 2, 0)) && agree("kinds", alone->shape[1], counts->shape[1]) &&
+        (out = array(&arrays, objects[2], is_float64, 1, PyBUF_WRITABLE)) &&
+        agree("divisions", counts->shape[0], out->shape[0]))
+        result = time_divisions(alone, counts, out) ? Py_NewRef(Py_None) : PyErr_NoMemory();
+    release(&arrays);
+    return result;
 }
 
 static PyObject *places(PyObject *self, PyObject *args) {
     (void)self;
-    Py_buffer alone, kind, load_s, out;
-    int kinds;
-    if (!PyArg_ParseTuple(args, "y*iy*y*w*", &alone, &kinds, &kind, &load_s, &out)) return NULL;
-    int jobs = (int)(out.len / sizeof(int64_t)), gangs = (int)(kind.len / sizeof(int64_t));
-    Packer *packer = new_packer(alone.buf, jobs, kinds, gangs);
-    double end_s = 0.0;
-    int enough = packer != NULL;
-    if (enough) end_s = pack(packer, kind.buf, load_s.buf, gangs, out.buf);
-    free_packer(packer);
-    PyBuffer_Release(&alone);
-    PyBuffer_Release(&kind);
-    PyBuffer_Release(&load_s);
-    PyBuffer_Release(&out);
-    return enough ? PyFloat_FromDouble(end_s) : PyErr_NoMemory();
+    PyObject *objects[4], *result = NULL;
+    Py_buffer *alone, *kind, *load_s, *out;
+    Arrays arrays = {.held = 0};
+    if (!PyArg_ParseTuple(args, "OOOO", &objects[0], &objects[1], &objects[2], &objects[3])) return NULL;
+    if ((alone = array(&arrays, objects[0], is_float64, 2, 0)) && can_be_packed(alone) &&
+        (kind = array(&arrays, objects[1], is_int64, 1, 0)) && in_order(kind->buf, kind->shape[0], alone->shape[1]) &&
+        (load_s = array(&arrays, objects[2], is_float64, 1, 0)) && agree("gangs", kind->shape[0], load_s->shape[0]) &&
+        (out = array(&arrays, objects[3], is_int64, 1, PyBUF_WRITABLE)) &&
+        agree("jobs", alone->shape[0], out->shape[0])) {
+        int gangs = (int)kind->shape[0];
+        Packer *packer = new_packer(alone->buf, (int)alone->shape[0], (int)alone->shape[1], gangs);
+        if (packer)
+            result = PyFloat_FromDouble(pack(packer, kind->buf, load_s->buf, gangs, out->buf));
+        else
+            PyErr_NoMemory();
+        free_packer(packer);
+    }
+    release(&arrays);
+    return result;
 }
 
 static PyMethodDef methods[] = {

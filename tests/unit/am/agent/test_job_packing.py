@@ -78,6 +78,49 @@ class TestCompiled:
         assert told == end_times_s(alone_s, counts).tolist()
 
 
+class TestAtTheBoundary:
+    """Arrays that do not agree are an error, not numbers from beside them."""
+
+    def test_times_of_any_number_type_are_taken_for_what_they_are(self):
+        alone_s, counts = [[12.0, 4.0], [3.0, 1.0]], np.array([[1, 0], [1, 1]])
+        told = [end_times_s(np.array(alone_s, dtype=number), counts).tolist() for number in ("f8", "f4", "i4")]
+        assert told == [[15.0, 4.0]] * 3
+        assert end_times_s(np.asfortranarray(alone_s), counts).tolist() == told[0]
+
+    @pytest.mark.parametrize(
+        ("alone_s", "counts", "out"),
+        [
+            (np.ones((2, 2), dtype="f4"), np.ones((3, 2), dtype="i8"), np.empty(3)),
+            (np.ones((2, 2)), np.ones((3, 2)), np.empty(3)),
+            (np.ones((2, 2)), np.ones((3, 2), dtype="i4"), np.empty(3)),
+            (np.ones((2, 2)), np.ones((3, 3), dtype="i8"), np.empty(3)),
+            (np.ones((2, 2)), np.ones((3, 2), dtype="i8"), np.empty(2)),
+            (np.ones(4), np.ones((3, 2), dtype="i8"), np.empty(3)),
+            (np.ones((2, 4))[:, ::2], np.ones((3, 2), dtype="i8"), np.empty(3)),
+            (np.ones((0, 2)), np.ones((3, 2), dtype="i8"), np.empty(3)),
+            (np.ones((2, 0)), np.ones((3, 0), dtype="i8"), np.empty(3)),
+        ],
+    )
+    def test_times_that_do_not_agree_with_counts(self, alone_s, counts, out):
+        compiled = pytest.importorskip("am.agent._packing")
+        with pytest.raises(ValueError, match=r"must be of|tell of|cannot be packed|contiguous"):
+            compiled.times_s(alone_s, counts, out)
+
+    @pytest.mark.parametrize(
+        ("kind", "loads", "jobs"),
+        [([0, 2], 2, 2), ([-1, 0], 2, 2), ([1, 0], 2, 2), ([0, 1], 1, 2), ([0, 1], 2, 1), ([0, 1], 2, 3)],
+    )
+    def test_places_for_gangs_or_jobs_that_there_are_not(self, kind, loads, jobs):
+        compiled = pytest.importorskip("am.agent._packing")
+        with pytest.raises(ValueError, match=r"is of kind|tell of"):
+            compiled.places(np.ones((2, 2)), np.array(kind), np.zeros(loads), np.empty(jobs, dtype="i8"))
+
+    def test_no_jobs(self):
+        pytest.importorskip("am.agent._packing")
+        with pytest.raises(ValueError, match="0 jobs"):
+            end_times_s(np.ones((0, 2)), np.array([[1, 1]]))
+
+
 def test_both_keep_to_the_same_limits():
     found = dict(re.findall(r"([A-Z]+_[A-Z]+) = ([\d.]+)", LIMITS.read_text()))
     assert {name: float(number) for name, number in found.items()} == {

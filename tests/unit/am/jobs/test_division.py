@@ -1,4 +1,4 @@
-"""Ways to share idle GPUs that surely end later are not followed to their end, which changes no choice."""
+"""Which way to share idle GPUs is chosen; those that surely end later are not followed to their end."""
 
 import math
 from random import Random
@@ -42,3 +42,10 @@ def test_the_choice_is_that_of_following_every_way_to_its_end(monkeypatch, seed)
     monkeypatch.setattr(division, "_ends_s", to_the_end)
     assert best_starts(*arguments) == chosen
     assert ended
+
+
+def test_of_two_ways_that_end_alike_the_one_with_more_jobs():
+    """The first job ends last in both (4, 4) and (4, 4, 1); three threes end later."""
+    waiting = [job(name, work, JobShape(tasks=4), FLAT) for name, work in (("a", 650.0), ("b", 512.0), ("c", 54.0))]
+    chosen = best_starts(waiting, (), 9, laid, 8.0)
+    assert [(each.job_id, size) for each, size in chosen] == [("a", 4), ("b", 4), ("c", 1)]

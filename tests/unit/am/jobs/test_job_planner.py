@@ -1,6 +1,7 @@
 """Which job runs on which GPUs: by hand, and what holds for any holdings."""
 
 import itertools
+from collections import Counter
 
 import pytest
 from agent_cases import CRUDE_SLOWDOWN, FLAT, STRICT, cluster_of, job
@@ -115,6 +116,59 @@ class TestStart:
         assert plan == Plan()
 
 
+class TestLeftOver:
+    """A job that could run on what the others leave does not wait."""
+
+    def test_a_job_whose_task_fits_on_no_machine_keeps_no_other_from_running(self):
+        jobs = (planned("pair", 900.0, shape=JobShape(gpus_per_task=2)), planned("one", 100.0, shape=JobShape()))
+        plan = run(*jobs, granted=("m0/0", "m1/0"))
+        assert plan == Plan(start={"one": gpus("m0/0")}, release=gpus("m1/0"))
+
+    def test_nor_does_one_that_needs_more_than_there_are(self):
+        jobs = (
+            planned("a", 900.0, shape=PAIRS),
+            planned("b", 800.0, shape=JobShape(tasks=4, min_tasks=4)),
+            planned("c", 1.0, shape=JobShape()),
+        )
+        assert run(*jobs, granted=("m0/0", "m0/1", "m1/0")) == Plan(
+            start={"a": gpus("m0/0", "m0/1"), "c": gpus("m1/0")}
+        )
+
+    def test_nor_a_gang_whose_tasks_the_gpus_do_not_make(self):
+        """Six GPUs are more than a needs, but no machine has four of them."""
+        jobs = (planned("a", 900.0, shape=JobShape(gpus_per_task=4)), planned("b", 800.0, shape=JobShape(tasks=2)))
+        plan = run(*jobs, granted=("m0/0", "m0/1", "m1/0", "m1/1", "m2/0", "m2/1"))
+        assert set(plan.start) == {"b"}
+
+    def test_a_short_job_takes_the_gpu_that_two_long_ones_cannot_use(self):
+        jobs = [planned(name, work, slowdown=FLAT) for name, work in (("a", 650.0), ("b", 512.0), ("c", 54.0))]
+        plan = run(*jobs, granted=("m0/0", "m0/1", "m0/2", "m0/3", "m1/0", "m1/1", "m1/2", "m1/3", "m2/0"))
+        assert {name: len(mine) for name, mine in plan.start.items()} == {"a": 4, "b": 4, "c": 1}
+
+    def test_tasks_of_three_and_of_four_gpus_each_find_their_machine(self):
+        """Four GPUs make one task of three; counted as that they would be too few for the task of four."""
+        jobs = (planned("a", 9.0, shape=JobShape(gpus_per_task=4)), planned("b", 5.0, shape=JobShape(gpus_per_task=3)))
+        assert set(run(*jobs, granted=("m0/0", "m0/1", "m0/2", "m0/3")).start) == {"a"}
+
+    def test_of_the_jobs_left_the_one_that_ends_before_a_gang_is_free(self):
+        """On one GPU b would end last of all, at 900 s; c ends before a leaves its four GPUs to b."""
+        jobs = [planned("a", 1000.0, on=("m0/0", "m0/1", "m0/2", "m0/3"), shape=JobShape(tasks=4, min_tasks=4))]
+        jobs += [planned(name, work, slowdown=FLAT) for name, work in (("b", 900.0), ("c", 90.0))]
+        plan = run(*jobs, granted=("m0/0", "m0/1", "m0/2", "m0/3", "m2/0"))
+        assert plan.start == {"c": gpus("m2/0")}
+
+    def test_nor_where_all_would_better_follow_a_job_that_runs(self):
+        """Packed, a and b both follow r on m0, and b would take the gang meant for a, which is too small for it."""
+        m0 = ("m0/0", "m0/1", "m0/2", "m0/3")
+        jobs = (
+            planned("r", 1.0, on=m0, shape=JobShape(tasks=4, min_tasks=4), slowdown=STRICT),
+            planned("a", 900.0, shape=PAIRS, slowdown=STRICT),
+            planned("b", 600.0, shape=JobShape(tasks=3, min_tasks=3), slowdown=STRICT),
+        )
+        plan = run(*jobs, granted=(*m0, "m1/0", "m2/0", "m3/0"))
+        assert plan == Plan(start={"a": gpus("m1/0", "m3/0")}, release=gpus("m2/0"))
+
+
 class TestWait:
     def test_a_gang_with_a_reserved_gpu_waits_for_it(self):
         plan = run(planned("a", shape=PAIRS), granted=("m0/0",), reserved=("m0/1",))
@@ -184,19 +238,26 @@ class TestTasksOf:
 
 
 @st.composite
+def job_shapes(draw):
+    least = draw(st.integers(1, 2))
+    tasks = least + draw(st.integers(0, 2))
+    return JobShape(tasks=tasks, min_tasks=least, gpus_per_task=draw(st.sampled_from([1, 1, 2, 4])))
+
+
+@st.composite
 def situations(draw):
-    """Jobs, some of them on GPUs, some of which are granted, reserved, expiring or gone."""
-    least, unit = draw(st.integers(1, 2)), draw(st.sampled_from([1, 1, 2]))
-    shape = JobShape(tasks=least + draw(st.integers(0, 2)), min_tasks=least, gpus_per_task=unit)
+    """Jobs of up to three shapes, some of them on GPUs, some of which are granted, reserved, expiring or gone."""
+    shapes = draw(st.lists(job_shapes(), min_size=1, max_size=3))
     slowdown = draw(st.sampled_from([FLAT, CRUDE_SLOWDOWN, STRICT]))
     every = list(CLUSTER.gpu_ids())
     fate = {gpu: draw(st.sampled_from(["granted", "granted", "reserved", "expiring", "gone"])) for gpu in every}
     rest = sorted(every, key=lambda gpu: (gpu.index // 2, gpu.machine_id))
     jobs = []
     for place in range(draw(st.integers(0, 5))):
-        mine, here = (), list(tasks_of(rest, unit))
-        if draw(st.booleans()) and len(here) >= least:
-            count = draw(st.integers(least, min(shape.tasks, len(here))))
+        shape = draw(st.sampled_from(shapes))
+        mine, here = (), list(tasks_of(rest, shape.gpus_per_task))
+        if draw(st.booleans()) and len(here) >= shape.min_tasks:
+            count = draw(st.integers(shape.min_tasks, min(shape.tasks, len(here))))
             mine = tuple(gpu for task in here[:count] for gpu in task)
             # What runs was granted once; it may be on its way back by now, but it is not still to come.
             for gpu in mine:
@@ -229,6 +290,21 @@ def test_no_gpu_is_given_twice_and_none_that_is_not_there(situation):
     assert all(set(some) <= holdings.granted | holdings.reserved for some in plan.wait.values())
     assert all(set(some) & holdings.reserved for some in plan.wait.values())
     assert set(plan.release) <= holdings.granted
+
+
+@settings(max_examples=300)
+@given(situations())
+def test_no_job_waits_that_could_run_on_gpus_left_idle(situation):
+    jobs, others, holdings, _ = situation
+    plan = plan_of(situation)
+    assert not set(plan.start) & set(plan.wait)
+    taken = [*(job.gpus for job in jobs), *others.values(), *plan.start.values(), *plan.wait.values()]
+    left = (holdings.granted | holdings.reserved) - {gpu for some in taken for gpu in some}
+    machines = Counter(gpu.machine_id for gpu in left)
+    for each in jobs:
+        if not each.gpus and each.view.job_id not in {*plan.start, *plan.wait}:
+            shape = each.view.shape
+            assert sum(count // shape.gpus_per_task for count in machines.values()) < shape.min_tasks
 
 
 @settings(max_examples=150)
