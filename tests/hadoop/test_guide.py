@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from documents import ROOT, blocks, commands, missing
+import yaml
+from documents import ROOT, block, blocks, commands, missing
 from waiting import wait_until
 
 PAGE = "docs/hadoop.md"
@@ -61,3 +62,54 @@ def test_the_guide_from_its_first_command_to_its_last(hadoop_programs, tmp_path)
             os.killpg(service.pid, signal.SIGKILL)
             service.wait()
         run(second[-1])
+
+
+def test_the_guide_for_a_cluster_that_is_there(cluster, tmp_path):
+    """With this cluster's places for those that the guide supposes: addresses, queue, interpreter, configuration."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    settings = yaml.safe_load(block(PAGE, "site settings").body)
+    assert (settings.pop("advertise"), settings["yarn"]["user"]) == ("themis.example.org", "themis")
+    settings |= {"listen": address, "page": "127.0.0.1:0"}
+    settings["yarn"] |= {"queue": "default", "python": sys.executable, "emulated": True}
+    (tmp_path / "themis.yaml").write_text(yaml.safe_dump(settings))
+    shutil.copy(ROOT / "conf/apps/replay-pair.yaml", tmp_path / "group.yaml")
+    path = os.pathsep.join((str(Path(sys.executable).parent), str(cluster.bin_dir), os.environ["PATH"]))
+    environment = {**os.environ, **cluster.exports, "PATH": path}
+
+    def line(mark):
+        (only,) = block(PAGE, mark).body.splitlines()
+        return only.replace("/etc/hadoop/conf", str(cluster.conf_dir)).replace("themis.example.org:8650", address)
+
+    def run(mark):
+        done = subprocess.run(
+            line(mark),
+            shell=True,
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert done.returncode == 0, f"{line(mark)}\n{done.stdout}\n{done.stderr}\n{(tmp_path / 'rm.log').read_text()}"
+        return done.stdout
+
+    (tmp_path / "rm.log").touch()
+    run("site storage")
+    with (tmp_path / "rm.log").open("wb") as log:
+        service = subprocess.Popen(
+            line("site service"),
+            shell=True,
+            cwd=tmp_path,
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        wait_until((tmp_path / "state/address").exists)
+        assert "FINISHED" in run("site client")
+    finally:
+        os.killpg(service.pid, signal.SIGTERM)
+        service.wait(60)
