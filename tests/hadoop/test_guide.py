@@ -15,6 +15,15 @@ from waiting import wait_until
 PAGE = "docs/hadoop.md"
 
 
+def printed_by(line, folder, environment):
+    """What a command prints, typed in that folder; one that fails fails the test."""
+    done = subprocess.run(
+        line, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
 def test_the_guide_from_its_first_command_to_its_last(hadoop_programs, tmp_path):
     first, second = (commands(block) for block in blocks(PAGE, "console") if block.mark == "guide")
     start, serve = first
@@ -29,20 +38,10 @@ def test_the_guide_from_its_first_command_to_its_last(hadoop_programs, tmp_path)
     environment = {**os.environ, "PATH": path, "THEMIS_HADOOP_JARS": str(jars), "THEMIS_RM": address}
 
     def run(command):
-        done = subprocess.run(
-            command.line,
-            shell=True,
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command.line}\n{done.stdout}\n{done.stderr}"
-        line = missing(command.shown, done.stdout)
-        assert line is None, f"shown, but not printed: {line}\n{done.stdout}"
-        return done.stdout
+        printed = printed_by(command.line, tmp_path, environment)
+        line = missing(command.shown, printed)
+        assert line is None, f"shown, but not printed: {line}\n{printed}"
+        return printed
 
     service = None
     try:
@@ -81,22 +80,7 @@ def test_the_guide_for_a_cluster_that_is_there(cluster, tmp_path):
         (only,) = block(PAGE, mark).body.splitlines()
         return only.replace("/etc/hadoop/conf", str(cluster.conf_dir)).replace("themis.example.org:8650", address)
 
-    def run(mark):
-        done = subprocess.run(
-            line(mark),
-            shell=True,
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-        assert done.returncode == 0, f"{line(mark)}\n{done.stdout}\n{done.stderr}\n{(tmp_path / 'rm.log').read_text()}"
-        return done.stdout
-
-    (tmp_path / "rm.log").touch()
-    run("site storage")
+    printed_by(line("site storage"), tmp_path, environment)
     with (tmp_path / "rm.log").open("wb") as log:
         service = subprocess.Popen(
             line("site service"),
@@ -109,7 +93,7 @@ def test_the_guide_for_a_cluster_that_is_there(cluster, tmp_path):
         )
     try:
         wait_until((tmp_path / "state/address").exists)
-        assert "FINISHED" in run("site client")
+        assert "FINISHED" in printed_by(line("site client"), tmp_path, environment)
     finally:
         os.killpg(service.pid, signal.SIGTERM)
         service.wait(60)
