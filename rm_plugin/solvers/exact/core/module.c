@@ -222,16 +222,24 @@ static PyObject *run_fit(PyObject *self, PyObject *args) {
     return Py_BuildValue("ii", answer, (int)parts);
 }
 
-static PyObject *run_weigh(PyObject *self, PyObject *args) {
-    (void)self;
-    Py_buffer b[11];
+/* Machines, a limit's weights, an array to write to; -1 with an exception set. Whoever calls releases all of b. */
+static int read_weighing(PyObject *args, Py_buffer b[11], Group *group, Weights *weights) {
     long long single_weight;
     if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*y*y*Lw*", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &b[6], &b[7],
                           &b[8], &b[9], &single_weight, &b[10]))
-        return NULL;
-    Group group = {(int)(b[0].len / sizeof(int32_t)), b[0].buf, b[1].buf, b[2].buf, b[3].buf, b[4].buf};
-    Weights weights = {(int)(b[5].len / sizeof(int32_t)), (int)(b[8].len / sizeof(int32_t)), b[5].buf, b[6].buf,
-                       b[7].buf, b[8].buf, b[9].buf, single_weight};
+        return -1;
+    *group = (Group){(int)(b[0].len / sizeof(int32_t)), b[0].buf, b[1].buf, b[2].buf, b[3].buf, b[4].buf};
+    *weights = (Weights){(int)(b[5].len / sizeof(int32_t)), (int)(b[8].len / sizeof(int32_t)), b[5].buf, b[6].buf,
+                         b[7].buf, b[8].buf, b[9].buf, single_weight};
+    return 0;
+}
+
+static PyObject *run_weigh(PyObject *self, PyObject *args) {
+    (void)self;
+    Py_buffer b[11];
+    Group group;
+    Weights weights;
+    if (read_weighing(args, b, &group, &weights) < 0) return NULL;
     int64_t most = weigh(&group, &weights, b[10].buf);
     for (int n = 0; n < 11; n++) PyBuffer_Release(&b[n]);
     if (most < 0) return PyErr_NoMemory();
@@ -241,13 +249,9 @@ static PyObject *run_weigh(PyObject *self, PyObject *args) {
 static PyObject *run_lift(PyObject *self, PyObject *args) {
     (void)self;
     Py_buffer b[11];
-    long long single_weight;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*y*y*Lw*", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &b[6], &b[7],
-                          &b[8], &b[9], &single_weight, &b[10]))
-        return NULL;
-    Group group = {(int)(b[0].len / sizeof(int32_t)), b[0].buf, b[1].buf, b[2].buf, b[3].buf, b[4].buf};
-    Weights weights = {(int)(b[5].len / sizeof(int32_t)), (int)(b[8].len / sizeof(int32_t)), b[5].buf, b[6].buf,
-                       b[7].buf, b[8].buf, b[9].buf, single_weight};
+    Group group;
+    Weights weights;
+    if (read_weighing(args, b, &group, &weights) < 0) return NULL;
     int width = group.machines ? (int)(b[10].len / sizeof(int32_t)) / group.machines : 1;
     int64_t most = lift(&group, &weights, width, b[10].buf);
     for (int n = 0; n < 11; n++) PyBuffer_Release(&b[n]);
