@@ -102,6 +102,10 @@ MISTAKES = {
     ),
     "slots": (changed("machines", 0, "slots", to=[2, 1]), r"machines\[0\]\.slots must add up"),
     "pinned gangs": (changed(*ROW, "pinned_gangs", to=[{"m0": 2}]), r"rows\[0\]: the pinned gangs must add up"),
+    "empty pinned gang": (
+        changed(*ROW, to={"value": 0.5, "pinned": {"m0": 1}, "pinned_gangs": [{"m0": 1}, {}]}),
+        r"rows\[0\]: a pinned gang needs a GPU",
+    ),
     "twins": (changed("machines", to=DOCUMENT["machines"] * 2), r"machines\[1\]\.id is there twice: 'm0'"),
     "twin bidders": (changed("bidders", to=DOCUMENT["bidders"] * 2), r"bidders\[1\]\.app is there twice"),
     "empty bundle": (changed("empty_bundle", to="finit"), "did you mean 'finite'"),
