@@ -19,6 +19,9 @@ MOST = 100_000
 MOST_GPUS = 1_000_000
 """The most GPUs that all machines together may have: what solvers add up stays well within 32 bits."""
 
+MOST_CELLS = 10_000_000
+"""The most that machines times GPUs of the largest may be: `exact` keeps tables of that shape, some of them at once."""
+
 _MOST_DIGITS = 400
 """A whole number of more digits is past every bound, and Python refuses to read a very long one."""
 
@@ -89,6 +92,13 @@ def parse_market(document: object) -> Market:
         known[shape.machine_id] = shape
     if sum(sum(shape.slots) for shape in shapes) > MOST_GPUS:
         raise InputError(f"market.machines have more than {MOST_GPUS} GPUs together")
+    largest_gpus = max((sum(shape.slots) for shape in shapes), default=0)
+    if len(shapes) * largest_gpus > MOST_CELLS:
+        raise InputError(
+            f"market.machines are too uneven: {len(shapes)} of them, times {largest_gpus} GPUs of the largest, are more"
+            f" than {MOST_CELLS}",
+            remedy="tell a machine that is so much larger than the others as several",
+        )
     free = _free_slots(root, known)
     bids = tuple(_bid(entry, field, known) for entry, field in root.entries("bidders"))
     _refuse_twins(bids)

@@ -100,6 +100,10 @@ MISTAKES = {
         changed("machines", to=[{"id": f"m{index}", "gpus": MOST} for index in range(11)]),
         r"market\.machines have more than \d+ GPUs together",
     ),
+    "one machine far larger than many": (
+        changed("machines", to=[{"id": f"m{index}", "gpus": MOST if index == 0 else 1} for index in range(101)]),
+        r"market\.machines are too uneven: 101 of them, times 100000 GPUs",
+    ),
     "slots": (changed("machines", 0, "slots", to=[2, 1]), r"machines\[0\]\.slots must add up"),
     "pinned gangs": (changed(*ROW, "pinned_gangs", to=[{"m0": 2}]), r"rows\[0\]: the pinned gangs must add up"),
     "empty pinned gang": (
