@@ -37,7 +37,7 @@ def test_an_estimator_style_script_loses_its_lease_and_resumes_from_its_own_mode
         launch = f"exec {sys.executable} {tmp_path}/estimator.py {STEPS} %checkpoint_path%"
         flags = ["--worker_launch_cmd", launch, "--checkpoint_path", str(tmp_path / "model"), "--conf"]
         app_id = themis.submarine(*SUBMIT, *flags, f"themis.iterations={STEPS}").split()[0]
-        until(lambda: themis.client.show(app_id).jobs[0].iteration >= 200, "its progress is shown")
+        until(lambda: shown_iteration(themis, app_id) >= 200, "its progress is shown")
         other = themis.submarine("app", "submit", "other.yaml").split()[0]
         until(lambda: themis.events(app_id, "tasks_ended"), "the one GPU goes to the other app")
         (stopped, *_) = themis.events(app_id, "tasks_ended")
@@ -45,6 +45,10 @@ def test_an_estimator_style_script_loses_its_lease_and_resumes_from_its_own_mode
         saved = max(map(int, SAVED.findall(themis.log(app_id))))
         assert themis.ended(other) == themis.ended(app_id) == "FINISHED"
         check_resumed(themis, app_id, saved)
+
+
+def shown_iteration(themis, app_id):
+    return max((job.iteration for job in themis.client.show(app_id).jobs), default=0)
 
 
 def check_resumed(themis, app_id, saved):
