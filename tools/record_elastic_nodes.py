@@ -245,7 +245,7 @@ def draw(recorded: Path, into: Path) -> None:
     with recorded.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     figure, axes = pyplot.subplots(
-        3, len(PROGRAMS), sharex="col", sharey="row", figsize=(12, 7), height_ratios=(1, 2.2, 1.8), layout="constrained"
+        3, len(PROGRAMS), sharex="col", figsize=(12, 7), height_ratios=(1, 2.2, 1.8), layout="constrained"
     )
     for column, program in zip(axes.T, PROGRAMS, strict=True):
         of = {sums: [row for row in rows if (row["program"], row["sums"]) == (program, sums)] for sums in SUMS}
@@ -257,9 +257,8 @@ def draw(recorded: Path, into: Path) -> None:
         column[2].set_xlabel("iteration")
     for axis, label in zip(axes[:, 0], ("tasks", "training loss", "relative difference"), strict=True):
         axis.set_ylabel(label)
-    axes[0, 0].legend(fontsize="small")
-    axes[1, 0].legend(fontsize="small")
-    axes[2, 0].legend(fontsize="small")
+    for axis in axes[:, 0]:
+        axis.legend(fontsize="small", markerscale=1.5)
     figure.savefig(into, dpi=110, metadata={"Software": None})
 
 
@@ -268,6 +267,7 @@ def _draw_tasks(axis: Any, rows: Sequence[Mapping[str, str]]) -> None:
     placements = [dict(part.split(":") for part in row["nodes"].split(",")) for row in rows]
     counts = [[int(placement.get(node, 0)) for placement in placements] for node in ("node0", "node1")]
     axis.stackplot(iterations, counts, step="mid", colors=("tab:blue", "tab:orange"), labels=("node0", "node1"))
+    axis.set_yticks(range(0, 9, 2))
 
 
 def _draw_losses(axis: Any, rows: Sequence[Mapping[str, str]]) -> None:
@@ -281,9 +281,16 @@ def _draw_losses(axis: Any, rows: Sequence[Mapping[str, str]]) -> None:
 def _draw_differences(axis: Any, rows: Sequence[Mapping[str, str]], sums: str, colour: str) -> None:
     alone, resized = ([float(row[name]) for row in rows] for name in ("alone_loss", "resized_loss"))
     differences = [abs(one - two) / two for one, two in zip(resized, alone, strict=True)]
-    axis.plot([int(row["iteration"]) for row in rows], differences, ".", color=colour, markersize=2.5, label=SUMS[sums])
+    axis.plot(
+        [int(row["iteration"]) for row in rows],
+        differences,
+        ".",
+        color=colour,
+        markersize=6.0 if sums == "ordered" else 2.0,
+        label=SUMS[sums],
+    )
     axis.set_yscale("symlog", linthresh=1e-7)
-    axis.set_ylim(-5e-8, 1.0)
+    axis.set_ylim(-5e-8, 3.0)
 
 
 if __name__ == "__main__":
