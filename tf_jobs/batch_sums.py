@@ -2,7 +2,8 @@
 
 Floating-point addition is not associative, so the sum of two shares differs from that of three in its last bits, and a
 net in which a rectifier or a maximum decides may take another branch for it. Parts that belong to the batch, not to
-the tasks, are computed and added alike whoever does which: the virtual workers of EasyScale (Li et al., SC'23).
+the tasks, are computed and added alike whoever does which, as EasyScale's workers are whatever GPUs they run on (Li et
+al., SC'23).
 """
 
 from __future__ import annotations
