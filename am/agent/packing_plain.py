@@ -43,6 +43,20 @@ class PlainPacker:
                 self._try_every_way(0, max(self._start_s), self._used)
         return self.least_s, self.best
 
+    def left_out(self, end_s: float, most_s: float) -> float:
+        """The time of the jobs that do not end in time, each on its fastest kind, as far as `most_s`."""
+        self._loads_s = list(self._start_s)
+        sum_s = 0.0
+        for times_s in self._alone_s:
+            if sum_s >= most_s:
+                break
+            place = self._with_time(times_s, end_s)
+            if place < 0:
+                sum_s += min(times_s)
+            else:
+                self._loads_s[place] += times_s[self._kind[place]]
+        return sum_s
+
     def _keep(self, end_s: float) -> None:
         self.least_s, self.best = end_s, list(self._place)
 
@@ -95,19 +109,23 @@ class PlainPacker:
 
     def _fit_by(self, end_s: float) -> bool:
         """Put each job on the first gang that has time for it; False where one finds none."""
-        self._loads_s = loads_s = list(self._start_s)
+        self._loads_s = list(self._start_s)
         for job, times_s in enumerate(self._alone_s):
-            place = -1
-            for kind, time_s in enumerate(times_s):
-                if time_s <= end_s:
-                    place = next((gang for gang in self._members[kind] if loads_s[gang] <= end_s - time_s), -1)
-                if place >= 0:
-                    break
+            place = self._with_time(times_s, end_s)
             if place < 0:
                 return False
             self._place[job] = place
-            loads_s[place] += times_s[self._kind[place]]
+            self._loads_s[place] += times_s[self._kind[place]]
         return True
+
+    def _with_time(self, times_s: Sequence[float], end_s: float) -> int:
+        """The first gang on which a job ends in time; -1 where there is none."""
+        for kind, time_s in enumerate(times_s):
+            if time_s <= end_s:
+                place = next((gang for gang in self._members[kind] if self._loads_s[gang] <= end_s - time_s), -1)
+                if place >= 0:
+                    return place
+        return -1
 
     def _try_every_way(self, job: int, latest_s: float, used: float) -> None:
         if latest_s >= self.least_s or used + self._work_after[job] >= self._room * self.least_s:

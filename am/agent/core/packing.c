@@ -177,6 +177,27 @@ static int fit_by(Packer *p, double end_s) {
     return 1;
 }
 
+/* `fit_by`, but jobs that find no gang are left out: their times on the fastest kinds, added up as far as `most_s`. */
+static double leave_out(Packer *p, double end_s, double most_s) {
+    double sum_s = 0.0;
+    memset(p->load_s, 0, sizeof(double) * p->gangs);
+    memcpy(p->open, p->first, sizeof(int) * p->kinds);
+    for (int job = 0; job < p->jobs && sum_s < most_s; job++) {
+        int at = -1;
+        double least_s = INFINITY;
+        for (int k = 0; k < p->kinds; k++) {
+            double time_s = time_of(p, job, k);
+            least_s = fmin(least_s, time_s);
+            if (at < 0 && time_s <= end_s) at = first_with_time(p, k, time_s, end_s);
+        }
+        if (at < 0)
+            sum_s += least_s;
+        else
+            p->load_s[at] += time_of(p, job, p->kind[at]);
+    }
+    return sum_s;
+}
+
 static void fit_sooner_and_sooner(Packer *p, double low_s) {
     double high_s = p->least_s;
     for (int pass = 0; pass < MOST_PASSES && high_s > NEAR_ENOUGH * low_s; pass++) {
@@ -227,13 +248,22 @@ static void search(Packer *p) {
     try_every_way(p, 0, latest(p), used, room);
 }
 
-double pack(Packer *p, const int64_t *kind, const double *load_s, int gangs, int64_t *place) {
+static void lay_out_by_kind(Packer *p, const int64_t *kind, int gangs) {
     p->kind = kind, p->gangs = gangs;
-    memcpy(p->start_s, load_s, sizeof(double) * gangs);
     for (int k = 0, g = 0; k <= p->kinds; k++) {
         while (g < gangs && kind[g] < k) g++;
         p->first[k] = g;
     }
+}
+
+double left_out(Packer *p, const int64_t *kind, int gangs, double end_s, double most_s) {
+    lay_out_by_kind(p, kind, gangs);
+    return leave_out(p, end_s, most_s);
+}
+
+double pack(Packer *p, const int64_t *kind, const double *load_s, int gangs, int64_t *place) {
+    lay_out_by_kind(p, kind, gangs);
+    memcpy(p->start_s, load_s, sizeof(double) * gangs);
     deal_longest_first(p);
     if (isfinite(p->least_s)) {
         double low_s = bound(p);

@@ -92,14 +92,19 @@ def test_cases_are_what_their_docstrings_say():
 def test_rows_add_up():
     rows = list(run_plan(Plan(small=12, large=1, bids=2)))
     gaps = [row for row in rows if isinstance(row, GapRow)]
-    assert [row.part for row in gaps] == ["small", "small-as-run", *(f"large-{gpus}" for gpus in BUNDLES_GPUS)]
+    assert [row.part for row in gaps] == [
+        "small",
+        "small-as-run",
+        *(f"large-{gpus}" for gpus in BUNDLES_GPUS),
+        *(f"alone-{gpus}" for gpus in BUNDLES_GPUS),
+    ]
     for row in gaps:
         assert -1e-6 <= row.median_gap <= row.worst_gap < 1.0
         assert row.exact_share <= row.near_share <= 1.0
     times = {row.part: row for row in rows if isinstance(row, TimeRow)}
     assert list(times) == ["bid", "rho-first", "rho-again"]
     assert times["rho-again"].p50_ms < times["rho-first"].p50_ms < times["bid"].p50_ms
-    assert len(table(rows).splitlines()) == 12
+    assert len(table(rows).splitlines()) == 16
 
 
 def bench(*options):
