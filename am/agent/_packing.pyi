@@ -20,7 +20,7 @@ def left_out_s(
     alone_s: Array,  # f8 [jobs, kinds], one of each at least
     counts: Array,  # i8 [divisions, kinds]
     end_s: float,
-    most_s: float,  # where counting stops
+    most_s: float,  # where counting stops, as at the least of those before
     out: Array,  # f8 [divisions]
 ) -> None:
     """The time of the jobs that do not end in time, for each division of gangs."""

@@ -84,7 +84,7 @@ def test_no_start_that_fits_and_none_that_ends():
 
 
 def test_the_room_counts_gpus_on_machines_that_are_large_enough():
-    """Sixteen machines of one GPU hold no pair: two machines of four hold two gangs of three, and not two pairs beside."""
+    """Machines of one GPU hold no pair: two machines of four hold two gangs of three, and not two pairs beside."""
     cluster = cluster_of(*[(2, 2)] * 2, *[(1,)] * 16)
     app, room = app_with([ELASTIC] * 24, STRICT), room_of(cluster)
     kinds = gang_kinds(app, room)

@@ -96,9 +96,14 @@ class TestLeftOut:
     def test_by_hand(self):
         """Two gangs run 5, and 4 and 2, by 6, so 3 is left out; by 7 they run all, but one gang only 5 and 2."""
         alone_s, counts = np.array([[5.0], [4.0], [3.0], [2.0]]), np.array([[2], [1]])
-        assert left_out_s(alone_s, counts, 6.0, math.inf).tolist() == [3.0, 9.0]
-        assert left_out_s(alone_s, counts, 7.0, math.inf).tolist() == [0.0, 7.0]
-        assert left_out_s(alone_s, counts, 7.0, 3.0).tolist() == [0.0, 4.0]
+        assert left_out_s(alone_s, counts[:1], 6.0, math.inf).tolist() == [3.0]
+        assert left_out_s(alone_s, counts[::-1], 7.0, math.inf).tolist() == [7.0, 0.0]
+        assert left_out_s(alone_s, counts[1:], 7.0, 3.0).tolist() == [4.0]
+
+    def test_no_further_than_the_least_before(self):
+        alone_s, counts = np.array([[5.0], [4.0], [3.0], [2.0]]), np.array([[2], [1]])
+        assert left_out_s(alone_s, counts, 6.0, math.inf).tolist() == [3.0, 4.0]
+        assert left_out_s(alone_s, counts, 7.0, math.inf).tolist() == [0.0, 4.0]
 
     def test_none_is_left_out_only_where_they_do_end_by_then(self):
         found = 0
@@ -174,7 +179,8 @@ class TestAtTheBoundary:
 def test_both_keep_to_the_same_limits():
     found = dict(re.findall(r"([A-Z]+_[A-Z]+) = ([\d.]+)", LIMITS.read_text()))
     assert {name: float(number) for name, number in found.items()} == {
-        name: getattr(packing_plain, name) for name in ("MOST_PASSES", "FEW_JOBS", "MOST_STEPS", "NEAR_ENOUGH")
+        name: getattr(packing_plain, name)
+        for name in ("MOST_PASSES", "FEW_JOBS", "MOST_STEPS", "MOST_CHANGES", "NEAR_ENOUGH")
     }
 
 
