@@ -72,11 +72,11 @@ def test_on_small_bundles_no_division_is_better_than_the_bids(block):
 
 
 @pytest.mark.parametrize(("seed", "searched_s"), [(4, 1980.0), (10, 1625.0), (16, 2098.0)])
-def test_large_elastic_apps_bid_nearly_what_a_long_search_finds(seed, searched_s):
+def test_large_elastic_apps_bid_better_than_what_a_long_random_search_finds(seed, searched_s):
     """6,000 random steps over the divisions of all machines, each valued by `phase_time_s`, ended at these times."""
     case = large_case(seed)
     told_s = told_time_s(case, make_bid(case.app, case.offer, case.around), case.machines)
-    assert 0.95 * searched_s < told_s < 1.055 * searched_s
+    assert 0.95 * searched_s < told_s < 0.985 * searched_s
 
 
 def test_cases_are_what_their_docstrings_say():

@@ -92,6 +92,31 @@ class TestCompiled:
         ]
 
 
+class TestChanges:
+    def test_all_gangs_end_at_once(self, monkeypatch):
+        """54 on three gangs: neither longest first nor first fit ends at 18, with jobs that change places it does."""
+        alone_s = [[work] for work in (9.0, 8.0, 7.0, 7.0, 6.0, 5.0, 5.0, 5.0, 2.0)]
+        assert packed(alone_s, [0, 0, 0], [0.0] * 3)[0] == 18.0
+        monkeypatch.setattr(packing_plain, "MOST_CHANGES", 0)
+        assert PlainPacker(alone_s, [0, 0, 0], [0.0] * 3).pack()[0] == 19.0
+
+    def test_never_later_than_without_and_often_sooner(self, monkeypatch):
+        sooner = 0
+        for seed in range(40):
+            rng = Random(f"{seed} changes")
+            alone_s = drawn(seed, 40, 3)
+            kind = gangs_of([rng.randint(1, 6), rng.randint(0, 6), rng.randint(0, 6)])
+            load_s = [rng.choice((0.0, rng.uniform(0, 30))) for _ in kind]
+            end, place = PlainPacker(alone_s, kind, load_s).pack()
+            assert end == pytest.approx(end_s(alone_s, kind, load_s, place))
+            with monkeypatch.context() as patch:
+                patch.setattr(packing_plain, "MOST_CHANGES", 0)
+                without = PlainPacker(alone_s, kind, load_s).pack()[0]
+            assert end <= without
+            sooner += end < without
+        assert sooner >= 10
+
+
 class TestLeftOut:
     def test_by_hand(self):
         """Two gangs run 5, and 4 and 2, by 6, so 3 is left out; by 7 they run all, but one gang only 5 and 2."""
