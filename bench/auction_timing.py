@@ -9,7 +9,7 @@ from functools import partial
 from random import Random
 from typing import TypeVar
 
-from rm_plugin.arbiter.auction import AuctionOutcome, run_auction
+from rm_plugin.arbiter.auction import AuctionOutcome, first_alike, run_auction
 from rm_plugin.solvers.port import Solution, SolveStatus
 from rm_plugin.solvers.registry import solver
 from themis.bids import Market
@@ -123,8 +123,7 @@ def _whole(market: Market, limit_s: float) -> HighsAuction:
 
 def _problems(market: Market, full: Solution) -> list[str]:
     """The bidders whose problems an auction solves: the winners, of those with the same bid one."""
-    winners = {(bid.empty_value, bid.rows): bid.app_id for bid in market.bids if bid.app_id in full.wins}
-    return sorted(winners.values())
+    return sorted(set(first_alike(market.bids, full.wins).values()))
 
 
 def _sampled(market: Market, without: Sequence[str], rng: Random, full_s: Seconds, full: Solution) -> HighsAuction:
