@@ -106,13 +106,14 @@ def time_highs(market: Market, rng: Random, *, whole: bool, left_s: float) -> Hi
     return _sampled(market, without, rng, seconds, full)
 
 
-def relative_difference(ours: Objectives, theirs: Objectives) -> float:
+def relative_difference(ours: Objectives, theirs: Objectives) -> float | None:
     """The largest |a - b| / max(1, |a|, |b|) of two log objectives a and b, over the problems that both proved.
 
-    Where logs are near 0 that is the relative difference of the products themselves.
+    Where logs are near 0 that is the relative difference of the products themselves. None where both proved none.
     """
     both = ours.keys() & theirs.keys()
-    return max((abs(ours[key] - theirs[key]) / max(1.0, abs(ours[key]), abs(theirs[key])) for key in both), default=0.0)
+    pairs = [(ours[key], theirs[key]) for key in both]
+    return max((abs(one - other) / max(1.0, abs(one), abs(other)) for one, other in pairs), default=None)
 
 
 def _whole(market: Market, limit_s: float) -> HighsAuction:
