@@ -9,14 +9,16 @@ from mutants import Mutant, PolicyMutant, RemembersTheFirst, auction_with_shares
 
 from audit.case import Case, Mechanism
 from audit.families import FAMILIES, family
+from audit.properties import grants
 from audit.properties.registry import PROPERTIES
+from audit.round_cases import snapshot_of
 from rm_plugin.arbiter import rounding
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.port import SolveStatus
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.bids import Bid, BidRow, FreeMachine, Gang, Market, PlacedGang
 from themis.choices import Rounding
-from themis.cluster import Level
+from themis.cluster import Allocation, Level
 
 MARKETS = [(name, number) for name in ("tiny", "mixed", "pinned", "identical") for number in range(5)]
 TRUE = Mechanism(make_solver=BruteForceSolver)
@@ -103,6 +105,20 @@ def told(mechanism, name):
 )
 def test_leftovers_that_no_job_can_use_are_told(change):
     assert "its jobs cannot use that" in told(replace(TRUE, policy=PolicyMutant(change)), "grants")
+
+
+def test_leftovers_of_an_app_without_jobs_are_told(monkeypatch):
+    def without_jobs(case, rounding):
+        snapshot = snapshot_of(case, rounding)
+        return replace(snapshot, reports={app: replace(report, demands=()) for app, report in snapshot.reports.items()})
+
+    def one_gpu_for_nobody(decision):
+        gang = PlacedGang(gpus=Allocation.of({"m0": 1}), level=Level.MACHINE)
+        return replace(decision, leftovers={"bystander-0": (gang,)})
+
+    monkeypatch.setattr(grants, "snapshot_of", without_jobs)
+    case = Case(Market(machines=machines(1), bids=()), replace(TRUE, policy=PolicyMutant(one_gpu_for_nobody)))
+    assert "its jobs cannot use that" in PROPERTIES["grants"](case)[0]
 
 
 def test_a_part_of_a_gang_that_no_job_can_run_on_is_told(monkeypatch):
