@@ -287,8 +287,8 @@ def _causes(rows: Sequence[Row], variants: Sequence[Variant]) -> tuple[str, ...]
         for workload in WORKLOADS
     )
     return (
-        f"**Auctions have few bidders.** {_bidders(rows)} The rest comes as leftovers, which no auction protects: "
-        f"of all GPUs granted {leftovers}.",
+        f"**Auctions have few bidders.** {_bidders(rows)} Leftovers, which no auction protects, are of all GPUs "
+        f"granted: {leftovers}.",
         "**What the choices that the paper leaves open are worth.** Max rho with another choice over max rho by "
         f"default, from the least to the largest median over both workloads and all alternatives: {'; '.join(told)}. "
         "1 would be no difference; another course of events alone makes some percent.",

@@ -74,7 +74,11 @@ class Efficiency:
         """GPU time of each of the paper's baselines over that of themis, aligned."""
         ratios = macro.of_the_paper(macro.ratios_to_ours(rows, "gpu_time_h", macro.ALIGNED, macro.ALIGNED))
         told = ", ".join(f"{name} {(ratio.median - 1.0) * 100.0:+.1f} %" for name, ratio in ratios.items())
-        paper = "alike" if self.alike else "; ".join(f"{each.what} by {each.text} %" for each in self.paper)
+        paper = (
+            f"GPU time of workload {self.workload[1:]} alike"
+            if self.alike
+            else "; ".join(f"{each.what} by {each.text} %" for each in self.paper)
+        )
         return (
             Claim(paper=f"{paper} ({self.name})", here=f"against themis, aligned: {told or 'no baseline was run'}"),
         )

@@ -226,8 +226,9 @@ def _best_by_definition(runs: Sequence[Row]) -> str:
     for definition in DEFINITIONS:
         values = macro.by_policy(runs, macro.ALIGNED, f"max_{definition}")
         best = min(values, key=lambda name: values[name].median)
-        told.append(f"{definition} {best} {values[best].median:.2f} (themis {values[macro.OURS].median:.2f})")
-    return ", ".join(told)
+        beside = "" if best == macro.OURS else f", {macro.OURS} {values[macro.OURS].median:.2f}"
+        told.append(f"`{definition}`: {best} {values[best].median:.2f}{beside}")
+    return "; ".join(told)
 
 
 def _stuck(runs: Sequence[Row]) -> int:

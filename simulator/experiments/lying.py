@@ -97,7 +97,7 @@ class LyingOverRuns:
     def draw(self, findings: Findings) -> Figure:
         """For each lie, by policy: mean gain of the liar with its standard error, and the change of the others."""
         rows = findings.rows
-        figure = new_figure(2, width=11.0, height=6.2)
+        figure = new_figure(2, width=11.0, height=7.4)
         for axes, column, label in zip(
             figure.axes,
             ("gain_percent", "others_percent"),

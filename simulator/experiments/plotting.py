@@ -55,6 +55,9 @@ _STYLE: Any = {
 
 PANEL_WIDTH, HEIGHT = 4.8, 3.2
 
+PAPER = "the paper"
+"""What points that the paper prints are called in a legend."""
+
 
 @contextmanager
 def house_style() -> Iterator[None]:
@@ -64,7 +67,13 @@ def house_style() -> Iterator[None]:
 
 
 def new_figure(
-    panels: int = 1, *, width: float = 0.0, height: float = HEIGHT, sharex: bool = False, sharey: bool = False
+    panels: int = 1,
+    *,
+    width: float = 0.0,
+    height: float = HEIGHT,
+    sharex: bool = False,
+    sharey: bool = False,
+    widths: Sequence[float] | None = None,
 ) -> Figure:
     """A figure with panels side by side (`figure.axes`). Call it within `house_style`.
 
@@ -74,9 +83,10 @@ def new_figure(
         height: In inches.
         sharex: The panels have one horizontal scale.
         sharey: The panels have one vertical scale.
+        widths: How wide the panels are to each other; alike if None.
     """
     figure = Figure(figsize=(width or PANEL_WIDTH * panels, height), layout="constrained")
-    figure.subplots(1, panels, sharex=sharex, sharey=sharey)
+    figure.subplots(1, panels, sharex=sharex, sharey=sharey, width_ratios=widths)
     return figure
 
 
@@ -220,17 +230,21 @@ def fair_line(axes: Axes, *, vertical: bool = False) -> None:
 
 
 def plain_log_axis(axes: Axes, which: str) -> None:
-    """Label a logarithmic axis by 1, 2, 5 and their tenfolds, written plainly."""
+    """Label a logarithmic axis by 1, 2, 5 and their tenfolds, a long one by powers of ten alone, written plainly."""
     axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    least, most = sorted(axes.get_xlim() if which == "x" else axes.get_ylim())
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if most < _LONG * least else (1.0,)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
+_LONG = 2000.0
+
+
 def legend_below(figure: Figure, columns: int = 5) -> None:
-    """One legend for all panels, under them; themis stands first though it is drawn last."""
+    """One legend for all panels, under them; themis stands first though it is drawn last, the paper's points last."""
     handles, names = figure.axes[0].get_legend_handles_labels()
-    order = sorted(range(len(names)), key=lambda place: names[place] != "themis")
+    order = sorted(range(len(names)), key=lambda place: (names[place] != "themis", names[place] == PAPER))
     handles, names = [handles[place] for place in order], [names[place] for place in order]
     figure.legend(handles, names, loc="outside lower center", ncols=min(columns, max(1, len(names))))
 

@@ -36,7 +36,7 @@ VARIANTS = (
     StandIn(name=AS_SHIPPED),
     StandIn(name="50 GPUs wanted", options={"stretch": 3.6}),
     StandIn(name="jobs of an app alike", workloads=("w1",), options={"job_spread": 1.0}),
-    StandIn(name="apps more alike", options={"app_spread": 3.0}),
+    StandIn(name="apps more alike", workloads=("w1",), options={"app_spread": 3.0}),
     StandIn(name="all GPUs or none", options={"rigid": True}),
 )
 """In workload 2 the jobs of an app are alike as shipped.

@@ -169,7 +169,9 @@ def bars_by_policy(
         decorate: Sets labels and lines of a panel.
     """
     groups = grouped(rows, "ends")
-    figure = new_figure(len(groups), width=8.4 if len(groups) == 1 else 6.6 * len(groups), height=3.6, sharey=True)
+    points = [float(len(axis(chosen, along))) for chosen in groups.values()]
+    width = 8.4 if len(groups) == 1 else 13.2
+    figure = new_figure(len(groups), width=width, height=3.6, sharey=True, widths=points)
     for axes, ((ends,), chosen) in zip(figure.axes, groups.items(), strict=True):
         names = [name_of(point) for point in axis(chosen, along)]
         grouped_bars(axes, names, series(chosen, "policy", along, column))

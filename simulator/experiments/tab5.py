@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from simulator.experiments import macro
 from simulator.experiments.plans import ENDS, make_workload, policies, settings_of, workload_arguments
-from simulator.experiments.plotting import INK, fair_line, grouped_bars, legend_below, new_figure
+from simulator.experiments.plotting import INK, PAPER, fair_line, grouped_bars, legend_below, new_figure
 from simulator.experiments.port import Cell, Claim, Comparison, Done, Findings, Scale
 from simulator.experiments.statistics import DEFINITIONS, Row, Summary, numbers, summary
 from simulator.record import AppOutcome
@@ -129,7 +129,7 @@ def _draw_paper(axes: Axes, shown: Sequence[str]) -> None:
         for place, policy in enumerate(shown)
     ]
     xs, rhos = zip(*points, strict=True)
-    axes.plot(xs, rhos, "D", color="white", markeredgecolor=INK, markersize=5, label="the paper")
+    axes.plot(xs, rhos, "D", color="white", markeredgecolor=INK, markersize=5, label=PAPER)
     axes.set_ylim(bottom=0.0)
 
 
