@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from simulator.experiments.port import Experiment, Scale
 
 _QUIET_S = 30.0
-BASIS = {"quick": "as measured on one machine", "paper": "a guess from small runs"}
+BASIS = {"quick": "as measured on one machine", "paper": "a guess from one run and many small ones"}
 """What the forecast goes by."""
 
 

@@ -139,7 +139,8 @@ def left_out(rows: Sequence[Row], along: str) -> str:
         rows: Of runs.
         along: The column that was varied.
     """
-    missing = [f"{point:g}" for point in axis(rows, along) if not where(rows, **{along: point, "ends": STAGGERED})]
+    staggered = axis(where(rows, ends=STAGGERED), along)
+    missing = [f"{point:g}" for point in axis(rows, along) if point not in staggered]
     told = f" Staggered lease ends are left out at this scale at: {', '.join(missing)}." if missing else ""
     return f"Rho is by definition `themis`; the CSV has all five, side by side.{told}"
 
