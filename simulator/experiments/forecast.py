@@ -21,7 +21,8 @@ _SECONDS: Mapping[str, tuple[float, float, float, float]] = MappingProxyType(
 )
 """Processor seconds of a run by workload: a baseline's, aligned and staggered, and themis's, aligned and staggered.
 
-Of the small workloads as measured on one machine. Of the paper's sizes 100 times as much, as gandiva took on workload 1.
+Of the small workloads as measured on one machine. Of the paper's sizes 100 times as much, by one run of gandiva on
+workload 1.
 """
 
 TINY_S = 0.3
