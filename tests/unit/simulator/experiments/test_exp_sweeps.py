@@ -246,7 +246,9 @@ def test_the_lead_is_told_variant_by_variant():
     nearest = lines["max rho, nearest baseline / themis, w1, as shipped"]
     assert (nearest.ours, nearest.remark) == (0.9, "this is slaq; its worst app fares better than that of themis.")
     assert lines["share of themis's runs whose worst app is at its lower bound, w1, as shipped"].ours == 0.0
+    assert lines["GPU time, slaq / themis, w1, as shipped"].ours == 1.0
     assert "w1, as shipped: 0.90 to 2.00; w1, 50 GPUs wanted: 0.90 to 3.00" in findings.causes[0]
+    assert findings.causes[0].endswith("behind themis in: none.")
 
 
 def error_runs(changes):
