@@ -76,7 +76,7 @@ VARIANTS = (
         rounds=RoundSettings(empty_bundle=EmptyBundle.LEXICOGRAPHIC),
     ),
     Variant(choice="payments", alternative="off", rounds=RoundSettings(payments=False)),
-    Variant(choice="rounding", alternative="nearest", rounds=RoundSettings(rounding=Rounding.NEAREST)),
+    Variant(choice="rounding", alternative="nearest", rounds=RoundSettings(rounding=Rounding.NEAREST), slow=True),
     Variant(choice="rounding", alternative="by_gpu", rounds=RoundSettings(rounding=Rounding.BY_GPU)),
     Variant(choice="restart cost", alternative="0 s", costs=Costs(checkpoint_s=0.0, container_s=0.0, restore_s=0.0)),
     Variant(choice="restart cost", alternative="60 s", costs=Costs(checkpoint_s=10.0, container_s=45.0, restore_s=5.0)),
