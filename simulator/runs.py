@@ -74,7 +74,7 @@ class Run:
 
 
 @contextmanager
-def _few_collections() -> Iterator[None]:
+def few_collections() -> Iterator[None]:
     """Look for cycles of garbage seldom: a run makes many values and hardly a cycle."""
     usual = gc.get_threshold()
     gc.set_threshold(_ALLOCATIONS, *usual[1:])
@@ -86,6 +86,6 @@ def _few_collections() -> Iterator[None]:
 
 def make_run(run: Run, watch: Watch | None = None) -> RunRecord:
     """Make it. `peak_memory_mb` of the record is the most that this process has ever held, in MiB."""
-    with _few_collections():
+    with few_collections():
         record = Simulation(run.workload, run.settings, run.make_agent).run(watch)
     return replace(record, peak_memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _KIB)

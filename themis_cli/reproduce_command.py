@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +41,7 @@ def _reproduce(options: argparse.Namespace) -> int:
         if number < 1:
             raise InputError(f"{name} must be 1 or more", value=number)
     # Imported late: bad options should be told at once.
-    from simulator.experiments.output import document
+    from simulator.experiments.output import document, overview_text, summary_markdown
     from simulator.experiments.port import Scale
     from simulator.experiments.registry import MODULES, experiment_named
 
@@ -48,9 +49,14 @@ def _reproduce(options: argparse.Namespace) -> int:
     experiments = [experiment_named(name) for name in wanted]
     scale, folder = Scale(options.scale), Path(options.out)
     folder.mkdir(parents=True, exist_ok=True)
+    began_s = time.monotonic()
     done = _make(experiments, scale, seeds, options)
     if _ALL in options.names:
-        _write_summary(folder, done, scale, seeds)
+        how = _how(experiments, scale, seeds, options.jobs, time.monotonic() - began_s)
+        page = summary_markdown([(experiment, findings) for experiment, findings, _ in done], how)
+        (folder / "summary.md").write_text(page, encoding="utf-8")
+    if _ALL in options.names and not options.json:
+        sys.stdout.write(overview_text([(experiment, findings) for experiment, findings, _ in done]))
     if options.json:
         documents = [document(experiment, findings, files) for experiment, findings, files in done]
         sys.stdout.write(json.dumps({"scale": scale.value, "seeds": seeds, "experiments": documents}) + "\n")
@@ -80,12 +86,13 @@ def _make(
     return done
 
 
-def _write_summary(folder: Path, done: list[tuple[Experiment, Findings, Written]], scale: Scale, seeds: int) -> None:
-    from simulator.experiments.output import summary_markdown
+def _how(experiments: list[Experiment], scale: Scale, seeds: int, jobs: int, took_s: float) -> str:
+    """Where the numbers of the summary come from."""
+    from simulator.experiments.plans import distinct_runs
+    from themis_cli.reproduce_progress import length_text
 
-    how = (
-        f"Made with `themis reproduce all --scale {scale.value} --seeds {seeds}`: the median over seeds 1 to {seeds}, "
-        "with the least and the largest."
+    runs = len(distinct_runs(experiments, scale, seeds))
+    return (
+        f"Made with `themis reproduce all --scale {scale.value} --seeds {seeds}`: {runs} runs, {length_text(took_s)} "
+        f"with {jobs} at a time. Numbers are medians over seeds 1 to {seeds}, with the least and the largest."
     )
-    page = summary_markdown([(experiment, findings) for experiment, findings, _ in done], how)
-    (folder / "summary.md").write_text(page, encoding="utf-8")

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from simulator.experiments.port import Experiment, Scale
 
 _QUIET_S = 30.0
-RUN_S = {"quick": (4.0, "as measured"), "paper": (600.0, "a guess from small runs")}
-"""Mean seconds of a run on one core, and what that is; only to say beforehand how long it may take."""
+BASIS = {"quick": "as measured on one machine", "paper": "a guess from one run and many small ones"}
+"""What the forecast goes by."""
 
 
 class ProgressLine:
@@ -44,15 +44,15 @@ class ProgressLine:
     ) -> None:
         self._status.stop()
 
-    def told(self, made: int, wanted: int) -> None:
-        """So many runs of all are made."""
+    def told(self, made: int, wanted: int, share: float) -> None:
+        """So many runs of all are made, which may be such a share of the work."""
         now_s = time.monotonic()
         if self._terminal:
             self._status.start()
-            self._status.update(_text(made, wanted, now_s - self._started_s))
+            self._status.update(_text(made, wanted, share, now_s - self._started_s))
         elif made == wanted or now_s - self._said_s > _QUIET_S:
             self._said_s = now_s
-            sys.stderr.write(_text(made, wanted, now_s - self._started_s) + "\n")
+            sys.stderr.write(_text(made, wanted, share, now_s - self._started_s) + "\n")
 
     def pause(self) -> None:
         """Something else is about to be written."""
@@ -60,19 +60,19 @@ class ProgressLine:
 
 
 def _forecast(experiments: Sequence[Experiment], scale: Scale, seeds: int, jobs: int) -> str:
+    from simulator.experiments.forecast import expected_s
     from simulator.experiments.plans import distinct_runs
 
     runs = distinct_runs(experiments, scale, seeds)
-    run_s, basis = RUN_S[scale.value]
+    seconds = sum(map(expected_s, runs))
     return (
-        f"{runs} runs at scale {scale.value}, {jobs} at a time: about {length_text(runs * run_s / jobs)} "
-        f"by {run_s:g} s a run ({basis}); the estimate then follows what this machine does"
+        f"{len(runs)} runs at scale {scale.value}, {jobs} at a time: about {length_text(seconds / jobs)} "
+        f"({BASIS[scale.value]}); the estimate then follows what this machine does"
     )
 
 
-def _text(made: int, wanted: int, spent_s: float) -> str:
-    left = length_text(spent_s / made * (wanted - made)) if made else "unknown"
-    return f"{made} of {wanted} runs; about {left} left"
+def _text(made: int, wanted: int, share: float, spent_s: float) -> str:
+    return f"{made} of {wanted} runs; about {length_text(spent_s / share * (1.0 - share))} left"
 
 
 def length_text(seconds: float) -> str:

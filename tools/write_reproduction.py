@@ -1,44 +1,40 @@
-"""Puts the tables and figures that `themis reproduce` left into docs/reproduction.md, below its last hand-written line.
+"""Puts what `themis reproduce all` left into docs/reproduction.md, below its last hand-written line, with its figures.
 
-    python tools/write_reproduction.py FOLDER [FOLDER ..]
-
-Of an experiment that several folders hold the first counts.
+python tools/write_reproduction.py FOLDER
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 from PIL import Image
-
-from simulator.experiments.registry import MODULES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reproduction.md"
 FIGURES = ROOT / "docs" / "figures"
 MARK = "<!-- below: tools/write_reproduction.py -->\n"
 
+_FIGURE = re.compile(r"^(!\[.*\]\()(\w+\.png\))$", re.MULTILINE)
+
 
 def main(folders: list[str]) -> int:
     """Write the page; returns the exit code."""
-    if not folders:
-        sys.stderr.write("write_reproduction.py: name the folders that `themis reproduce --out` wrote\n")
+    if len(folders) != 1 or not (Path(folders[0]) / "summary.md").is_file():
+        sys.stderr.write("write_reproduction.py: name the folder that `themis reproduce all --out` wrote\n")
         return 2
+    folder = Path(folders[0])
+    summary = (folder / "summary.md").read_text(encoding="utf-8")
     FIGURES.mkdir(exist_ok=True)
-    parts = []
-    for name in MODULES:
-        found = next((Path(folder) for folder in folders if (Path(folder) / f"{name}.md").is_file()), None)
-        if found is None:
-            sys.stderr.write(f"write_reproduction.py: no folder has {name}\n")
-            continue
+    for _, rest in _FIGURE.findall(summary):
+        name = rest.removesuffix(")")
         # A palette is enough for lines and bars, and a third of the size.
-        with Image.open(found / f"{name}.png") as figure:
-            figure.convert("RGB").quantize(128).save(FIGURES / f"{name}.png", optimize=True)
-        text = (found / f"{name}.md").read_text(encoding="utf-8")
-        parts.append(text.replace("## ", "### ", 1).replace(f"]({name}.png)", f"](figures/{name}.png)"))
+        with Image.open(folder / name) as figure:
+            figure.convert("RGB").quantize(128).save(FIGURES / name, optimize=True)
     frame = PAGE.read_text(encoding="utf-8").partition(MARK)[0]
-    PAGE.write_text(frame + MARK + "\n" + "\n".join(parts), encoding="utf-8")
+    _, _, body = summary.partition("\n\n")
+    PAGE.write_text(frame + MARK + "\n" + _FIGURE.sub(r"\1figures/\2", body), encoding="utf-8")
     return 0
 
 

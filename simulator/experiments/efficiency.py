@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from simulator.experiments import macro
 from simulator.experiments.plans import PAPER_POLICIES
 from simulator.experiments.plotting import grouped_bars, legend_below, new_figure
-from simulator.experiments.port import Cell, Comparison, Done, Findings, Scale
+from simulator.experiments.port import Cell, Claim, Comparison, Done, Findings, Scale
 from simulator.experiments.statistics import Row, numbers, run_metrics, summary
 
 _ALIKE = 0.02
@@ -47,7 +47,7 @@ class Efficiency:
         """Rows of runs, with all their metrics."""
         rows = macro.rows_of_runs(done, _measure)
         lines = [*self._totals(rows), *self._claims(rows)]
-        return Findings(rows=rows, comparisons=tuple(lines), remarks=_remarks(rows))
+        return Findings(rows=rows, comparisons=tuple(lines), remarks=_remarks(rows), claims=self._overview(rows))
 
     def draw(self, findings: Findings) -> Figure:
         """A pair of bars a policy: aligned and staggered."""
@@ -69,6 +69,19 @@ class Efficiency:
         axes.axhline(least.median, color="#2b2b2b", linewidth=0.9, linestyle="--", label="work alone, at S = 1")
         legend_below(figure)
         return figure
+
+    def _overview(self, rows: Sequence[Row]) -> tuple[Claim, ...]:
+        """GPU time of each of the paper's baselines over that of themis, aligned."""
+        ratios = macro.of_the_paper(macro.ratios_to_ours(rows, "gpu_time_h", macro.ALIGNED, macro.ALIGNED))
+        told = ", ".join(f"{name} {(ratio.median - 1.0) * 100.0:+.1f} %" for name, ratio in ratios.items())
+        paper = (
+            f"GPU time of workload {self.workload[1:]} alike"
+            if self.alike
+            else "; ".join(f"{each.what} by {each.text} %" for each in self.paper)
+        )
+        return (
+            Claim(paper=f"{paper} ({self.name})", here=f"against themis, aligned: {told or 'no baseline was run'}"),
+        )
 
     def _totals(self, rows: Sequence[Row]) -> list[Comparison]:
         lines = []

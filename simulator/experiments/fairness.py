@@ -9,12 +9,20 @@ from matplotlib.figure import Figure
 
 from simulator.experiments import macro
 from simulator.experiments.plotting import cdf_lines, fair_line, legend_below, new_figure
-from simulator.experiments.port import Cell, Comparison, Done, Findings, Scale
-from simulator.experiments.statistics import DEFINITIONS, UNFAIR_RHO, Row, Summary, grouped, numbers, summary
+from simulator.experiments.port import Cell, Claim, Comparison, Done, Findings, Scale
+from simulator.experiments.statistics import (
+    DEFINITIONS,
+    NEAR_BOUND,
+    UNFAIR_RHO,
+    Row,
+    Summary,
+    grouped,
+    numbers,
+    summary,
+)
 from simulator.metrics import percentile
 
 PAPER_LEAST, PAPER_MOST = 2.2, 3.25
-_NEAR_BOUND = 1.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +42,19 @@ class Fairness:
         rows = macro.rows_of_apps(done)
         runs = run_rows(rows)
         return Findings(
-            rows=rows, comparisons=(*_worst(runs), *_spread(runs), *_definitions(runs)), remarks=_remarks(runs)
+            rows=rows,
+            comparisons=(*_worst(runs), *_spread(runs), *_definitions(runs)),
+            remarks=_remarks(runs),
+            claims=_claims(runs, self.name),
+            causes=(_cause(runs, self.workload),),
         )
 
     def draw(self, findings: Findings) -> Figure:
         """A CDF of rho for each way of ending leases, all seeds together."""
         figure = new_figure(2, height=3.6, sharey=True)
         for axes, ends in zip(figure.axes, (macro.ALIGNED, macro.STAGGERED), strict=True):
-            cdf_lines(axes, series_by_policy(findings.rows, ends, "rho_themis"), "rho at completion", log=True)
+            series = series_by_policy(findings.rows, ends, "rho_themis")
+            cdf_lines(axes, series, "rho at completion (definition themis)", log=True)
             fair_line(axes, vertical=True)
             axes.set_title(f"{ends} lease ends")
         figure.axes[1].set_ylabel("")
@@ -159,7 +172,7 @@ def _remarks(runs: Sequence[Row]) -> tuple[str, ...]:
     ours, others = ([run for run in aligned if (run["policy"] == macro.OURS) is own] for own in (True, False))
     unfair = summary(numbers(ours, "unfair_by_bound"))
     return (
-        f"The worst app is within {_NEAR_BOUND - 1:.0%} of its lower bound, which no policy can undercut at that run's "
+        f"The worst app is within {NEAR_BOUND - 1:.0%} of its lower bound, which no policy can undercut at that run's "
         f"N_avg, in {_stuck(ours)} of {len(ours)} aligned runs of themis and in {_stuck(others)} of {len(others)} of "
         "the other policies; in such a run max rho tells of the workload, not of the policy.",
         f"By their bounds alone {unfair.median:.0%} of the apps end with rho > {UNFAIR_RHO}, at the N_avg of themis's "
@@ -168,5 +181,55 @@ def _remarks(runs: Sequence[Row]) -> tuple[str, ...]:
     )
 
 
+def _claims(runs: Sequence[Row], figure: str) -> tuple[Claim, ...]:
+    """What the overview says: the lead of themis with like lease ends, and how many policies spread less."""
+    leads, narrower = [], []
+    for ends in (macro.ALIGNED, macro.STAGGERED):
+        ratios = macro.of_the_paper(macro.ratios_to_ours(runs, "max_themis", ends, ends))
+        if ratios:
+            medians = [ratio.median for ratio in ratios.values()]
+            leads.append(f"{min(medians):.2f} to {max(medians):.2f} times with {ends} lease ends")
+        spreads = macro.by_policy(runs, ends, "spread")
+        ours = spreads.pop(macro.OURS).median
+        count = sum(value.median < ours for value in spreads.values())
+        narrower.append(f"{count} of {len(spreads)} other policies are narrower with {ends} lease ends")
+    return (
+        Claim(
+            paper=f"max rho {PAPER_LEAST:g} to {PAPER_MOST:g} times better than the baselines ({figure})",
+            here=", ".join(leads) or "no baseline was run",
+        ),
+        Claim(paper=f"narrowest distribution of rho ({figure})", here=", ".join(narrower)),
+    )
+
+
+def _cause(runs: Sequence[Row], workload: str) -> str:
+    """What of max rho is the workload's, what a rule without an auction does, and what other definitions say."""
+    aligned = macro.picked(runs, ends=macro.ALIGNED)
+    ours, others = ([run for run in aligned if (run["policy"] == macro.OURS) is own] for own in (True, False))
+    greedy = macro.ratios_to_ours(aligned, "max_themis", macro.ALIGNED, macro.ALIGNED).get(GREEDY)
+    beside = (
+        f" Max rho of {GREEDY}, which holds no auction, is {greedy.median:.2f} times that of themis." if greedy else ""
+    )
+    return (
+        f"**Workload {workload[1:]}: what max rho tells.** In {_stuck(ours)} of {len(ours)} runs of themis, and in "
+        f"{_stuck(others)} of {len(others)} of the other policies, the worst app is at its lower bound: no policy can "
+        "lower rho of an app of one long serial job, as t_ideal by the definition `themis` spreads its work over all "
+        f"GPUs that it can use.{beside} The best policy by each definition: {_best_by_definition(aligned)}."
+    )
+
+
+GREEDY = "worst_rho_first"
+
+
+def _best_by_definition(runs: Sequence[Row]) -> str:
+    told = []
+    for definition in DEFINITIONS:
+        values = macro.by_policy(runs, macro.ALIGNED, f"max_{definition}")
+        best = min(values, key=lambda name: values[name].median)
+        beside = "" if best == macro.OURS else f", {macro.OURS} {values[macro.OURS].median:.2f}"
+        told.append(f"`{definition}`: {best} {values[best].median:.2f}{beside}")
+    return "; ".join(told)
+
+
 def _stuck(runs: Sequence[Row]) -> int:
-    return sum(float(run["max_themis"]) <= _NEAR_BOUND * float(run["bound_of_worst"]) for run in runs)
+    return sum(float(run["max_themis"]) <= NEAR_BOUND * float(run["bound_of_worst"]) for run in runs)

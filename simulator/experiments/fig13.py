@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from simulator.experiments import macro
 from simulator.experiments.plotting import cdf_lines, legend_below, new_figure
-from simulator.experiments.port import Cell, Comparison, Done, Findings, Scale
+from simulator.experiments.port import Cell, Claim, Comparison, Done, Findings, Scale
 from simulator.experiments.statistics import Row, Summary, grouped, mean, numbers, summary
 from simulator.metrics import share_over
 
@@ -32,11 +32,11 @@ class PlacementScores:
         """Rows of apps; the comparison is of the mean score over the apps."""
         rows = macro.rows_of_apps(done)
         lines = [*_ranking(rows, macro.ALIGNED), *_ranking(rows, macro.STAGGERED), *_workload_1(rows)]
-        return Findings(rows=rows, comparisons=tuple(lines))
+        return Findings(rows=rows, comparisons=tuple(lines), claims=_claims(rows))
 
     def draw(self, findings: Findings) -> Figure:
         """CDFs of the score; farther right is better."""
-        figure = new_figure(len(_PANELS), width=12.0, height=3.6, sharey=True)
+        figure = new_figure(len(_PANELS), width=12.0, height=3.6, sharex=True, sharey=True)
         for axes, (workload, ends) in zip(figure.axes, _PANELS, strict=True):
             groups = grouped(macro.picked(findings.rows, ends=ends, workload=workload), "policy")
             series = {str(policy): numbers(group, "placement_score") for (policy,), group in groups.items()}
@@ -72,6 +72,15 @@ def _ranking(rows: Sequence[Row], ends: str) -> list[Comparison]:
             remark=remark,
         ),
     ]
+
+
+def _claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
+    told = []
+    for ends in (macro.ALIGNED, macro.STAGGERED):
+        scores = _scores(rows, "w2", ends)
+        order = sorted(scores, key=lambda name: -scores[name].median)
+        told.append(f"{ends}: {order[0]} is best, themis {order.index(macro.OURS) + 1} of {len(order)}")
+    return (Claim(paper="best placement scores on workload 2 (fig13)", here="; ".join(told)),)
 
 
 def _workload_1(rows: Sequence[Row]) -> list[Comparison]:

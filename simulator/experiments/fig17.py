@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from simulator.experiments import sweeps
 from simulator.experiments.plans import LEAD_S, make_workload, settings_of, workload_arguments
 from simulator.experiments.plotting import fair_line, lines, new_figure
-from simulator.experiments.port import Cell, Comparison, Done, Findings, Scale
+from simulator.experiments.port import Cell, Claim, Comparison, Done, Findings, Scale
 from simulator.experiments.statistics import Row, Summary, mean, median, run_metrics
 from simulator.experiments.strategies import erring_agent
 from simulator.record import RunRecord
@@ -50,7 +50,12 @@ class Errors:
         compared = [
             line for error in sweeps.axis(rows, "error_percent") if error for line in _lines(rows, error, largest)
         ]
-        return Findings(rows=rows, comparisons=(_honest(rows), *compared), remarks=_remarks(rows, largest))
+        return Findings(
+            rows=rows,
+            comparisons=(_honest(rows), *compared),
+            remarks=_remarks(rows, largest),
+            claims=(_claim(rows, largest),),
+        )
 
     def draw(self, findings: Findings) -> Figure:
         """Max rho by error; beside it how far single apps' rho moves."""
@@ -62,7 +67,7 @@ class Errors:
         def over_runs(column: str) -> list[Summary]:
             return [sweeps.over_seeds(rows, column, error_percent=error) for error in xs]
 
-        lines(left, xs, {"max rho": over_runs(sweeps.MAX_RHO)}, "error X, %", "max rho")
+        lines(left, xs, {"max rho": over_runs(sweeps.MAX_RHO)}, "error X, %", "max rho (definition themis)")
         fair_line(left)
         left.set_ylim(bottom=0.0)
         changes = {
@@ -124,6 +129,14 @@ def _lines(rows: Sequence[Row], error: float, largest: float) -> list[Comparison
         ),
         sweeps.line(f"mean change of an app's rho, either way, X = {error:g} % (%)", moved),
     ]
+
+
+def _claim(rows: Sequence[Row], largest: float) -> Claim:
+    change = sweeps.over_seeds(rows, _CHANGE, error_percent=largest)
+    return Claim(
+        paper=f"an error of {largest:g} % costs {PAPER_CHANGE:g} % of max rho (fig17)",
+        here=f"max rho changes by {change.median:+.1f} % ({change.least:+.1f} to {change.most:+.1f} %)",
+    )
 
 
 def _verdict(change: float) -> str:

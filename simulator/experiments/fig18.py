@@ -13,7 +13,7 @@ from rm_plugin.arbiter.round_values import RoundSettings
 from simulator.experiments import sweeps
 from simulator.experiments.plans import settings_of
 from simulator.experiments.plotting import legend_below, lines, new_figure
-from simulator.experiments.port import Cell, Comparison, Done, Findings, Scale
+from simulator.experiments.port import Cell, Claim, Comparison, Done, Findings, Scale
 from simulator.experiments.statistics import Row, Summary, mean, run_metrics, summary
 from simulator.experiments.strategies import lying_agent
 from simulator.settings import Settings
@@ -100,7 +100,7 @@ class StrategicLie:
         """Rows of runs; the comparison is of completion times over those of the run in which nobody lies."""
         rows = tuple(_row(run) for run in done)
         compared = [line for setting in SETTINGS for line in _lines(_of(rows, setting), setting.title)]
-        return Findings(rows=rows, comparisons=tuple(compared), remarks=_remarks(rows))
+        return Findings(rows=rows, comparisons=tuple(compared), remarks=_remarks(rows), claims=(_claim(rows),))
 
     def draw(self, findings: Findings) -> Figure:
         """The liar's completion time and the mean of the truthful apps by X; a panel for each setting."""
@@ -250,6 +250,18 @@ def _lines(rows: Sequence[Row], where: str) -> list[Comparison]:
             remark=remark,
         ),
     ]
+
+
+def _claim(rows: Sequence[Row]) -> Claim:
+    told = []
+    for setting in SETTINGS:
+        chosen = _of(rows, setting)
+        factors = [_changes(chosen, share, _LIAR).median for share in sweeps.axis(chosen, "lie_percent") if share]
+        told.append(f"{setting.title}: {(min(factors) - 1.0) * 100.0:+.0f} to {(max(factors) - 1.0) * 100.0:+.0f} %")
+    return Claim(
+        paper=f"lying about S does not pay below {PAPER_TIPPING:g} %, and costs sharply beyond (fig18)",
+        here=f"the liar's completion time, by X: {'; '.join(told)}",
+    )
 
 
 def _gain(factor: float) -> str:

@@ -17,7 +17,7 @@ from rm_plugin.arbiter.round_values import RoundSettings
 from simulator.clusters import cluster_named
 from simulator.experiments.plans import policies, settings_of
 from simulator.experiments.plotting import INK, new_figure
-from simulator.experiments.port import Cell, Comparison, Done, Findings, Scale
+from simulator.experiments.port import Cell, Claim, Comparison, Done, Findings, Scale
 from simulator.experiments.sharing import Counts, Taker, judge, kept_by_name, violated_shares
 from simulator.experiments.statistics import Row, grouped
 from simulator.record import RoundRecord, RunRecord
@@ -117,7 +117,9 @@ class TwoInstances:
         """Rows of apps: what each got in the first round, its slowdown, and what that allocation violates."""
         rows = [row for instance in INSTANCES.values() for row in _blind_rows(instance)]
         rows += [row for run in done for row in _rows_of(run)]
-        return Findings(rows=tuple(rows), comparisons=tuple(_comparisons(rows)), remarks=_remarks(rows))
+        return Findings(
+            rows=tuple(rows), comparisons=tuple(_comparisons(rows)), remarks=_remarks(rows), claims=(_claim(rows),)
+        )
 
     def draw(self, findings: Findings) -> Figure:
         """The machines of each instance under each policy, GPUs in the colour of their app."""
@@ -218,8 +220,22 @@ def _of_policies(rows: Sequence[Row], instance: Instance) -> list[Comparison]:
     ]
 
 
+def _claim(rows: Sequence[Row]) -> Claim:
+    told = []
+    for variant in dict.fromkeys(str(row["policy"]) for row in rows):
+        broken = [f"{name} in {instance}" for instance in INSTANCES for name in _broken(rows, instance, variant)]
+        told.append(f"{variant} violates {', '.join(broken) if broken else 'nothing'}")
+    return Claim(
+        paper="DRF violates SI in instance 1, EF and PE in instance 2, themis nothing (fig6)", here="; ".join(told)
+    )
+
+
+def _broken(rows: Sequence[Row], instance: str, variant: str) -> list[str]:
+    return [name for name in ("SI", "EF", "PE") if _violations(rows, instance, variant, name)]
+
+
 def _which(rows: Sequence[Row], instance: str, variant: str) -> str:
-    violated = [name for name in ("SI", "EF", "PE") if _violations(rows, instance, variant, name)]
+    violated = _broken(rows, instance, variant)
     return f"violated: {', '.join(violated)}." if violated else ""
 
 

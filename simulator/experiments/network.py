@@ -23,7 +23,7 @@ def network_cells(scale: Scale, seeds: int) -> list[Cell]:
             sweeps.simulated_load(scale, network_intensive=percent / 100),
             sweeps.SIMULATED[scale],
             seeds,
-            ends=sweeps.ends_of(scale),
+            ends=sweeps.ends_of(scale, both=percent == max(PERCENTS[scale])),
             labels={COLUMN: percent},
         )
     ]

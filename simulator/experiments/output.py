@@ -71,18 +71,18 @@ def table_text(experiment: Experiment, findings: Findings) -> str:
     return "\n".join([f"{experiment.name}: {experiment.title}", "", *table, *([""] if notes else []), *notes]) + "\n"
 
 
-def table_markdown(experiment: Experiment, findings: Findings, *, figure: str = "") -> str:
+def table_markdown(experiment: Experiment, findings: Findings, *, heading: str = "##") -> str:
     """The comparison for a page: a heading, the figure, the table and a sentence on whatever differs.
 
     Args:
         experiment: Named in the heading.
         findings: What it found.
-        figure: Address of the figure as the page sees it; empty for a figure in the same folder.
+        heading: What the heading begins with.
     """
     head = [
-        f"## {experiment.name}: {experiment.title}",
+        f"{heading} {experiment.name}: {experiment.title}",
         "",
-        f"![{experiment.title}]({figure or experiment.name + '.png'})",
+        f"![{experiment.title}]({experiment.name}.png)",
     ]
     table = [
         f"| {' | '.join(HEADINGS)} |",
@@ -94,14 +94,33 @@ def table_markdown(experiment: Experiment, findings: Findings, *, figure: str = 
 
 
 def summary_markdown(done: Sequence[tuple[Experiment, Findings]], how: str) -> str:
-    """All experiments on one page.
+    """All experiments on one page: the paper's claims beside what came out, why they differ, then one by one.
 
     Args:
         done: In the order of the page.
         how: A sentence on how the numbers came about: scale, seeds.
     """
-    parts = [table_markdown(experiment, findings) for experiment, findings in done]
-    return "\n".join(["# Reproduction", "", how, "", *parts])
+    claims = [claim for _, findings in done for claim in findings.claims]
+    causes = [cause for _, findings in done for cause in findings.causes]
+    overview = [
+        "## What to expect, in short",
+        "",
+        "| claim of the paper | here |",
+        "|---|---|",
+        *(f"| {claim.paper} | {claim.here} |" for claim in claims),
+        "",
+        "## Why it does not match",
+        "",
+        *(f"{place}. {cause}" for place, cause in enumerate(causes, start=1)),
+    ]
+    parts = [table_markdown(experiment, findings, heading="###") for experiment, findings in done]
+    return "\n".join(["# Reproduction", "", how, "", *overview, "", "## The experiments", "", *parts])
+
+
+def overview_text(done: Sequence[tuple[Experiment, Findings]]) -> str:
+    """The paper's claims and what came out, for a terminal."""
+    claims = [claim for _, findings in done for claim in findings.claims]
+    return "\n".join(f"{claim.paper}\n    here: {claim.here}" for claim in claims) + "\n"
 
 
 def document(experiment: Experiment, findings: Findings, files: Written) -> dict[str, object]:
@@ -111,6 +130,8 @@ def document(experiment: Experiment, findings: Findings, files: Written) -> dict
         "title": experiment.title,
         "comparisons": [_comparison(line) for line in findings.comparisons],
         "remarks": list(findings.remarks),
+        "claims": [{"paper": claim.paper, "here": claim.here} for claim in findings.claims],
+        "causes": list(findings.causes),
         "files": {"csv": str(files.csv), "png": str(files.png), "text": str(files.text), "md": str(files.markdown)},
     }
 

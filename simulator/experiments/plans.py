@@ -107,7 +107,7 @@ def policy_cells(
                 )
 
 
-def distinct_runs(experiments: Sequence[Experiment], scale: Scale, seeds: int) -> int:
-    """How many runs the experiments take together: cells that differ in their labels only are run once."""
+def distinct_runs(experiments: Sequence[Experiment], scale: Scale, seeds: int) -> list[Cell]:
+    """The runs that the experiments take together: cells that differ in their labels only are run once."""
     cells = (cell for experiment in experiments for cell in experiment.cells(scale, seeds))
-    return len({repr(replace(cell, labels={})) for cell in cells})
+    return list({repr(replace(cell, labels={})): cell for cell in cells}.values())

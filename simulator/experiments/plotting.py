@@ -55,6 +55,9 @@ _STYLE: Any = {
 
 PANEL_WIDTH, HEIGHT = 4.8, 3.2
 
+PAPER = "the paper"
+"""What points that the paper prints are called in a legend."""
+
 
 @contextmanager
 def house_style() -> Iterator[None]:
@@ -63,17 +66,27 @@ def house_style() -> Iterator[None]:
         yield
 
 
-def new_figure(panels: int = 1, *, width: float = 0.0, height: float = HEIGHT, sharey: bool = False) -> Figure:
+def new_figure(
+    panels: int = 1,
+    *,
+    width: float = 0.0,
+    height: float = HEIGHT,
+    sharex: bool = False,
+    sharey: bool = False,
+    widths: Sequence[float] | None = None,
+) -> Figure:
     """A figure with panels side by side (`figure.axes`). Call it within `house_style`.
 
     Args:
         panels: How many.
         width: In inches; 0 for the usual width of so many panels.
         height: In inches.
+        sharex: The panels have one horizontal scale.
         sharey: The panels have one vertical scale.
+        widths: How wide the panels are to each other; alike if None.
     """
     figure = Figure(figsize=(width or PANEL_WIDTH * panels, height), layout="constrained")
-    figure.subplots(1, panels, sharey=sharey)
+    figure.subplots(1, panels, sharex=sharex, sharey=sharey, width_ratios=widths)
     return figure
 
 
@@ -166,12 +179,32 @@ def policy_bars(axes: Axes, values: Mapping[str, Summary], *, labels: str = ".2f
     axes.grid(axis="y")
 
 
-def lines(axes: Axes, xs: Sequence[float], series: Mapping[str, Sequence[Summary]], xlabel: str, ylabel: str) -> None:
-    """A line a series through the medians, with a light band from the least to the largest over seeds."""
+def lines(
+    axes: Axes,
+    xs: Sequence[float],
+    series: Mapping[str, Sequence[Summary]],
+    xlabel: str,
+    ylabel: str,
+    *,
+    apart: float = 0.0,
+) -> None:
+    """A line a series through the medians, with a light band from the least to the largest over seeds.
+
+    Args:
+        axes: Drawn into.
+        xs: Where the values of each series are.
+        series: By name, a summary at each of xs; one of no runs draws nothing.
+        xlabel: What xs are.
+        ylabel: What the values are.
+        apart: Series that would hide each other's bands are drawn so far apart along x, with whiskers in their place.
+    """
     for place, (name, values) in enumerate(_themis_last(series)):
         colour = colour_of(name, place)
+        shift = (place - (len(series) - 1) / 2) * apart
+        there = [(x + shift, value) for x, value in zip(xs, values, strict=True) if value.runs]
+        at, values = [x for x, _ in there], [value for _, value in there]
         axes.plot(
-            xs,
+            at,
             [value.median for value in values],
             "o-",
             label=name,
@@ -179,9 +212,14 @@ def lines(axes: Axes, xs: Sequence[float], series: Mapping[str, Sequence[Summary
             markersize=3.5,
             linewidth=2.2 if name == "themis" else 1.3,
         )
-        if any(value.runs > 1 for value in values):
+        if not any(value.runs > 1 for value in values):
+            continue
+        if apart:
+            heights = [value.median for value in values]
+            axes.errorbar(at, heights, yerr=_whiskers(values), fmt="none", ecolor=colour, elinewidth=0.9, capsize=2)
+        else:
             low, high = [value.least for value in values], [value.most for value in values]
-            axes.fill_between(xs, low, high, color=colour, alpha=0.12, linewidth=0)
+            axes.fill_between(at, low, high, color=colour, alpha=0.12, linewidth=0)
     axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.grid(visible=True)
 
@@ -192,17 +230,21 @@ def fair_line(axes: Axes, *, vertical: bool = False) -> None:
 
 
 def plain_log_axis(axes: Axes, which: str) -> None:
-    """Label a logarithmic axis by 1, 2, 5 and their tenfolds, written plainly."""
+    """Label a logarithmic axis by 1, 2, 5 and their tenfolds, a long one by powers of ten alone, written plainly."""
     axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    least, most = sorted(axes.get_xlim() if which == "x" else axes.get_ylim())
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if most < _LONG * least else (1.0,)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
+_LONG = 2000.0
+
+
 def legend_below(figure: Figure, columns: int = 5) -> None:
-    """One legend for all panels, under them; themis stands first though it is drawn last."""
+    """One legend for all panels, under them; themis stands first though it is drawn last, the paper's points last."""
     handles, names = figure.axes[0].get_legend_handles_labels()
-    order = sorted(range(len(names)), key=lambda place: names[place] != "themis")
+    order = sorted(range(len(names)), key=lambda place: (names[place] != "themis", names[place] == PAPER))
     handles, names = [handles[place] for place in order], [names[place] for place in order]
     figure.legend(handles, names, loc="outside lower center", ncols=min(columns, max(1, len(names))))
 

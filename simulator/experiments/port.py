@@ -90,12 +90,30 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A claim of the paper as it words it, and in a few words of numbers what came out here: a row of the overview."""
+
+    paper: str
+    here: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What an experiment found: the rows of its CSV (all with the same columns), the comparison, and remarks."""
+    """What an experiment found.
+
+    Attributes:
+        rows: Of its CSV, all with the same columns.
+        comparisons: The lines that set the paper beside us.
+        remarks: Sentences on the whole.
+        claims: What the overview of all experiments says of this one.
+        causes: Paragraphs on why numbers are not the paper's, as far as this experiment tells them apart.
+    """
 
     rows: tuple[Mapping[str, str | float], ...]
     comparisons: tuple[Comparison, ...]
     remarks: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    causes: tuple[str, ...] = ()
 
 
 class Experiment(Protocol):

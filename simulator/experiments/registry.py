@@ -30,6 +30,7 @@ MODULES: Mapping[str, str] = MappingProxyType(
             "overheads",
             "lying",
             "ablations",
+            "standins",
         )
     }
 )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 
+from simulator.experiments.forecast import expected_s
 from simulator.experiments.port import Cell, Done, Experiment, Scale
 from simulator.parallel import mapped
 from simulator.record import RunRecord
+from simulator.runs import few_collections
 from simulator.simulation import Simulation
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int, float], None]
 
 
 def run_all(
@@ -22,7 +25,7 @@ def run_all(
         scale: How large.
         seeds: Runs of each cell's kind, with seeds from 1 on.
         processes: Runs at a time; the result does not depend on it.
-        progress: Told (runs made, runs in all) after each run.
+        progress: Told (runs made, runs in all, share of the time that they may take all together) after each run.
     """
     plans = [(experiment, list(experiment.cells(scale, seeds))) for experiment in experiments]
     wanted: dict[str, Cell] = {}
@@ -41,7 +44,8 @@ def run_all(
 
 def run_cell(cell: Cell) -> RunRecord:
     """One run."""
-    return Simulation(cell.workload(), cell.settings, cell.agents()).run()
+    with few_collections():
+        return Simulation(cell.workload(), cell.settings, cell.agents()).run()
 
 
 def _key(cell: Cell) -> str:
@@ -50,6 +54,9 @@ def _key(cell: Cell) -> str:
 
 
 def _make(wanted: dict[str, Cell], processes: int, progress: Progress) -> Iterator[tuple[str, RunRecord]]:
+    seconds = {key: expected_s(cell) for key, cell in wanted.items()}
+    all_s, done_s = math.fsum(seconds.values()), 0.0
     for made, (key, record) in enumerate(mapped(run_cell, wanted.items(), processes), start=1):
-        progress(made, len(wanted))
+        done_s += seconds[key]
+        progress(made, len(wanted), done_s / all_s)
         yield key, record

@@ -90,6 +90,7 @@ def run_metrics(record: RunRecord) -> dict[str, float]:
         "share_rho_above_1": share_over(own, 1.0),
         "share_rho_above_1.05": share_over(own, UNFAIR_RHO),
         "jain_rho_themis": jain(own),
+        "worst_at_bound": _worst_at_bound(record),
         "max_bound": max((app.bound for app in record.apps), default=math.nan),
         "gpu_time_h": gpu_time_h(record),
         "placement_score_mean": mean(placement_scores(record)),
@@ -105,7 +106,19 @@ def run_metrics(record: RunRecord) -> dict[str, float]:
         "rounds": float(counts.rounds),
         "leftover_share": counts.leftover_gpus / max(1, counts.leftover_gpus + counts.granted_gpus),
         "wins_to_nothing": float(counts.wins_to_nothing),
+        "empty_bid_share": counts.empty_bids / max(1, counts.bids),
+        "checkpoints": float(sum(app.checkpoints for app in record.apps)),
     }
+
+
+NEAR_BOUND = 1.1
+"""An app whose rho is no larger than so many times its lower bound is said to be at its bound."""
+
+
+def _worst_at_bound(record: RunRecord) -> float:
+    """1 where the worst app of the run is at its lower bound, so that max rho tells of the workload; else 0."""
+    worst = max(record.apps, key=lambda app: app.rho["themis"], default=None)
+    return float(worst is not None and worst.rho["themis"] <= NEAR_BOUND * worst.bound)
 
 
 def grouped(rows: Iterable[Row], *columns: str) -> dict[tuple[str | float, ...], list[Row]]:

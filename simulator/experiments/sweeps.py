@@ -38,9 +38,12 @@ def simulated_load(scale: Scale, **options: object) -> Load:
     return Load(name=load.name, options={**load.options, **pace, **options})
 
 
-def ends_of(scale: Scale) -> tuple[LeaseEnds, ...]:
-    """How leases end: both ways at the paper's scale; at quick scale aligned only, as staggered runs take longest."""
-    return ENDS if scale is Scale.PAPER else (LeaseEnds.ALIGNED,)
+def ends_of(scale: Scale, *, both: bool) -> tuple[LeaseEnds, ...]:
+    """How leases end: both ways at the paper's scale, and at quick scale at points that are to be told `both` ways.
+
+    Staggered runs take longest.
+    """
+    return ENDS if both or scale is Scale.PAPER else (LeaseEnds.ALIGNED,)
 
 
 def rows_of_runs(done: Iterable[Done]) -> tuple[Row, ...]:
@@ -129,11 +132,17 @@ def ranking_text(rows: Sequence[Row], column: str) -> str:
     return ", ".join(f"{name} {value:.3g}" for name, value in ranking(rows, column))
 
 
-def left_out(rows: Iterable[Row]) -> str:
-    """A sentence on which ways of ending leases the runs have, and that definitions stay apart."""
-    ends = {row["ends"] for row in rows}
-    missing = " Runs with staggered lease ends are left out at this scale." if STAGGERED not in ends else ""
-    return f"Rho is by definition `themis`; the CSV has all five, side by side.{missing}"
+def left_out(rows: Sequence[Row], along: str) -> str:
+    """A sentence on where runs with staggered lease ends are left out, and that definitions stay apart.
+
+    Args:
+        rows: Of runs.
+        along: The column that was varied.
+    """
+    staggered = axis(where(rows, ends=STAGGERED), along)
+    missing = [f"{point:g}" for point in axis(rows, along) if point not in staggered]
+    told = f" Staggered lease ends are left out at this scale at: {', '.join(missing)}." if missing else ""
+    return f"Rho is by definition `themis`; the CSV has all five, side by side.{told}"
 
 
 def bound_text(bound: Summary) -> str:
@@ -161,13 +170,17 @@ def bars_by_policy(
         decorate: Sets labels and lines of a panel.
     """
     groups = grouped(rows, "ends")
-    figure = new_figure(len(groups), width=8.4 * len(groups), height=3.6, sharey=True)
+    points = [float(len(axis(chosen, along))) for chosen in groups.values()]
+    width = 8.4 if len(groups) == 1 else 13.2
+    figure = new_figure(len(groups), width=width, height=3.6, sharey=True, widths=points)
     for axes, ((ends,), chosen) in zip(figure.axes, groups.items(), strict=True):
         names = [name_of(point) for point in axis(chosen, along)]
         grouped_bars(axes, names, series(chosen, "policy", along, column))
         decorate(axes)
         if len(groups) > 1:
             axes.set_title(f"{ends} lease ends")
+    for axes in figure.axes[1:]:
+        axes.set_ylabel("")
     legend_below(figure, 9)
     return figure
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from simulator.experiments import macro
 from simulator.experiments.plans import ENDS, make_workload, policies, settings_of, workload_arguments
-from simulator.experiments.plotting import fair_line, grouped_bars, legend_below, new_figure
-from simulator.experiments.port import Cell, Comparison, Done, Findings, Scale
+from simulator.experiments.plotting import INK, PAPER, fair_line, grouped_bars, legend_below, new_figure
+from simulator.experiments.port import Cell, Claim, Comparison, Done, Findings, Scale
 from simulator.experiments.statistics import DEFINITIONS, Row, Summary, numbers, summary
 from simulator.record import AppOutcome
 from simulator.workload import AppTrace, JobTrace, Workload
@@ -97,7 +98,9 @@ class LongAndShort:
         """Rows of the two apps."""
         names = {app.name for app in APPS}
         rows = tuple({**run.cell.labels, **_row(app)} for run in done for app in run.record.apps if app.name in names)
-        return Findings(rows=rows, comparisons=tuple(_comparisons(rows)), remarks=_remarks(rows))
+        return Findings(
+            rows=rows, comparisons=tuple(_comparisons(rows)), remarks=_remarks(rows), claims=tuple(_claims(rows))
+        )
 
     def draw(self, findings: Findings) -> Figure:
         """Bars of rho, themis beside tiresias, in both set-ups, with the paper's numbers beside ours."""
@@ -109,11 +112,25 @@ class LongAndShort:
                 for policy in dict.fromkeys(str(row["policy"]) for row in findings.rows)
             }
             grouped_bars(axes, groups, series, labels=".2f")
+            _draw_paper(axes, list(series))
             fair_line(axes)
             axes.set_title(setup)
-        figure.axes[0].set_ylabel("rho at completion")
+        figure.axes[0].set_ylabel("rho at completion (definition themis)")
         legend_below(figure)
         return figure
+
+
+def _draw_paper(axes: Axes, shown: Sequence[str]) -> None:
+    """A diamond over each bar's place where the paper's number lies."""
+    width = 0.8 / max(1, len(shown))
+    points = [
+        (group + (place - (len(shown) - 1) / 2) * width, app.rho[policy])
+        for group, app in enumerate(app for app in APPS for _ in ENDS)
+        for place, policy in enumerate(shown)
+    ]
+    xs, rhos = zip(*points, strict=True)
+    axes.plot(xs, rhos, "D", color="white", markeredgecolor=INK, markersize=5, label=PAPER)
+    axes.set_ylim(bottom=0.0)
 
 
 def _arguments(scale: Scale, seed: int) -> dict[str, object]:
@@ -171,6 +188,20 @@ def _comparisons(rows: Sequence[Row]) -> list[Comparison]:
                     mine = remark if policy == macro.OURS else ""
                     lines.append(macro.line(what, value, paper=paper, number=number, remark=mine))
     return lines
+
+
+def _claims(rows: Sequence[Row]) -> list[Claim]:
+    claims = []
+    for app in APPS:
+        told = []
+        for setup in (SHARED, ALONE):
+            values = [
+                f"{policy} {_rho(rows, setup, policy, ENDS[0].value, app.name).median:.2f}" for policy in _POLICIES
+            ]
+            told.append(f"{setup}: {', '.join(values)}")
+        paper = ", ".join(f"{policy} about {rho:g}" for policy, rho in app.rho.items())
+        claims.append(Claim(paper=f"rho of the {app.name} app: {paper} (tab5)", here="; ".join(told)))
+    return claims
 
 
 def _order(app: PaperApp, values: dict[str, float]) -> str:

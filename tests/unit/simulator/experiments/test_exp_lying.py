@@ -7,6 +7,7 @@ import pytest
 from exp_records import app as plain_app
 from exp_records import by_what, done, record
 
+from rm_plugin.policies.registry import POLICIES
 from simulator.agents import LIES, HonestAgent, LyingAgent
 from simulator.experiments.fig18 import APPS, GANG_GPUS, SETTINGS, like_apps, tipping_point
 from simulator.experiments.lying import CONTENDERS, HONEST, standard_error
@@ -14,7 +15,7 @@ from simulator.experiments.plotting import house_style
 from simulator.experiments.port import Scale
 from simulator.experiments.registry import experiment_named
 from simulator.experiments.runner import run_cell
-from simulator.experiments.strategies import erring_agent, lying_agent
+from simulator.experiments.strategies import OWN_LIES, erring_agent, lying_agent
 from themis.errors import UnknownNameError
 
 
@@ -52,7 +53,8 @@ def test_the_same_lies_are_told_under_themis_and_without_an_auction():
     lies = {contender.name: contender.lies for contender in CONTENDERS}
 
     assert set(lies["worst_rho_first"]) <= set(lies["themis"])
-    assert {lie for told in lies.values() for lie in told} <= LIES.keys()
+    assert {lie for told in lies.values() for lie in told} <= LIES.keys() | OWN_LIES.keys()
+    assert lies.keys() - {"themis, f = 0"} == POLICIES.keys() - {"tiresias", "drf"}
 
 
 def test_an_unknown_lie_lists_the_known_ones():
@@ -153,6 +155,7 @@ def test_the_gain_of_a_liar_is_against_the_run_in_which_it_does_not_lie():
     assert "no gain that stands out" in lines["gain of the best lie, completion time, themis (%)"].remark
     assert findings.remarks[0] == "Under themis no lie gains more than 1% and more than twice its standard error."
     assert "rho times 2." in findings.remarks[1]
+    assert "worst_rho_first in reports +25.0 %" in findings.causes[0]
     assert len(findings.rows) == 8, "honest runs are what lies are compared with, not rows"
     with house_style():
         assert len(experiment_named("lying").draw(findings).axes) == 2

@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -9,13 +10,14 @@ from simulator.experiments.output import (
     csv_text,
     document,
     number_text,
+    overview_text,
     summary_markdown,
     table_markdown,
     table_text,
     write,
 )
 from simulator.experiments.plotting import new_figure, policy_bars
-from simulator.experiments.port import Comparison, Findings
+from simulator.experiments.port import Claim, Comparison, Findings
 from simulator.experiments.statistics import summary
 
 FINDINGS = Findings(
@@ -62,8 +64,15 @@ def test_the_markdown_has_the_figure_and_a_row_a_line():
     assert text.startswith("## fig0: an example\n\n![an example](fig0.png)\n\n| what |")
     assert "| max rho | 2.2 | 1.1 | 1 to 1.25 | 0.5 |" in text
     assert text.endswith("- All of it is made up.\n")
-    assert "(../x.png)" in table_markdown(EXPERIMENT, FINDINGS, figure="../x.png")
-    assert summary_markdown([(EXPERIMENT, FINDINGS)], "How.").startswith("# Reproduction\n\nHow.\n\n## fig0")
+
+
+def test_the_summary_begins_with_the_papers_claims_and_why_numbers_differ():
+    findings = replace(FINDINGS, claims=(Claim(paper="twice as good", here="as good"),), causes=("**It is small.**",))
+    text = summary_markdown([(EXPERIMENT, findings), (EXPERIMENT, FINDINGS)], "How.")
+    assert text.startswith("# Reproduction\n\nHow.\n\n## What to expect, in short\n\n")
+    assert "|---|---|\n| twice as good | as good |\n\n## Why it does not match\n\n1. **It is small.**\n\n" in text
+    assert text.count("\n### fig0: an example\n") == 2
+    assert overview_text([(EXPERIMENT, findings)]) == "twice as good\n    here: as good\n"
 
 
 def test_all_files_are_written_and_the_same_findings_give_the_same_bytes(tmp_path):

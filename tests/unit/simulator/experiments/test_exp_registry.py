@@ -4,6 +4,7 @@ from importlib.util import find_spec
 import pytest
 
 from rm_plugin.policies.registry import POLICIES
+from simulator.experiments.forecast import TINY_S, expected_s
 from simulator.experiments.plans import Load, distinct_runs, policies, policy_cells
 from simulator.experiments.port import Scale
 from simulator.experiments.registry import MODULES, experiment_named
@@ -31,9 +32,25 @@ def test_cells_cross_to_other_processes(name, scale):
 
 def test_figures_of_one_macrobenchmark_share_their_runs():
     some = [experiment_named(name) for name in ("fig9", "fig11")]
-    assert distinct_runs(some, Scale.QUICK, 2) == len(some[0].cells(Scale.QUICK, 2)) == 2 * 2 * len(POLICIES)
+    assert len(distinct_runs(some, Scale.QUICK, 2)) == len(some[0].cells(Scale.QUICK, 2)) == 2 * 2 * len(POLICIES)
     every = [experiment_named(name) for name in ("fig9", "fig10", "fig11", "fig12", "fig13", "overheads")]
-    assert distinct_runs(every, Scale.QUICK, 1) == 2 * 2 * len(POLICIES)
+    assert len(distinct_runs(every, Scale.QUICK, 1)) == 2 * 2 * len(POLICIES)
+
+
+def test_the_time_of_every_large_workload_is_foreseen():
+    for scale in Scale:
+        for name in MODULES:
+            for cell in experiment_named(name).cells(scale, 1):
+                arguments = cell.workload_arguments
+                workload = arguments.get("around") or (arguments.get("name") if "cluster" in arguments else None)
+                assert (expected_s(cell) == TINY_S) == (workload is None)
+
+
+def test_staggered_runs_of_themis_are_foreseen_to_take_longest():
+    cells = policy_cells(Load(name="w2-small", options={}), "testbed", 1, names=("themis", "drf"))
+    seconds = {(cell.labels["policy"], cell.labels["ends"]): expected_s(cell) for cell in cells}
+    assert max(seconds, key=seconds.get) == ("themis", "staggered")
+    assert min(seconds, key=seconds.get) == ("drf", "aligned")
 
 
 def test_every_policy_runs_with_both_ways_of_ending_leases():
