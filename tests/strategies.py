@@ -88,7 +88,7 @@ def _row(value: float, gangs: list[Gang], parts: list[Allocation], together: boo
     if not gangs and not any(parts):
         parts = [Allocation.of({"m": 1})]
     pinned = sum(parts, Allocation())
-    pinned_gangs = tuple(parts) if pinned and together else ()
+    pinned_gangs = tuple(part for part in parts if part) if pinned and together else ()
     return BidRow(value=value, gangs=tuple(gangs), pinned=pinned, pinned_gangs=pinned_gangs)
 
 
