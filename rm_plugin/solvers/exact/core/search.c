@@ -15,6 +15,7 @@
 
 #include "core.h"
 #include "hash.h"
+#include "relax.h"
 
 enum { FEW_VECTORS = 4096 }; /* so many may stay for the next pass */
 
@@ -56,10 +57,17 @@ typedef struct {
     int32_t *seat;            /* by machine: where its pinned GPUs stand in the vector while they matter, else -1 */
     int32_t *opens, *closes;  /* by machine: first and last stage that pins there, -1 when none does */
     Stage *stage;             /* stages + 1 */
+    int32_t *choice;          /* by bidder: the last one read */
     int32_t *slot;            /* hash table: node index + 1 */
     uint32_t slots;
     int status;
 } Run;
+
+/* The best choice known so far, at first that nobody wins anything. */
+typedef struct {
+    int64_t value;
+    int32_t *choice; /* row by bidder, -1 for none */
+} Incumbent;
 
 double monotonic_s(void) {
     struct timespec now;
@@ -146,6 +154,9 @@ static void choose_order(Run *run) {
     }
 }
 
+/* Whether pins on a machine are charged by its table, not only what they use at least. */
+static int is_charged(const Run *run, int machine) { return run->labelled || run->problem->charged[machine]; }
+
 static void measure_what_is_to_come(Run *run, unsigned char *binds) {
     const Problem *p = run->problem;
     int K = p->resources;
@@ -162,19 +173,22 @@ static void measure_what_is_to_come(Run *run, unsigned char *binds) {
         for (int c = run->candidate_start[i]; c < run->candidate_start[i + 1]; c++) {
             int row = run->candidate[c].row;
             if (row < 0) continue;
-            for (int k = 0; k < K; k++)
-                if (p->use_most[(size_t)row * K + k] > most[k]) most[k] = p->use_most[(size_t)row * K + k];
+            const int32_t *use = p->use + (size_t)row * K;
             for (int pin = p->pin_start[row]; pin < p->pin_start[row + 1]; pin++) {
                 int m = p->pin_machine[pin];
+                if (!is_charged(run, m)) continue;
+                use = p->use_most + (size_t)row * K;
                 if (run->closes[m] < 0) run->closes[m] = s;
                 run->opens[m] = s;
             }
+            for (int k = 0; k < K; k++)
+                if (use[k] > most[k]) most[k] = use[k];
         }
         /* More than the capacity is as good as all of it, and sums of many bidders' uses may not fit a number. */
         for (int k = 0; k < K; k++) {
             int too_much = most[k] > p->capacity[k] - to_come[k];
             to_come[k] = too_much ? p->capacity[k] : to_come[k] + most[k];
-            binds[k] |= too_much;
+            binds[k] |= too_much && (run->labelled || is_held(p, run->price, k));
         }
     }
 }
@@ -308,6 +322,7 @@ static int use_candidate(const Run *run, int candidate, int stage, int32_t *vect
     for (int b = 0; b < B; b++) vector[b] += use[b];
     for (int pin = p->pin_start[row]; pin < p->pin_start[row + 1]; pin++) {
         int m = p->pin_machine[pin], gpus = p->pin_gpus[pin], free = p->machine_free[m];
+        if (!is_charged(run, m)) continue;
         int before = run->seat[m] >= 0 && run->opens[m] <= stage ? vector[run->seat[m]] : 0;
         if (before + gpus > free) return 0;
         for (int b = 0; b < B; b++) {
@@ -478,8 +493,9 @@ static int open_run(Run *run) {
     run->opens = malloc(sizeof(int32_t) * (p->machines + 1));
     run->closes = malloc(sizeof(int32_t) * (p->machines + 1));
     run->stage = calloc(bidders + 1, sizeof(Stage));
+    run->choice = malloc(sizeof(int32_t) * bidders);
     return run->best && run->margin && run->candidate && run->candidate_start && run->order && run->best_to_come &&
-           run->idle_worth && run->use_to_come && run->seat && run->opens && run->closes && run->stage;
+           run->idle_worth && run->use_to_come && run->seat && run->opens && run->closes && run->stage && run->choice;
 }
 
 static void close_run(Run *run) {
@@ -490,7 +506,7 @@ static void close_run(Run *run) {
         }
     void *all[] = {run->best, run->candidate, run->candidate_start, run->order, run->best_to_come, run->use_to_come,
                    run->seat, run->opens,     run->closes,          run->stage, run->slot,         run->idle_worth,
-                   run->use,  run->margin};
+                   run->use,  run->margin,   run->choice};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
 }
 
@@ -518,37 +534,72 @@ static void prepare(Run *run, int64_t gap) {
     drop_vectors_of_other_width(run, run->label_at + (run->labelled ? run->problem->labels : 0));
 }
 
+/* Reads the best choice of a pass; false when it breaks what was left out, which is counted from now on. */
+static int take_best(Run *run, Incumbent *found) {
+    const Stage *last = &run->stage[run->stages];
+    int at = best_node(last);
+    read_choice(run, at, run->choice);
+    int breaks = hold_what_breaks(run->problem, run->price, run->choice);
+    if (breaks < 0) run->status = SEARCH_NO_MEMORY;
+    if (breaks) return 0;
+    found->value = last->node[at].gain;
+    memcpy(found->choice, run->choice, sizeof(int32_t) * run->problem->bidders);
+    return 1;
+}
+
+/* The next gap after one at which there was nothing, in so many states.
+ *
+ * States may grow tenfold from one gap to the next, so once they are many a narrow search, which takes about as long as
+ * the last pass, looks for a good choice first: a gap that reaches down to it and no further costs least. */
+static int64_t next_gap(Run *run, int64_t gap, int64_t states, Incumbent *found) {
+    enum { MANY_STATES = 20000, LEAST_BEAM = 300, MOST_BEAM = 4000, TRIALS = 3 };
+    int64_t needed = run->bound - run->best_pruned;
+    int64_t next = gap + gap / 2 > needed ? gap + gap / 2 : needed + needed / 8;
+    if (next < 1) next = 1;
+    int64_t known = run->bound - found->value, reach = next;
+    int64_t beam = run->stages ? states / run->stages : 0;
+    beam = beam < LEAST_BEAM ? LEAST_BEAM : beam > MOST_BEAM ? MOST_BEAM : beam;
+    for (int n = 0; n < TRIALS && states > MANY_STATES && !run->status && reach < known; n++) {
+        prepare(run, reach);
+        if (!run->status && pass(run, (int)beam) && take_best(run, found)) known = run->bound - found->value;
+        reach += reach / 2;
+    }
+    return known <= next + next / 2 ? known : next;
+}
+
+/* Passes at ever larger gaps until one holds a choice; with a beam that is a choice and no proof. */
+static void sink_target(Run *run, int64_t gap, int beam, Incumbent *found, Outcome *outcome) {
+    while (!run->status) {
+        /* Nobody winning anything is a choice, so no target needs to lie below 0. */
+        if (gap > run->bound) gap = run->bound;
+        prepare(run, gap);
+        int64_t before = run->states;
+        if (!run->status && pass(run, beam)) {
+            if (!take_best(run, found)) continue;
+            outcome->status = beam ? SEARCH_OUT_OF_TIME : SEARCH_OPTIMAL;
+            if (!beam) outcome->bound = found->value;
+            return;
+        }
+        if (run->status) break;
+        if (gap == run->bound) run->status = SEARCH_OUT_OF_TIME;
+        /* Everything worth more than what was pruned has been looked at. */
+        if (!beam && !run->status && run->best_pruned < outcome->bound) outcome->bound = run->best_pruned;
+        if (!run->status) gap = next_gap(run, gap, beam ? 0 : run->states - before, found);
+    }
+    outcome->status = run->status;
+}
+
 Outcome search(const Problem *problem, int skip, const double *price_of_all, double first_gap, int beam, Limits limits,
                int32_t *choice) {
     Run run = {.problem = problem, .skip = skip, .limits = limits};
     Outcome outcome = {SEARCH_NO_MEMORY, 0, 0, 0};
+    Incumbent found = {0, choice};
     for (int i = 0; i < problem->bidders; i++) choice[i] = -1;
     if (open_run(&run)) {
         price_run(&run, price_of_all);
         outcome.bound = run.bound;
-        int64_t gap = (int64_t)(first_gap * problem->unit);
-        for (;;) {
-            /* Nobody winning anything is a choice, so no target needs to lie below 0. */
-            if (gap > run.bound) gap = run.bound;
-            prepare(&run, gap);
-            if (!run.status && pass(&run, beam)) {
-                outcome.status = beam ? SEARCH_OUT_OF_TIME : SEARCH_OPTIMAL;
-                int at = best_node(&run.stage[run.stages]);
-                outcome.value = run.stage[run.stages].node[at].gain;
-                read_choice(&run, at, choice);
-                if (!beam) outcome.bound = outcome.value;
-                break;
-            }
-            if (run.status || gap == run.bound) {
-                outcome.status = run.status ? run.status : SEARCH_OUT_OF_TIME;
-                break;
-            }
-            /* Everything worth more than what was pruned has been looked at. */
-            if (!beam && run.best_pruned < outcome.bound) outcome.bound = run.best_pruned;
-            int64_t needed = run.bound - run.best_pruned;
-            gap = gap + gap / 2 > needed ? gap + gap / 2 : needed + needed / 8;
-            if (gap < 1) gap = 1;
-        }
+        sink_target(&run, (int64_t)(first_gap * problem->unit), beam, &found, &outcome);
+        outcome.value = found.value;
         outcome.states = run.states;
     }
     close_run(&run);
