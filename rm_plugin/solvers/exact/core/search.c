@@ -57,17 +57,10 @@ typedef struct {
     int32_t *seat;            /* by machine: where its pinned GPUs stand in the vector while they matter, else -1 */
     int32_t *opens, *closes;  /* by machine: first and last stage that pins there, -1 when none does */
     Stage *stage;             /* stages + 1 */
-    int32_t *choice;          /* by bidder: the last one read */
     int32_t *slot;            /* hash table: node index + 1 */
     uint32_t slots;
     int status;
 } Run;
-
-/* The best choice known so far, at first that nobody wins anything. */
-typedef struct {
-    int64_t value;
-    int32_t *choice; /* row by bidder, -1 for none */
-} Incumbent;
 
 double monotonic_s(void) {
     struct timespec now;
@@ -493,9 +486,8 @@ static int open_run(Run *run) {
     run->opens = malloc(sizeof(int32_t) * (p->machines + 1));
     run->closes = malloc(sizeof(int32_t) * (p->machines + 1));
     run->stage = calloc(bidders + 1, sizeof(Stage));
-    run->choice = malloc(sizeof(int32_t) * bidders);
     return run->best && run->margin && run->candidate && run->candidate_start && run->order && run->best_to_come &&
-           run->idle_worth && run->use_to_come && run->seat && run->opens && run->closes && run->stage && run->choice;
+           run->idle_worth && run->use_to_come && run->seat && run->opens && run->closes && run->stage;
 }
 
 static void close_run(Run *run) {
@@ -506,7 +498,7 @@ static void close_run(Run *run) {
         }
     void *all[] = {run->best, run->candidate, run->candidate_start, run->order, run->best_to_come, run->use_to_come,
                    run->seat, run->opens,     run->closes,          run->stage, run->slot,         run->idle_worth,
-                   run->use,  run->margin,   run->choice};
+                   run->use,  run->margin};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
 }
 
@@ -535,71 +527,60 @@ static void prepare(Run *run, int64_t gap) {
 }
 
 /* Reads the best choice of a pass; false when it breaks what was left out, which is counted from now on. */
-static int take_best(Run *run, Incumbent *found) {
+static int take_best(Run *run, int32_t *choice, int64_t *value) {
     const Stage *last = &run->stage[run->stages];
     int at = best_node(last);
-    read_choice(run, at, run->choice);
-    int breaks = hold_what_breaks(run->problem, run->price, run->choice);
+    read_choice(run, at, choice);
+    int breaks = hold_what_breaks(run->problem, run->price, choice);
     if (breaks < 0) run->status = SEARCH_NO_MEMORY;
-    if (breaks) return 0;
-    found->value = last->node[at].gain;
-    memcpy(found->choice, run->choice, sizeof(int32_t) * run->problem->bidders);
-    return 1;
+    *value = last->node[at].gain;
+    return !breaks;
 }
 
 /* The next gap after one at which there was nothing, in so many states.
  *
- * States may grow tenfold from one gap to the next, so once they are many a narrow search, which takes about as long as
- * the last pass, looks for a good choice first: a gap that reaches down to it and no further costs least. */
-static int64_t next_gap(Run *run, int64_t gap, int64_t states, Incumbent *found) {
-    enum { MANY_STATES = 20000, LEAST_BEAM = 300, MOST_BEAM = 4000, TRIALS = 3 };
-    int64_t needed = run->bound - run->best_pruned;
-    int64_t next = gap + gap / 2 > needed ? gap + gap / 2 : needed + needed / 8;
-    if (next < 1) next = 1;
-    int64_t known = run->bound - found->value, reach = next;
-    int64_t beam = run->stages ? states / run->stages : 0;
-    beam = beam < LEAST_BEAM ? LEAST_BEAM : beam > MOST_BEAM ? MOST_BEAM : beam;
-    for (int n = 0; n < TRIALS && states > MANY_STATES && !run->status && reach < known; n++) {
-        prepare(run, reach);
-        if (!run->status && pass(run, (int)beam) && take_best(run, found)) known = run->bound - found->value;
-        reach += reach / 2;
-    }
-    return known <= next + next / 2 ? known : next;
+ * States may grow tenfold where the gap grows by half, so once they are many it grows in smaller steps: to go past the
+ * optimum by much costs more than to come closer to it once more. */
+static int64_t next_gap(const Run *run, int64_t gap, int64_t states) {
+    enum { MANY_STATES = 20000 };
+    int many = states > MANY_STATES;
+    int64_t needed = run->bound - run->best_pruned, next = gap + gap / (many ? 5 : 2);
+    if (next <= needed) next = needed + needed / (many ? 16 : 8);
+    return next < 1 ? 1 : next;
 }
 
 /* Passes at ever larger gaps until one holds a choice; with a beam that is a choice and no proof. */
-static void sink_target(Run *run, int64_t gap, int beam, Incumbent *found, Outcome *outcome) {
+static void sink_target(Run *run, int64_t gap, int beam, int32_t *choice, Outcome *outcome) {
     while (!run->status) {
         /* Nobody winning anything is a choice, so no target needs to lie below 0. */
         if (gap > run->bound) gap = run->bound;
         prepare(run, gap);
         int64_t before = run->states;
         if (!run->status && pass(run, beam)) {
-            if (!take_best(run, found)) continue;
+            if (!take_best(run, choice, &outcome->value)) continue;
             outcome->status = beam ? SEARCH_OUT_OF_TIME : SEARCH_OPTIMAL;
-            if (!beam) outcome->bound = found->value;
+            if (!beam) outcome->bound = outcome->value;
             return;
         }
+        if (!run->status && gap == run->bound) run->status = SEARCH_OUT_OF_TIME;
         if (run->status) break;
-        if (gap == run->bound) run->status = SEARCH_OUT_OF_TIME;
         /* Everything worth more than what was pruned has been looked at. */
-        if (!beam && !run->status && run->best_pruned < outcome->bound) outcome->bound = run->best_pruned;
-        if (!run->status) gap = next_gap(run, gap, beam ? 0 : run->states - before, found);
+        if (!beam && run->best_pruned < outcome->bound) outcome->bound = run->best_pruned;
+        gap = next_gap(run, gap, beam ? 0 : run->states - before);
     }
     outcome->status = run->status;
+    outcome->value = 0;
+    for (int i = 0; i < run->problem->bidders; i++) choice[i] = -1;
 }
 
 Outcome search(const Problem *problem, int skip, const double *price_of_all, double first_gap, int beam, Limits limits,
                int32_t *choice) {
     Run run = {.problem = problem, .skip = skip, .limits = limits};
     Outcome outcome = {SEARCH_NO_MEMORY, 0, 0, 0};
-    Incumbent found = {0, choice};
-    for (int i = 0; i < problem->bidders; i++) choice[i] = -1;
     if (open_run(&run)) {
         price_run(&run, price_of_all);
         outcome.bound = run.bound;
-        sink_target(&run, (int64_t)(first_gap * problem->unit), beam, &found, &outcome);
-        outcome.value = found.value;
+        sink_target(&run, (int64_t)(first_gap * problem->unit), beam, choice, &outcome);
         outcome.states = run.states;
     }
     close_run(&run);

@@ -175,8 +175,8 @@ def many_alike(seed, bidders=20, each=6, kinds=3):
 
 
 @pytest.mark.parametrize("seed", [0, 2])
-def test_narrow_searches_between_passes_change_no_answer(seed):
-    """They begin after a pass of 20,000 states; at the right gap the first pass finds the optimum without any."""
+def test_the_steps_of_the_target_change_no_answer_where_states_are_many(seed):
+    """They become smaller after a pass of 20,000 states; at the right gap the first pass finds the optimum."""
     problem, rows = many_alike(seed)
     price = np.zeros(3)
     _core.prices(problem, -1, price, 0.0)
