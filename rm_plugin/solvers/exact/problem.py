@@ -170,11 +170,7 @@ class _Problem:
         """Out of time: a good choice by a narrow search, less rows whose gangs find no place."""
         market = self._market
         choice = np.empty(len(market.arrays.bids), dtype=np.int32)
-        loss = np.empty(market.arrays.rows.rows, dtype=np.int64)
-        # Nothing is worth more than the proven bound, so there is no use in looking nearer to the one at the prices.
-        refuted = (_core.losses(market.problem, self._skip, self._price, loss) - bound) / market.arrays.unit
-        first_gap = max(_FIRST_GAP, refuted)
-        _core.search(market.problem, self._skip, self._price, first_gap, _BEAM, math.inf, 0, choice)
+        _core.search(market.problem, self._skip, self._price, _FIRST_GAP, _BEAM, math.inf, 0, choice)
         packed = market.places.pack(choice[choice >= 0])
         if not isinstance(packed, Packed):
             settled = market.settle(choice[choice >= 0])
