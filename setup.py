@@ -3,8 +3,9 @@
 from setuptools import Extension, setup
 
 CORE, PACKING = "rm_plugin/solvers/exact/core", "am/agent/core"
-SOURCES = ("module", "cover_module", "cover", "fit", "lift", "pack", "prices", "prune", "search", "simplex", "weigh")
-HEADERS = ("core", "cover", "cover_module", "fit", "hash", "lift", "pack", "prune", "simplex", "weigh")
+SHARED = ("cover", "cover_module", "fit", "lift", "pack", "prune", "relax", "simplex", "weigh")
+SOURCES = (*SHARED, "module", "prices", "search")
+HEADERS = (*SHARED, "core", "hash")
 
 # No contraction into fused operations: prices and times are the same on every machine of one libm.
 ARGUMENTS = ["-std=gnu11", "-O3", "-ffp-contract=off", "-Wall", "-Wextra"]

@@ -4,8 +4,9 @@
  * Gains, ties and prices are whole numbers (fixed point), so sums do not depend on their order and equals are equal.
  *
  * GPUs pinned on a machine that several bidders pin use resources by a table that need not be additive. What a row's
- * `use` counts of them is a lower bound for each pin on its own; the search carries the GPUs pinned so far on every
- * such machine in its states and charges the rest when it comes to it.
+ * `use` counts of them is a lower bound for each pin on its own. The search leaves it at that until the best choice so
+ * far breaks a limit by the tables; from then on it carries the GPUs pinned so far on the machines that do it in its
+ * states and charges the rest when it comes to it. Few machines of many ever need that.
  */
 #ifndef THEMIS_CORE_H
 #define THEMIS_CORE_H
@@ -30,6 +31,8 @@ typedef struct {
     int32_t *table_start;                   /* [machines + 1] into `table`, resources * (free + 1) entries each */
     int32_t *table;                         /* what P pinned GPUs use of resource k: [k * (free + 1) + P] */
     int32_t *least;                         /* what p more pinned GPUs use of it at least, laid out alike */
+    unsigned char *charged; /* [machines]: whether searches charge pins there by table; grows with what they find */
+    unsigned char *held;    /* [resources]: whether searches count a resource without a price; grows likewise */
     int labels;
     int32_t *label;          /* [rows * labels]: numbers that add up; choices alike in all of them are alike */
     int32_t *part_start;                    /* [rows + 1] into the next two: what a row uses, resources ascending */

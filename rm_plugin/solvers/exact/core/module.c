@@ -17,7 +17,7 @@ static const char CAPSULE[] = "themis.exact.problem";
 static void free_problem(Problem *p) {
     if (!p) return;
     void *all[] = {p->row_start,   p->gain,         p->gpus,        p->tie,   p->use,   p->use_most,        p->capacity, p->pin_start,
-                   p->label, p->pin_machine, p->pin_gpus,     p->machine_free, p->table_start, p->table, p->least, p->part_start, p->part_resource, p->part_use, p->gain_f};
+                   p->label, p->pin_machine, p->pin_gpus,     p->machine_free, p->table_start, p->table, p->least, p->part_start, p->part_resource, p->part_use, p->gain_f, p->charged, p->held};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
     free(p);
 }
@@ -78,6 +78,9 @@ static PyObject *make_problem(PyObject *self, PyObject *args) {
         p->resources = (int)(b[6].len / sizeof(int32_t));
         p->machines = (int)(b[10].len / sizeof(int32_t));
         p->labels = p->rows ? (int)(b[14].len / sizeof(int32_t)) / p->rows : 0;
+        p->charged = calloc(p->machines + 1, 1);
+        p->held = calloc(p->resources + 1, 1);
+        whole &= p->charged && p->held;
         if (p->resources > MOST_RESOURCES)
             PyErr_SetString(PyExc_ValueError, "too many resources");
         else if (whole && measure(p))

@@ -15,6 +15,7 @@
 
 #include "core.h"
 #include "hash.h"
+#include "relax.h"
 
 enum { FEW_VECTORS = 4096 }; /* so many may stay for the next pass */
 
@@ -146,6 +147,9 @@ static void choose_order(Run *run) {
     }
 }
 
+/* Whether pins on a machine are charged by its table, not only what they use at least. */
+static int is_charged(const Run *run, int machine) { return run->labelled || run->problem->charged[machine]; }
+
 static void measure_what_is_to_come(Run *run, unsigned char *binds) {
     const Problem *p = run->problem;
     int K = p->resources;
@@ -162,19 +166,22 @@ static void measure_what_is_to_come(Run *run, unsigned char *binds) {
         for (int c = run->candidate_start[i]; c < run->candidate_start[i + 1]; c++) {
             int row = run->candidate[c].row;
             if (row < 0) continue;
-            for (int k = 0; k < K; k++)
-                if (p->use_most[(size_t)row * K + k] > most[k]) most[k] = p->use_most[(size_t)row * K + k];
+            const int32_t *use = p->use + (size_t)row * K;
             for (int pin = p->pin_start[row]; pin < p->pin_start[row + 1]; pin++) {
                 int m = p->pin_machine[pin];
+                if (!is_charged(run, m)) continue;
+                use = p->use_most + (size_t)row * K;
                 if (run->closes[m] < 0) run->closes[m] = s;
                 run->opens[m] = s;
             }
+            for (int k = 0; k < K; k++)
+                if (use[k] > most[k]) most[k] = use[k];
         }
         /* More than the capacity is as good as all of it, and sums of many bidders' uses may not fit a number. */
         for (int k = 0; k < K; k++) {
             int too_much = most[k] > p->capacity[k] - to_come[k];
             to_come[k] = too_much ? p->capacity[k] : to_come[k] + most[k];
-            binds[k] |= too_much;
+            binds[k] |= too_much && (run->labelled || is_held(p, run->price, k));
         }
     }
 }
@@ -308,6 +315,7 @@ static int use_candidate(const Run *run, int candidate, int stage, int32_t *vect
     for (int b = 0; b < B; b++) vector[b] += use[b];
     for (int pin = p->pin_start[row]; pin < p->pin_start[row + 1]; pin++) {
         int m = p->pin_machine[pin], gpus = p->pin_gpus[pin], free = p->machine_free[m];
+        if (!is_charged(run, m)) continue;
         int before = run->seat[m] >= 0 && run->opens[m] <= stage ? vector[run->seat[m]] : 0;
         if (before + gpus > free) return 0;
         for (int b = 0; b < B; b++) {
@@ -518,37 +526,61 @@ static void prepare(Run *run, int64_t gap) {
     drop_vectors_of_other_width(run, run->label_at + (run->labelled ? run->problem->labels : 0));
 }
 
+/* Reads the best choice of a pass; false when it breaks what was left out, which is counted from now on. */
+static int take_best(Run *run, int32_t *choice, int64_t *value) {
+    const Stage *last = &run->stage[run->stages];
+    int at = best_node(last);
+    read_choice(run, at, choice);
+    int breaks = hold_what_breaks(run->problem, run->price, choice);
+    if (breaks < 0) run->status = SEARCH_NO_MEMORY;
+    *value = last->node[at].gain;
+    return !breaks;
+}
+
+/* The next gap after one at which there was nothing, in so many states.
+ *
+ * States may grow tenfold where the gap grows by half, so once they are many it grows in smaller steps: to go past the
+ * optimum by much costs more than to come closer to it once more. */
+static int64_t next_gap(const Run *run, int64_t gap, int64_t states) {
+    enum { MANY_STATES = 20000 };
+    int many = states > MANY_STATES;
+    int64_t needed = run->bound - run->best_pruned, next = gap + gap / (many ? 5 : 2);
+    if (next <= needed) next = needed + needed / (many ? 16 : 8);
+    return next < 1 ? 1 : next;
+}
+
+/* Passes at ever larger gaps until one holds a choice; with a beam that is a choice and no proof. */
+static void sink_target(Run *run, int64_t gap, int beam, int32_t *choice, Outcome *outcome) {
+    while (!run->status) {
+        /* Nobody winning anything is a choice, so no target needs to lie below 0. */
+        if (gap > run->bound) gap = run->bound;
+        prepare(run, gap);
+        int64_t before = run->states;
+        if (!run->status && pass(run, beam)) {
+            if (!take_best(run, choice, &outcome->value)) continue;
+            outcome->status = beam ? SEARCH_OUT_OF_TIME : SEARCH_OPTIMAL;
+            if (!beam) outcome->bound = outcome->value;
+            return;
+        }
+        if (!run->status && gap == run->bound) run->status = SEARCH_OUT_OF_TIME;
+        if (run->status) break;
+        /* Everything worth more than what was pruned has been looked at. */
+        if (!beam && run->best_pruned < outcome->bound) outcome->bound = run->best_pruned;
+        gap = next_gap(run, gap, beam ? 0 : run->states - before);
+    }
+    outcome->status = run->status;
+    outcome->value = 0;
+    for (int i = 0; i < run->problem->bidders; i++) choice[i] = -1;
+}
+
 Outcome search(const Problem *problem, int skip, const double *price_of_all, double first_gap, int beam, Limits limits,
                int32_t *choice) {
     Run run = {.problem = problem, .skip = skip, .limits = limits};
     Outcome outcome = {SEARCH_NO_MEMORY, 0, 0, 0};
-    for (int i = 0; i < problem->bidders; i++) choice[i] = -1;
     if (open_run(&run)) {
         price_run(&run, price_of_all);
         outcome.bound = run.bound;
-        int64_t gap = (int64_t)(first_gap * problem->unit);
-        for (;;) {
-            /* Nobody winning anything is a choice, so no target needs to lie below 0. */
-            if (gap > run.bound) gap = run.bound;
-            prepare(&run, gap);
-            if (!run.status && pass(&run, beam)) {
-                outcome.status = beam ? SEARCH_OUT_OF_TIME : SEARCH_OPTIMAL;
-                int at = best_node(&run.stage[run.stages]);
-                outcome.value = run.stage[run.stages].node[at].gain;
-                read_choice(&run, at, choice);
-                if (!beam) outcome.bound = outcome.value;
-                break;
-            }
-            if (run.status || gap == run.bound) {
-                outcome.status = run.status ? run.status : SEARCH_OUT_OF_TIME;
-                break;
-            }
-            /* Everything worth more than what was pruned has been looked at. */
-            if (!beam && run.best_pruned < outcome.bound) outcome.bound = run.best_pruned;
-            int64_t needed = run.bound - run.best_pruned;
-            gap = gap + gap / 2 > needed ? gap + gap / 2 : needed + needed / 8;
-            if (gap < 1) gap = 1;
-        }
+        sink_target(&run, (int64_t)(first_gap * problem->unit), beam, choice, &outcome);
         outcome.states = run.states;
     }
     close_run(&run);

@@ -151,6 +151,53 @@ def test_the_target_sinks_from_any_first_gap_to_the_same_answer():
     assert len(answers) == 1
 
 
+def many_alike(seed, bidders=20, each=6, kinds=3):
+    """Rows worth about what they ask for, each kind of gang with a limit of its own: a hundred thousand states."""
+    draw, total = np.random.default_rng(seed), bidders * each
+    counts = draw.integers(0, 1_000, (total, kinds)).astype(np.int32)
+    rows = Rows(
+        row_start=np.arange(bidders + 1, dtype=np.int32) * each,
+        index=np.tile(np.arange(each, dtype=np.int32), bidders),
+        gain=(counts.sum(axis=1) + draw.integers(0, 400, total)).astype(np.int64) << 28,
+        gpus=counts.sum(axis=1, dtype=np.int32),
+        tie=np.arange(total, dtype=np.int64),
+        counts=counts,
+        pin_start=np.zeros(total + 1, dtype=np.int32),
+        pin_machine=np.zeros(0, dtype=np.int32),
+        pin_gpus=np.zeros(0, dtype=np.int32),
+    ).best_first()
+    nothing, each_kind = np.zeros((1, 2), np.int32), np.eye(kinds, dtype=np.int32)
+    limits = [
+        Resource(name=("kind", kind), capacity=300 * bidders, by_kind=each_kind[kind], taken=nothing)
+        for kind in range(kinds)
+    ]
+    return build_problem(rows, limits, np.ones(1, dtype=np.int32), UNIT), total
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_the_steps_of_the_target_change_no_answer_where_states_are_many(seed):
+    """They become smaller after a pass of 20,000 states; at the right gap the first pass finds the optimum."""
+    problem, rows = many_alike(seed)
+    price = np.zeros(3)
+    _core.prices(problem, -1, price, 0.0)
+    _, value, _, states, choice = search(problem, 20, price)
+    bound = _core.losses(problem, -1, price, np.empty(rows, dtype=np.int64))
+    at_once = search(problem, 20, price, first_gap=(bound - value) / UNIT * 1.0001)
+    assert (at_once[1], at_once[4]) == (value, choice)
+    assert states > at_once[3] + 20_000
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_second_search_knows_what_the_first_one_found_to_matter(name):
+    fewer = 0
+    for rng, _, limits, _, problem, bidders in draws(name, 80):
+        price = prices_of(problem, limits, rng)
+        first, second = (search(problem, bidders, price) for _ in range(2))
+        assert second[:3] + second[4:] == first[:3] + first[4:]
+        fewer += second[3] < first[3]
+    assert fewer > 0
+
+
 def test_pins_on_a_shared_machine_count_together_up_to_what_is_free():
     """Three bidders pin 2 of 4 free GPUs: two may, whatever the limits say."""
     rows, limits, free = draw_knapsack(random.Random(0), machines=1)

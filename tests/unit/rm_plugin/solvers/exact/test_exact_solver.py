@@ -77,7 +77,9 @@ def test_it_still_finds_the_optimum_after_it_ran_out_of_time_once():
     given = random_market(2, MANY)
     hurried = ExactSolver()
     hurried.solve(given, 0.0)
-    assert hurried.solve(given, 60.0) == ExactSolver().solve(given, 60.0)
+    again, fresh = hurried.solve(given, 60.0), ExactSolver().solve(given, 60.0)
+    # What the hurried search found to matter is known the second time, so it may look at fewer states.
+    assert replace(again, states=0) == replace(fresh, states=0)
 
 
 def tied_market(seed, values):
