@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "clique.h"
+#include "leaf.h"
 
-enum { ROUNDS = 8, TRIED = 6, TRIAL_STEPS = 12, STEPS = 100000, NODES_A_LOOK = 16 };
+enum { ROUNDS = 8, TRIED = 12, TRIAL_STEPS = 8, STEPS = 100000, NODES_A_LOOK = 16, LEAF_STEPS = 4000 };
 static const double WHOLE = 1e-6, CLOSE = 1e-9;
 
 /* A part of a bidder's options: one of them, or with a machine all rows that name it. */
@@ -28,6 +29,8 @@ typedef struct {
     int32_t *least, *least_sum, *many; /* [bidders * machines], [machines], [machines] */
     double *level;                     /* [variables]: by the basis looked at */
     Basis **node, *trial;              /* by depth */
+    Leaf leaf;
+    double leaf_bits;                  /* so many bits of options are tried one by one: more after it worked */
 } Search;
 
 /* Good choices, and the best one. */
@@ -220,6 +223,18 @@ static int proven_worse(Search *s, Basis *b, int status, int ray_sign) {
     return bound_of(s->relax, b) < s->best.gain;
 }
 
+static void offer_to(void *search, const int32_t *choice) { offer(search, choice); }
+
+/* Tries all that is alive where that is likely to be little. */
+static int tried_all(Search *s, const Basis *b, int64_t bound) {
+    double bits = 0.0;
+    for (int i = 0; i < s->tables->bidders; i++) bits += log2(b->options[i]);
+    if (bits > s->leaf_bits) return 0;
+    int all = try_all(&s->leaf, b, bound, LEAF_STEPS);
+    s->leaf_bits += all ? 0.1 : -0.3;
+    return all;
+}
+
 /* Solves the relaxation of a node and draws what follows; false when nothing in it can be better than the best. */
 static int settle(Search *s, Basis *b) {
     double cutoff = cutoff_of(s);
@@ -242,7 +257,7 @@ static int settle(Search *s, Basis *b) {
         if (read_levels(s, b)) offer(s, s->choice);
         if (!s->found) return 1;
         if (bound < s->best.gain) return 0;
-        if (!ban_losers(s, b, bound)) return 1;
+        if (!ban_losers(s, b, bound)) return !tried_all(s, b, bound);
     }
 }
 
@@ -449,12 +464,17 @@ static int open_search(Search *s) {
     s->many = malloc(sizeof(int32_t) * (t->machines + 1));
     s->level = malloc(sizeof(double) * (t->rows + s->relax->constraints + 1));
     s->trial = new_basis(s->relax);
-    return s->best_choice && s->choice && s->used && s->least && s->least_sum && s->many && s->level && s->trial &&
+    s->leaf.least = &s->best.gain;
+    s->leaf.found = offer_to;
+    s->leaf.whom = s;
+    s->leaf_bits = 16.0;
+    return open_leaf(&s->leaf, s->relax, s->relax->constraints) && s->best_choice && s->choice && s->used && s->least && s->least_sum && s->many && s->level && s->trial &&
            node_at(s, 0);
 }
 
 static void close_search(Search *s) {
     for (int d = 0; d < s->depths; d++) free(s->node[d]);
+    close_leaf(&s->leaf);
     void *all[] = {s->best_choice, s->choice, s->used, s->least, s->least_sum, s->many, s->level, s->trial, s->node};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
 }

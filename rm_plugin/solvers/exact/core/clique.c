@@ -60,11 +60,12 @@ static int list_likely(Support *s, const Basis *b) {
     return 1;
 }
 
-/* The clique that grows from one row, the largest first: its members as positions; what the relaxation takes of it. */
-static double grow(const Support *s, int seed, int32_t *position, int *count) {
-    double sum = s->level[seed];
-    *count = 0;
-    position[(*count)++] = seed;
+/* The clique that grows from two rows, the largest first: its members as positions; what the relaxation takes of it. */
+static double grow(const Support *s, int seed, int mate, int32_t *position, int *count) {
+    double sum = s->level[seed] + s->level[mate];
+    position[0] = seed;
+    position[1] = mate;
+    *count = 2;
     for (int a = 0; a < s->count; a++) {
         int all = 1;
         for (int n = 0; n < *count && all; n++) all = s->apart[a * s->count + position[n]];
@@ -108,9 +109,11 @@ static int add_violated(Relaxation *r, Support *s) {
     int first = r->cliques, room = r->most_constraints - r->constraints;
     int32_t *position = malloc(sizeof(int32_t) * (s->count + 1));
     if (!position) return -1;
-    for (int seed = 0; seed < s->count && r->cliques - first < A_ROUND && r->cliques - first < room; seed++) {
-        int count;
-        if (grow(s, seed, position, &count) < 1.0 + VIOLATED || of_one_bidder(s, position, count)) continue;
+    int pairs = s->count * s->count;
+    for (int pair = 0; pair < pairs && r->cliques - first < A_ROUND && r->cliques - first < room; pair++) {
+        int seed = pair / s->count, mate = pair % s->count, count;
+        if (mate <= seed || !s->apart[pair]) continue;
+        if (grow(s, seed, mate, position, &count) < 1.0 + VIOLATED || of_one_bidder(s, position, count)) continue;
         count = lifted(s, position, count);
         qsort(s->member, count, sizeof(int32_t), by_number);
         if (same_as_before(r, first, count, s->member)) continue;
