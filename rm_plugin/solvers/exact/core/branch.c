@@ -7,13 +7,13 @@
 #include "clique.h"
 #include "leaf.h"
 
-enum { ROUNDS = 8, TRIED = 12, TRIAL_STEPS = 8, STEPS = 100000, NODES_A_LOOK = 16, LEAF_STEPS = 4000 };
-static const double WHOLE = 1e-6, CLOSE = 1e-9;
+enum { ROUNDS = 8, TRIED = 24, TRIAL_STEPS = 12, STEPS = 100000, NODES_A_LOOK = 16, LEAF_STEPS = 8000, KNOWN = 8, SURE_TRIALS = 2 };
+static const double WHOLE = 1e-6, CLOSE = 1e-9, UNTRIED = 0.05;
 
 /* A part of a bidder's options: one of them, or with a machine all rows that name it. */
 typedef struct {
     int bidder, machine, option;
-    double weight;
+    double weight, score;
     uint64_t digest; /* of the options that the relaxation takes a part of */
 } Split;
 
@@ -27,6 +27,8 @@ typedef struct {
     Worth best;
     int32_t *best_choice, *choice, *used;
     int32_t *least, *least_sum, *many; /* [bidders * machines], [machines], [machines] */
+    double *weight;                    /* [machines] */
+    uint64_t *digest;                  /* [machines] */
     double *level;                     /* [variables]: by the basis looked at */
     Basis **node, *trial;              /* by depth */
     Leaf leaf;
@@ -281,15 +283,32 @@ static void take_side(Search *s, Basis *b, const Split *split, int inside) {
     if (b->alive[t->rows + i] && in_part(s, split, t->rows + i) != inside) ban(s->relax, b, t->rows + i);
 }
 
-static double halfness(double weight) { return weight < 0.5 ? weight : 1.0 - weight; }
+static Record *record_of(const Search *s, const Split *split) {
+    const Tables *t = s->tables;
+    size_t at = split->machine < 0 ? (size_t)t->bidders * t->machines + split->option
+                                   : (size_t)split->bidder * t->machines + split->machine;
+    return s->shared->record + at;
+}
 
-/* Puts a split among the best, unless one of the bidder parts what the relaxation takes in the same way. */
-static void propose(Split *splits, int *count, Split split) {
-    if (halfness(split.weight) < 0.02) return;
+/* What a side is likely to lose, by what it lost before; a guess where it was never tried. */
+static double likely_loss(const Search *s, const Split *split, int inside) {
+    const Record *record = record_of(s, split);
+    double moved = inside ? 1.0 - split->weight : split->weight;
+    return moved * (record->tried[inside] ? record->loss[inside] / record->tried[inside] : UNTRIED);
+}
+
+static double score_of(double outside, double inside) {
+    return outside < 1e6 && inside < 1e6 ? outside * inside : 1e6;
+}
+
+/* Puts a split among the likely best, unless one of the bidder parts what the relaxation takes in the same way. */
+static void propose(const Search *s, Split *splits, int *count, Split split) {
+    if (split.weight < 0.02 || split.weight > 0.98) return;
     for (int n = 0; n < *count; n++)
         if (splits[n].bidder == split.bidder && splits[n].digest == split.digest) return;
+    split.score = score_of(likely_loss(s, &split, 0), likely_loss(s, &split, 1));
     int at = *count < TRIED ? (*count)++ : TRIED;
-    for (; at > 0 && halfness(splits[at - 1].weight) < halfness(split.weight); at--)
+    for (; at > 0 && splits[at - 1].score < split.score; at--)
         if (at < TRIED) splits[at] = splits[at - 1];
     if (at < TRIED) splits[at] = split;
 }
@@ -298,18 +317,20 @@ static uint64_t digest_of(int option) { return (uint64_t)(option + 1) * 0x9E3779
 
 static void propose_for(Search *s, const Basis *b, int i, Split *splits, int *count) {
     const Tables *t = s->tables;
-    for (int m = 0; m < t->machines; m++) {
-        Split split = {.bidder = i, .machine = m};
-        for (int row = t->row_start[i]; row < t->row_start[i + 1]; row++)
-            if (b->alive[row] && s->level[row] > WHOLE && in_part(s, &split, row)) {
-                split.weight += s->level[row];
-                split.digest += digest_of(row);
-            }
-        propose(splits, count, split);
+    memset(s->weight, 0, sizeof(double) * t->machines);
+    memset(s->digest, 0, sizeof(uint64_t) * t->machines);
+    for (int row = t->row_start[i]; row < t->row_start[i + 1]; row++) {
+        if (!b->alive[row] || s->level[row] <= WHOLE) continue;
+        for (int pin = t->pin_start[row]; pin < t->pin_start[row + 1]; pin++) {
+            s->weight[t->pin_machine[pin]] += s->level[row];
+            s->digest[t->pin_machine[pin]] += digest_of(row);
+        }
     }
+    for (int m = 0; m < t->machines; m++)
+        propose(s, splits, count, (Split){.bidder = i, .machine = m, .weight = s->weight[m], .digest = s->digest[m]});
     for (int row = t->row_start[i]; row < t->row_start[i + 1]; row++)
         if (b->alive[row] && s->level[row] > WHOLE)
-            propose(splits, count, (Split){i, -1, row, s->level[row], digest_of(row)});
+            propose(s, splits, count, (Split){.bidder = i, .machine = -1, .option = row, .weight = s->level[row], .digest = digest_of(row)});
 }
 
 /* Where the relaxation is whole but others are not ruled out: what it takes, or whatever is alive, against the rest. */
@@ -329,8 +350,17 @@ static double try_side(Search *s, const Basis *b, const Split *split, int inside
     list_live(s->relax, s->trial);
     int ray_sign, status = dual_simplex(s->relax, s->trial, cutoff_of(s), TRIAL_STEPS, &ray_sign);
     *worse = proven_worse(s, s->trial, status, ray_sign);
-    double loss = b->value - s->trial->value;
-    return status == RELAX_EMPTY ? INFINITY : loss > 1e-7 ? loss : 1e-7;
+    double loss = b->value - s->trial->value, moved = inside ? 1.0 - split->weight : split->weight;
+    if (status == RELAX_EMPTY) return INFINITY;
+    if (loss < 1e-7) loss = 1e-7;
+    record_of(s, split)->loss[inside] += loss / moved;
+    record_of(s, split)->tried[inside]++;
+    return loss;
+}
+
+static int is_known(const Search *s, const Split *split) {
+    const Record *record = record_of(s, split);
+    return record->tried[0] >= KNOWN && record->tried[1] >= KNOWN;
 }
 
 /* The split that costs both sides most; 0 where instead a side was ruled out and the node became smaller. */
@@ -344,17 +374,21 @@ static int choose_split(Search *s, Basis *b, Split *best, int *first_side) {
     *first_side = 1;
     *best = any_split(s, b);
     double most = -1.0;
-    for (int n = 0; n < count; n++) {
-        int worse[2];
-        double outside = try_side(s, b, &splits[n], 0, &worse[0]), inside = try_side(s, b, &splits[n], 1, &worse[1]);
-        if (worse[0] || worse[1]) {
-            take_side(s, b, &splits[n], !worse[1]);
-            if (worse[0] && worse[1]) b->options[splits[n].bidder] = 0;
-            return 0;
+    for (int n = 0, trials = 0; n < count; n++) {
+        double outside = likely_loss(s, &splits[n], 0), inside = likely_loss(s, &splits[n], 1);
+        if (trials < SURE_TRIALS || !is_known(s, &splits[n])) {
+            int worse[2];
+            trials++;
+            outside = try_side(s, b, &splits[n], 0, &worse[0]);
+            inside = try_side(s, b, &splits[n], 1, &worse[1]);
+            if (worse[0] || worse[1]) {
+                take_side(s, b, &splits[n], !worse[1]);
+                if (worse[0] && worse[1]) b->options[splits[n].bidder] = 0;
+                return 0;
+            }
         }
-        double score = outside < 1e6 && inside < 1e6 ? outside * inside : 1e6;
-        if (score <= most) continue;
-        most = score;
+        if (score_of(outside, inside) <= most) continue;
+        most = score_of(outside, inside);
         *best = splits[n];
         *first_side = inside <= outside;
     }
@@ -463,19 +497,22 @@ static int open_search(Search *s) {
     s->least_sum = malloc(sizeof(int32_t) * (t->machines + 1));
     s->many = malloc(sizeof(int32_t) * (t->machines + 1));
     s->level = malloc(sizeof(double) * (t->rows + s->relax->constraints + 1));
+    s->weight = malloc(sizeof(double) * (t->machines + 1));
+    s->digest = malloc(sizeof(uint64_t) * (t->machines + 1));
     s->trial = new_basis(s->relax);
     s->leaf.least = &s->best.gain;
     s->leaf.found = offer_to;
     s->leaf.whom = s;
     s->leaf_bits = 16.0;
-    return open_leaf(&s->leaf, s->relax, s->relax->constraints) && s->best_choice && s->choice && s->used && s->least && s->least_sum && s->many && s->level && s->trial &&
+    return open_leaf(&s->leaf, s->relax, s->relax->constraints) && s->best_choice && s->choice && s->used && s->least && s->least_sum && s->many && s->weight &&
+           s->digest && s->level && s->trial &&
            node_at(s, 0);
 }
 
 static void close_search(Search *s) {
     for (int d = 0; d < s->depths; d++) free(s->node[d]);
     close_leaf(&s->leaf);
-    void *all[] = {s->best_choice, s->choice, s->used, s->least, s->least_sum, s->many, s->level, s->trial, s->node};
+    void *all[] = {s->best_choice, s->choice, s->used, s->least, s->least_sum, s->many, s->weight, s->digest, s->level, s->trial, s->node};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
 }
 

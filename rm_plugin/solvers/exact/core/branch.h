@@ -7,13 +7,20 @@
 
 enum { POOLED = 64 };
 
-/* What the problems of a market share: the relaxation, its optimum with all bidders, and good choices. */
+/* What both sides of a split lost when tried, for a whole option moved; by bidder and machine, then by option. */
+typedef struct {
+    double loss[2];
+    int32_t tried[2];
+} Record;
+
+/* What the problems of a market share: the relaxation, its optimum with all bidders, good choices, losses by splits. */
 typedef struct {
     Tables tables;
     Relaxation relaxation;
     Basis *root;  /* NULL until the first problem */
     int32_t *pool; /* [POOLED * bidders]: the last choices that were better than those before */
     int pooled;   /* how many ever were */
+    Record *record; /* [bidders * machines + rows + bidders] */
 } Shared;
 
 /* The best choice without the bidder `skip` (-1: with all): row by bidder, -1 for none. */

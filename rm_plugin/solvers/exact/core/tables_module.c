@@ -12,7 +12,7 @@ static void free_shared(Shared *s) {
     if (!s) return;
     Tables *t = &s->tables;
     void *all[] = {t->row_start, t->gain, t->gpus, t->tie, t->pin_start, t->pin_machine, t->pin_gpus, t->free, t->bidder,
-                   s->root, s->pool};
+                   s->root, s->pool, s->record};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
     close_relaxation(&s->relaxation);
     free(s);
@@ -31,7 +31,8 @@ static int open_shared(Shared *s) {
     enum { MOST_CLIQUES = 120 };
     t->bidder = malloc(sizeof(int32_t) * (t->rows + 1));
     s->pool = malloc(sizeof(int32_t) * ((size_t)POOLED * t->bidders + 1));
-    if (!t->bidder || !s->pool) return 0;
+    s->record = calloc((size_t)t->bidders * t->machines + t->rows + t->bidders + 1, sizeof(Record));
+    if (!t->bidder || !s->pool || !s->record) return 0;
     for (int i = 0; i < t->bidders; i++)
         for (int row = t->row_start[i]; row < t->row_start[i + 1]; row++) t->bidder[row] = i;
     return open_relaxation(&s->relaxation, t, MOST_CLIQUES);
