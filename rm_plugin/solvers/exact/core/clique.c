@@ -52,7 +52,8 @@ static int list_likely(Support *s, const Basis *b) {
     if (!likely) return 0;
     for (int n = 0; n < b->lives; n++) {
         int row = b->live[n];
-        if (row < s->tables->rows && b->reduced[row] > LIKELY) likely[s->likely_count++] = (Likely){b->reduced[row], row};
+        if (row < s->tables->rows && b->reduced[row] > LIKELY)
+            likely[s->likely_count++] = (Likely){b->reduced[row], row};
     }
     qsort(likely, s->likely_count, sizeof(Likely), by_reduced);
     for (int n = 0; n < s->likely_count; n++) s->likely[n] = likely[n].row;

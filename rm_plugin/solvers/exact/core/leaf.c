@@ -22,7 +22,8 @@ int open_leaf(Leaf *l, const Relaxation *r, int constraints) {
 }
 
 void close_leaf(Leaf *l) {
-    void *all[] = {l->option, l->first, l->order, l->resource, l->price, l->use, l->level, l->to_come, l->choice, l->most};
+    void *all[] = {l->option, l->first, l->order,   l->resource, l->price,
+                   l->use,    l->level, l->to_come, l->choice,   l->most};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
 }
 

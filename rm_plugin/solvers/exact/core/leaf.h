@@ -1,7 +1,7 @@
 /* What is left near a bound, tried one by one: cheaper than a relaxation where few options are left.
  *
  * A choice is worth the bound, less what its options lose against the best of their bidders at the prices, less what it
- * leaves over of every constraint at its price. The options to come can only fill so much, so most of that is known early.
+ * leaves over of every constraint at its price. The options to come can only fill so much: most of that is known early.
  */
 #ifndef THEMIS_LEAF_H
 #define THEMIS_LEAF_H

@@ -36,8 +36,8 @@ int open_relaxation(Relaxation *r, const Tables *t, int most_cliques) {
 }
 
 void close_relaxation(Relaxation *r) {
-    void *all[] = {r->start, r->index, r->many, r->gain, r->right, r->clique_start, r->clique_row, r->pivot, r->entering,
-                   r->dual, r->slope, r->price, r->best, r->margin};
+    void *all[] = {r->start, r->index,    r->many, r->gain,  r->right, r->clique_start, r->clique_row,
+                   r->pivot, r->entering, r->dual, r->slope, r->price, r->best,         r->margin};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
 }
 

@@ -1,6 +1,6 @@
 /* The linear relaxation of a market of tables, solved by a dual simplex from wherever it was left.
  *
- * Constraints: one row a bidder, the free GPUs of every machine, then cliques (rows of which a choice takes one at most).
+ * Constraints: a row a bidder, the free GPUs of every machine, then cliques: rows of which a choice takes one at most.
  * Variables: the rows, then what every constraint leaves over; what a bidder's leaves over is the option of no row. An
  * option that is not `alive` is held at 0. Floats steer only: what is proven is proven by `bound_of` in whole numbers.
  */

@@ -11,8 +11,8 @@ enum { ARRAYS = 8 };
 static void free_shared(Shared *s) {
     if (!s) return;
     Tables *t = &s->tables;
-    void *all[] = {t->row_start, t->gain, t->gpus, t->tie, t->pin_start, t->pin_machine, t->pin_gpus, t->free, t->bidder,
-                   s->root, s->pool, s->record};
+    void *all[] = {t->row_start, t->gain, t->gpus,   t->tie,  t->pin_start, t->pin_machine,
+                   t->pin_gpus,  t->free, t->bidder, s->root, s->pool,      s->record};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
     close_relaxation(&s->relaxation);
     free(s);
@@ -28,7 +28,7 @@ static void *copy_of(const Py_buffer *buffer) {
 
 static int open_shared(Shared *s) {
     Tables *t = &s->tables;
-    enum { MOST_CLIQUES = 120 };
+    enum { MOST_CLIQUES = 120 }; /* 57 were found in the market of 168 GPUs that is hardest */
     t->bidder = malloc(sizeof(int32_t) * (t->rows + 1));
     s->pool = malloc(sizeof(int32_t) * ((size_t)POOLED * t->bidders + 1));
     s->record = calloc((size_t)t->bidders * t->machines + t->rows + t->bidders + 1, sizeof(Record));
@@ -48,8 +48,9 @@ PyObject *make_tables(PyObject *self, PyObject *args) {
     Shared *s = calloc(1, sizeof *s);
     if (s) {
         Tables *t = &s->tables;
-        void **field[ARRAYS] = {(void **)&t->row_start, (void **)&t->gain,        (void **)&t->gpus,     (void **)&t->tie,
-                                (void **)&t->pin_start, (void **)&t->pin_machine, (void **)&t->pin_gpus, (void **)&t->free};
+        void **field[ARRAYS] = {(void **)&t->row_start, (void **)&t->gain,      (void **)&t->gpus,
+                                (void **)&t->tie,       (void **)&t->pin_start, (void **)&t->pin_machine,
+                                (void **)&t->pin_gpus,  (void **)&t->free};
         int whole = 1;
         for (int n = 0; n < ARRAYS; n++) whole &= (*field[n] = copy_of(&b[n])) != NULL;
         t->unit = unit;
