@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 from am.agent.fairness import Valuer, rho_by_definition
 from am.agent.finish_time import finish_time_s
@@ -21,12 +20,13 @@ from am.journal import Journal
 from themis.choices import BundleRule
 from themis.clock import Clock
 from themis.cluster import GpuId
+from themis.durations import median_with_cuts
 from themis.leases import Lease
 from themis.lifecycle import LeaseState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message, cluster_from_message, lease_from_message
 
-_RESTARTS_REMEMBERED = 9
+_STARTS_REMEMBERED = 9
 PRIOR_RESTART_S = {True: 0.5, False: 8.0}
 """Seconds from the start of a job's tasks to its first step before any was measured: replayed, trained."""
 
@@ -69,7 +69,7 @@ class App:
         self._clock = clock
         self._offset_s = registered.now_s - clock.now_s()
         self._offset_error_s = math.inf
-        self._restarts_s: deque[float] = deque(maxlen=_RESTARTS_REMEMBERED)
+        self._starts: deque[tuple[float, bool]] = deque(maxlen=_STARTS_REMEMBERED)
         self._reserved: frozenset[GpuId] = frozenset()
         self._given_back: set[int] = set()
         self._version = 0
@@ -157,14 +157,23 @@ class App:
 
     def restarted(self, seconds: float) -> None:
         """A job's tasks made their first step so long after they were started."""
-        self._restarts_s.append(seconds)
+        self._starts.append((seconds, True))
+
+    def start_cut_short(self, seconds: float) -> None:
+        """A job's tasks were told to stop so long after they were started, and had made no step yet.
+
+        Told of the quick starts alone, an app whose starts outlast its leases would never learn what they cost.
+        """
+        self._starts.append((seconds, False))
 
     @property
     def restart_s(self) -> float:
-        """What moving a running job costs: the median of the newest starts, or a guess before there are any."""
-        if self._restarts_s:
-            return median(self._restarts_s)
-        return PRIOR_RESTART_S[self.spec.replay]
+        """What moving a running job costs: the median of the newest starts, at least a guess before a whole one."""
+        prior_s = PRIOR_RESTART_S[self.spec.replay]
+        median_s = median_with_cuts(self._starts)
+        if median_s is None:
+            return prior_s
+        return median_s if any(whole for _, whole in self._starts) else max(prior_s, median_s)
 
     # ---- for the agent ----
 

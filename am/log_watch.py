@@ -109,7 +109,8 @@ class LogWatch:
         self._emit("first_step", job.job_id, begun)
         if job.stop_took_s is not None:
             seconds = job.stop_took_s + since_start_s
-            detail = {"seconds": seconds, "from_gpus": job.moved_from, "to_gpus": len(job.gpus)}
+            gpus = {"from_gpus": job.moved_from, "to_gpus": len(job.gpus)}
+            detail = {"seconds": seconds, "stop_s": job.stop_took_s, **gpus}
             self._emit("resize", job.job_id, detail)
             job.stop_took_s = None
         self._on_change()

@@ -39,13 +39,17 @@ class Mechanism:
 
 
 class Case:
-    """One market with the mechanism's answers; everything random about it comes from `seed` and a name."""
+    """One market with the mechanism's answers; everything random about it comes from `seed` and a name.
+
+    `unreferenced` counts the problems that `optimality` could not compare, since its reference ran out of time.
+    """
 
     def __init__(self, market: Market, mechanism: Mechanism, *, seed: int = 0) -> None:
         self.market = market
         self.mechanism = mechanism
         self.seed = seed
         self.solver = mechanism.make_solver()
+        self.unreferenced = 0
         self._made: dict[str, object] = {}
 
     def rng(self, name: str) -> random.Random:

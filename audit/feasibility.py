@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
+from audit.matching import all_served
 from rm_plugin.solvers.port import Win
 from themis.bids import BidRow, FreeMachine, Gang, Market, PlacedGang
 from themis.cluster import Level
@@ -74,24 +75,8 @@ def _broken(row: BidRow, win: Win, machines: Mapping[str, FreeMachine]) -> Itera
         yield f"pinned GPUs {[part.by_machine() for part in pinned]} are not those of row {win.row}"
     asked = [gang for gang in row.gangs for _ in range(gang.count)]
     placed = [gang for gang in win.gangs if not gang.pinned]
-    if len(asked) != len(placed) or not _assign(asked, placed):
+    if len(asked) != len(placed) or not all_served(asked, placed, _serves):
         yield f"the gangs of row {win.row} are not those that were placed"
-
-
-def _assign(asked: Sequence[Gang], placed: Sequence[PlacedGang]) -> bool:
-    """Whether every asked gang has a placed one of its own that serves it: augmenting paths, a gang after the other."""
-    holder: dict[int, int] = {}
-
-    def find(index: int, tried: set[int]) -> bool:
-        for place, gang in enumerate(placed):
-            if place not in tried and _serves(asked[index], gang):
-                tried.add(place)
-                if place not in holder or find(holder[place], tried):
-                    holder[place] = index
-                    return True
-        return False
-
-    return all(find(index, set()) for index in range(len(asked)))
 
 
 def _serves(asked: Gang, gang: PlacedGang) -> bool:

@@ -43,10 +43,11 @@ class Found:
         drawn: Markets by family.
         checked: How often each property said something of a market.
         broken: How often each did not hold.
-        findings: The first of each property, shrunk.
+        findings: The first of each property, each with the smallest market so far.
         tallies: Samples by (measure, family).
         worlds: Rho of the worlds played for the sharing incentive.
         unsolved: Markets by family of which a problem ran out of time.
+        unreferenced: Problems by family that `optimality` left out, since the reference ran out of time.
         ended: `all`, `time` or `interrupted`.
     """
 
@@ -56,6 +57,7 @@ class Found:
     findings: list[Finding] = field(default_factory=list)
     tallies: dict[tuple[str, str], Tally] = field(default_factory=dict)
     unsolved: Counter[str] = field(default_factory=Counter)
+    unreferenced: Counter[str] = field(default_factory=Counter)
     worlds: list[WorldRho] = field(default_factory=list)
     ended: str = "all"
 
@@ -66,13 +68,13 @@ def hunt(plan: Plan, found: Found, *, go_on: Callable[[], bool], told: Callable[
     Args:
         plan: What to hunt for.
         found: Filled as the hunt goes on, so that it can be read after Ctrl-C.
-        go_on: Asked before each market; the hunt ends when it says no.
+        go_on: Asked before each market, and while one is shrunk; the hunt ends when it says no.
         told: Called after each market.
 
     Returns:
         `found`.
     """
-    hunter = _Hunter(plan, found)
+    hunter = _Hunter(plan, found, go_on)
     try:
         for step in hunter.steps():
             if not go_on():
@@ -97,6 +99,7 @@ def attempt(check: Property, case: Case) -> list[str] | None:
 class _Hunter:
     plan: Plan
     found: Found
+    go_on: Callable[[], bool]
 
     def steps(self) -> Iterator[Callable[[], None]]:
         """The worlds, which are few, then the markets, families in turn."""
@@ -118,6 +121,7 @@ class _Hunter:
                 return
         solved = attempt(_is_solved, case) == []
         self.found.unsolved[family.name] += not solved
+        self.found.unreferenced[family.name] += case.unreferenced
         for name in self.plan.measures if solved and family.group else ():
             # A measure cannot be broken, but it can raise.
             if not self._breaks(name, partial(_runs, name), family, number, case):
@@ -143,16 +147,21 @@ class _Hunter:
             tally.add(sample, number, market)
 
     def _remember(self, finding: Finding, check: Property, seed: int) -> None:
+        """Keep a finding as it is, then with ever smaller markets: shrinking may be cut short."""
         if self.found.broken[finding.property_name] > MOST_SHRUNK:
             return
+        findings = self.found.findings
+        findings.append(finding)
         kind = _kind(finding.what)
 
-        def problem(market: Market) -> str:
-            problems = attempt(check, Case(market, self.plan.mechanism, seed=seed)) or [""]
-            return problems[0] if _kind(problems[0]) == kind else ""
+        def persists(market: Market) -> bool:
+            problems = attempt(check, Case(market, self.plan.mechanism, seed=seed))
+            if not problems or _kind(problems[0]) != kind:
+                return False
+            findings[-1] = replace(finding, what=problems[0], market=market)
+            return True
 
-        market = shrink(finding.market, lambda market: bool(problem(market)))
-        self.found.findings.append(replace(finding, what=problem(market) or finding.what, market=market))
+        shrink(finding.market, persists, self.go_on)
 
 
 def _is_solved(case: Case) -> list[str]:

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 from audit.case import Case
 from audit.lies import FalseBid, lies
-from audit.valuation import Valuer, expected_value
+from audit.rounding_odds import expected, kept_odds
+from audit.valuation import Valuer
 from audit.variants import with_bid
 from rm_plugin.solvers.port import Solution, SolveStatus
 from themis.bids import Bid, PlacedGang
@@ -89,5 +90,5 @@ def _utilities(case: Case, truth: Bid, stated: Bid, without: Solution, valuer: V
     return {
         "scaled": share * worth,
         "win": empty + share * (worth - empty),
-        "rounded": expected_value(win.gangs, share, value),
+        "rounded": expected(kept_odds(win.gangs, share), value),
     }

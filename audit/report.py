@@ -16,8 +16,9 @@ def document(plan: Plan, found: Found) -> dict[str, object]:
     """All that was found, as a JSON document.
 
     Keys: `seed`, `markets` (drawn) and `markets_planned`, `ended` (`all`, `time`, `interrupted`), `families` (markets
-    by family), `unsolved` (markets by family with a problem out of time or past a licence), `properties` (`checked`,
-    `violations` by name), `violations` (each with its shrunk market), `measures` (by measure and group of families),
+    by family), `unsolved` (markets by family with a problem out of time or past a licence), `unreferenced` (problems by
+    family that `optimality` did not compare, its reference being out of time), `properties` (`checked`, `violations`
+    by name), `violations` (each with its shrunk market), `measures` (by measure and group of families),
     `sharing_incentive` (None unless worlds were played).
     """
     return {
@@ -27,6 +28,7 @@ def document(plan: Plan, found: Found) -> dict[str, object]:
         "ended": found.ended,
         "families": dict(found.drawn),
         "unsolved": {name: count for name, count in found.unsolved.items() if count},
+        "unreferenced": {name: count for name, count in found.unreferenced.items() if count},
         "properties": {
             name: {"checked": found.checked[name], "violations": found.broken[name]} for name in _told(plan, found)
         },
@@ -101,6 +103,8 @@ def text(plan: Plan, found: Found) -> str:
     ]
     if found.unsolved.total():
         parts.append(f"not solved to the end: {report['unsolved']}")
+    if found.unreferenced.total():
+        parts.append(f"problems not compared by optimality, the reference out of time: {report['unreferenced']}")
     if found.tallies:
         columns = ("measure", "families", "samples", "above 0", "median >0", "95 %", "worst", "worst market")
         parts.append(_table(columns, _measure_rows(_measures(found))))

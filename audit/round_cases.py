@@ -71,17 +71,18 @@ def _renewable(market: Market) -> dict[str, Allocation]:
 
 
 def _report(app_id: str, rng: random.Random) -> AppReport:
-    unit = rng.choice((1, 1, 2))
     slowdown = rng.choice(_SLOWDOWNS)
-    demands = tuple(
-        GangDemand(
-            job_id=f"{app_id}-j{number}",
-            min_gpus=unit * (least := rng.randint(1, 2)),
-            max_gpus=unit * (least + rng.randint(0, 3)),
-            unit_gpus=unit,
-            slowdown=slowdown,
-            work_left_gpu_s=rng.uniform(1.0, 1000.0),
-        )
-        for number in range(rng.randint(1, 4))
-    )
+    demands = tuple(_demand(f"{app_id}-j{number}", slowdown, rng) for number in range(rng.randint(1, 4)))
     return AppReport(app_id=app_id, round_id=0, rho=1.0, t_shared_s=1.0, t_ideal_s=1.0, demands=demands)
+
+
+def _demand(job_id: str, slowdown: Slowdown, rng: random.Random) -> GangDemand:
+    unit, least = rng.choice((1, 1, 2)), rng.randint(1, 2)
+    return GangDemand(
+        job_id=job_id,
+        min_gpus=unit * least,
+        max_gpus=unit * (least + rng.randint(0, 3)),
+        unit_gpus=unit,
+        slowdown=slowdown,
+        work_left_gpu_s=rng.uniform(1.0, 1000.0),
+    )

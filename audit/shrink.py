@@ -18,9 +18,20 @@ MOST_TRIES = 2000
 @dataclass(slots=True)
 class _Budget:
     left: int
+    go_on: Callable[[], bool]
+
+    def spend(self) -> bool:
+        """Whether one more market may be tried."""
+        self.left -= 1
+        return self.left >= 0 and self.go_on()
 
 
-def shrink(market: Market, persists: Callable[[Market], bool], most_tries: int = MOST_TRIES) -> Market:
+def shrink(
+    market: Market,
+    persists: Callable[[Market], bool],
+    go_on: Callable[[], bool] = lambda: True,
+    most_tries: int = MOST_TRIES,
+) -> Market:
     """The market with bidders, rows, gangs, machines and GPUs left out, and values rounded, while `persists` holds.
 
     Greedy and deterministic: the first smaller market in which it persists is gone on from, large steps first, until
@@ -28,10 +39,12 @@ def shrink(market: Market, persists: Callable[[Market], bool], most_tries: int =
 
     Args:
         market: A market in which `persists` holds.
-        persists: Whether what is sought is still there; it must not raise.
+        persists: Whether what is sought is still there; it must not raise. The last market in which it was is the
+            smallest so far.
+        go_on: Asked before each market tried; shrinking ends when it says no.
         most_tries: Markets to try at most.
     """
-    budget = _Budget(most_tries)
+    budget = _Budget(most_tries, go_on)
     while True:
         smaller = _one_step(market, persists, budget)
         if smaller is None:
@@ -41,9 +54,8 @@ def shrink(market: Market, persists: Callable[[Market], bool], most_tries: int =
 
 def _one_step(market: Market, persists: Callable[[Market], bool], budget: _Budget) -> Market | None:
     for candidate in _smaller(market):
-        if budget.left <= 0:
+        if not budget.spend():
             return None
-        budget.left -= 1
         if candidate != market and persists(candidate):
             return candidate
     return None

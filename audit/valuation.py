@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 
 from audit.case import Case, value_won
-from rm_plugin.arbiter.rounding import keep_share
-from themis.apps import CRUDE_SLOWDOWN
 from themis.bids import Bid, FreeMachine, Market, PlacedGang
-
-_NARROWEST = 2.0**-30
-"""Draws nearer than this are not told apart."""
 
 
 class Valuer:
@@ -66,40 +60,3 @@ class Valuer:
     @staticmethod
     def _in_slots(in_slot: Counter[tuple[str, int]], machine_id: str) -> tuple[int, ...]:
         return tuple(sorted(count for (machine, _), count in in_slot.items() if machine == machine_id))
-
-
-class _Draw(random.Random):
-    """A random state of which every draw is one number, so that what a draw decides can be looked at."""
-
-    number = 0.0
-
-    def random(self) -> float:
-        return self.number
-
-
-def expected_value(gangs: Sequence[PlacedGang], share: float, value: Callable[[Sequence[PlacedGang]], float]) -> float:
-    """The expected value of the gangs that the rounding of payments leaves, over its one uniform draw.
-
-    What is kept is a step function of the draw; its steps are found by halving.
-
-    Args:
-        gangs: Gangs won.
-        share: The kept share c_i.
-        value: What gangs are worth together.
-    """
-    draw = _Draw(0)
-
-    def kept(number: float) -> tuple[PlacedGang, ...]:
-        draw.number = number
-        return keep_share(gangs, share, CRUDE_SLOWDOWN, draw)
-
-    def integral(low: float, high: float, at_low: tuple[PlacedGang, ...], at_high: tuple[PlacedGang, ...]) -> float:
-        if at_low == at_high or high - low < _NARROWEST:
-            return (high - low) * value(at_low)
-        middle = (low + high) / 2
-        at_middle = kept(middle)
-        return integral(low, middle, at_low, at_middle) + integral(middle, high, at_middle, at_high)
-
-    if not gangs:
-        return value(())
-    return integral(0.0, 1.0, kept(0.0), kept(1.0 - _NARROWEST))

@@ -150,13 +150,14 @@ def _with_highs(row: ResultRow, figures: Sequence[MarketFigures]) -> ResultRow:
     if not pairs:
         return row
     sampled = [highs.sampled for _, highs in pairs if highs.sampled is not None]
+    differences = [relative_difference(ours.objectives, highs.objectives) for ours, highs in pairs]
     return replace(
         row,
         highs_s=median(highs.seconds.wall_s for _, highs in pairs),
         highs_process_s=median(highs.seconds.process_s for _, highs in pairs),
         ratio=median(ratios),
         worst_ratio=min(ratios),
-        objective_rel_diff=max(relative_difference(ours.objectives, highs.objectives) for ours, highs in pairs),
+        objective_rel_diff=max((each for each in differences if each is not None), default=None),
         highs_markets=len(pairs),
         highs_unproven=sum(not highs.proven for _, highs in pairs),
         highs_sampled=bool(sampled),

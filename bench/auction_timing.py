@@ -9,7 +9,7 @@ from functools import partial
 from random import Random
 from typing import TypeVar
 
-from rm_plugin.arbiter.auction import AuctionOutcome, run_auction
+from rm_plugin.arbiter.auction import AuctionOutcome, first_alike, run_auction
 from rm_plugin.solvers.port import Solution, SolveStatus
 from rm_plugin.solvers.registry import solver
 from themis.bids import Market
@@ -106,13 +106,14 @@ def time_highs(market: Market, rng: Random, *, whole: bool, left_s: float) -> Hi
     return _sampled(market, without, rng, seconds, full)
 
 
-def relative_difference(ours: Objectives, theirs: Objectives) -> float:
+def relative_difference(ours: Objectives, theirs: Objectives) -> float | None:
     """The largest |a - b| / max(1, |a|, |b|) of two log objectives a and b, over the problems that both proved.
 
-    Where logs are near 0 that is the relative difference of the products themselves.
+    Where logs are near 0 that is the relative difference of the products themselves. None where both proved none.
     """
     both = ours.keys() & theirs.keys()
-    return max((abs(ours[key] - theirs[key]) / max(1.0, abs(ours[key]), abs(theirs[key])) for key in both), default=0.0)
+    pairs = [(ours[key], theirs[key]) for key in both]
+    return max((abs(one - other) / max(1.0, abs(one), abs(other)) for one, other in pairs), default=None)
 
 
 def _whole(market: Market, limit_s: float) -> HighsAuction:
@@ -123,8 +124,7 @@ def _whole(market: Market, limit_s: float) -> HighsAuction:
 
 def _problems(market: Market, full: Solution) -> list[str]:
     """The bidders whose problems an auction solves: the winners, of those with the same bid one."""
-    winners = {(bid.empty_value, bid.rows): bid.app_id for bid in market.bids if bid.app_id in full.wins}
-    return sorted(winners.values())
+    return sorted(set(first_alike(market.bids, full.wins).values()))
 
 
 def _sampled(market: Market, without: Sequence[str], rng: Random, full_s: Seconds, full: Solution) -> HighsAuction:

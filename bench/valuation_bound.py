@@ -2,8 +2,7 @@
 
 Two bounds first. A linear programme over kinds of gangs: jobs may be cut into parts that run one after the other, and
 gangs into fractions of gangs. And bin packing: each job as fast as anywhere, on as many gangs as can be. Where these
-leave a gap it is narrowed by proofs that keep one of the two whole: jobs (`valuation_columns`), gangs
-(`valuation_whole`).
+leave a gap it is narrowed by proofs that keep both whole (`valuation_columns`).
 """
 
 from __future__ import annotations
@@ -19,13 +18,12 @@ from am.agent.finish_time import job_time_s
 from am.agent.kinds import GangKind, Room, gang_kinds
 from am.agent.views import AppView, Surroundings
 from bench.valuation_columns import is_too_soon
-from bench.valuation_whole import is_too_soon_for_whole_gangs
 from themis.bids import FreeMachine
 from themis.cluster import Level
 
 _TOLERANCE = 1e-7
 
-_NEAR = 1.005
+_NEAR = 1.002
 """Ends are told apart to such a factor."""
 
 Times = NDArray[np.float64]
@@ -55,7 +53,7 @@ def _narrowed_s(times_s: Times, limits: Sequence[tuple[list[float], int]], low_s
         return low_s
     high_s, middle_s = reached_s, reached_s / _NEAR
     while high_s > _NEAR * low_s:
-        if is_too_soon_for_whole_gangs(times_s, limits, middle_s) or is_too_soon(times_s, limits, middle_s):
+        if is_too_soon(times_s, limits, middle_s):
             low_s = middle_s
         else:
             high_s = middle_s
@@ -104,6 +102,11 @@ def _limits(kinds: Sequence[GangKind], machines: Sequence[FreeMachine], room: Ro
         limits.append(([float(_parts(kind, size)) for kind in kinds], sum(each.free // size for each in machines)))
         in_slots = [float(kind.at.gpus // size) if kind.within is Level.SLOT else 0.0 for kind in kinds]
         limits.append((in_slots, sum(count // size for count in slots)))
+    for size in sorted({_together(kind) for kind in kinds} - {1}):
+        lies = [float(kind.at.gpus) if _together(kind) >= size else 0.0 for kind in kinds]
+        limits.append((lies, sum(each.free for each in machines if each.free >= size)))
+        in_slots = [gpus if kind.within is Level.SLOT else 0.0 for gpus, kind in zip(lies, kinds, strict=True)]
+        limits.append((in_slots, sum(count for count in slots if count >= size)))
     for like in kinds:
         holds = [
             float(kind.at.gpus >= like.at.gpus and kind.unit_gpus % like.unit_gpus == 0 and kind.within <= like.within)
@@ -111,6 +114,11 @@ def _limits(kinds: Sequence[GangKind], machines: Sequence[FreeMachine], room: Ro
         ]
         limits.append((holds, like.most))
     return limits
+
+
+def _together(kind: GangKind) -> int:
+    """How many GPUs of a gang of a kind surely lie on one machine."""
+    return kind.at.gpus if kind.within <= Level.MACHINE else kind.unit_gpus
 
 
 def _parts(kind: GangKind, size: int) -> int:

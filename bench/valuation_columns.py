@@ -1,10 +1,12 @@
-"""Proof that an app's jobs cannot end by some time on a bundle: a linear programme over what one gang can do by then.
+"""Proof that an app's jobs cannot end by some time on a bundle: whole gangs, whole jobs, only times shared in parts.
 
-A column is a gang of some kind with jobs that end on it in time, one after the other. Every job must be in one; the
-gangs must have room (`Limits`). Columns may be taken in fractions, so what cannot be done so cannot be done at all:
-the bound of Gilmore and Gomory ("A linear programming approach to the cutting-stock problem", 1961), for gangs of
-several kinds. Columns are made as prices ask for them; the proof is the bound that prices give (Farley, "A note on
-bounding a class of linear programming problems", 1990), so it does not rest on the programme being solved to the end.
+A column is a gang of some kind with jobs that end on it in time, one after the other. For whole gangs that fit together
+(`Limits`) a linear programme asks whether columns, taken in fractions, hold every job: the bound of Gilmore and Gomory
+("A linear programming approach to the cutting-stock problem", 1961), columns made as prices ask for them. Prices of
+jobs that show that some gangs are too few (Farley, "A note on bounding a class of linear programming problems", 1990)
+are a condition on any gangs: what is worth most on each of them must come to what all jobs are worth. So an integer
+programme over the numbers of gangs looks for others, until it finds that there are none (Benders, "Partitioning
+procedures for solving mixed-variables programming problems", 1962). What is rounded makes it only more cautious.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ Limits = Sequence[tuple[Sequence[float], float]]
 _GRID = 2000
 """Parts of the end in which times are counted, rounded down: more fits than really does, so proofs stay proofs."""
 
-_MOST_TURNS = 150
+_MOST_DIVISIONS, _MOST_TURNS = 300, 300
 _TOLERANCE = 1e-6
+_NO_ROWS: NDArray[np.int32] = np.array([], dtype=np.int32)
 
 
 def is_too_soon(times_s: Times, limits: Limits, end_s: float) -> bool:
@@ -37,58 +40,103 @@ def is_too_soon(times_s: Times, limits: Limits, end_s: float) -> bool:
     """
     if (times_s.min(axis=1) > end_s).any():
         return True
-    pricing = _Pricing(times_s, end_s)
-    master = _Master(len(times_s), limits)
-    for kind, jobs in pricing.first():
-        master.add(kind, jobs)
-    for _ in range(_MOST_TURNS):
-        needed, worth, costs = master.solve()
-        if needed <= 1.0 - _TOLERANCE:
-            return False
-        found = pricing.best(worth)
-        factor = min(cost / value for cost, (value, _) in zip(costs, found, strict=True) if value > _TOLERANCE)
-        if factor * worth.sum() > 1.0 + _TOLERANCE:
+    gangs, columns = _Gangs(times_s.shape, limits), _Columns(_Pricing(times_s, end_s), times_s)
+    before: tuple[int, ...] = ()
+    for _ in range(_MOST_DIVISIONS):
+        division = gangs.likeliest()
+        if division is None:
             return True
-        better = [(kind, jobs) for kind, (value, jobs) in enumerate(found) if value > costs[kind] + _TOLERANCE]
-        if not better:
+        if division == before:
             return False
-        for kind, jobs in better:
-            master.add(kind, jobs)
+        why_not = columns.why_too_few(division)
+        if why_not is None:
+            return False
+        gangs.rule_out(*why_not)
+        before = division
     return False
 
 
-class _Master:
-    """The programme over the columns known so far: the least part of all room that covers every job."""
+class _Gangs:
+    """Whole gangs that fit together and that nothing learnt so far rules out."""
 
-    def __init__(self, jobs: int, limits: Limits) -> None:
-        self._jobs = jobs
-        self._uses = np.array([uses for uses, most in limits if most > 0.0])
-        most = np.array([most for _, most in limits if most > 0.0])
-        self._model = highspy.Highs()  # type: ignore[no-untyped-call]
-        self._model.setOptionValue("output_flag", False)
-        self._model.setOptionValue("threads", 1)
-        none: NDArray[np.int32] = np.array([], dtype=np.int32)
-        for _ in range(jobs):
-            self._model.addRow(1.0, math.inf, 0, none, np.array([]))
-        for _ in most:
-            self._model.addRow(-math.inf, 0.0, 0, none, np.array([]))
-        rows = np.arange(jobs, jobs + len(most), dtype=np.int32)
-        self._model.addCol(1.0, 0.0, math.inf, len(rows), rows, -most)
+    def __init__(self, shape: tuple[int, ...], limits: Limits) -> None:
+        jobs, self._kinds = shape
+        self._model = _quiet()
+        self._model.setOptionValue("mip_rel_gap", 1e-3)
+        most = np.array([float(jobs)] * self._kinds + [1.5])
+        self._model.addVars(self._kinds + 1, np.zeros(self._kinds + 1), most)
+        for kind in range(self._kinds):
+            self._model.changeColIntegrality(kind, highspy.HighsVarType.kInteger)
+        self._model.changeColCost(self._kinds, 1.0)
+        self._model.changeObjectiveSense(highspy.ObjSense.kMaximize)
+        for uses, room in limits:
+            self._add(-math.inf, float(room), dict(enumerate(uses)))
 
-    def add(self, kind: int, jobs: Sequence[int]) -> None:
-        """Add a column: a gang of a kind with these jobs."""
-        limits = np.flatnonzero(self._uses[:, kind])
-        rows = np.concatenate((np.array(jobs), self._jobs + limits)).astype(np.int32)
-        values = np.concatenate((np.ones(len(jobs)), self._uses[limits, kind]))
-        self._model.addCol(0.0, 0.0, math.inf, len(rows), rows, values)
+    def rule_out(self, worth: Times, needed: float) -> None:
+        """Gangs are enough only where what they are worth comes to what is needed."""
+        self._add(0.0, math.inf, {kind: each / needed for kind, each in enumerate(worth)} | {self._kinds: -1.0})
 
-    def solve(self) -> tuple[float, Times, Times]:
-        """The part of all room that is needed, what each job is worth, and what a gang of each kind costs."""
+    def likeliest(self) -> tuple[int, ...] | None:
+        """Gangs that are enough by a wide margin; None where it is proven that there are none that are."""
         self._model.run()
-        duals = np.array(self._model.getSolution().row_dual)
-        worth = np.maximum(duals[: self._jobs], 0.0)
-        costs = np.maximum(-duals[self._jobs :], 0.0) @ self._uses
-        return float(self._model.getInfo().objective_function_value), worth, costs
+        if self._model.getInfo().mip_dual_bound < 1.0 - _TOLERANCE:
+            return None
+        counts = np.rint(self._model.getSolution().col_value[: self._kinds]).astype(int)
+        return tuple(counts.tolist())
+
+    def _add(self, low: float, high: float, terms: dict[int, float]) -> None:
+        used = {column: factor for column, factor in terms.items() if factor}
+        places = np.array(list(used), dtype=np.int32)
+        self._model.addRow(low, high, len(used), places, np.array(list(used.values())))
+
+
+class _Columns:
+    """The programme over the columns known so far: jobs that are not held cost something, gangs are as many as told."""
+
+    def __init__(self, pricing: _Pricing, times_s: Times) -> None:
+        self._pricing = pricing
+        self._jobs, self._kinds = times_s.shape
+        self._model = _quiet()
+        for _ in range(self._jobs):
+            self._model.addRow(1.0, math.inf, 0, _NO_ROWS, np.array([]))
+        for _ in range(self._kinds):
+            self._model.addRow(-math.inf, 0.0, 0, _NO_ROWS, np.array([]))
+        for job, time_s in enumerate(times_s.min(axis=1).tolist()):
+            self._add(time_s, [job])
+        for kind, jobs in pricing.first():
+            self._add_held(kind, jobs)
+
+    def why_too_few(self, division: Sequence[int]) -> tuple[Times, float] | None:
+        """What a gang of each kind is worth at most and all jobs are, at prices that show that gangs are too few.
+
+        None where they may be enough.
+        """
+        for kind, count in enumerate(division):
+            self._model.changeRowBounds(self._jobs + kind, -math.inf, float(count))
+        for _ in range(_MOST_TURNS):
+            self._model.run()
+            prices = np.array(self._model.getSolution().row_dual)
+            worth, costs = np.maximum(prices[: self._jobs], 0.0), np.maximum(-prices[self._jobs :], 0.0)
+            needed = float(worth.sum())
+            if self._model.getInfo().objective_function_value <= _TOLERANCE * needed or not needed:
+                return None
+            found = self._pricing.best(worth)
+            values = np.array([value for value, _ in found])
+            better = [(kind, jobs) for kind, (value, jobs) in enumerate(found) if value > costs[kind] + _TOLERANCE]
+            for kind, jobs in better:
+                self._add_held(kind, jobs)
+            if values @ np.array(division) < (1.0 - _TOLERANCE) * needed:
+                return values, needed
+            if not better:
+                return None
+        return None
+
+    def _add_held(self, kind: int, jobs: Sequence[int]) -> None:
+        self._add(0.0, [*jobs, self._jobs + kind])
+
+    def _add(self, cost: float, rows: Sequence[int]) -> None:
+        places = np.array(rows, dtype=np.int32)
+        self._model.addCol(cost, 0.0, math.inf, len(rows), places, np.ones(len(rows)))
 
 
 class _Pricing:
@@ -122,3 +170,10 @@ class _Pricing:
                 chosen.append(jobs[place])
                 left -= int(parts[jobs[place]])
         return float(value[_GRID]), chosen
+
+
+def _quiet() -> highspy.Highs:
+    model = highspy.Highs()  # type: ignore[no-untyped-call]
+    model.setOptionValue("output_flag", False)
+    model.setOptionValue("threads", 1)
+    return model

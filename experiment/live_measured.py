@@ -14,6 +14,7 @@ from testbed.events import Event
 from testbed.run_record import RunRecord
 from themis.apps import Slowdown
 from themis.cluster import Level
+from themis.durations import median_with_cuts
 from themis.wire import themis_pb2 as pb
 
 
@@ -23,15 +24,15 @@ class Measured:
 
     Attributes:
         startup_s: From the app's submission until its master had registered.
-        start_s: From the start of a job's tasks to its first step.
-        resize_s: From the word to stop to the end of the old tasks, and from the start of the new to their first step.
+        start_s: From the start of a job's tasks to its first step, starts that were cut short counted as longer.
+        stop_s: From the word to stop to the end of a job's tasks.
         finish_s: What a run that ended by itself took beside its start and its iterations.
         serial_iteration_s: An iteration on one GPU at S = 1.
     """
 
     startup_s: float | None
     start_s: float | None
-    resize_s: float | None
+    stop_s: float | None
     finish_s: float | None
     serial_iteration_s: float | None
 
@@ -74,11 +75,20 @@ def _measured(app: pb.AppStatus, events: Sequence[Event], slowdown: Slowdown) ->
     serial_s = _median(_serial_s(event.detail, slowdown) for event in _of(events, "job_progress"))
     return Measured(
         startup_s=registered[0] if registered else None,
-        start_s=_median(event.detail["since_start_s"] for event in _of(events, "first_step")),
-        resize_s=_median(event.detail["seconds"] for event in _of(events, "resize")),
+        start_s=median_with_cuts(_starts(events)),
+        stop_s=_median(event.detail["stop_s"] for event in _of(events, "resize")),
         finish_s=None if serial_s is None else _median(_finishes_s(events, slowdown, serial_s)),
         serial_iteration_s=serial_s,
     )
+
+
+def _starts(events: Iterable[Event]) -> Iterator[tuple[float, bool]]:
+    """Seconds of every start, and whether it came to a first step."""
+    for event in events:
+        if event.kind == "first_step":
+            yield event.detail["since_start_s"], True
+        elif event.kind == "start_cut_short":
+            yield event.detail["seconds"], False
 
 
 def _of(events: Iterable[Event], kind: str) -> Iterable[Event]:
@@ -121,7 +131,7 @@ def _typical(some: Sequence[Measured]) -> Measured:
     return Measured(
         startup_s=of(lambda each: each.startup_s),
         start_s=of(lambda each: each.start_s),
-        resize_s=of(lambda each: each.resize_s),
+        stop_s=of(lambda each: each.stop_s),
         finish_s=of(lambda each: each.finish_s),
         serial_iteration_s=None,
     )
@@ -129,7 +139,7 @@ def _typical(some: Sequence[Measured]) -> Measured:
 
 def _with(app: AppTrace, own: Measured, kind: Measured, replayed: bool, longest_stop_s: float) -> AppTrace:
     start_s = _first(own.start_s, kind.start_s)
-    stop_s = min(longest_stop_s, max(0.0, _first(own.resize_s, kind.resize_s) - start_s))
+    stop_s = min(longest_stop_s, _first(own.stop_s, kind.stop_s))
     jobs = app.jobs
     if not replayed and own.serial_iteration_s:
         jobs = tuple(replace(job, serial_iteration_s=own.serial_iteration_s) for job in jobs)

@@ -25,6 +25,8 @@ class Settings:
     """A run: cluster, policy and choices.
 
     Attributes:
+        auction_limit_s: Seconds on the wall for an auction: ample, since a run whose auctions end early, on a machine
+            that is busy with other work, is not the same run.
         coalesce_s: Reasons for a round that come so close together make one round, so long after the first.
         validate: Check every invariant after each round.
         record_rounds: Keep every round's decisions, for `--explain` and `--record`.
@@ -39,7 +41,7 @@ class Settings:
     costs: Costs = field(default_factory=Costs)
     outages: tuple[NodeOutage, ...] = ()
     solver: str = "exact"
-    auction_limit_s: float = 10.0
+    auction_limit_s: float = 60.0
     coalesce_s: float = 0.0
     validate: bool = True
     record_rounds: bool = False

@@ -62,6 +62,7 @@ def overheads(events: Sequence[Event]) -> dict[str, dict[str, float | int | None
         "resize_s": summary(_numbers(events, "resize", "seconds")),
         "checkpoint_s": summary(_numbers(events, "checkpoint", "seconds")),
         "first_step_s": summary(_numbers(events, "first_step", "since_start_s")),
+        "cut_short_s": summary(_numbers(events, "start_cut_short", "seconds")),
     }
 
 

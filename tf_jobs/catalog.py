@@ -113,6 +113,13 @@ def _trained(optimizer: str, learning_rate: float) -> tuple[Flag, ...]:
             help="share of hidden units dropped in training",
             hyper_parameter=True,
         ),
+        Flag(
+            name="ordered_parts",
+            kind=int,
+            default=0,
+            low=0,
+            help="parts of a batch, added in an order that is the same for any tasks up to so many; 0: one a task",
+        ),
     )
 
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from tf_jobs.batch_sums import batch_sum
 from tf_jobs.context import TaskContext
-from tf_jobs.data import DataSet, batch_indices, task_rows
+from tf_jobs.data import DataSet, batch_indices
 from tf_jobs.flags import Values
 from tf_jobs.models import Model
 from tf_jobs.optimizers import rule
@@ -71,7 +72,7 @@ class Learner:
         initial = model.initial(self._seed)
         self._variables: dict[str, Any] = {"params": tf.Variable(initial)}
         self._variables |= {name: tf.Variable(np.zeros_like(initial)) for name in slot_names}
-        self._part = task_rows(batch_size=self._batch_size, task_index=context.task_index, tasks=context.tasks)
+        self._sum = batch_sum(tf, workers, context, batch_size=self._batch_size, parts=values.whole("ordered_parts"))
         answers_a_sample = int(np.prod(data.train.labels.shape[1:], dtype=np.int64))
         self._answers = self._batch_size * answers_a_sample
         self._joint_step: Callable[..., Any] = tf.function(self._trace_step, autograph=False)
@@ -125,7 +126,7 @@ class Learner:
         batch = batch_indices(
             seed=self._seed, iteration=iteration, batch_size=self._batch_size, samples=len(self._data.train.labels)
         )
-        return batch[self._part]
+        return batch[self._sum.rows]
 
     def _trace_step(self, inputs: Any, labels: Any, iteration: Any, stop: Any) -> tuple[Any, Any]:
         """The graph of one joint step: one collective sums gradient, loss and stop requests at once."""
@@ -136,15 +137,23 @@ class Learner:
         return loss, asked
 
     def _contribution(self, inputs: Any, labels: Any, iteration: Any, stop: Any) -> Any:
-        """This task's share of gradient and loss, summed over all tasks."""
+        """Gradient, loss and stop requests, summed over all tasks."""
+        mask = self._mask(iteration)
+
+        def share(rows: slice) -> Any:
+            return self._share(inputs[rows], labels[rows], None if mask is None else mask[rows])
+
+        return self._sum.total(share, stop)
+
+    def _share(self, inputs: Any, labels: Any, mask: Any) -> Any:
+        """What some samples add to the gradient, and behind it to the loss."""
         tf = self._tf
         params = self._variables["params"]
         with tf.GradientTape() as tape:
-            logits = self._logits(params, inputs, self._mask(iteration))
+            logits = self._logits(params, inputs, mask)
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
             loss = tf.reduce_sum(losses) / self._answers
-        gradient = tape.gradient(loss, params)
-        return self._workers.total(tf.concat([gradient, [loss, stop]], axis=0))
+        return tf.concat([tape.gradient(loss, params), [loss]], axis=0)
 
     def _mask(self, iteration: Any) -> Any:
         """Dropout's mask for this task's rows, drawn for the whole batch so that it is the same for any tasks."""
@@ -154,7 +163,7 @@ class Learner:
         shape = (self._batch_size, self._model.hidden)
         uniform = tf.random.stateless_uniform(shape, seed=tf.stack([self._seed, iteration]))
         kept = tf.cast(uniform >= self._dropout, tf.float32) / (1.0 - self._dropout)
-        return kept[self._part]
+        return kept[self._sum.rows]
 
     def _logits(self, params: Any, inputs: Any, mask: Any) -> Any:
         return self._model.forward(self._tf, self._model.unpack(self._tf, params), inputs, mask)

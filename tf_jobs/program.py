@@ -50,6 +50,9 @@ def _run(name: str, arguments: Sequence[str], stop: StopRequest) -> int:
 
     age_s = process_age_s()
     tf = load_tensorflow()
+    if values.whole("ordered_parts"):
+        # What a GPU's kernels add in any order, they must add in one.
+        tf.config.experimental.enable_op_determinism()
     if context.chief:
         stderr_log().imported(process_age_s() - age_s, age_s)
     from tf_jobs.assembly import build_model, load_data

@@ -59,6 +59,10 @@ class BidRow:
         if self.pinned_gangs and _added_up(self.pinned_gangs) != dict(self.pinned.counts):
             stated = [gang.by_machine() for gang in self.pinned_gangs]
             raise InputError("the pinned gangs must add up to the pinned GPUs", value=stated)
+        if not all(self.pinned_gangs):
+            # A payment draws gangs: one without GPUs would be given up in place of one that counts.
+            stated = [gang.by_machine() for gang in self.pinned_gangs]
+            raise InputError("a pinned gang needs a GPU", value=stated, remedy="leave gangs without GPUs out")
 
     @property
     def pinned_parts(self) -> tuple[Allocation, ...]:

@@ -35,7 +35,9 @@ def add_to(commands: Subcommands) -> None:
     parser.add_argument("--solver", default="exact", help="whose answers are audited (default exact)")
     parser.add_argument("--family", action="append", metavar="NAME", help="only these families; may be repeated")
     parser.add_argument("--property", action="append", metavar="NAME", help="only these properties and measures")
-    parser.add_argument("--budget-s", type=float, default=math.inf, metavar="S", help="begin no market after S seconds")
+    parser.add_argument(
+        "--budget-s", type=float, default=math.inf, metavar="S", help="begin and shrink no market after S seconds"
+    )
     parser.add_argument("--show", metavar="FAMILY:NUMBER", help="print that market of the seed and do no more")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_run)

@@ -16,6 +16,15 @@ def times_s(
 ) -> None:
     """When the last job ends, for each division of gangs."""
 
+def left_out_s(
+    alone_s: Array,  # f8 [jobs, kinds], one of each at least
+    counts: Array,  # i8 [divisions, kinds]
+    end_s: float,
+    most_s: float,  # where counting stops, as at the least of those before
+    out: Array,  # f8 [divisions]
+) -> None:
+    """The time of the jobs that do not end in time, for each division of gangs."""
+
 def places(
     alone_s: Array,  # f8 [jobs, kinds], one of each at least
     kind: Array,  # i8 [gangs], each at least the one before

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from am.agent.finish_time import gang_order, job_time_s, later_job, merged, nearest_gang, split_evenly
-from am.agent.packing import end_times_s
+from am.agent.packing import end_times_s, left_out_s
 from am.agent.views import AppView, GangAt, JobView, Surroundings
 from am.tuners.port import Phase
 from themis.apps import JobShape, Slowdown
@@ -58,6 +58,25 @@ def phase_times_s(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Coun
     # Tables of one bid often hold the same gangs: each division is timed once.
     divisions, place = _each_once(np.add.reduceat(counts[:, order], alike, axis=1))
     return end_times_s(alone_s, divisions)[place]
+
+
+class PhaseOn:
+    """The jobs of a phase on gangs, of which many divisions are asked about, one set of them after the other."""
+
+    def __init__(self, jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> None:
+        self._order = sorted(range(len(gangs)), key=lambda place: gang_order(gangs[place]))
+        self._alone_s, self._alike = merged(_job_times_s(jobs, [gangs[place] for place in self._order]))
+
+    def times_s(self, counts: Counts) -> Seconds:
+        """`phase_times_s` of divisions."""
+        return end_times_s(self._alone_s, self._merged(counts))
+
+    def left_out_s(self, counts: Counts, end_s: float, most_s: float) -> Seconds:
+        """`packing.left_out_s` of divisions."""
+        return left_out_s(self._alone_s, self._merged(counts), end_s, most_s)
+
+    def _merged(self, counts: Counts) -> Counts:
+        return np.asarray(np.add.reduceat(counts[:, self._order], self._alike, axis=1))
 
 
 # ---- one phase ------------------------------------------------------------------------------------------------------

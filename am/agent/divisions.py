@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from am.agent.filled import filled_asks
 from am.agent.finish_time import split_evenly
-from am.agent.kinds import GangKind
+from am.agent.kinds import GangKind, Room
 from am.agent.views import JobView
 from themis.apps import JobShape
 from themis.cluster import Level
@@ -49,13 +49,14 @@ def asks_of(
     jobs: Sequence[JobView],
     tables: int = 1,
     more: Sequence[tuple[int, ...]] = (),
+    room: Room | None = None,
 ) -> tuple[Counts, int]:
     """Asks for at most so many gangs and GPUs, the empty one included; so many tables share a grid.
 
     Complete where that makes no more than `_COMPLETE` rows. Else counts of each kind lie on the finest grid that makes
     no more than `_ON_GRID`. Where kinds are too many for that, GPUs are divided about evenly over a number of gangs,
     and these lie at one level or two (`_balanced`). Either is joined by `more`, and by asks that fill a bundle
-    (`filled_asks`).
+    (`filled_asks`, which looks at the room more closely where it is told).
 
     Returns:
         The asks, and how many of the complete ones are missing (an upper bound: those beyond `most_gpus` count too).
@@ -73,7 +74,7 @@ def asks_of(
     else:
         budget = max(1, min(_ON_GRID, _BALANCED // max(1, len(jobs))) // tables)
         asks = _balanced(kinds, most_gangs, most_gpus, jobs, budget)
-    filled = itertools.islice(filled_asks(kinds, most_gangs, most_gpus, jobs, tables), max(1, _FILLED // tables))
+    filled = itertools.islice(filled_asks(kinds, most_gangs, most_gpus, jobs, tables, room), max(1, _FILLED // tables))
     asks = _that_may_fit(kinds, _each_once([*map(tuple, asks.tolist()), *more, *filled]))
     return asks, _complete(limits, most_gangs) - len(asks)
 

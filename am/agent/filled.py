@@ -11,9 +11,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from am.agent.aimed import aimed_asks
 from am.agent.finish_time import even_sizes
 from am.agent.fitted import fitted_asks
-from am.agent.kinds import GangKind
+from am.agent.kinds import GangKind, Room
 from am.agent.steps import stepped_asks
 from am.agent.views import JobView
 from themis.apps import JobShape
@@ -63,16 +64,25 @@ class _Part:
 
 
 def filled_asks(
-    kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView], tables: int = 1
+    kinds: Sequence[GangKind],
+    most_gangs: int,
+    most_gpus: int,
+    jobs: Sequence[JobView],
+    tables: int = 1,
+    room: Room | None = None,
 ) -> Iterator[tuple[int, ...]]:
     """Counts by kind; every ask keeps to each kind's `most`, and none is empty.
 
     First those fitted to an end and what steps make of them, then GPUs dealt out, coarse totals first. Where so many
-    tables share the time of a bid the ends are fewer, and no steps are made.
+    tables share the time of a bid the ends are fewer, and no steps are made. Where the
+    room is told the first are those aimed at an end in it.
     """
     fitted = list(fitted_asks(kinds, most_gangs, most_gpus, jobs, _END_STEP**tables))
     if tables == 1:
-        yield from stepped_asks(kinds, most_gangs, most_gpus, jobs, fitted)
+        stepped = list(stepped_asks(kinds, most_gangs, most_gpus, jobs, fitted))
+        if room is not None:
+            yield from aimed_asks(kinds, room, most_gangs, jobs, [*stepped, *fitted])
+        yield from stepped
     yield from fitted
     yield from _dealt_asks(kinds, most_gangs, most_gpus, jobs)
 

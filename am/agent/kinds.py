@@ -23,6 +23,15 @@ class GangKind:
     unit_gpus: int
     most: int
 
+    @property
+    def together_gpus(self) -> int:
+        """How many of its GPUs surely lie on one machine."""
+        return self.at.gpus if self.within <= Level.MACHINE else self.unit_gpus
+
+
+Limit = tuple[tuple[int, ...], int]
+"""How much a gang of each kind takes of something, and how much of it there is."""
+
 
 class Room:
     """What free GPUs can hold: how many gangs of a size fit at each level, and which levels are one here.
@@ -67,6 +76,24 @@ class Room:
         if most is None:
             most = self._most[key] = self._work_out(gpus, unit_gpus, level)
         return most
+
+    def limits(self, kinds: Sequence[GangKind]) -> tuple[Limit, ...]:
+        """What gangs that fit together keep to; gangs that keep to it mostly fit together.
+
+        Gangs that lie on machines, or in slots, lie on those that have so many GPUs, and these hold whole parts only.
+        """
+        limits = [(tuple([kind.at.gpus for kind in kinds]), self.gpus)]
+        for place, kind in enumerate(kinds):
+            limits.append((tuple([int(other == place) for other in range(len(kinds))]), kind.most))
+        in_slots = [kind.within is Level.SLOT for kind in kinds]
+        for size in sorted({kind.together_gpus for kind in kinds} - {1}):
+            for holders, here in ((self._machines, [True] * len(kinds)), (self._slots, in_slots)):
+                mine = [there and kind.together_gpus >= size for kind, there in zip(kinds, here, strict=True)]
+                taken = tuple([kind.at.gpus * takes for kind, takes in zip(kinds, mine, strict=True)])
+                limits.append((taken, sum(count * many for count, many in holders.items() if count >= size)))
+                parts = tuple([_parts(kind, size) * takes for kind, takes in zip(kinds, mine, strict=True)])
+                limits.append((parts, _whole(holders, size)))
+        return tuple(limits)
 
     def _work_out(self, gpus: int, unit_gpus: int, level: Level) -> int:
         if level is Level.SLOT:
@@ -179,3 +206,8 @@ def _levels(gpus: int, unit_gpus: int, room: Room) -> list[tuple[GangAt, Level]]
 
 def _whole(holders: Counter[int], gpus: int) -> int:
     return sum(count // gpus * many for count, many in holders.items())
+
+
+def _parts(kind: GangKind, size: int) -> int:
+    """How many parts of a size, each on one machine, a gang of a kind surely has."""
+    return kind.at.gpus // kind.together_gpus * (kind.together_gpus // size)

@@ -1,9 +1,10 @@
 """Jobs put on gangs that run one job at a time, so that the last one ends early: what bids value and apps then do.
 
-Three ways, of which the best counts. Longest first, each where it ends earliest (LPT). First fit under a bisected end
+Four ways, of which the best counts. Longest first, each where it ends earliest (LPT). First fit under a bisected end
 (MULTIFIT: Coffman, Garey and Johnson, "An application of bin-packing to multiprocessor scheduling", 1978; for gangs
 of unlike speed the slowest first: Friesen and Langston, "Bounds for MULTIFIT scheduling on uniform processors", 1983).
-And of few jobs every way, as branch and bound.
+What these find, with jobs that change places as long as that ends the last gang sooner. And of few jobs every way, as
+branch and bound.
 
 Jobs come in `finish_time.job_order`, kinds of gangs in `finish_time.gang_order`. It is done by the compiled
 `core/packing.c`, or without it by `packing_plain`, which is slower and tells the same to the last bit.
@@ -41,10 +42,36 @@ def end_times_s(alone_s: Seconds, counts: Counts) -> Seconds:
     if _packing is None:
         # More gangs of a kind than there are jobs are of no use.
         rows, most = alone_s.tolist(), len(alone_s)
-        return np.array([_plain_end_s(rows, [min(most, count) for count in row]) for row in counts.tolist()])
+        return np.array([_plain([min(most, n) for n in row], rows).pack()[0] for row in counts.tolist()])
     out = np.empty(len(counts))
     times_s = np.ascontiguousarray(alone_s, dtype=np.float64)
     _packing.times_s(times_s, np.ascontiguousarray(counts, dtype=np.int64), out)
+    return out
+
+
+def left_out_s(alone_s: Seconds, counts: Counts, end_s: float, most_s: float) -> Seconds:
+    """How much time the jobs take that do not end in time when they are put on gangs by first fit.
+
+    It tells how far a division is from what is wanted where `end_times_s` only tells that it is not reached.
+
+    Args:
+        alone_s: J x K seconds, as for `end_times_s`.
+        counts: D x K, how many gangs of each kind a division has.
+        end_s: The end.
+        most_s: From there on it is not counted further; nor from the least of those before on.
+
+    Returns:
+        D sums of the times of these jobs on their fastest kinds, 0 where all end in time.
+    """
+    if _packing is None:
+        rows, most = alone_s.tolist(), len(alone_s)
+        told_s = []
+        for row in counts.tolist():
+            told_s.append(_plain([min(most, count) for count in row], rows).left_out(end_s, min([most_s, *told_s])))
+        return np.array(told_s)
+    out = np.empty(len(counts))
+    times_s = np.ascontiguousarray(alone_s, dtype=np.float64)
+    _packing.left_out_s(times_s, np.ascontiguousarray(counts, dtype=np.int64), end_s, most_s, out)
     return out
 
 
@@ -64,6 +91,6 @@ def packed(alone_s: Sequence[Sequence[float]], kind: Sequence[int], load_s: Sequ
     return end_s, place.tolist()
 
 
-def _plain_end_s(alone_s: Sequence[Sequence[float]], counts: Sequence[int]) -> float:
+def _plain(counts: Sequence[int], alone_s: Sequence[Sequence[float]]) -> PlainPacker:
     kind = [place for place, count in enumerate(counts) for _ in range(count)]
-    return PlainPacker(alone_s, kind, [0.0] * len(kind)).pack()[0]
+    return PlainPacker(alone_s, kind, [0.0] * len(kind))

@@ -15,8 +15,17 @@ MOST_PASSES = 8
 FEW_JOBS, MOST_STEPS = 8, 20_000
 """So few jobs are put in every way, as long as that takes no more steps than these."""
 
+MOST_CHANGES = 40
+"""How often jobs change places."""
+
 NEAR_ENOUGH = 1.001
 """What is within such a factor of the bound is good enough for more jobs."""
+
+LESS = 1.0 - 1e-9
+"""What jobs change places for: rounding must not do."""
+
+Change = tuple[float, int, int, int]
+"""When the later of two gangs ends, the job that leaves one, the job that comes for it or -1, the other gang."""
 
 
 class PlainPacker:
@@ -38,10 +47,26 @@ class PlainPacker:
             self._weigh()
             if self.least_s > NEAR_ENOUGH * self._bound_s:
                 self._fit_sooner_and_sooner()
+            if self.least_s > NEAR_ENOUGH * self._bound_s:
+                self._change_places()
             if len(self._alone_s) <= FEW_JOBS and self.least_s > self._bound_s:
                 self._loads_s, self._steps = list(self._start_s), 0
                 self._try_every_way(0, max(self._start_s), self._used)
         return self.least_s, self.best
+
+    def left_out(self, end_s: float, most_s: float) -> float:
+        """The time of the jobs that do not end in time, each on its fastest kind, as far as `most_s`."""
+        self._loads_s = list(self._start_s)
+        sum_s = 0.0
+        for times_s in self._alone_s:
+            if sum_s >= most_s and sum_s:
+                break
+            place = self._with_time(times_s, end_s)
+            if place < 0:
+                sum_s += min(times_s)
+            else:
+                self._loads_s[place] += times_s[self._kind[place]]
+        return sum_s
 
     def _keep(self, end_s: float) -> None:
         self.least_s, self.best = end_s, list(self._place)
@@ -95,19 +120,78 @@ class PlainPacker:
 
     def _fit_by(self, end_s: float) -> bool:
         """Put each job on the first gang that has time for it; False where one finds none."""
-        self._loads_s = loads_s = list(self._start_s)
+        self._loads_s = list(self._start_s)
         for job, times_s in enumerate(self._alone_s):
-            place = -1
-            for kind, time_s in enumerate(times_s):
-                if time_s <= end_s:
-                    place = next((gang for gang in self._members[kind] if loads_s[gang] <= end_s - time_s), -1)
-                if place >= 0:
-                    break
+            place = self._with_time(times_s, end_s)
             if place < 0:
                 return False
             self._place[job] = place
-            loads_s[place] += times_s[self._kind[place]]
+            self._loads_s[place] += times_s[self._kind[place]]
         return True
+
+    def _with_time(self, times_s: Sequence[float], end_s: float) -> int:
+        """The first gang on which a job ends in time; -1 where there is none."""
+        for kind, time_s in enumerate(times_s):
+            if time_s <= end_s:
+                place = next((gang for gang in self._members[kind] if self._loads_s[gang] <= end_s - time_s), -1)
+                if place >= 0:
+                    return place
+        return -1
+
+    def _change_places(self) -> None:
+        """The gang that ends last gives a job away, or takes a shorter one for it, as long as that helps."""
+        self._place = list(self.best)
+        self._add_up_loads()
+        for _ in range(MOST_CHANGES):
+            last_s = max(self._loads_s)
+            if last_s <= NEAR_ENOUGH * self._bound_s:
+                break
+            last = self._loads_s.index(last_s)
+            best = (last_s * LESS, -1, -1, -1)
+            for job, gang in enumerate(self._place):
+                if gang == last:
+                    best = self._best_change(job, best)
+            if best[1] < 0:
+                break
+            self._change(*best[1:])
+        self._add_up_loads()
+        if max(self._loads_s) < self.least_s:
+            self._keep(max(self._loads_s))
+
+    def _add_up_loads(self) -> None:
+        self._loads_s = list(self._start_s)
+        for job, gang in enumerate(self._place):
+            self._loads_s[gang] += self._time_s(job, gang)
+
+    def _time_s(self, job: int, gang: int) -> float:
+        return self._alone_s[job][self._kind[gang]]
+
+    def _best_change(self, job: int, best: Change) -> Change:
+        """The change that brings the end of a job's gang forward most, where one does so more than `best`."""
+        here = self._place[job]
+        rest_s = self._loads_s[here] - self._time_s(job, here)
+        for gang, load_s in enumerate(self._loads_s):
+            end_s = max(rest_s, load_s + self._time_s(job, gang))
+            if gang != here and end_s < best[0]:
+                best = (end_s, job, -1, gang)
+        for other, gang in enumerate(self._place):
+            if gang == here:
+                continue
+            there_s = self._loads_s[gang] - self._time_s(other, gang) + self._time_s(job, gang)
+            end_s = max(rest_s + self._time_s(other, here), there_s)
+            if end_s < best[0]:
+                best = (end_s, job, other, gang)
+        return best
+
+    def _change(self, job: int, other: int, there: int) -> None:
+        here = self._place[job]
+        self._loads_s[here] -= self._time_s(job, here)
+        self._loads_s[there] += self._time_s(job, there)
+        self._place[job] = there
+        if other >= 0:
+            self._loads_s[there] -= self._time_s(other, there)
+            self._loads_s[here] += self._time_s(other, here)
+            self._place[other] = here
 
     def _try_every_way(self, job: int, latest_s: float, used: float) -> None:
         if latest_s >= self.least_s or used + self._work_after[job] >= self._room * self.least_s:

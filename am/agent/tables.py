@@ -131,9 +131,10 @@ def _all_stay(app: AppView, free: Allocation, offer: Offer, around: Surroundings
     new = len(app.jobs) - len(app.held)
     if not new:
         return Table(gangs=gangs, pinned=up, asks=_NOTHING_NEW)
-    kinds = gang_kinds(app, room_of(free, offer, around))
+    room = room_of(free, offer, around)
+    kinds = gang_kinds(app, room)
     parts = [] if up else part_asks(kinds, new, free.by_machine(), offer.slots, around)
-    asks, missing = asks_of(kinds, new, free.gpus, app.jobs, 2 if up else 1, parts)
+    asks, missing = asks_of(kinds, new, free.gpus, app.jobs, 2 if up else 1, parts, room)
     return Table(gangs=gangs, pinned=up, kinds=kinds, asks=asks, missing=missing)
 
 

@@ -144,6 +144,8 @@ class JobRunner:
         job.handles = []
         if requested and job.trouble is None:
             job.stop_took_s, job.moved_from = self._app.now_s() - job.stop_asked_at_s, len(gpus)
+            if not job.stepped:
+                self._cut_short(job)
         detail = {
             "incarnation": job.incarnation,
             "gpus": [str(gpu) for gpu in gpus],
@@ -161,6 +163,12 @@ class JobRunner:
         if job.restarts and job.state is JobState.WAITING and not requested and not no_room:
             # It crashed: what made it crash may pass. Its GPUs stay its own for the moment.
             await asyncio.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (job.restarts - 1)))
+
+    def _cut_short(self, job: JobRun) -> None:
+        """Its tasks were stopped for others before their first step: their start was for nothing."""
+        seconds = job.stop_asked_at_s - job.started_at_s
+        self._app.start_cut_short(seconds)
+        self._emit("start_cut_short", job.job_id, {"incarnation": job.incarnation, "seconds": seconds})
 
     async def _run_tasks(self, job: JobRun) -> list[TaskExit]:
         seats = await self._reserve(job)

@@ -5,47 +5,60 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from audit.case import Case
 from audit.feasibility import overused
+from audit.matching import all_served
 from audit.round_cases import snapshot_of
-from audit.valuation import expected_value
+from audit.rounding_odds import expected, kept_odds
 from rm_plugin.arbiter.round_values import Decision, RoundSnapshot
 from rm_plugin.policies.demands import usable_left
-from themis.bids import PlacedGang
+from themis.bids import GangDemand, PlacedGang
 from themis.choices import Rounding
-from themis.cluster import Allocation
 
 _NOISE = 1e-6
 
 
 def grants(case: Case) -> list[str]:
     """The policy's whole decision after the auction, under every rounding."""
-    findings = list(_unexpected(case))
+    findings = []
     for rounding in Rounding:
         snapshot = snapshot_of(case, rounding)
+        problems = [*_unexpected(case, snapshot)]
         decision = case.mechanism.policy.decide(snapshot)
-        if not isinstance(decision, Decision):
-            findings.append(f"{rounding}: the policy asks again after the auction")
-            continue
-        findings += [f"{rounding}: {problem}" for problem in _problems(case, snapshot, decision)]
+        if isinstance(decision, Decision):
+            problems += _problems(case, snapshot, decision)
+        else:
+            problems.append("the policy asks again after the auction")
+        findings += [f"{rounding}: {problem}" for problem in problems]
     return findings
 
 
-def _unexpected(case: Case) -> Iterator[str]:
-    """Rounding must neither favour nor starve: over its draw a winner keeps c k of k gangs."""
+def _unexpected(case: Case, snapshot: RoundSnapshot) -> Iterator[str]:
+    """Rounding must neither favour nor starve: over its draws a winner keeps c k of k gangs, or of k GPUs."""
+    rounding = snapshot.settings.rounding
+    if rounding is Rounding.NEAREST:
+        return
+    unit, size = ("GPUs", _gpus) if rounding is Rounding.BY_GPU else ("gangs", len)
     for app_id, win in case.outcome.wins.items():
-        wanted = case.outcome.shares[app_id] * len(win.gangs)
-        kept = expected_value(win.gangs, case.outcome.shares[app_id], lambda gangs: float(len(gangs)))
+        share = case.outcome.shares[app_id]
+        wanted = share * size(win.gangs)
+        kept = expected(kept_odds(win.gangs, share, rounding, snapshot.reports[app_id].demands), size)
         if not abs(kept - wanted) <= _NOISE:
-            yield f"{app_id} keeps {kept!r} gangs in expectation where c k is {wanted!r}"
+            yield f"{app_id} keeps {kept!r} {unit} in expectation where c k is {wanted!r}"
+
+
+def _gpus(gangs: tuple[PlacedGang, ...]) -> int:
+    return sum(gang.gpus.gpus for gang in gangs)
 
 
 def _problems(case: Case, snapshot: RoundSnapshot, decision: Decision) -> Iterator[str]:
+    rounding = snapshot.settings.rounding
     for app_id, kept in decision.auction.items():
         win = case.outcome.wins.get(app_id)
-        yield from _not_part_of(app_id, kept, () if win is None else win.gangs, snapshot.settings.rounding)
-        if win is not None and snapshot.settings.rounding is Rounding.PROBABILISTIC:
+        yield from _not_as_won(app_id, kept, () if win is None else win.gangs, snapshot)
+        if win is not None and rounding is Rounding.PROBABILISTIC:
             yield from _not_the_share(app_id, len(kept), case.outcome.shares[app_id] * len(win.gangs))
     for app_id, gangs in decision.leftovers.items():
         yield from _beyond_demand(app_id, gangs, snapshot)
@@ -55,15 +68,26 @@ def _problems(case: Case, snapshot: RoundSnapshot, decision: Decision) -> Iterat
         yield f"{idle} free GPUs stay idle though a job could use them"
 
 
-def _not_part_of(
-    app_id: str, kept: tuple[PlacedGang, ...], won: tuple[PlacedGang, ...], rounding: Rounding
+def _not_as_won(
+    app_id: str, kept: tuple[PlacedGang, ...], won: tuple[PlacedGang, ...], snapshot: RoundSnapshot
 ) -> Iterator[str]:
-    if rounding is Rounding.BY_GPU:
-        part = sum((gang.gpus for gang in kept), Allocation())
-        if not part.within(sum((gang.gpus for gang in won), Allocation())):
-            yield f"{app_id} keeps GPUs that it did not win"
-    elif Counter(kept) - Counter(won):
+    """Gangs are kept whole. `by_gpu` may cut one of them, to what a job can run on."""
+    parts = list((Counter(kept) - Counter(won)).elements())
+    if not parts:
+        return
+    may_cut = snapshot.settings.rounding is Rounding.BY_GPU and len(parts) == 1
+    if not may_cut or not any(_is_part(parts[0], gang) for gang in Counter(won) - Counter(kept)):
         yield f"{app_id} keeps gangs that it did not win, or parts of gangs"
+    elif not any(_can_run(demand, parts[0]) for demand in snapshot.reports[app_id].demands):
+        yield f"{app_id} keeps {parts[0].gpus.by_machine()} of a gang, none of its jobs can run on that"
+
+
+def _is_part(part: PlacedGang, gang: PlacedGang) -> bool:
+    return part.gpus.within(gang.gpus) and replace(part, gpus=gang.gpus) == gang
+
+
+def _can_run(demand: GangDemand, gang: PlacedGang) -> bool:
+    return gang.gpus.gpus >= demand.min_gpus and _of_use(gang, demand)
 
 
 def _not_the_share(app_id: str, kept: int, expected: float) -> Iterator[str]:
@@ -72,10 +96,11 @@ def _not_the_share(app_id: str, kept: int, expected: float) -> Iterator[str]:
 
 
 def _beyond_demand(app_id: str, gangs: tuple[PlacedGang, ...], snapshot: RoundSnapshot) -> Iterator[str]:
+    """Each gang of the leftovers must be of use to a job of its own, by itself or beside what the job won."""
     demands = snapshot.reports[app_id].demands
-    if len(gangs) > len(demands):
-        yield f"{app_id} has {len(demands)} jobs and gets {len(gangs)} gangs of the leftovers"
-    most, unit = max(demand.max_gpus for demand in demands), demands[0].unit_gpus
-    for gang in gangs:
-        if gang.gpus.gpus > most or any(count % unit for _, count in gang.gpus):
-            yield f"{app_id} gets a gang on {gang.gpus.by_machine()}, at most {most} GPUs in units of {unit} are of use"
+    if not all_served(gangs, demands, _of_use):
+        yield f"{app_id} gets {[gang.gpus.by_machine() for gang in gangs]} of the leftovers, its jobs cannot use that"
+
+
+def _of_use(gang: PlacedGang, demand: GangDemand) -> bool:
+    return gang.gpus.gpus <= demand.max_gpus and all(count % demand.unit_gpus == 0 for _, count in gang.gpus)

@@ -15,6 +15,7 @@ _WHAT = {
     "resize_s": "one resize, from the word to stop to the first step (s)",
     "checkpoint_s": "one checkpoint (s)",
     "first_step_s": "start of a job's tasks to its first step (s)",
+    "cut_short_s": "start that was cut short before a first step (s)",
 }
 _QUANTILES = {"median": "median", "p95": "95th percentile"}
 _PAPER = {
@@ -37,11 +38,12 @@ class Overheads:
     title: str = "system overheads"
 
     def lines(self, results: Results) -> Sequence[Line]:
-        """Median and 95th percentile of each."""
+        """Median and 95th percentile of each, and how many starts were for nothing."""
         report = results.reports.get(OURS)
         if report is None:
             return []
-        return [
+        measured = report["overheads"]
+        lines = [
             Line(
                 what=f"{what}, {name}",
                 paper=_paper(key, quantile),
@@ -50,8 +52,10 @@ class Overheads:
             )
             for key, what in _WHAT.items()
             for quantile, name in _QUANTILES.items()
-            if (value := report["overheads"][key][quantile]) is not None
+            if (value := measured[key][quantile]) is not None
         ]
+        counts = {"starts of tasks": "first_step_s", "starts cut short": "cut_short_s"}
+        return lines + [Line(what=what, testbed=measured[key]["count"]) for what, key in counts.items()]
 
     def draw(self, results: Results) -> None:
         """Nothing: they are told in words."""

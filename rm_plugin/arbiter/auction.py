@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from rm_plugin.arbiter.payments import kept_share
@@ -94,12 +94,11 @@ def run_auction(market: Market, solver: WinnerDetermination, time_limit_s: float
         time_limit_s: Seconds for all problems together.
     """
     full = solver.solve(market, time_limit_s / 2)
-    bids = {bid.app_id: bid for bid in sorted(market.bids, key=lambda bid: bid.app_id)}
-    first_alike = _first_alike(bids, full.wins)
-    solved = solver.without(market, sorted(set(first_alike.values())), time_limit_s / 2)
-    shares = dict.fromkeys(bids, 1.0)
+    alike = first_alike(market.bids, full.wins)
+    solved = solver.without(market, sorted(set(alike.values())), time_limit_s / 2)
+    shares = dict.fromkeys(sorted(bid.app_id for bid in market.bids), 1.0)
     problems = [_problem(full, without=None, solved_for=None)]
-    for app_id, representative in sorted(first_alike.items()):
+    for app_id, representative in sorted(alike.items()):
         without = _renamed(solved[representative], app_id, representative)
         shares[app_id] = kept_share(market, full, without, app_id)
         problems.append(_problem(without, without=app_id, solved_for=representative))
@@ -108,18 +107,17 @@ def run_auction(market: Market, solver: WinnerDetermination, time_limit_s: float
     )
 
 
-def _first_alike(bids: Mapping[str, Bid], wins: Mapping[str, Win]) -> dict[str, str]:
-    """By winner: the first winner with the same bid, whose problem stands for all of them."""
+def first_alike(bids: Iterable[Bid], wins: Mapping[str, Win]) -> dict[str, str]:
+    """By winner: the first winner, by app id, with the same bid, whose problem stands for all of them."""
     # Values first: to hash all gangs of all rows would take longer than many an auction.
     first: dict[tuple[float, ...], list[Bid]] = {}
     alike = {}
-    for app_id, bid in bids.items():
-        if app_id in wins:
-            rivals = first.setdefault((bid.empty_value, *(row.value for row in bid.rows)), [])
-            same = next((rival.app_id for rival in rivals if rival.rows == bid.rows), app_id)
-            if same == app_id:
-                rivals.append(bid)
-            alike[app_id] = same
+    for bid in sorted((bid for bid in bids if bid.app_id in wins), key=lambda bid: bid.app_id):
+        rivals = first.setdefault((bid.empty_value, *(row.value for row in bid.rows)), [])
+        same = next((rival.app_id for rival in rivals if rival.rows == bid.rows), bid.app_id)
+        if same == bid.app_id:
+            rivals.append(bid)
+        alike[bid.app_id] = same
     return alike
 
 

@@ -35,11 +35,9 @@ def _bidder(bid: Bid) -> dict[str, object]:
 
 
 def _row(row: BidRow) -> dict[str, object]:
-    if not row.gangs and not row.pinned_gangs:
-        return {"gpus": row.pinned.by_machine(), "value": row.value}
-    document: dict[str, object] = {"gangs": [_gang(gang) for gang in row.gangs]}
+    document: dict[str, object] = {"gangs": [_gang(gang) for gang in row.gangs]} if row.gangs else {}
     if row.pinned:
-        document["pinned"] = row.pinned.by_machine()
+        document["pinned" if row.gangs else "gpus"] = row.pinned.by_machine()
     if row.pinned_gangs:
         document["pinned_gangs"] = [gang.by_machine() for gang in row.pinned_gangs]
     return document | {"value": row.value}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import reprlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
@@ -18,6 +19,9 @@ MOST = 100_000
 
 MOST_GPUS = 1_000_000
 """The most GPUs that all machines together may have: what solvers add up stays well within 32 bits."""
+
+MOST_CELLS = 10_000_000
+"""The most that machines times GPUs of the largest may be: `exact` keeps tables of that shape, some of them at once."""
 
 _MOST_DIGITS = 400
 """A whole number of more digits is past every bound, and Python refuses to read a very long one."""
@@ -48,10 +52,11 @@ def read_market(content: bytes, source: str) -> Market:
     Raises:
         InputError: It is not JSON in UTF-8, or no market; the message names the file or the field.
     """
+    twice: list[_Twice] = []
     try:
         document = json.loads(
             content.decode("utf-8"),
-            object_pairs_hook=lambda pairs: _unique(pairs, source),
+            object_pairs_hook=lambda pairs: _object(pairs, twice),
             parse_int=lambda digits: int(digits) if len(digits) <= _MOST_DIGITS else float(digits),
         )
     except UnicodeDecodeError as error:
@@ -60,17 +65,39 @@ def read_market(content: bytes, source: str) -> Market:
         raise InputError(f"{source} is not JSON, line {error.lineno}, column {error.colno}", value=error.msg) from None
     except RecursionError:
         raise InputError(f"{source} is nested too deeply", remedy="a market has a handful of levels") from None
+    if twice:
+        # What an object lost to a second value may hold others: the outermost is there for sure.
+        path, key = next((path, node.key) for path, node in _nodes(document) if isinstance(node, _Twice))
+        raise InputError(f"{path} has a key twice", value=_Brief(key), remedy="keep one")
     return parse_market(document)
 
 
-def _unique(pairs: list[tuple[str, object]], source: str) -> dict[str, object]:
-    """An object of which no key is there twice; JSON would silently let the last one win."""
-    found: dict[str, object] = {}
-    for key, value in pairs:
-        if key in found:
-            raise InputError(f"{source}: a key is there twice in one object", value=_Brief(key), remedy="keep one")
-        found[key] = value
-    return found
+class _Twice(dict[str, object]):
+    """An object that holds a key twice, of which JSON would silently let the last one win."""
+
+    key = ""
+
+
+def _object(pairs: list[tuple[str, object]], twice: list[_Twice]) -> dict[str, object]:
+    """An object; one with a key twice is noted, to be told once its path is known."""
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    noted = _Twice(found)
+    noted.key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+    twice.append(noted)
+    return noted
+
+
+def _nodes(document: object) -> Iterator[tuple[str, object]]:
+    """All values of a document with their paths, outer ones first."""
+    nodes: list[tuple[str, object]] = [("market", document)]
+    for path, node in nodes:
+        yield path, node
+        if isinstance(node, dict):
+            nodes += [(f"{path}.{key}", inner) for key, inner in node.items()]
+        elif isinstance(node, list):
+            nodes += [(f"{path}[{index}]", inner) for index, inner in enumerate(node)]
 
 
 def parse_market(document: object) -> Market:
@@ -89,6 +116,13 @@ def parse_market(document: object) -> Market:
         known[shape.machine_id] = shape
     if sum(sum(shape.slots) for shape in shapes) > MOST_GPUS:
         raise InputError(f"market.machines have more than {MOST_GPUS} GPUs together")
+    largest_gpus = max((sum(shape.slots) for shape in shapes), default=0)
+    if len(shapes) * largest_gpus > MOST_CELLS:
+        raise InputError(
+            f"market.machines are too uneven: {len(shapes)} of them, times {largest_gpus} GPUs of the largest, are more"
+            f" than {MOST_CELLS}",
+            remedy="tell a machine that is so much larger than the others as several",
+        )
     free = _free_slots(root, known)
     bids = tuple(_bid(entry, field, known) for entry, field in root.entries("bidders"))
     _refuse_twins(bids)
@@ -265,8 +299,10 @@ def _bid(entry: object, path: str, known: Mapping[str, _Shape]) -> Bid:
 
 def _row(entry: object, path: str, known: Mapping[str, _Shape]) -> BidRow:
     fields = _Fields.of(entry, path, ROW)
-    if "gpus" in fields and ("gangs" in fields or "pinned" in fields or "pinned_gangs" in fields):
-        raise InputError(f"{path} has both gpus and gangs or pinned", remedy="an explicit row has only gpus")
+    if "gpus" in fields and ("gangs" in fields or "pinned" in fields):
+        raise InputError(
+            f"{path} has both gpus and gangs or pinned", remedy="beside gpus an explicit row may have only pinned_gangs"
+        )
     value = fields.number("value")
     gangs = tuple(_gang(gang, where) for gang, where in fields.entries("gangs"))
     pinned = fields.counts("gpus" if "gpus" in fields else "pinned", known)

@@ -65,9 +65,9 @@ def keep_share(
         rng: Drawn from once under `probabilistic` and `by_gpu`, also when the draw decides nothing.
         rounding: `probabilistic` keeps floor(c k) gangs and one more with the fractional probability; `nearest` rounds
             c k half up; `by_gpu` does as `probabilistic` but in GPUs, which may leave a part of one gang.
-        demands: What the app's jobs asked for. `by_gpu` cuts a gang only to what one of them can run on. Where there
-            is no such part, the gang is kept or lost whole, at odds that keep its GPUs the same in expectation (a
-            second draw).
+        demands: What the app's jobs asked for. `by_gpu` cuts a gang only to what one of them can run on. Where the
+            largest such part is less than the share, the gang is cut to it (or lost, where there is none) or kept
+            whole, at odds that keep its GPUs the same in expectation (a second draw).
     """
     if not 0.0 <= share <= 1.0:
         raise InputError("a kept share must lie between 0 and 1", value=share)
@@ -115,7 +115,8 @@ def _by_gpu(
             left -= gang.gpus.gpus
             continue
         part = _largest_part(gang, left, demands)
-        if part is None and rng.random() < left / gang.gpus.gpus:
+        least = 0 if part is None else part.gpus.gpus
+        if least < left and rng.random() < (left - least) / (gang.gpus.gpus - least):
             part = gang
         return (*kept, part) if part is not None else tuple(kept)
     return tuple(kept)

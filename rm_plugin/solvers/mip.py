@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from rm_plugin.solvers.candidates import Bidder, Candidate
 from rm_plugin.solvers.choice import deal_among_alike, score
 from rm_plugin.solvers.machine_model import MachineModel, build_model
-from rm_plugin.solvers.port import Solution, SolveStatus, Win
+from rm_plugin.solvers.port import SMALLEST_GAP, Solution, SolveStatus, Win
 from rm_plugin.solvers.realise import realise
 from themis.bids import Market
 from themis.errors import InvariantError
@@ -125,11 +125,14 @@ def chosen_rows(
 
 
 def _gap(bidders: Sequence[Bidder], answer: Answer, chosen: Mapping[str, Candidate], *, positive_open: bool) -> float:
-    """How far the log objective can still rise: against the solver's bound, or everybody's best row if it has none."""
+    """How far the log objective can still rise: against the solver's bound, or everybody's best row if it has none.
+
+    Never 0, which would say that there is a proof.
+    """
     won = math.fsum(bidder.gain(chosen[bidder.app_id]) for bidder in bidders if bidder.app_id in chosen)
     best = math.fsum(max((bidder.gain(row) for row in bidder.candidates), default=0.0) for bidder in bidders)
     bound = best if positive_open or not math.isfinite(answer.bound) else min(best, answer.bound)
-    return max(0.0, bound - won)
+    return max(SMALLEST_GAP, bound - won)
 
 
 def _wins(

@@ -9,6 +9,9 @@ from typing import Protocol
 
 from themis.bids import Market, PlacedGang
 
+SMALLEST_GAP = 1e-12
+"""What the gap of an optimum that is not proven is at least: 0 means proven."""
+
 
 class SolveStatus(StrEnum):
     """How a solve ended; a solve that is not optimal is a status, never a warning."""

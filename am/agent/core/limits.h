@@ -2,7 +2,7 @@
 #ifndef THEMIS_AGENT_LIMITS_H
 #define THEMIS_AGENT_LIMITS_H
 
-enum { MOST_PASSES = 8, FEW_JOBS = 8, MOST_STEPS = 20000 };
-static const double NEAR_ENOUGH = 1.001;
+enum { MOST_PASSES = 8, FEW_JOBS = 8, MOST_STEPS = 20000, MOST_CHANGES = 40 };
+static const double NEAR_ENOUGH = 1.001, LESS = 1.0 - 1e-9;
 
 #endif

@@ -72,8 +72,9 @@ static int lay_out(const int64_t *counts, int kinds, int jobs, int64_t *kind) {
     return gangs;
 }
 
-/* `times_s` of arrays that agree; 0 without memory. */
-static int time_divisions(const Py_buffer *alone, const Py_buffer *counts, const Py_buffer *out) {
+/* `times_s` of arrays that agree, or `left_out_s` where an end is told; 0 without memory. */
+static int time_divisions(const Py_buffer *alone, const Py_buffer *counts, const double *end_s, double most_s,
+                          const Py_buffer *out) {
     int jobs = (int)alone->shape[0], kinds = (int)alone->shape[1];
     size_t most = (size_t)jobs * kinds;
     int64_t *kind = malloc(sizeof(int64_t) * (most + 1));
@@ -84,7 +85,9 @@ static int time_divisions(const Py_buffer *alone, const Py_buffer *counts, const
         Py_BEGIN_ALLOW_THREADS;
         for (Py_ssize_t d = 0; d < out->shape[0]; d++) {
             int gangs = lay_out((const int64_t *)counts->buf + d * kinds, kinds, jobs, kind);
-            ((double *)out->buf)[d] = pack(packer, kind, load_s, gangs, NULL);
+            double *told_s = (double *)out->buf + d;
+            *told_s = end_s ? left_out(packer, kind, gangs, *end_s, most_s) : pack(packer, kind, load_s, gangs, NULL);
+            if (*told_s < most_s) most_s = *told_s;
         }
         Py_END_ALLOW_THREADS;
     }
@@ -104,7 +107,23 @@ static PyObject *times_s(PyObject *self, PyObject *args) {
         (counts = array(&arrays, objects[1], is_int64, 2, 0)) && agree("kinds", alone->shape[1], counts->shape[1]) &&
         (out = array(&arrays, objects[2], is_float64, 1, PyBUF_WRITABLE)) &&
         agree("divisions", counts->shape[0], out->shape[0]))
-        result = time_divisions(alone, counts, out) ? Py_NewRef(Py_None) : PyErr_NoMemory();
+        result = time_divisions(alone, counts, NULL, 0.0, out) ? Py_NewRef(Py_None) : PyErr_NoMemory();
+    release(&arrays);
+    return result;
+}
+
+static PyObject *left_out_s(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *objects[3], *result = NULL;
+    Py_buffer *alone, *counts, *out;
+    double end_s, most_s;
+    Arrays arrays = {.held = 0};
+    if (!PyArg_ParseTuple(args, "OOddO", &objects[0], &objects[1], &end_s, &most_s, &objects[2])) return NULL;
+    if ((alone = array(&arrays, objects[0], is_float64, 2, 0)) && can_be_packed(alone) &&
+        (counts = array(&arrays, objects[1], is_int64, 2, 0)) && agree("kinds", alone->shape[1], counts->shape[1]) &&
+        (out = array(&arrays, objects[2], is_float64, 1, PyBUF_WRITABLE)) &&
+        agree("divisions", counts->shape[0], out->shape[0]))
+        result = time_divisions(alone, counts, &end_s, most_s, out) ? Py_NewRef(Py_None) : PyErr_NoMemory();
     release(&arrays);
     return result;
 }
@@ -134,6 +153,7 @@ static PyObject *places(PyObject *self, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"times_s", times_s, METH_VARARGS, "When the last job ends, for each division of gangs."},
+    {"left_out_s", left_out_s, METH_VARARGS, "The time of jobs that do not end in time, for each division of gangs."},
     {"places", places, METH_VARARGS, "When the last job ends on some gangs, and on which gang each job runs."},
     {NULL, NULL, 0, NULL},
 };

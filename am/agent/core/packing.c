@@ -1,4 +1,4 @@
-/* Three ways to put jobs on gangs, and the best of what they find. Every sum is made in the order in which packing.py
+/* Four ways to put jobs on gangs, and the best of what they find. Every sum is made in the order in which packing.py
  * makes it, so that both tell the same to the last bit. */
 #include "packing.h"
 
@@ -177,6 +177,27 @@ static int fit_by(Packer *p, double end_s) {
     return 1;
 }
 
+/* `fit_by`, but jobs that find no gang are left out: their times on the fastest kinds, added up as far as `most_s`. */
+static double leave_out(Packer *p, double end_s, double most_s) {
+    double sum_s = 0.0;
+    memset(p->load_s, 0, sizeof(double) * p->gangs);
+    memcpy(p->open, p->first, sizeof(int) * p->kinds);
+    for (int job = 0; job < p->jobs && (sum_s < most_s || sum_s == 0.0); job++) {
+        int at = -1;
+        double least_s = INFINITY;
+        for (int k = 0; k < p->kinds; k++) {
+            double time_s = time_of(p, job, k);
+            least_s = fmin(least_s, time_s);
+            if (at < 0 && time_s <= end_s) at = first_with_time(p, k, time_s, end_s);
+        }
+        if (at < 0)
+            sum_s += least_s;
+        else
+            p->load_s[at] += time_of(p, job, p->kind[at]);
+    }
+    return sum_s;
+}
+
 static void fit_sooner_and_sooner(Packer *p, double low_s) {
     double high_s = p->least_s;
     for (int pass = 0; pass < MOST_PASSES && high_s > NEAR_ENOUGH * low_s; pass++) {
@@ -189,6 +210,67 @@ static void fit_sooner_and_sooner(Packer *p, double low_s) {
         else
             low_s = middle_s;
     }
+}
+
+/* ---- jobs that change places ------------------------------------------------------------------------------------- */
+
+typedef struct {
+    int job, other, to; /* a job that goes to another gang, and the job that comes for it, or -1 */
+    double end_s;       /* when the later of the two gangs ends then */
+} Change;
+
+static void add_up_loads(Packer *p) {
+    memcpy(p->load_s, p->start_s, sizeof(double) * p->gangs);
+    for (int job = 0; job < p->jobs; job++) p->load_s[p->place[job]] += time_of(p, job, p->kind[p->place[job]]);
+}
+
+/* The change that brings the end of a job's gang forward most, where one does so more than `best`. */
+static Change best_change(const Packer *p, int job, Change best) {
+    int64_t from = p->place[job], kind = p->kind[from];
+    double rest_s = p->load_s[from] - time_of(p, job, kind);
+    for (int g = 0; g < p->gangs; g++) {
+        double end_s = fmax(rest_s, p->load_s[g] + time_of(p, job, p->kind[g]));
+        if (g != from && end_s < best.end_s) best = (Change){job, -1, g, end_s};
+    }
+    for (int other = 0; other < p->jobs; other++) {
+        int g = (int)p->place[other];
+        if (g == from) continue;
+        double there_s = p->load_s[g] - time_of(p, other, p->kind[g]) + time_of(p, job, p->kind[g]);
+        double end_s = fmax(rest_s + time_of(p, other, kind), there_s);
+        if (end_s < best.end_s) best = (Change){job, other, g, end_s};
+    }
+    return best;
+}
+
+static void change(Packer *p, Change best) {
+    int from = (int)p->place[best.job];
+    p->load_s[from] -= time_of(p, best.job, p->kind[from]);
+    p->load_s[best.to] += time_of(p, best.job, p->kind[best.to]);
+    p->place[best.job] = best.to;
+    if (best.other < 0) return;
+    p->load_s[best.to] -= time_of(p, best.other, p->kind[best.to]);
+    p->load_s[from] += time_of(p, best.other, p->kind[from]);
+    p->place[best.other] = from;
+}
+
+/* The gang that ends last gives a job away, or takes a shorter one for it, as long as that helps. */
+static void change_places(Packer *p, double low_s) {
+    memcpy(p->place, p->best, sizeof(int64_t) * p->jobs);
+    add_up_loads(p);
+    for (int turn = 0; turn < MOST_CHANGES; turn++) {
+        int last = 0;
+        for (int g = 1; g < p->gangs; g++)
+            if (p->load_s[g] > p->load_s[last]) last = g;
+        if (p->load_s[last] <= NEAR_ENOUGH * low_s) break;
+        Change best = {-1, -1, -1, p->load_s[last] * LESS};
+        for (int job = 0; job < p->jobs; job++)
+            if (p->place[job] == last) best = best_change(p, job, best);
+        if (best.job < 0) break;
+        change(p, best);
+    }
+    add_up_loads(p);
+    double end_s = latest(p);
+    if (end_s < p->least_s) keep(p, end_s);
 }
 
 /* ---- every way ---------------------------------------------------------------------------------------------------- */
@@ -227,17 +309,27 @@ static void search(Packer *p) {
     try_every_way(p, 0, latest(p), used, room);
 }
 
-double pack(Packer *p, const int64_t *kind, const double *load_s, int gangs, int64_t *place) {
+static void lay_out_by_kind(Packer *p, const int64_t *kind, int gangs) {
     p->kind = kind, p->gangs = gangs;
-    memcpy(p->start_s, load_s, sizeof(double) * gangs);
     for (int k = 0, g = 0; k <= p->kinds; k++) {
         while (g < gangs && kind[g] < k) g++;
         p->first[k] = g;
     }
+}
+
+double left_out(Packer *p, const int64_t *kind, int gangs, double end_s, double most_s) {
+    lay_out_by_kind(p, kind, gangs);
+    return leave_out(p, end_s, most_s);
+}
+
+double pack(Packer *p, const int64_t *kind, const double *load_s, int gangs, int64_t *place) {
+    lay_out_by_kind(p, kind, gangs);
+    memcpy(p->start_s, load_s, sizeof(double) * gangs);
     deal_longest_first(p);
     if (isfinite(p->least_s)) {
         double low_s = bound(p);
         if (p->least_s > NEAR_ENOUGH * low_s) fit_sooner_and_sooner(p, low_s);
+        if (p->least_s > NEAR_ENOUGH * low_s) change_places(p, low_s);
         if (p->jobs <= FEW_JOBS && p->least_s > low_s) search(p);
     }
     if (place) memcpy(place, p->best, sizeof(int64_t) * p->jobs);

@@ -14,4 +14,8 @@ void free_packer(Packer *packer);
  * each job, -1 where it can nowhere run. Infinite where a job can nowhere run. */
 double pack(Packer *packer, const int64_t *kind, const double *load_s, int gangs, int64_t *gang);
 
+/* The time, on the fastest kinds, of the jobs that do not find a gang on which they end in time, put as first fit puts
+ * them on gangs that are free; counted no further than the first job and `most_s`. */
+double left_out(Packer *packer, const int64_t *kind, int gangs, double end_s, double most_s);
+
 #endif

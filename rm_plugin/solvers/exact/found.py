@@ -11,9 +11,6 @@ from rm_plugin.solvers.port import Solution, SolveStatus, Win
 from rm_plugin.solvers.realise import by_nearness, pinned_gangs
 from themis.bids import PlacedGang
 
-SMALLEST_GAP = 1e-12
-"""What the gap of an optimum that is not proven is at least: 0 means proven."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:

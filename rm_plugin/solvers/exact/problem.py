@@ -11,12 +11,12 @@ import numpy as np
 
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.compiled import CompiledMarket
-from rm_plugin.solvers.exact.found import SMALLEST_GAP, Found, rows_by_bidder
+from rm_plugin.solvers.exact.found import Found, rows_by_bidder
 from rm_plugin.solvers.exact.places import Packed, Searched
 from rm_plugin.solvers.exact.remainder import solve_over
 from rm_plugin.solvers.exact.resources import Resource
 from rm_plugin.solvers.exact.rows import Ints
-from rm_plugin.solvers.port import SolveStatus
+from rm_plugin.solvers.port import SMALLEST_GAP, SolveStatus
 
 _FIRST_GAP = 1e-6
 _BEAM = 1_000

@@ -14,11 +14,11 @@ import numpy as np
 
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.compiled import CompiledMarket
-from rm_plugin.solvers.exact.found import SMALLEST_GAP, Found, as_solution, rows_by_bidder
+from rm_plugin.solvers.exact.found import Found, as_solution, rows_by_bidder
 from rm_plugin.solvers.exact.knapsack import undominated
 from rm_plugin.solvers.exact.problem import solve_problem
 from rm_plugin.solvers.exact.rows import MarketArrays
-from rm_plugin.solvers.port import Solution, SolveStatus
+from rm_plugin.solvers.port import SMALLEST_GAP, Solution, SolveStatus
 from themis.bids import Market
 
 _MOST_CONSTRAINTS = 600

@@ -30,9 +30,9 @@ validate_state: true
 CLUSTER = """\
 name: pair
 devices:
-  emulated-gpu: {kind: gpu, emulated: true}
+  emulated-gpu: {{kind: gpu, emulated: true}}
 machines:
-  - {prefix: two, count: 1, slots: [2], device: emulated-gpu, racks: [rack0]}
+  - {{prefix: two, count: 1, slots: [{gpus}], device: emulated-gpu, racks: [rack0]}}
 """
 
 
@@ -82,8 +82,8 @@ class LiveThemis:
 
 
 @contextlib.contextmanager
-def live_themis(folder: Path, *, lease_s: int = 60) -> Iterator[LiveThemis]:
-    (folder / "cluster.yaml").write_text(CLUSTER)
+def live_themis(folder: Path, *, lease_s: int = 60, gpus: int = 2) -> Iterator[LiveThemis]:
+    (folder / "cluster.yaml").write_text(CLUSTER.format(gpus=gpus))
     (folder / "rm.yaml").write_text(SETTINGS.format(lease_s=lease_s))
     environment = {name: value for name, value in os.environ.items() if name != "THEMIS_RM"}
     with (folder / "rm.log").open("wb") as log:

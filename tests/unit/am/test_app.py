@@ -155,3 +155,13 @@ class TestTimes:
         for _ in range(20):
             app.restarted(7.0)
         assert app.restart_s == 7.0
+
+    def test_starts_that_leases_are_too_short_for_are_learnt_from(self, app):
+        app.start_cut_short(2.0)
+        assert app.restart_s == PRIOR_RESTART_S[False]
+        for seconds in (17.0, 12.0, 16.0):
+            app.start_cut_short(seconds)
+        assert app.restart_s == 17.0
+        # The one that was quick enough to be seen does not stand for those that were not.
+        app.restarted(5.0)
+        assert app.restart_s == 17.0

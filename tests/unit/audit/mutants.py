@@ -8,6 +8,7 @@ from rm_plugin.arbiter.round_values import Decision
 from rm_plugin.policies.themis import ThemisPolicy
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.port import Solution, SolveStatus, each_alone
+from themis.cluster import Allocation
 
 
 class Mutant:
@@ -39,6 +40,20 @@ class RemembersTheFirst(Mutant):
         if self.bidders is None:
             self.bidders = len(market.bids)
         return solution if len(market.bids) <= self.bidders else with_wins(market, {})
+
+
+class WrongWithoutWinners(Mutant):
+    """Right about the market; without a winner nobody moves up, so that nobody pays."""
+
+    def __init__(self):
+        super().__init__(lambda market, solution, calls: solution)
+
+    def without(self, market, app_ids, time_limit_s):
+        wins = BruteForceSolver().solve(market, time_limit_s).wins
+        return {
+            app_id: with_wins(market.without(app_id), {app: win for app, win in wins.items() if app != app_id})
+            for app_id in app_ids
+        }
 
 
 def with_wins(market, wins):
@@ -78,6 +93,16 @@ def all_on_one_machine(market, solution, calls):
 
 def moved(gang, machine_id):
     return replace(gang, gpus=type(gang.gpus).of({machine_id: gang.gpus.gpus})) if not gang.pinned else gang
+
+
+def units_forgotten(market, solution, calls):
+    """Gangs are placed GPU by GPU, whatever the GPUs of one task are."""
+    bids = tuple(replace(bid, rows=tuple(in_single_gpus(row) for row in bid.rows)) for bid in market.bids)
+    return BruteForceSolver().solve(replace(market, bids=bids), 10.0)
+
+
+def in_single_gpus(row):
+    return replace(row, gangs=tuple(replace(gang, unit_gpus=1) for gang in row.gangs))
 
 
 def pinned_elsewhere(market, solution, calls):
@@ -134,6 +159,40 @@ def given_twice(decision):
 def nothing_left_over(decision):
     claims = decision.unserved
     return replace(decision, leftovers={}, unserved=claims)
+
+
+def leftovers_in_one_gang(decision):
+    """All that an app gets as one gang, too large for any of its jobs."""
+    leftovers = {app: (together(gangs),) for app, gangs in decision.leftovers.items()}
+    return replace(decision, leftovers=leftovers)
+
+
+def together(gangs):
+    return replace(gangs[0], gpus=sum((gang.gpus for gang in gangs), Allocation()), slot=None)
+
+
+def leftovers_gpu_by_gpu(decision):
+    """Every GPU as a gang of its own, more gangs than there are jobs."""
+    leftovers = {app: tuple(single_gpus(gangs)) for app, gangs in decision.leftovers.items()}
+    return replace(decision, leftovers=leftovers)
+
+
+def single_gpus(gangs):
+    for gang in gangs:
+        for machine, count in gang.gpus:
+            yield from [replace(gang, gpus=Allocation.of({machine: 1}))] * count
+
+
+def leftovers_less_one_gpu(decision):
+    """One GPU is missing from every gang of more, whether tasks are whole then or not."""
+    leftovers = {app: tuple(map(less_one_gpu, gangs)) for app, gangs in decision.leftovers.items()}
+    return replace(decision, leftovers=leftovers)
+
+
+def less_one_gpu(gang):
+    machine, count = gang.gpus.counts[0]
+    counts = {**gang.gpus.by_machine(), machine: count - 1}
+    return replace(gang, gpus=Allocation.of(counts)) if gang.gpus.gpus > 1 else gang
 
 
 def kept_beyond_what_was_won(decision):

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from mutants import Mutant, all_on_one_machine, auction_with_shares
@@ -10,11 +11,13 @@ from audit import hunt as hunting
 from audit.case import Case, Mechanism
 from audit.families import FAMILIES, family
 from audit.hunt import Found, Plan, hunt
+from audit.properties import optimality
 from audit.properties.registry import PROPERTIES
 from audit.report import document, text
 from rm_plugin.arbiter.market_document import market_document
 from rm_plugin.arbiter.market_file import parse_market
 from rm_plugin.solvers.brute_force import BruteForceSolver
+from rm_plugin.solvers.port import SolveStatus
 from themis_cli.main import main
 
 QUICK = ("audit", "--markets", "4", "--family", "tiny", "--family", "lone")
@@ -30,8 +33,8 @@ def test_a_small_audit_finds_nothing_and_prints_json_of_a_known_shape(capsys):
     report = json.loads(out.out)
     assert code == 0
     assert set(report) == {
-        "seed", "markets", "markets_planned", "ended", "families", "unsolved", "properties", "violations", "measures",
-        "sharing_incentive",
+        "seed", "markets", "markets_planned", "ended", "families", "unsolved", "unreferenced", "properties",
+        "violations", "measures", "sharing_incentive",
     }  # fmt: skip
     assert report["families"] == {"tiny": 2, "lone": 2}
     assert set(report["properties"]) == set(PROPERTIES)
@@ -116,6 +119,18 @@ def test_ctrl_c_reports_what_was_found_so_far(capsys, monkeypatch):
     assert (json.loads(out.out)["ended"], json.loads(out.out)["markets"]) == ("interrupted", 1)
 
 
+class OutOfTime(BruteForceSolver):
+    """Proves nothing of markets with so many bidders or more."""
+
+    def __init__(self, least_bidders):
+        self.least_bidders = least_bidders
+
+    def solve(self, market, time_limit_s):
+        solution = super().solve(market, time_limit_s)
+        late = len(market.bids) >= self.least_bidders
+        return replace(solution, status=SolveStatus.TIME_LIMIT) if late else solution
+
+
 def plan_of(mechanism, **changes):
     settings = {"families": [family("tiny")], "markets": 6, "seed": 1, "mechanism": mechanism, "measures": ()}
     return Plan(**{**settings, **changes})
@@ -134,6 +149,59 @@ def test_violations_are_shown_with_a_small_market_that_shows_them_too():
         assert len(finding.market.bids) == 1
         assert PROPERTIES["feasible"](Case(parse_market(shown["market"]), mechanism))
     assert "VIOLATION of feasible in tiny:" in text(plan, found)
+
+
+def test_ctrl_c_while_shrinking_leaves_the_smallest_market_so_far(monkeypatch):
+    tried = []
+
+    def feasible_until_interrupted(case):
+        tried.append(case.market)
+        if len(tried) == 4:
+            raise KeyboardInterrupt
+        return ["planted"]
+
+    monkeypatch.setitem(hunting.PROPERTIES, "feasible", feasible_until_interrupted)
+    found = hunted(plan_of(Mechanism(make_solver=BruteForceSolver), properties=("feasible",)))
+    (finding,) = found.findings
+    assert (found.ended, found.broken["feasible"], len(tried)) == ("interrupted", 1, 4)
+    assert finding.market == tried[2] != tried[0]
+
+
+def test_ctrl_c_before_anything_is_left_out_leaves_the_market_itself(monkeypatch):
+    tried = []
+
+    def interrupted_at_once(case):
+        tried.append(case.market)
+        if len(tried) == 2:
+            raise KeyboardInterrupt
+        return ["planted"]
+
+    monkeypatch.setitem(hunting.PROPERTIES, "feasible", interrupted_at_once)
+    found = hunted(plan_of(Mechanism(make_solver=BruteForceSolver), properties=("feasible",)))
+    assert [(finding.what, finding.market) for finding in found.findings] == [("planted", tried[0])]
+
+
+def test_shrinking_ends_with_the_budget(monkeypatch):
+    tried = []
+    monkeypatch.setitem(hunting.PROPERTIES, "feasible", lambda case: tried.append(case.market) or ["planted"])
+    plan = plan_of(Mechanism(make_solver=BruteForceSolver), properties=("feasible",))
+    found = hunt(plan, Found(), go_on=lambda: len(tried) < 3, told=lambda found: None)
+    (finding,) = found.findings
+    assert (found.ended, len(tried)) == ("time", 3)
+    assert finding.market == tried[-1]
+
+
+def test_problems_that_the_reference_does_not_solve_are_counted_and_not_called_checked(monkeypatch):
+    plan = plan_of(Mechanism(make_solver=BruteForceSolver), properties=("optimality",), markets=1)
+    assert not hunted(plan).unreferenced.total()
+    monkeypatch.setattr(optimality, "_reference", lambda case: OutOfTime(least_bidders=0))
+    found = hunted(plan)
+    assert (found.unreferenced["tiny"], found.checked["optimality"]) == (3, 0)
+    assert document(plan, found)["unreferenced"] == {"tiny": 3}
+    assert "problems not compared by optimality, the reference out of time: {'tiny': 3}" in text(plan, found)
+    monkeypatch.setattr(optimality, "_reference", lambda case: OutOfTime(least_bidders=3))
+    found = hunted(plan)
+    assert (found.unreferenced["tiny"], found.checked["optimality"], found.broken.total()) == (1, 1, 0)
 
 
 def test_a_violation_ends_with_1(capsys, monkeypatch):

@@ -56,6 +56,15 @@ def test_a_win_that_is_not_as_asked_is_told(gangs, told):
     assert any(told in problem for problem in found), found
 
 
+def test_a_task_that_spans_machines_is_told():
+    row = BidRow(value=1.0, gangs=(Gang(2, Level.RACK, unit_gpus=2),))
+    market = replace(MARKET, bids=(replace(MARKET.bids[0], rows=(row,)),))
+    split = PlacedGang(gpus=Allocation.of({"m0": 1, "m1": 1}), level=Level.RACK)
+    assert infeasible(market, {"a": Win(row=0, gangs=(split,))}) == [
+        "a: the gangs of row 0 are not those that were placed"
+    ]
+
+
 def test_strangers_and_rows_that_are_not_there_are_told():
     assert "did not bid" in problems(row=1)[0]
     assert "did not bid" in infeasible(MARKET, {"b": Win(row=0, gangs=())})[0]

@@ -8,14 +8,15 @@ from audit.measures.envy import envy
 from audit.measures.misreport import misreport
 from audit.measures.payment import payment
 from audit.misreports import misreports
+from audit.rounding_odds import expected, kept_odds
 from audit.sharing import play_world
 from audit.tally import Tally
-from audit.valuation import Valuer, expected_value
+from audit.valuation import Valuer
 from audit.values import Sample
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.highs import HighsSolver
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market, PlacedGang
-from themis.choices import EmptyBundle
+from themis.bids import Bid, BidRow, FreeMachine, Gang, GangDemand, Market, PlacedGang
+from themis.choices import EmptyBundle, Rounding
 from themis.cluster import Allocation, Level
 
 ONE_GPU = (FreeMachine(machine_id="m0", rack_id="r0", free_slots=(1,)),)
@@ -100,8 +101,19 @@ def test_a_bundle_is_worth_the_best_row_in_it():
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 2 / 3, 0.99, 1.0])
 def test_the_expected_value_of_gangs_alike_is_their_share(share):
     gangs = [PlacedGang(gpus=Allocation.of({f"m{place}": 2}), level=Level.MACHINE) for place in range(3)]
-    assert expected_value(gangs, share, lambda kept: 10.0 * len(kept)) == pytest.approx(30.0 * share, abs=1e-6)
-    assert expected_value([], share, lambda kept: 7.0) == 7.0
+    assert expected(kept_odds(gangs, share), lambda kept: 10.0 * len(kept)) == pytest.approx(30.0 * share, abs=1e-6)
+    assert expected(kept_odds([], share), lambda kept: 7.0) == 7.0
+
+
+def test_the_odds_of_a_rounding_that_draws_twice_are_over_both_draws():
+    """1.6 of 4 GPUs are one, by chance two; none can be used alone, so the gang is kept whole for 1 / 4 or 2 / 4."""
+    gangs = (PlacedGang(gpus=Allocation.of({"m0": 4}), level=Level.MACHINE),)
+    odds = kept_odds(gangs, 0.4, Rounding.BY_GPU)
+    assert odds == pytest.approx({gangs: 0.4, (): 0.6}, abs=1e-6)
+    # Two GPUs would do for the job: then only the one GPU of the other draw leaves a chance.
+    demands = (GangDemand(job_id="j", min_gpus=2, max_gpus=4),)
+    half = (PlacedGang(gpus=Allocation.of({"m0": 2}), level=Level.MACHINE),)
+    assert kept_odds(gangs, 0.4, Rounding.BY_GPU, demands) == pytest.approx({gangs: 0.1, half: 0.6, (): 0.3}, abs=1e-6)
 
 
 def test_homogeneous_bidders_all_win_and_value_gangs_alike():

@@ -9,12 +9,16 @@ from mutants import Mutant, PolicyMutant, RemembersTheFirst, auction_with_shares
 
 from audit.case import Case, Mechanism
 from audit.families import FAMILIES, family
+from audit.properties import grants
 from audit.properties.registry import PROPERTIES
+from audit.round_cases import snapshot_of
+from rm_plugin.arbiter import rounding
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.port import SolveStatus
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
-from themis.cluster import Level
+from themis.bids import Bid, BidRow, FreeMachine, Gang, Market, PlacedGang
+from themis.choices import Rounding
+from themis.cluster import Allocation, Level
 
 MARKETS = [(name, number) for name in ("tiny", "mixed", "pinned", "identical") for number in range(5)]
 TRUE = Mechanism(make_solver=BruteForceSolver)
@@ -37,6 +41,7 @@ def alternating():
 
 PLANTED = {
     "a worse choice": (solving(mutants.first_winner_forgotten), {"optimality", "pareto"}),
+    "worse choices without a winner": (Mechanism(make_solver=mutants.WrongWithoutWinners), {"optimality"}),
     "a misstated objective": (solving(mutants.objective_misstated), {"optimality"}),
     "GPUs given twice": (solving(mutants.all_on_one_machine), {"feasible"}),
     "pinned GPUs as any others": (solving(mutants.pinned_elsewhere), {"feasible"}),
@@ -75,6 +80,74 @@ def broken(mechanism, names=tuple(PROPERTIES)):
 def test_a_planted_defect_is_caught(defect):
     mechanism, caught_by = PLANTED[defect]
     assert broken(mechanism, caught_by) == caught_by
+
+
+def machines(*gpus):
+    return tuple(
+        FreeMachine(machine_id=f"m{place}", rack_id="r0", free_slots=(free,)) for place, free in enumerate(gpus)
+    )
+
+
+def wants(app_id, values, unit=1):
+    """A bid for one gang anywhere, of so many GPUs for such a value."""
+    rows = tuple(BidRow(value=value, gangs=(Gang(gpus, Level.CLUSTER, 1, unit),)) for gpus, value in values.items())
+    return Bid(app_id=app_id, round_id=0, empty_value=0.1, rows=rows)
+
+
+def told(mechanism, name):
+    """All that a property says of the markets under a mechanism."""
+    cases = (Case(family(drawn).market(1, number), mechanism, seed=number) for drawn, number in MARKETS)
+    return "\n".join(problem for case in cases for problem in PROPERTIES[name](case) or ())
+
+
+@pytest.mark.parametrize(
+    "change", [mutants.leftovers_in_one_gang, mutants.leftovers_gpu_by_gpu, mutants.leftovers_less_one_gpu]
+)
+def test_leftovers_that_no_job_can_use_are_told(change):
+    assert "its jobs cannot use that" in told(replace(TRUE, policy=PolicyMutant(change)), "grants")
+
+
+def test_leftovers_of_an_app_without_jobs_are_told(monkeypatch):
+    def without_jobs(case, rounding):
+        snapshot = snapshot_of(case, rounding)
+        return replace(snapshot, reports={app: replace(report, demands=()) for app, report in snapshot.reports.items()})
+
+    def one_gpu_for_nobody(decision):
+        gang = PlacedGang(gpus=Allocation.of({"m0": 1}), level=Level.MACHINE)
+        return replace(decision, leftovers={"bystander-0": (gang,)})
+
+    monkeypatch.setattr(grants, "snapshot_of", without_jobs)
+    case = Case(Market(machines=machines(1), bids=()), replace(TRUE, policy=PolicyMutant(one_gpu_for_nobody)))
+    assert "its jobs cannot use that" in PROPERTIES["grants"](case)[0]
+
+
+def test_a_part_of_a_gang_that_no_job_can_run_on_is_told(monkeypatch):
+    """a keeps 0.8 of 6 GPUs; what its jobs can use is drawn by the seed."""
+    market = Market(machines=machines(7), bids=(wants("a", {6: 1.0}), wants("b", {1: 0.8, 7: 1.0})))
+    cases = [Case(market, TRUE, seed=seed) for seed in range(20)]
+    assert not any(PROPERTIES["grants"](case) for case in cases)
+    cut = rounding._cut
+    monkeypatch.setattr(rounding, "_cut", lambda gang, gpus, demand: cut(gang, gpus, replace(demand, max_gpus=100)))
+    findings = {problem for case in cases for problem in PROPERTIES["grants"](case)}
+    assert any("of a gang, none of its jobs can run on that" in finding for finding in findings)
+
+
+@pytest.mark.parametrize("rule", [Rounding.PROBABILISTIC, Rounding.BY_GPU])
+def test_a_rounding_that_starves_winners_is_told(monkeypatch, rule):
+    monkeypatch.setitem(rounding._KEEP, rule, lambda ranked, share, rng, demands: ())
+    assert f"{rule}: a0 keeps 0.0 " in told(TRUE, "grants")
+
+
+def test_a_choice_that_is_better_for_one_alone_is_told():
+    market = Market(machines=machines(2), bids=(wants("a", {1: 0.5}), wants("b", {1: 0.5})))
+    (finding,) = PROPERTIES["pareto"](Case(market, solving(mutants.first_winner_forgotten)))
+    assert "is better for a and worse for nobody" in finding
+
+
+def test_tasks_that_span_machines_are_told():
+    market = Market(machines=machines(3, 3), bids=(wants("a", {6: 0.5}, unit=2),))
+    assert PROPERTIES["feasible"](Case(market, TRUE)) == []
+    assert PROPERTIES["feasible"](Case(market, solving(mutants.units_forgotten)))
 
 
 def test_no_property_goes_without_a_planted_defect():

@@ -75,4 +75,11 @@ def test_tries_are_limited():
         return False
 
     assert shrink(BIG, never, most_tries=7) == BIG
-    assert len(tried) <= 7
+    assert 0 < len(tried) <= 7
+
+
+def test_shrinking_ends_when_it_is_told_to():
+    answers = iter([True, True, False])
+    small = shrink(BIG, lambda market: True, go_on=lambda: next(answers))
+    # Two steps: to the last three of five bidders, then to the last two.
+    assert [bid.app_id for bid in small.bids] == ["a3", "a4"]

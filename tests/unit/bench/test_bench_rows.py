@@ -1,6 +1,7 @@
 """From single markets to rows, growth, table and document; and when HiGHS is run whole, sampled or left out."""
 
 import json
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -55,6 +56,16 @@ def test_the_largest_difference_of_the_objectives_counts():
     assert row.objective_rel_diff == pytest.approx(1e-6, rel=1e-3)
     assert relative_difference({None: -200.0, "a": 1.0, "b": 5.0}, {None: -202.0, "a": 1.0}) == pytest.approx(2 / 202)
     assert relative_difference({None: 1e-12}, {None: 2e-12}) == pytest.approx(1e-12)
+
+
+def test_where_no_problem_was_proven_by_both_nothing_is_called_equal():
+    assert relative_difference({None: 1.0}, {"a": 1.0}) is None
+    unproven = figures(1, 600)
+    unproven = replace(unproven, highs=replace(unproven.highs, objectives={}, proven=False))
+    row = sum_up(VARIANT, [unproven])
+    assert row.objective_rel_diff is None
+    assert table(Plan(variants=(VARIANT,)), [row]).splitlines()[2].split()[-3] == "-"
+    assert sum_up(VARIANT, [unproven, figures(1, 1)]).objective_rel_diff == 0.0
 
 
 def test_samples_and_markets_without_highs_are_said():

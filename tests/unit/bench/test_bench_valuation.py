@@ -72,11 +72,11 @@ def test_on_small_bundles_no_division_is_better_than_the_bids(block):
 
 
 @pytest.mark.parametrize(("seed", "searched_s"), [(4, 1980.0), (10, 1625.0), (16, 2098.0)])
-def test_large_elastic_apps_bid_nearly_what_a_long_search_finds(seed, searched_s):
+def test_large_elastic_apps_bid_better_than_what_a_long_random_search_finds(seed, searched_s):
     """6,000 random steps over the divisions of all machines, each valued by `phase_time_s`, ended at these times."""
     case = large_case(seed)
     told_s = told_time_s(case, make_bid(case.app, case.offer, case.around), case.machines)
-    assert 0.95 * searched_s < told_s < 1.055 * searched_s
+    assert 0.95 * searched_s < told_s < 0.985 * searched_s
 
 
 def test_cases_are_what_their_docstrings_say():
@@ -92,14 +92,19 @@ def test_cases_are_what_their_docstrings_say():
 def test_rows_add_up():
     rows = list(run_plan(Plan(small=12, large=1, bids=2)))
     gaps = [row for row in rows if isinstance(row, GapRow)]
-    assert [row.part for row in gaps] == ["small", "small-as-run", *(f"large-{gpus}" for gpus in BUNDLES_GPUS)]
+    assert [row.part for row in gaps] == [
+        "small",
+        "small-as-run",
+        *(f"large-{gpus}" for gpus in BUNDLES_GPUS),
+        *(f"alone-{gpus}" for gpus in BUNDLES_GPUS),
+    ]
     for row in gaps:
         assert -1e-6 <= row.median_gap <= row.worst_gap < 1.0
         assert row.exact_share <= row.near_share <= 1.0
     times = {row.part: row for row in rows if isinstance(row, TimeRow)}
     assert list(times) == ["bid", "rho-first", "rho-again"]
     assert times["rho-again"].p50_ms < times["rho-first"].p50_ms < times["bid"].p50_ms
-    assert len(table(rows).splitlines()) == 12
+    assert len(table(rows).splitlines()) == 16
 
 
 def bench(*options):

@@ -1,4 +1,4 @@
-"""Proofs that an end is too soon: by hand, and never against what can be done."""
+"""The proof that an end is too soon: by hand, never against what can be done, and near to it."""
 
 import itertools
 import math
@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 
 from bench.valuation_columns import is_too_soon
-from bench.valuation_whole import is_too_soon_for_whole_gangs
-
-PROOFS = (is_too_soon, is_too_soon_for_whole_gangs)
 
 
 def least_end_s(times_s, sizes, gpus):
@@ -35,19 +32,25 @@ def test_three_jobs_on_two_gpus_when_jobs_are_whole():
     limits = [([1.0], 2.0)]
     assert is_too_soon(times_s, limits, 7.9)
     assert not is_too_soon(times_s, limits, 8.0)
-    # Jobs that may be cut would end at 6.
-    assert not is_too_soon_for_whole_gangs(times_s, limits, 6.1)
 
 
 def test_three_pairs_of_jobs_on_five_gpus_when_gangs_are_whole():
     times_s = np.array([[4.0]] * 5)
     limits = [([2.0], 5.0)]
-    assert is_too_soon_for_whole_gangs(times_s, limits, 9.9)
-    assert not is_too_soon_for_whole_gangs(times_s, limits, 10.1)
+    assert is_too_soon(times_s, limits, 11.9)
+    assert not is_too_soon(times_s, limits, 12.1)
+
+
+def test_gangs_and_jobs_are_whole_at_once():
+    """Three gangs of two or one of four: with parts of gangs the jobs of four would end at 8."""
+    times_s = np.array([[math.inf, 4.0]] * 3 + [[4.0, 4.0]] * 3)
+    limits = [([2.0, 4.0], 6.0)]
+    assert is_too_soon(times_s, limits, 11.9)
+    assert not is_too_soon(times_s, limits, 12.0)
 
 
 def test_a_job_that_alone_takes_longer():
-    assert all(proof(np.array([[4.0, 2.0]]), [([1.0, 2.0], 2.0)], 1.9) for proof in PROOFS)
+    assert is_too_soon(np.array([[4.0, 2.0]]), [([1.0, 2.0], 2.0)], 1.9)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -59,6 +62,6 @@ def test_never_against_what_can_be_done(seed):
     gpus = rng.randint(2, 4)
     least = least_end_s(times_s.tolist(), sizes, gpus)
     limits = [([float(size) for size in sizes], float(gpus))]
-    for proof in PROOFS:
-        assert not proof(times_s, limits, least * 1.001)
-        assert proof(times_s, limits, 0.5 * sum(works) / 2.0 / gpus)
+    assert not is_too_soon(times_s, limits, least * 1.001)
+    # Of so few jobs hardly any could be shared in parts by whole gangs.
+    assert is_too_soon(times_s, limits, least * 0.9)

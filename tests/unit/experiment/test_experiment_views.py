@@ -47,7 +47,7 @@ def results(workload="w2", policies=tuple(RHO)):
             rows += [row(policy, SIMULATOR, seed, app, rho * factor) for seed, factor in ((1, 1.0), (2, 1.1), (3, 9.0))]
     overheads = {
         key: {"median": 2.0, "p95": None, "count": 1}
-        for key in ("bid_ms", "auction_ms", "round_ms", "resize_s", "checkpoint_s", "first_step_s")
+        for key in ("bid_ms", "auction_ms", "round_ms", "resize_s", "checkpoint_s", "first_step_s", "cut_short_s")
     }
     reports = {policy: {"overheads": overheads} for policy in policies}
     return Results(workload=workload, rows=tuple(rows), reports=reports, unfinished={})
@@ -113,6 +113,7 @@ def test_overheads_leave_out_what_nobody_measured_and_need_themis():
     lines = OVERHEADS.lines(results())
     assert [line.what for line in lines if "95th" in line.what] == []
     assert told(OVERHEADS, "one auction (ms), median").over_paper == pytest.approx(2 / 354)
+    assert told(OVERHEADS, "starts cut short").testbed == 1
     assert not OVERHEADS.lines(results(policies=("slaq",)))
 
 

@@ -37,7 +37,7 @@ TRAINED = events(
     (20.0, "tasks_ended", job(1, requested=True, iteration=12)),
     (20.0, "tasks_started", job(2, iteration=12, gpus=["m/0"], level="slot")),
     (26.0, "first_step", job(2, since_start_s=6.0)),
-    (26.0, "resize", {"job_id": "j", "seconds": 7.5}),
+    (26.0, "resize", {"job_id": "j", "seconds": 7.5, "stop_s": 1.5}),
     # 6 s until its first step, 8 iterations of 0.5 s: what is left of 13 s are 3 s.
     (33.0, "tasks_ended", job(2, requested=False, iteration=20)),
 )
@@ -63,9 +63,14 @@ def test_an_app_s_own_medians():
     found = measure(record(app("a-1", "a", replay=False), told=TRAINED), {"a": S})["a"]
     assert found.startup_s == 3.0
     assert found.start_s == 5.0
-    assert found.resize_s == 7.5
+    assert found.stop_s == 1.5
     assert found.serial_iteration_s == 0.5
     assert found.finish_s == pytest.approx(3.0)
+
+
+def test_starts_that_were_cut_short_count_as_longer():
+    cut = events("a-1", *((40.0 + n, "start_cut_short", job(3 + n, seconds=17.0)) for n in range(3)))
+    assert measure(record(app("a-1", "a", replay=False), told=[*TRAINED, *cut]), {"a": S})["a"].start_s == 17.0
 
 
 def test_they_take_the_place_of_what_the_workload_assumed():
@@ -73,14 +78,14 @@ def test_they_take_the_place_of_what_the_workload_assumed():
     (made,) = as_measured(workload, record(app("a-1", "a", replay=False), told=TRAINED)).apps
     assert made.startup_s == 3.0
     assert made.jobs[0].serial_iteration_s == 0.5
-    assert (made.costs.checkpoint_s, made.costs.restore_s, made.costs.container_s) == (2.5, 5.0, 0.0)
+    assert (made.costs.checkpoint_s, made.costs.restore_s, made.costs.container_s) == (1.5, 5.0, 0.0)
     assert made.costs.finish_s == pytest.approx(3.0)
 
 
 def test_no_stop_takes_longer_than_a_lease_that_ends_allows():
-    told = record(app("a-1", "a", replay=False), told=TRAINED, lead_s=0.5, grace_s=1.0)
+    told = record(app("a-1", "a", replay=False), told=TRAINED, lead_s=0.25, grace_s=1.0)
     (made,) = as_measured(Workload(name="w", apps=(trace("a"),)), told).apps
-    assert made.costs.checkpoint_s == 1.5
+    assert made.costs.checkpoint_s == 1.25
 
 
 def test_replayed_apps_keep_the_pace_that_they_were_given():

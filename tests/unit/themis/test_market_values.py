@@ -29,6 +29,14 @@ def test_a_row_asks_for_something():
     assert row.gpus == 7
 
 
+@pytest.mark.parametrize("gangs", [({"m": 1}, {}), ({},), ({"m": 2},), ({"m": 1}, {"n": 1})])
+def test_pinned_gangs_are_the_pinned_gpus_and_none_is_empty(gangs):
+    # A payment of three gangs in four would be paid with gangs that hold nothing.
+    told = tuple(Allocation.of(gang) for gang in gangs)
+    with pytest.raises(InputError, match="pinned gang"):
+        BidRow(value=1.0, pinned=Allocation.of({"m": 1}), pinned_gangs=told)
+
+
 @pytest.mark.parametrize("value", [-1e-9, math.inf, math.nan])
 def test_the_value_of_the_empty_bundle_is_a_number_of_0_or_more(value):
     with pytest.raises(InputError):

@@ -117,7 +117,7 @@ BAD_FILES = {
     "not JSON": (b"{", "market.json is not JSON"),
     "not UTF-8": (b"\xff", "market.json is not UTF-8"),
     "no market": (b"[]", "market must be an object"),
-    "a key twice": (b'{"machines": [], "machines": []}', "a key is there twice in one object: 'machines'"),
+    "a key twice": (b'{"machines": [], "machines": []}', "market has a key twice: 'machines'"),
     "NaN": (
         b'{"machines": [{"id": "m", "gpus": NaN}], "bidders": []}',
         "market.machines[0].gpus must be a whole number",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from am.agent import packing, packing_plain
-from am.agent.packing import end_times_s, packed
+from am.agent.packing import end_times_s, left_out_s, packed
 from am.agent.packing_plain import PlainPacker
 
 LIMITS = Path(packing.__file__).parent / "core" / "limits.h"
@@ -77,6 +77,73 @@ class TestCompiled:
         monkeypatch.setattr(packing, "_packing", None)
         assert told == end_times_s(alone_s, counts).tolist()
 
+    def test_leaves_out_as_the_plain_one(self, jobs, seed, monkeypatch):
+        pytest.importorskip("am.agent._packing")
+        rng = Random(f"{jobs} {seed} left out")
+        kinds = rng.randint(1, 4)
+        alone_s = np.array(drawn(f"{jobs} {seed}", jobs, kinds))
+        counts = np.array([[rng.choice((0, rng.randint(0, jobs + 3))) for _ in range(kinds)] for _ in range(8)])
+        told = [
+            left_out_s(alone_s, counts, end_s, most_s).tolist() for end_s in (40.0, 95.0) for most_s in (60.0, math.inf)
+        ]
+        monkeypatch.setattr(packing, "_packing", None)
+        assert told == [
+            left_out_s(alone_s, counts, end_s, most_s).tolist() for end_s in (40.0, 95.0) for most_s in (60.0, math.inf)
+        ]
+
+
+class TestChanges:
+    def test_all_gangs_end_at_once(self, monkeypatch):
+        """54 on three gangs: neither longest first nor first fit ends at 18, with jobs that change places it does."""
+        alone_s = [[work] for work in (9.0, 8.0, 7.0, 7.0, 6.0, 5.0, 5.0, 5.0, 2.0)]
+        assert packed(alone_s, [0, 0, 0], [0.0] * 3)[0] == 18.0
+        monkeypatch.setattr(packing_plain, "MOST_CHANGES", 0)
+        assert PlainPacker(alone_s, [0, 0, 0], [0.0] * 3).pack()[0] == 19.0
+
+    def test_never_later_than_without_and_often_sooner(self, monkeypatch):
+        sooner = 0
+        for seed in range(40):
+            rng = Random(f"{seed} changes")
+            alone_s = drawn(seed, 40, 3)
+            kind = gangs_of([rng.randint(1, 6), rng.randint(0, 6), rng.randint(0, 6)])
+            load_s = [rng.choice((0.0, rng.uniform(0, 30))) for _ in kind]
+            end, place = PlainPacker(alone_s, kind, load_s).pack()
+            assert end == pytest.approx(end_s(alone_s, kind, load_s, place))
+            with monkeypatch.context() as patch:
+                patch.setattr(packing_plain, "MOST_CHANGES", 0)
+                without = PlainPacker(alone_s, kind, load_s).pack()[0]
+            assert end <= without
+            sooner += end < without
+        assert sooner >= 10
+
+
+class TestLeftOut:
+    def test_by_hand(self):
+        """Two gangs run 5, and 4 and 2, by 6, so 3 is left out; by 7 they run all, but one gang only 5 and 2."""
+        alone_s, counts = np.array([[5.0], [4.0], [3.0], [2.0]]), np.array([[2], [1]])
+        assert left_out_s(alone_s, counts[:1], 6.0, math.inf).tolist() == [3.0]
+        assert left_out_s(alone_s, counts[::-1], 7.0, math.inf).tolist() == [7.0, 0.0]
+        assert left_out_s(alone_s, counts[1:], 7.0, 3.0).tolist() == [4.0]
+
+    def test_no_further_than_the_least_before(self):
+        alone_s, counts = np.array([[5.0], [4.0], [3.0], [2.0]]), np.array([[2], [1]])
+        assert left_out_s(alone_s, counts, 6.0, math.inf).tolist() == [3.0, 4.0]
+        assert left_out_s(alone_s, counts, 7.0, math.inf).tolist() == [0.0, 4.0]
+
+    def test_none_is_left_out_only_where_they_do_end_by_then(self):
+        found = 0
+        for seed in range(12):
+            rng = Random(f"{seed} in time")
+            alone_s = np.array(drawn(seed, 30, 2))
+            counts = np.array([[rng.randint(1, 9), rng.randint(0, 9)] for _ in range(20)])
+            ends_s = end_times_s(alone_s, counts)
+            end_s = 1.1 * float(np.median(ends_s))
+            none_left = left_out_s(alone_s, counts, end_s, math.inf) == 0.0
+            assert (ends_s[none_left] <= end_s * 1.001).all()
+            assert not none_left.all()
+            found += none_left.sum()
+        assert found > 20
+
 
 class TestAtTheBoundary:
     """Arrays that do not agree are an error, not numbers from beside them."""
@@ -107,6 +174,19 @@ class TestAtTheBoundary:
             compiled.times_s(alone_s, counts, out)
 
     @pytest.mark.parametrize(
+        ("counts", "out"),
+        [
+            (np.ones((3, 2)), np.empty(3)),
+            (np.ones((3, 3), dtype="i8"), np.empty(3)),
+            (np.ones((3, 2), dtype="i8"), np.empty(2)),
+        ],
+    )
+    def test_what_is_left_out_that_does_not_agree_with_counts(self, counts, out):
+        compiled = pytest.importorskip("am.agent._packing")
+        with pytest.raises(ValueError, match=r"must be of|tell of"):
+            compiled.left_out_s(np.ones((2, 2)), counts, 1.0, 1.0, out)
+
+    @pytest.mark.parametrize(
         ("kind", "loads", "jobs"),
         [([0, 2], 2, 2), ([-1, 0], 2, 2), ([1, 0], 2, 2), ([0, 1], 1, 2), ([0, 1], 2, 1), ([0, 1], 2, 3)],
     )
@@ -124,7 +204,8 @@ class TestAtTheBoundary:
 def test_both_keep_to_the_same_limits():
     found = dict(re.findall(r"([A-Z]+_[A-Z]+) = ([\d.]+)", LIMITS.read_text()))
     assert {name: float(number) for name, number in found.items()} == {
-        name: getattr(packing_plain, name) for name in ("MOST_PASSES", "FEW_JOBS", "MOST_STEPS", "NEAR_ENOUGH")
+        name: getattr(packing_plain, name)
+        for name in ("MOST_PASSES", "FEW_JOBS", "MOST_STEPS", "MOST_CHANGES", "NEAR_ENOUGH")
     }
 
 

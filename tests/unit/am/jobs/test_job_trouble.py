@@ -260,6 +260,8 @@ class TestStall:
         assert job.state is JobState.RUNNING
         assert job.health == f"started again: {detail['reason']}"
         assert one.details("resize") == []
+        # It hung: how long its start would have taken nobody saw.
+        assert one.details("start_cut_short") == []
 
     def test_one_restart_too_many_and_it_is_given_up(self, attempt):
         one = attempt(restarts=1)
@@ -386,3 +388,38 @@ def test_s_by_level_is_measured_where_the_job_has_run():
     assert (told["slot"].factor, told["rack"].factor) == (1.0, 1.5)
     assert told["cluster"].factor >= 1.5
     assert told["machine"].spread == 0.0
+
+
+class TestAStartThatIsCutShort:
+    """Tasks that are stopped for others before their first step."""
+
+    def test_it_is_told_and_makes_restarts_dearer(self, attempt):
+        one = attempt()
+
+        async def scenario():
+            for _ in range(2):
+                await one.start("j0")
+                one.look(17)
+                one.runner.stop(one.jobs["j0"], "its lease ends")
+                await one.ended("j0")
+            await one.start("j0")
+            one.log("j0", 0.5)
+
+        asyncio.run(scenario())
+        assert one.details("start_cut_short") == [("j0", {"incarnation": n, "seconds": 17.0}) for n in (1, 2)]
+        assert one.app.restart_s == 17.0
+        ((_, resize),) = one.details("resize")
+        assert resize["seconds"] == pytest.approx(resize["stop_s"] + 1.0)
+
+    def test_a_job_that_stepped_is_none(self, attempt):
+        one = attempt()
+
+        async def scenario():
+            await one.start("j0")
+            one.log("j0", 0.5)
+            one.runner.stop(one.jobs["j0"], "its lease ends")
+            await one.ended("j0")
+
+        asyncio.run(scenario())
+        assert one.details("start_cut_short") == []
+        assert one.app.restart_s == 1.0

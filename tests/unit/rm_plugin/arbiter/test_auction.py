@@ -8,7 +8,7 @@ from rm_plugin.solvers.highs import HighsSolver
 from rm_plugin.solvers.port import Solution, SolveStatus, Win, each_alone
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
 from themis.choices import EmptyBundle
-from themis.cluster import Level
+from themis.cluster import Allocation, Level
 from themis.errors import InvariantError
 
 
@@ -52,6 +52,24 @@ def test_bidders_with_one_bid_share_one_solve():
     assert set(outcome.wins) == {"a", "b"}
     assert {problem.without: problem.solved_for for problem in outcome.problems} == {None: None, "a": "a", "b": "a"}
     assert outcome.shares == pytest.approx({"a": 0.25, "b": 0.25, "c": 1.0})
+
+
+def test_bidders_with_equal_values_for_other_rows_do_not_share_a_solve():
+    """One GPU each on m0 and m1: a wants m0, b and c want m1. Only b costs somebody something: c has 0.5, not 0.9."""
+    machines = tuple(FreeMachine(machine_id=name, rack_id="r0", free_slots=(1,)) for name in ("m0", "m1"))
+    bids = tuple(
+        Bid(
+            app_id=app_id,
+            round_id=0,
+            empty_value=0.5,
+            rows=(BidRow(value=value, pinned=Allocation.of({machine_id: 1})),),
+        )
+        for app_id, machine_id, value in (("a", "m0", 1.0), ("b", "m1", 1.0), ("c", "m1", 0.9))
+    )
+    outcome = run_auction(Market(machines=machines, bids=bids), HighsSolver(), 10.0)
+    assert set(outcome.wins) == {"a", "b"}
+    assert {problem.without: problem.solved_for for problem in outcome.problems} == {None: None, "a": "a", "b": "b"}
+    assert outcome.shares == pytest.approx({"a": 1.0, "b": 0.5 / 0.9, "c": 1.0})
 
 
 def test_lexicographic_shares_are_over_the_finite_part():

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from rm_plugin.arbiter.auction import run_auction
+from rm_plugin.arbiter.market_document import market_document
 from rm_plugin.arbiter.market_file import MOST, parse_market, read_market
 from rm_plugin.solvers.highs import HighsSolver
 from themis.bids import Gang
@@ -49,6 +50,23 @@ def test_a_document_becomes_a_market():
     assert run_auction(market, HighsSolver(), 10.0).wins["a"].row == 1
 
 
+def test_gpus_of_an_explicit_row_that_belong_together_are_won_as_one_gang():
+    """Payments keep or take such a gang as one; without `pinned_gangs` they would split it by machine."""
+    document = {
+        "machines": [{"id": "m0", "gpus": 4}, {"id": "m1", "gpus": 4}],
+        "bidders": [{"app": "a", "empty_value": 0.5, "rows": [{"gpus": {"m0": 4, "m1": 4}, "value": 1.0}]}],
+    }
+    apart = parse_market(document)
+    document["bidders"][0]["rows"][0]["pinned_gangs"] = [{"m0": 4, "m1": 4}]
+    together = parse_market(document)
+    parts = {
+        name: [gang.gpus.by_machine() for gang in run_auction(market, HighsSolver(), 10.0).wins["a"].gangs]
+        for name, market in {"apart": apart, "together": together}.items()
+    }
+    assert parts == {"apart": [{"m0": 4}, {"m1": 4}], "together": [{"m0": 4, "m1": 4}]}
+    assert parse_market(market_document(together)) == together
+
+
 @pytest.mark.parametrize(
     ("free", "slots"),
     [({"m0": 3}, (2, 1)), ({"m0": [1, 2]}, (1, 2)), ({}, (0, 0))],
@@ -85,6 +103,14 @@ MISTAKES = {
     "no GPUs": (changed(*ROW, "gangs", 0, "gpus", to=0), r"gangs\[0\]\.gpus must be a whole number from 1"),
     "unit": (changed(*ROW, "gangs", 0, "unit_gpus", to=3), r"gangs\[0\]: unit_gpus must divide"),
     "both": (changed(*ROW, "gpus", to={"m0": 1}), r"rows\[0\] has both gpus and gangs"),
+    "explicit and pinned": (
+        changed(*ROW, to={"gpus": {"m0": 1}, "pinned": {"m0": 1}, "value": 1}),
+        r"rows\[0\] has both gpus and gangs or pinned",
+    ),
+    "explicit gangs": (
+        changed(*ROW, to={"gpus": {"m0": 2}, "pinned_gangs": [{"m0": 1}], "value": 1}),
+        r"rows\[0\]: the pinned gangs must add up",
+    ),
     "empty row": (changed(*ROW, to={"value": 0.5}), r"rows\[0\]: a bid row needs gangs"),
     "unknown machine": (
         changed(*ROW, "pinned", to={"m1": 1}),
@@ -100,8 +126,16 @@ MISTAKES = {
         changed("machines", to=[{"id": f"m{index}", "gpus": MOST} for index in range(11)]),
         r"market\.machines have more than \d+ GPUs together",
     ),
+    "one machine far larger than many": (
+        changed("machines", to=[{"id": f"m{index}", "gpus": MOST if index == 0 else 1} for index in range(101)]),
+        r"market\.machines are too uneven: 101 of them, times 100000 GPUs",
+    ),
     "slots": (changed("machines", 0, "slots", to=[2, 1]), r"machines\[0\]\.slots must add up"),
     "pinned gangs": (changed(*ROW, "pinned_gangs", to=[{"m0": 2}]), r"rows\[0\]: the pinned gangs must add up"),
+    "empty pinned gang": (
+        changed(*ROW, to={"value": 0.5, "pinned": {"m0": 1}, "pinned_gangs": [{"m0": 1}, {}]}),
+        r"rows\[0\]: a pinned gang needs a GPU",
+    ),
     "twins": (changed("machines", to=DOCUMENT["machines"] * 2), r"machines\[1\]\.id is there twice: 'm0'"),
     "twin bidders": (changed("bidders", to=DOCUMENT["bidders"] * 2), r"bidders\[1\]\.app is there twice"),
     "empty bundle": (changed("empty_bundle", to="finit"), "did you mean 'finite'"),
@@ -138,7 +172,15 @@ def text_with(*path, to):
 FILES = {
     "nothing": ("", r"m\.json is not JSON, line 1, column 1"),
     "half": ('{\n"machines": [', r"m\.json is not JSON, line 2"),
-    "twice": (json.dumps(DOCUMENT)[:-1] + ', "free": {}}', r"m\.json: a key is there twice in one object: 'free'"),
+    "twice": (json.dumps(DOCUMENT)[:-1] + ', "free": {}}', r"^market has a key twice: 'free'; keep one"),
+    "twice in a row": (
+        text_with(*ROW, to='{"value": 1, "gpus": {"m0": 1}, "gpus": {}}'),
+        r"^market\.bidders\[0\]\.rows\[0\] has a key twice: 'gpus'",
+    ),
+    "twice in what is lost": (
+        text_with("free", to='{"m0": {"a": 1, "a": 2}, "m0": 4}'),
+        r"^market\.free has a key twice: 'm0'",
+    ),
     "deep": ("[" * 100_000 + "]" * 100_000, r"m\.json is nested too deeply"),
     "deep in a field": (text_with(*ROW, "value", to="[" * 500 + "]" * 500), r"rows\[0\]\.value must be a number"),
     "NaN": (text_with(*ROW, "value", to="NaN"), r"rows\[0\]\.value must be a finite number.*: nan"),

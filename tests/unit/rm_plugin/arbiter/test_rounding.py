@@ -59,9 +59,22 @@ def test_by_gpu_keeps_a_gang_whole_where_a_part_of_it_would_be_useless(demands):
 
 def test_by_gpu_cuts_to_whole_tasks_on_each_machine():
     wide = [gang(Level.RACK, m0=4, m1=2)]
-    (part,) = by_gpu(wide, 0.84, 0, of_size(2, 6, unit=2))
+    (part,) = by_gpu(wide, 4 / 6, 0, of_size(2, 6, unit=2))
     assert part.gpus == Allocation.of({"m0": 4})
-    assert by_gpu([gang(Level.RACK, m0=3, m1=3)], 0.8, 0, of_size(2, 6, unit=3))[0].gpus == Allocation.of({"m0": 3})
+    assert by_gpu([gang(Level.RACK, m0=3, m1=3)], 0.5, 0, of_size(2, 6, unit=3))[0].gpus == Allocation.of({"m0": 3})
+
+
+@pytest.mark.parametrize(
+    ("demands", "least"),
+    [(of_size(1, 2), 2), (of_size(4, 8, unit=4), 4)],
+    ids=["a small job", "large tasks"],
+)
+def test_by_gpu_keeps_the_share_of_gpus_also_where_a_gang_cannot_be_cut_to_just_that(demands, least):
+    """0.9 of 8 GPUs: no job can run on 7 of them, so the whole gang stays, or now and then the largest useful part."""
+    kept = [by_gpu([gang(Level.MACHINE, m0=8)], 0.9, seed, demands) for seed in range(4000)]
+    gpus = [sum(each.gpus.gpus for each in gangs) for gangs in kept]
+    assert set(gpus) == {least, 8}
+    assert statistics.fmean(gpus) == pytest.approx(7.2, abs=0.2)
 
 
 @pytest.mark.parametrize("rounding", Rounding)

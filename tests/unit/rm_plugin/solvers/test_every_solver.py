@@ -1,11 +1,15 @@
 """Every registered solver on markets worked out by hand: what the port promises, whoever is behind it."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from small_markets import bid, gang, machine, market, row, rows_won
 
-from rm_plugin.solvers.port import SolveStatus
+from rm_plugin.solvers.candidates import bidders_of
+from rm_plugin.solvers.highs import run_highs
+from rm_plugin.solvers.mip import solve_by
+from rm_plugin.solvers.port import SMALLEST_GAP, SolveStatus
 from rm_plugin.solvers.registry import SOLVERS, solver
 from themis.cluster import Level
 from themis.errors import InputError, UnknownNameError
@@ -158,6 +162,20 @@ def test_a_solve_without_time_says_so_with_its_gap(name):
         assert solution.gap > 0
         if not lexicographic:
             assert best.log_objective <= solution.log_objective + solution.gap + 1e-9
+
+
+def test_the_optimum_found_without_a_proof_has_a_gap():
+    """A solver whose time was up may hold the best choice, and a bound that says no more than that."""
+
+    def out_of_time(model, gains, time_limit_s, at_least=None):
+        answer = run_highs(model, gains, 60.0, at_least)
+        return replace(answer, status=SolveStatus.TIME_LIMIT)
+
+    bids = [bid("a", 0.1, row(0.2, gang(2, Level.MACHINE)))]
+    one = market([machine("m0", 2)], *bids)
+    solution = solve_by(out_of_time, one, bidders_of(one), 60.0)
+    assert solution.status is SolveStatus.TIME_LIMIT
+    assert solution.gap == SMALLEST_GAP
 
 
 def test_an_unknown_solver_lists_the_nearest():

@@ -1,0 +1,103 @@
+"""The best of some asks, brought nearer to an end that is aimed at, change by change, in the room that there is.
+
+When an ask ends says little about which change brings it nearer to an earlier end. So an end is aimed at, and asks are
+told apart by how much time the jobs take that do not end by then (`packing.left_out_s`). Once an ask leaves none out
+the aim is an earlier end; where no change brings it nearer, one between that and the best end reached.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from am.agent.batch import PhaseOn
+from am.agent.fitted import Ask
+from am.agent.kinds import GangKind, Room
+from am.agent.views import JobView
+
+Counts = NDArray[np.int64]
+
+_STEPS = 24
+"""Steps at most; they end sooner where the aim comes near to what is reached."""
+
+_AT_ONCE = (1, 2, 4)
+"""How many times a step makes one change."""
+
+_MOST_EXCHANGED = 12
+"""GPUs of gangs that make room for as many GPUs of others, at most."""
+
+_FIRST_AIM, _NEXT_AIM, _NEAR_ENOUGH = 0.985, 0.99, 0.997
+"""What is aimed at first, by the end reached; then each time; and where steps end."""
+
+
+def aimed_asks(
+    kinds: Sequence[GangKind], room: Room, most_gangs: int, jobs: Sequence[JobView], starts: Sequence[Ask]
+) -> Iterator[Ask]:
+    """Asks that end earlier and earlier, each found by some steps from the best of those to start from."""
+    moves = _moves(kinds)
+    limits = _Limits(kinds, room, most_gangs)
+    asks = limits.within(np.array(starts, dtype=np.int64).reshape(-1, len(kinds)))
+    if not len(moves) or not len(asks):
+        return
+    phase = PhaseOn(jobs, [kind.at for kind in kinds])
+    ends_s = phase.times_s(asks)
+    end_s = float(ends_s.min())
+    if math.isinf(end_s):
+        return
+    ask = best = asks[ends_s.argmin()]
+    aim_s, left_out_s = _FIRST_AIM * end_s, math.inf
+    for _ in range(_STEPS):
+        tried = limits.within(ask + moves)
+        left_out = phase.left_out_s(tried, aim_s, left_out_s)
+        if not len(tried) or left_out.min() >= left_out_s:
+            ask, left_out_s, aim_s = best, math.inf, (aim_s + end_s) / 2.0
+            if aim_s > _NEAR_ENOUGH * end_s:
+                return
+            continue
+        ask, left_out_s = tried[left_out.argmin()], float(left_out.min())
+        if left_out_s:
+            continue
+        reached_s = float(phase.times_s(ask[None])[0])
+        if reached_s < end_s:
+            best, end_s = ask, reached_s
+            yield tuple(ask.tolist())
+        aim_s, left_out_s = _NEXT_AIM * min(aim_s, reached_s), math.inf
+
+
+class _Limits:
+    """What asks must keep to: gangs, and the room."""
+
+    def __init__(self, kinds: Sequence[GangKind], room: Room, most_gangs: int) -> None:
+        limits = [((1,) * len(kinds), most_gangs), *room.limits(kinds)]
+        # Whole numbers, but a product of floats is quicker.
+        self._taken = np.array([taken for taken, _ in limits], dtype=np.float64).T
+        self._most = np.array([most for _, most in limits], dtype=np.float64)
+
+    def within(self, asks: Counts) -> Counts:
+        """Those of the asks that keep to them."""
+        asks = asks[(asks >= 0).all(axis=1)]
+        return np.asarray(asks[(asks.astype(np.float64) @ self._taken <= self._most).all(axis=1)])
+
+
+def _moves(kinds: Sequence[GangKind]) -> Counts:
+    """Changes of counts, each once; none where all gangs are of one size."""
+    if len({kind.at.gpus for kind in kinds}) < 2:
+        return np.zeros((0, len(kinds)), dtype=np.int64)
+    one = np.eye(len(kinds), dtype=np.int64)
+    sizes = [kind.at.gpus for kind in kinds]
+    places = range(len(kinds))
+    moves = [*one]
+    for left, right in itertools.permutations(places, 2):
+        moves.append(one[left] - one[right])
+        gpus = math.lcm(sizes[left], sizes[right])
+        if gpus <= _MOST_EXCHANGED:
+            moves.append(gpus // sizes[left] * one[left] - gpus // sizes[right] * one[right])
+    for whole, pair in itertools.product(places, itertools.combinations_with_replacement(places, 2)):
+        if sum(sizes[place] for place in pair) == sizes[whole]:
+            split = one[pair[0]] + one[pair[1]] - one[whole]
+            moves += [split, -split]
+    return np.unique(np.concatenate([many * np.array(moves) for many in _AT_ONCE]), axis=0)

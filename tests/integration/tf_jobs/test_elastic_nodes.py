@@ -1,0 +1,66 @@
+"""Jobs of 1 to 8 tasks, resized ten times and moved between two nodes, learn what they would have learnt left alone."""
+
+import asyncio
+import csv
+import importlib.util
+import sys
+from itertools import groupby, pairwise
+
+import pytest
+from documents import ROOT
+
+SPEC = importlib.util.spec_from_file_location("node_recorder", ROOT / "tools" / "record_elastic_nodes.py")
+recorder = importlib.util.module_from_spec(SPEC)
+sys.modules[SPEC.name] = recorder
+SPEC.loader.exec_module(recorder)
+
+real = pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="real programs need the extra 'tf'")
+FLOAT_NOISE = 2e-5
+"""Relative, of nets without a branch that a last bit can turn."""
+
+
+def changes(placements):
+    """How many changes of size there are, and how many moves at equal size."""
+    sizes = [(sum(one.values()), sum(two.values())) for one, two in pairwise(placements)]
+    return sum(one != two for one, two in sizes), sum(one == two for one, two in sizes)
+
+
+def read(nodes):
+    return {node: int(tasks) for node, tasks in (part.split(":") for part in nodes.split(","))}
+
+
+@real
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("program", recorder.PROGRAMS)
+def test_ten_resizes_over_two_nodes_change_no_bit(program, tmp_path):
+    """`digits_cnn` is the one that parts, in iteration 170, where each task has one share: see docs/elastic.md."""
+    resized, alone = asyncio.run(recorder.both(tmp_path, recorder.program_command(program)))
+    assert [point.iteration for point in resized] == list(range(1, len(resized) + 1)), "an iteration lost or repeated"
+    assert len(resized) > 11 * recorder.LEAST_ITERATIONS
+    placements = [read(nodes) for nodes, _ in groupby(point.nodes for point in resized)]
+    assert placements == [dict(placement) for placement in recorder.PLACEMENTS]
+    assert [point.loss for point in resized] == [point.loss for point in alone]
+    assert recorder.state(tmp_path / "resized") == recorder.state(tmp_path / "alone"), "weights and optimizer's state"
+    assert alone[-1].loss < 0.9 * alone[0].loss, "a curve to compare"
+
+
+def test_there_are_ten_resizes_between_1_and_8_tasks_and_a_move():
+    assert changes(recorder.PLACEMENTS) == (10, 1)
+    assert {sum(placement.values()) for placement in recorder.PLACEMENTS} >= {1, 2, 3, 4, 5, 8}
+    assert set().union(*recorder.PLACEMENTS) == {"node0", "node1"}
+
+
+@pytest.mark.parametrize("program", recorder.PROGRAMS)
+def test_the_recorded_curves_are_equal_with_parts_in_order_and_near_with_shares(program):
+    with recorder.CSV.open(newline="") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["program"] == program]
+    for sums in recorder.SUMS:
+        of = [row for row in rows if row["sums"] == sums]
+        assert changes([read(nodes) for nodes, _ in groupby(row["nodes"] for row in of)]) == (10, 1)
+        resized, alone = ([float(row[name]) for row in of] for name in ("resized_loss", "alone_loss"))
+        if sums == "ordered":
+            assert resized == alone
+        else:
+            smooth = 169 if program == "digits_cnn" else len(of)
+            assert resized[:smooth] == pytest.approx(alone[:smooth], rel=FLOAT_NOISE)

@@ -1,0 +1,49 @@
+"""Medians of durations that were cut short in part, against hand-worked ones and the plain median."""
+
+from statistics import median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from themis.durations import median_with_cuts
+
+LENGTHS = st.lists(st.floats(0.0, 1e6), min_size=1, max_size=12)
+
+
+@given(LENGTHS)
+def test_without_cuts_it_is_the_median(lengths):
+    assert median_with_cuts([(length, True) for length in lengths]) == pytest.approx(median(lengths))
+
+
+@pytest.mark.parametrize(
+    ("whole", "cut", "expected"),
+    [
+        # Three of four are longer than 5: nobody knows by how much.
+        ([5.0], [17.0, 12.0, 16.0], 17.0),
+        # Kaplan and Meier: 3/4 go on past 1, then 3/8 past 3.
+        ([1.0, 3.0, 4.0], [2.0], 3.0),
+        # What was cut before anything ended says nothing.
+        ([5.0, 7.0, 9.0], [1.0, 2.0], 7.0),
+        # As long as a whole one: it went on.
+        ([5.0], [5.0], 5.0),
+        ([2.0, 4.0], [1.0], 3.0),
+        ([], [3.0, 2.0], 3.0),
+    ],
+)
+def test_a_cut_one_counts_as_longer(whole, cut, expected):
+    durations = [(length, True) for length in whole] + [(length, False) for length in cut]
+    assert median_with_cuts(durations) == expected
+    assert median_with_cuts(reversed(durations)) == expected
+
+
+@given(LENGTHS, LENGTHS)
+def test_cuts_never_shorten_it(whole, cut):
+    durations = [(length, True) for length in whole]
+    assert median_with_cuts([*durations, *((length, False) for length in cut)]) >= median_with_cuts(durations) * (
+        1 - 1e-12
+    )
+
+
+def test_nothing_seen_is_nothing_known():
+    assert median_with_cuts([]) is None
