@@ -5,11 +5,11 @@ from setuptools import Extension, setup
 CORE, PACKING = "rm_plugin/solvers/exact/core", "am/agent/core"
 SOURCES = (
     *("module", "cover_module", "cover", "fit", "lift", "pack", "prices", "prune", "search", "simplex", "weigh"),
-    *("tables_module", "tables", "relax", "clique", "leaf", "branch"),
+    *("tables_module", "tables", "relaxation", "clique", "leaf", "branch"),
 )
 HEADERS = (
     *("core", "cover", "cover_module", "fit", "hash", "lift", "pack", "prune", "simplex", "weigh"),
-    *("tables_module", "tables", "relax", "clique", "leaf", "branch"),
+    *("tables_module", "tables", "relaxation", "clique", "leaf", "branch"),
 )
 
 # No contraction into fused operations: prices and times are the same on every machine of one libm.

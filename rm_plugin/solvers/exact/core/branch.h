@@ -3,7 +3,7 @@
 #define THEMIS_BRANCH_H
 
 #include "core.h"
-#include "relax.h"
+#include "relaxation.h"
 
 enum { POOLED = 64 };
 

@@ -2,7 +2,7 @@
 #ifndef THEMIS_CLIQUE_H
 #define THEMIS_CLIQUE_H
 
-#include "relax.h"
+#include "relaxation.h"
 
 /* Adds the most violated cliques, as far as there is room; how many, or -1 without memory. */
 int separate_cliques(Relaxation *r, const Basis *b);

@@ -6,7 +6,7 @@
 #ifndef THEMIS_LEAF_H
 #define THEMIS_LEAF_H
 
-#include "relax.h"
+#include "relaxation.h"
 
 typedef struct {
     int32_t row; /* -1: nothing */

@@ -1,4 +1,4 @@
-#include "relax.h"
+#include "relaxation.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  * Variables: the rows, then what every constraint leaves over; what a bidder's leaves over is the option of no row. An
  * option that is not `alive` is held at 0. Floats steer only: what is proven is proven by `bound_of` in whole numbers.
  */
-#ifndef THEMIS_RELAX_H
-#define THEMIS_RELAX_H
+#ifndef THEMIS_RELAXATION_H
+#define THEMIS_RELAXATION_H
 
 #include <stddef.h>
 
