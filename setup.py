@@ -3,7 +3,10 @@
 from setuptools import Extension, setup
 
 CORE, PACKING = "rm_plugin/solvers/exact/core", "am/agent/core"
-SHARED = ("cover", "cover_module", "fit", "lift", "pack", "prune", "relax", "simplex", "weigh")
+SHARED = (
+    *("cover", "cover_module", "fit", "lift", "pack", "prune", "relax", "simplex", "weigh"),
+    *("tables", "tables_module", "relaxation", "clique", "leaf", "branch"),
+)
 SOURCES = (*SHARED, "module", "prices", "search")
 HEADERS = (*SHARED, "core", "hash")
 

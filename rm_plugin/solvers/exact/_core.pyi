@@ -11,6 +11,7 @@ Array = NDArray[Any]
 
 class Problem: ...
 class Cover: ...
+class Tables: ...
 
 def problem(
     unit: float,
@@ -155,3 +156,24 @@ def weigh(
     count: Array,  # i4 [items + gangs + 1 + machines]
 ) -> int:
     """The most weight that these machines hold, and what reaches it: items, gangs, single GPUs, pins."""
+
+def tables(
+    unit: float,
+    row_start: Array,  # i4 [bidders + 1]
+    gain: Array,  # i8 [rows], best first within a bidder
+    gpus: Array,  # i4 [rows]
+    tie: Array,  # i8 [rows]
+    pin_start: Array,  # i4 [rows + 1]
+    pin_machine: Array,  # i4 [pins], ascending within a row
+    pin_gpus: Array,  # i4 [pins]
+    free: Array,  # i4 [machines]
+) -> Tables:
+    """A market whose rows name machines only (tables.h), and what its problems share; the arrays are copied."""
+
+def best_of_tables(
+    tables: Tables, skip: int, seconds: float, most_nodes: int, choice: Array
+) -> tuple[int, int, int, int]:
+    """The best choice: (status as in `search`, value, bound, nodes), rows by bidder into i4 `choice`, -1 for none.
+
+    Out of time or nodes it is the best found.
+    """

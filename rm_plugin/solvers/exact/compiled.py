@@ -40,9 +40,9 @@ _FEWER = 20
 class CompiledMarket:
     """Rows, limits and prices of one market, kept between its problems."""
 
-    def __init__(self, market: Market) -> None:
+    def __init__(self, market: Market, arrays: MarketArrays | None = None) -> None:
         self.market = market
-        self.arrays: MarketArrays = read_market(market)
+        self.arrays = read_market(market) if arrays is None else arrays
         self.places = Places(self.arrays)
         self._most_states = min(_STATES_A_PAIR * len(market.bids) ** 2, _MOST_STATES)
         self.most_states = self._most_states

@@ -5,7 +5,7 @@ so no feasible choice is worth more than its optimum; when the optimum's gangs t
 it is the market's optimum, and the places are the certificate. When they find none, a limit that forbids the choice is
 learnt from a linear programme over what machines can hold (`separation`), and the knapsack is solved again. Where no
 such limit exists an integer programme decides on the choice (`deciding`), or HiGHS among the few rows that the proven
-gap leaves (`remainder`).
+gap leaves (`remainder`). Markets whose rows all name machines go another way (`tables`).
 
 Ties. Equal means equal in whole units of 2**-40 of the log objective, a sum of rounded logs: equal products of other
 values (0.25 * 1 and 0.5 * 0.5) may miss each other by a unit. Of equal choices the one that asks for fewer GPUs wins,
@@ -22,6 +22,8 @@ from rm_plugin.solvers.candidates import check_market
 from rm_plugin.solvers.exact.compiled import CompiledMarket
 from rm_plugin.solvers.exact.found import as_solution
 from rm_plugin.solvers.exact.problem import solve_problem
+from rm_plugin.solvers.exact.rows import read_market
+from rm_plugin.solvers.exact.tables import TableMarket, has_tables_only
 from rm_plugin.solvers.port import Solution
 from themis.bids import Market
 
@@ -33,7 +35,7 @@ class ExactSolver:
 
     def __init__(self) -> None:
         self._market: Market | None = None
-        self._compiled: CompiledMarket | None = None
+        self._compiled: CompiledMarket | TableMarket | None = None
 
     def solve(self, market: Market, time_limit_s: float) -> Solution:
         """Solve one market.
@@ -46,8 +48,7 @@ class ExactSolver:
             InputError: Two bids of one app, or a finite market with an empty bundle worth 0.
         """
         deadline_s = time.monotonic() + time_limit_s
-        compiled = self._of(market)
-        return as_solution(compiled.arrays, solve_problem(compiled, -1, deadline_s), placed=True)
+        return _solution(self._of(market), None, deadline_s)
 
     def without(self, market: Market, app_ids: Sequence[str], time_limit_s: float) -> Mapping[str, Solution]:
         """The market without each of these bidders, from the prices and limits that the first problem found."""
@@ -57,13 +58,23 @@ class ExactSolver:
         for number, app_id in enumerate(app_ids):
             # Whoever needs less than its part leaves the rest to those that come later.
             part_s = (deadline_s - time.monotonic()) / (len(app_ids) - number)
-            found = solve_problem(compiled, compiled.position(app_id), time.monotonic() + part_s)
-            solutions[app_id] = as_solution(compiled.arrays, found, placed=False)
+            solutions[app_id] = _solution(compiled, app_id, time.monotonic() + part_s)
         return solutions
 
-    def _of(self, market: Market) -> CompiledMarket:
+    def _of(self, market: Market) -> CompiledMarket | TableMarket:
         """The compiled form of a market, kept while the market is the same object."""
         if self._compiled is None or self._market is not market:
             check_market(market)
-            self._compiled, self._market = CompiledMarket(market), market
+            arrays = read_market(market)
+            tables = has_tables_only(arrays)
+            self._compiled = TableMarket(market, arrays) if tables else CompiledMarket(market, arrays)
+            self._market = market
         return self._compiled
+
+
+def _solution(compiled: CompiledMarket | TableMarket, without: str | None, deadline_s: float) -> Solution:
+    """The best choice without a bidder (None: with all); gangs find their places where all bidders are there."""
+    if isinstance(compiled, TableMarket):
+        return compiled.solution(without, deadline_s)
+    skip = -1 if without is None else compiled.position(without)
+    return as_solution(compiled.arrays, solve_problem(compiled, skip, deadline_s), placed=without is None)

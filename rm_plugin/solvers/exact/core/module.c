@@ -10,6 +10,7 @@
 #include "lift.h"
 #include "pack.h"
 #include "prune.h"
+#include "tables_module.h"
 #include "weigh.h"
 
 static const char CAPSULE[] = "themis.exact.problem";
@@ -295,6 +296,8 @@ static PyMethodDef METHODS[] = {
     {"cover_forbid", run_cover_forbid, METH_VARARGS, "Uses a pattern no more."},
     {"cover_pattern", run_cover_pattern, METH_VARARGS, "What a pattern covers; its group is returned."},
     {"weigh", run_weigh, METH_VARARGS, "The most weight that a group of machines holds."},
+    {"tables", make_tables, METH_VARARGS, "A market of tables from its arrays."},
+    {"best_of_tables", run_best_of_tables, METH_VARARGS, "The best choice: (status, value, bound, nodes)."},
     {"prune", run_prune, METH_VARARGS, "Marks rows that no other of their bidder beats."},
     {NULL, NULL, 0, NULL},
 };
