@@ -20,6 +20,8 @@ from rm_plugin.solvers.kinds import Kind
 from themis.cluster import Level
 
 _MOST_COLUMNS = 20_000
+_MOST_NODES = 1_000
+"""Of branch and bound, in place of seconds: on a busy machine the answer has to be the same."""
 _TOLERANCE = 1e-9
 
 
@@ -89,6 +91,7 @@ class _Programme:
             "threads": 1,
             "presolve": "off",
             "time_limit": time_limit_s,
+            "mip_max_nodes": _MOST_NODES,
             "mip_feasibility_tolerance": _TOLERANCE,
             "primal_feasibility_tolerance": _TOLERANCE,
         }

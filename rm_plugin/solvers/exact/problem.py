@@ -24,8 +24,8 @@ _OPTIMAL, _TOO_WIDE = 0, 2
 _MOST_LABELLED_STATES = 300_000
 _MOST_CHOICES = 4_000
 _FIRST_REMAINDER = 1e-3
-_MOST_DECIDED, _DECIDE_S = 20, 2.0
-"""Choices of a problem that an integer programme decides on, and seconds for one; 0.2 were enough at 1,024 GPUs."""
+_MOST_DECIDED = 20
+"""Choices of a problem that an integer programme decides on."""
 _TOO_LARGE = 4_000_000
 """Rows times machines past which HiGHS is not asked: at 10,000 GPUs it found nothing in half a minute a problem."""
 
@@ -87,7 +87,7 @@ class _Problem:
         if searched is not None or self._decided >= _MOST_DECIDED:
             return searched
         self._decided += 1
-        return places.decided(chosen, min(_DECIDE_S, max(0.0, self._left_s())))
+        return places.decided(chosen, max(0.0, self._left_s()))
 
     def _next_best(self, value: int) -> Found:
         """The best choice that fits, where the knapsack's optimum does not: all choices near the bound, best first."""

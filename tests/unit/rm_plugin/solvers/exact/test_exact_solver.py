@@ -5,14 +5,21 @@ import math
 import random
 import subprocess
 import sys
+import time
+from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
+import numpy as np
 import pytest
 from small_markets import bid, gang, machine, market, row, rows_won
 
 from audit.feasibility import infeasible
 from audit.recipes import Recipe, random_market
 from rm_plugin.solvers.brute_force import BruteForceSolver
+from rm_plugin.solvers.exact import _core, problem
+from rm_plugin.solvers.exact.compiled import CompiledMarket
+from rm_plugin.solvers.exact.found import as_solution
 from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.port import SolveStatus
 from themis.choices import EmptyBundle
@@ -103,6 +110,44 @@ def test_of_equal_choices_the_one_that_asks_for_fewest_gpus_wins():
             for s in (found, best)
         ]
         assert gpus[0] == gpus[1], seed
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_remains_is_decided_over_rows_enough_for_a_proof(name, monkeypatch):
+    """However few rows it begins with: HiGHS's best of them counts only once no other row can be part of a better."""
+    monkeypatch.setattr(problem, "_FIRST_REMAINDER", 0.0)
+    grown = 0
+    for seed in range(12):
+        given = random_market(seed, RECIPES[name])
+        compiled = CompiledMarket(given)
+        if not compiled.arrays.rows.rows:
+            continue
+        whole = problem._Problem(compiled, -1, time.monotonic() + 60.0)
+        over, asked = whole._over, []
+        monkeypatch.setattr(whole, "_over", lambda rows, over=over, asked=asked: asked.append(len(rows)) or over(rows))
+        best = ExactSolver().solve(given, 60.0)
+        bound = _core.losses(compiled.problem, -1, whole._price, np.empty(compiled.arrays.rows.rows, dtype=np.int64))
+        found = as_solution(compiled.arrays, whole._remainder(bound), placed=False)
+        assert found.log_objective == pytest.approx(best.log_objective, abs=1e-10), seed
+        grown += len(asked) > 1
+    assert grown
+
+
+@pytest.mark.parametrize("name", sorted(set(RECIPES) - {"explicit"}))
+def test_the_programme_over_patterns_decides_as_the_search_does(name):
+    answers = Counter()
+    for seed in range(60):
+        compiled, rng = CompiledMarket(random_market(seed, RECIPES[name])), random.Random(seed)
+        starts = compiled.arrays.rows.row_start.tolist()
+        mine = [range(first, end) for first, end in pairwise(starts) if end > first]
+        chosen = np.array([rng.choice(rows) for rows in rng.sample(mine, rng.randint(0, len(mine)))], dtype=np.int32)
+        if not len(chosen) or (compiled.places.left_beside(chosen) < 0).any():
+            continue
+        searched, decided = compiled.places.fits(chosen), compiled.places.decided(chosen, 60.0)
+        if searched is not None and decided is not None:
+            assert isinstance(searched, bool) == isinstance(decided, bool), seed
+            answers[isinstance(decided, bool)] += 1
+    assert answers[False] > 3
 
 
 def test_ties_do_not_depend_on_the_order_of_bidders_rows_or_machines():
