@@ -318,7 +318,13 @@ class AppMaster:
 
     async def _beat(self, app: App) -> None:
         while True:
-            self._session.send(pb.AmMessage(heartbeat=heartbeat_message(app, app.view(self._planned, frozenset()))))
+            try:
+                heartbeat = heartbeat_message(app, app.view(self._planned, frozenset()))
+            except Exception:
+                # It only tells: an app of which something cannot be told goes on, and tells the rest at the next beat.
+                LOG.exception("a heartbeat is left out")
+            else:
+                self._session.send(pb.AmMessage(heartbeat=heartbeat))
             await asyncio.sleep(app.heartbeat_s)
 
     def _abandoned(self, session: asyncio.Task[None]) -> int:

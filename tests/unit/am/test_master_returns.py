@@ -1,6 +1,7 @@
-"""What an app master does with its leases while containers are kept on their GPUs."""
+"""What an app master does with its leases while containers are kept on their GPUs, and how it tells of its app."""
 
 import asyncio
+import itertools
 from types import SimpleNamespace
 
 from agent_cases import cluster_of
@@ -166,5 +167,29 @@ def test_a_job_that_grows_has_its_room_prepared_where_the_gpus_are_granted(tmp_p
         one.hold(g0="GRANTED", g1="GRANTED", g2="RESERVED")
         one.apply(prepare={"j0": (A, B, C)})
         assert one.kept.prepared == [(A,), (B,)]
+
+    run(tmp_path, scenario)
+
+
+def test_a_heartbeat_that_cannot_be_built_is_left_out(tmp_path, monkeypatch):
+    beats = itertools.chain([ValueError("Value out of range")], itertools.repeat(pb.Heartbeat(progress=0.5)))
+
+    def next_beat(app, view):
+        beat = next(beats)
+        if isinstance(beat, Exception):
+            raise beat
+        return beat
+
+    monkeypatch.setattr("am.master.heartbeat_message", next_beat)
+
+    async def scenario(one):
+        sent = []
+        one.master._session.send = sent.append
+        one.app.heartbeat_s = 0.001
+        beating = asyncio.ensure_future(one.master._beat(one.app))
+        await one.until(lambda: sent or beating.done())
+        assert sent[0].heartbeat.progress == 0.5
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
 
     run(tmp_path, scenario)
