@@ -78,7 +78,8 @@ class CurveRule:
             further = ahead[beaten].min(initial=curve.total)
             if next((level for level, rival in levels if rival != job_id), math.inf) < hope:
                 further = 1
-            stop = max(curve.iteration + int(further), curve.iteration + 1, self._warmup)
+            # A forecast is made from the warm-up on, so that no stop can be before it.
+            stop = curve.iteration + max(1, int(further))
             if stop < curve.total:
                 found[job_id] = stop
         return found
