@@ -9,6 +9,7 @@ from am.profiler.health import Divergence, NonFinite, ProgressClock, Stall
 from am.profiler.loss_history import LossHistory
 from am.profiler.pace import Intervals, Pace, Placement
 from am.profiler.records import (
+    MOST_ITERATIONS,
     CheckpointSaved,
     ExamplesPerSecond,
     LossOnly,
@@ -33,9 +34,6 @@ from am.profiler.strands import Strands
 from themis.apps import CRUDE_SLOWDOWN, Estimate, Slowdown
 from themis.bids import LossForecast
 from themis.cluster import Level
-
-MOST_ITERATIONS = 10**15
-"""No job does more; a line that says so lies. The wire's integers hold it, and floats hold it exactly."""
 
 
 class JobProfile:

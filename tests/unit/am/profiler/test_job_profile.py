@@ -5,8 +5,9 @@ import math
 import pytest
 
 from am.profiler.pace import WINDOW, Pace, Placement
-from am.profiler.profile import MOST_ITERATIONS, JobProfile
+from am.profiler.profile import JobProfile
 from am.profiler.records import (
+    MOST_ITERATIONS,
     CheckpointSaved,
     ExamplesPerSecond,
     LossOnly,
@@ -16,6 +17,7 @@ from am.profiler.records import (
     StepLoss,
     StepsPerSecond,
     Validation,
+    believable,
 )
 from am.profiler.slowdowns import measured_slowdown, serial_iteration_s, weighted_median
 from themis.apps import CRUDE_SLOWDOWN, Estimate, Slowdown
@@ -254,6 +256,7 @@ class TestSlowdown:
     ids=lambda record: type(record).__name__,
 )
 def test_more_iterations_than_any_job_does_are_not_believed(record):
+    assert believable([record, StepLoss(step=MOST_ITERATIONS, loss=1.0)]) == [StepLoss(step=MOST_ITERATIONS, loss=1.0)]
     profile = JobProfile()
     profile.feed(StepLoss(step=10, loss=3.0))
     profile.feed(record)
