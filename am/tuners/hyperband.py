@@ -1,6 +1,6 @@
 """Hyperband: brackets of successive halving that begin with ever fewer jobs and ever longer first phases.
 
-Source: Li, Jamieson, DeSalvo, Rostamizadeh, Talwalkar, "Hyperband", JMLR 18(185), 2018, algorithm 1 and table 1.
+Source: Li, Jamieson, DeSalvo, Rostamizadeh, Talwalkar, "Hyperband", JMLR 18(185), 2018, algorithm 1.
 """
 
 from __future__ import annotations
