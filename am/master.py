@@ -26,7 +26,7 @@ from am.session import RmSession
 from am.status import finish_message, heartbeat_message
 from themis.clock import Clock
 from themis.cluster import GpuId
-from themis.errors import ThemisError, UnreachableError
+from themis.errors import InputError, ThemisError, UnreachableError
 from themis.lifecycle import AppState, JobState
 from themis.wire import themis_pb2 as pb
 
@@ -187,7 +187,12 @@ class AppMaster:
     async def _work(self) -> int:
         await self._ready.wait()
         assert self._opening is not None
-        await self._opening
+        try:
+            await self._opening
+        except InputError as error:
+            # It will not do at the next attempt either.
+            LOG.exception("the app cannot be taken up")
+            return await self._refused(str(error))
         app = self._app
         assert app is not None
         loop = asyncio.get_running_loop()
@@ -215,6 +220,14 @@ class AppMaster:
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
+
+    async def _refused(self, diagnostics: str) -> int:
+        """End an app whose description cannot be used, before anything of it ran in this attempt."""
+        finish = pb.Finish(state=AppState.FAILED.value, diagnostics=diagnostics)
+        self._session.send(pb.AmMessage(finish=finish))
+        await self._session.delivered()
+        await self._engine.finish(AppState.FAILED, diagnostics)
+        return 1
 
     async def _search(self, app: App) -> tuple[AppState, str]:
         """Follow the tuner's plan until it is finished; returns how the app ends, and why if not well."""
@@ -318,7 +331,13 @@ class AppMaster:
 
     async def _beat(self, app: App) -> None:
         while True:
-            self._session.send(pb.AmMessage(heartbeat=heartbeat_message(app, app.view(self._planned, frozenset()))))
+            try:
+                heartbeat = heartbeat_message(app, app.view(self._planned, frozenset()))
+            except Exception:
+                # It only tells: an app of which something cannot be told goes on, and tells the rest at the next beat.
+                LOG.exception("a heartbeat is left out")
+            else:
+                self._session.send(pb.AmMessage(heartbeat=heartbeat))
             await asyncio.sleep(app.heartbeat_s)
 
     def _abandoned(self, session: asyncio.Task[None]) -> int:

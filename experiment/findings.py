@@ -25,27 +25,32 @@ class Line:
         what: The quantity, with its unit.
         paper: The paper's value as it prints it; empty where it prints none.
         paper_value: The same as a number, None where there is none to divide by.
-        testbed: As measured.
+        testbed: As measured; None for what only a comparison of the two tells.
         simulator: As predicted, the median over the predictions; None for what the simulator does not tell.
         remark: A sentence where they differ, else empty.
+        divisible: Whether one source's value over another's says anything; that of two ranks does not.
     """
 
     what: str
     paper: str = ""
     paper_value: float | None = None
-    testbed: float
+    testbed: float | None
     simulator: float | None = None
     remark: str = ""
+    divisible: bool = True
 
     @property
     def over_paper(self) -> float | None:
         """The testbed's over the paper's."""
-        return None if not self.paper_value else self.testbed / self.paper_value
+        return self._over(self.testbed, self.paper_value)
 
     @property
     def predicted(self) -> float | None:
         """The simulator's over the testbed's."""
-        return None if self.simulator is None or not self.testbed else self.simulator / self.testbed
+        return self._over(self.simulator, self.testbed)
+
+    def _over(self, one: float | None, other: float | None) -> float | None:
+        return one / other if self.divisible and one is not None and other else None
 
 
 class View(Protocol):

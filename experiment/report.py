@@ -12,7 +12,7 @@ from experiment.folder import ExperimentFolder
 from experiment.page import page
 from experiment.plan import Experiment
 from experiment.results import Results
-from experiment.summary import failures, how_it_was_run
+from experiment.summary import failures, how_it_was_run, over_figures
 from experiment.tables import document, markdown
 from experiment.views.registry import VIEWS
 from simulator.experiments.output import csv_text
@@ -21,7 +21,8 @@ from simulator.experiments.output import csv_text
 def write_report(experiment: Experiment, folder: ExperimentFolder, results: Results) -> None:
     """Write results.csv, a PNG a figure, report.json, report.md and report.html."""
     (folder.root / "results.csv").write_text(csv_text(results.rows), encoding="utf-8", newline="")
-    shown = [_show(view, results, folder.root) for view in VIEWS[results.workload]]
+    note = over_figures(experiment)
+    shown = [_show(view, results, folder.root, note) for view in VIEWS[results.workload]]
     report = _document(experiment, results, shown)
     folder.report.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     folder.markdown.write_text(markdown_page(experiment, results, shown), encoding="utf-8")
@@ -43,7 +44,7 @@ def markdown_page(experiment: Experiment, results: Results, shown: Sequence[Show
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
-def _show(view: View, results: Results, root: Path) -> Shown:
+def _show(view: View, results: Results, root: Path, note: str) -> Shown:
     from simulator.experiments.plotting import house_style
 
     lines = view.lines(results)
@@ -55,6 +56,8 @@ def _show(view: View, results: Results, root: Path) -> Shown:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
         FigureCanvasAgg(figure)
+        # Above, as the legends are below.
+        figure.suptitle(note, fontsize=6.5, x=0.01, ha="left")
         figure.savefig(path, format="png", metadata={"Software": None})
     return Shown(view=view, lines=lines, figure=path)
 

@@ -33,6 +33,13 @@ def how_it_was_run(experiment: Experiment, results: Results) -> tuple[str, ...]:
     )
 
 
+def over_figures(experiment: Experiment) -> str:
+    """What a figure that is seen by itself must say of how its numbers came about; short, as figures are narrow."""
+    trained = any(not arrival.spec.replay for arrival in experiment.arriving)
+    replayed = f"emulated GPUs; replayed apps {experiment.scale.time_scale:g} times faster than measured"
+    return f"{replayed}, trained apps in real time" if trained else replayed
+
+
 def failures(results: Results) -> list[str]:
     """What went wrong in the runs, a line each."""
     return [

@@ -18,7 +18,7 @@ def cells(line: Line) -> tuple[str, ...]:
     return (
         line.what,
         line.paper,
-        number_text(line.testbed),
+        _text(line.testbed),
         _text(line.simulator),
         _text(line.over_paper),
         _text(line.predicted),

@@ -68,14 +68,18 @@ def _experiment(options: argparse.Namespace) -> int:
     from experiment.command import run_experiment
     from rm_plugin.policies.registry import make_policy
 
-    policies = [name for name in (options.policies or DEFAULT_POLICIES).split(",") if name]
-    for policy in policies:
-        make_policy(policy)
+    policies = DEFAULT_POLICIES if options.policies is None else options.policies
+    names = [name.strip() for name in policies.split(",")]
+    if not all(names):
+        remedy = "name each policy, with one comma between two: themis,gandiva"
+        raise InputError("a policy without a name in --policies", value=policies, remedy=remedy)
+    for name in names:
+        make_policy(name)
     seed = 1 if options.experiment_seed is None else options.experiment_seed
     return run_experiment(
         workload=options.workload,
-        policies=policies,
-        scale=options.scale or DEFAULT_SCALE,
+        policies=names,
+        scale=DEFAULT_SCALE if options.scale is None else options.scale,
         seed=seed,
-        out=options.experiment_out or DEFAULT_OUT,
+        out=DEFAULT_OUT if options.experiment_out is None else options.experiment_out,
     )

@@ -12,14 +12,18 @@ PEER_GRACE_S = 5.0
 
 
 async def start_gang(runtime: ContainerRuntime, launches: Sequence[TaskLaunch]) -> list[TaskHandle]:
-    """Start every task or none: when one cannot be started, the others are killed again and all seats given back."""
+    """Start every task or none: when one cannot be started, the others are killed again and all seats given back.
+
+    So it is when this is cancelled in between.
+    """
     handles: list[TaskHandle] = []
     try:
         for launch in launches:
             handles.append(await runtime.start(launch))  # noqa: PERF401 - those started must be known on failure
-    except Exception:
-        await asyncio.gather(*(runtime.kill(handle) for handle in handles))
-        await runtime.vacate([launch.seat for launch in launches[len(handles) :] if launch.seat is not None])
+    except BaseException:
+        unused = [launch.seat for launch in launches[len(handles) :] if launch.seat is not None]
+        # Side by side: seats go back even if a task cannot be killed.
+        await asyncio.gather(*(runtime.kill(handle) for handle in handles), runtime.vacate(unused))
         raise
     return handles
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from am.profiler.event_folder import EventFolder
 from am.profiler.follower import LogFollower
 from am.profiler.parser import LogReader
-from am.profiler.records import Record, StepLoss
+from am.profiler.records import Record, StepLoss, believable
 
 SEARCH_EVERY_S = 5.0
 """New event files are searched for at most once in so many seconds."""
@@ -19,7 +19,7 @@ class JobReader:
     """Reads on in a job's files.
 
     A log that tells steps is believed, and event files are left alone from then on: they would tell the same steps
-    again, or epochs in their place.
+    again, or epochs in their place. Lines and events of more iterations than any job does are left out.
 
     Args:
         log: The log of the job's chief.
@@ -41,7 +41,7 @@ class JobReader:
             return records
         if not 0.0 <= now_s - self._searched_at_s < SEARCH_EVERY_S:
             self._search(now_s)
-        return records + self._events.read()
+        return records + believable(self._events.read())
 
     def catch_up(self, now_s: float, *, ended_well: bool = False) -> Iterator[Record]:
         """Everything that is there, once its writers are gone: the log first.
@@ -64,15 +64,15 @@ class JobReader:
             self._events.close()
             return
         self._search(now_s)
-        yield from self._events.read()
+        yield from believable(self._events.read())
         while self._events.behind:
-            yield from self._events.read()
+            yield from believable(self._events.read())
 
     def _read_log(self) -> list[Record]:
         return self._told(self._log.read())
 
     def _told(self, lines: bytes) -> list[Record]:
-        records = self._lines.read(lines)
+        records = believable(self._lines.read(lines))
         self._log_tells_steps = self._log_tells_steps or any(isinstance(record, StepLoss) for record in records)
         return records
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+MOST_ITERATIONS = 10**15
+"""No job does more; a line that says so lies. The wire's integers hold it, and floats hold it exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,3 +120,18 @@ Record = (
     | Replay
     | Skipped
 )
+
+
+def believable(records: Iterable[Record]) -> list[Record]:
+    """The records without those that tell of more iterations than any job does."""
+    return [record for record in records if _iteration(record) <= MOST_ITERATIONS]
+
+
+def _iteration(record: Record) -> int:
+    match record:
+        case StepLoss() | ExamplesPerSecond() | Validation():
+            return record.step
+        case CheckpointSaved() | SavingCheckpoint() | Restored():
+            return record.iteration
+        case _:
+            return 0

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from am.tuners.phased import longest, loss_rank
+from am.tuners.phased import check_settings, longest, loss_rank
 from am.tuners.port import Observation, ObservationKind, Phase, TunerPlan
 from am.tuners.successive_halving import geometric_rungs
 from themis.apps import JobSpec
@@ -179,6 +179,7 @@ def asynchronous_halving(
     Raises:
         InputError: Settings out of range.
     """
+    check_settings(NAME, jobs, eta=eta, first_iterations=first_iterations)
     rungs = geometric_rungs(len(jobs), longest(jobs), eta, first_iterations)
     # Rungs that ask for no further iteration are one; the cut after it is one in eta all the same.
     targets = sorted({rung.target for rung in rungs})

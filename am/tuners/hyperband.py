@@ -1,6 +1,6 @@
 """Hyperband: brackets of successive halving that begin with ever fewer jobs and ever longer first phases.
 
-Source: Li, Jamieson, DeSalvo, Rostamizadeh, Talwalkar, "Hyperband", JMLR 18(185), 2018, algorithm 1 and table 1.
+Source: Li, Jamieson, DeSalvo, Rostamizadeh, Talwalkar, "Hyperband", JMLR 18(185), 2018, algorithm 1.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
-from am.tuners.phased import PhasedTuner, Rung, at_least, longest
+from am.tuners.phased import PhasedTuner, Rung, check_settings, longest
 from themis.apps import JobSpec
-from themis.errors import InputError
 
 NAME = "hyperband"
 DEFAULT_ETA = 3
@@ -75,11 +74,8 @@ def hyperband(jobs: Sequence[JobSpec], *, eta: int = DEFAULT_ETA, max_resource: 
     Raises:
         InputError: A setting out of range.
     """
+    check_settings(NAME, jobs, eta=eta, max_resource=max_resource)
     total = longest(jobs)
-    at_least(eta=(eta, 2))
-    if max_resource is not None and not 1 <= max_resource <= total:
-        remedy = f"use 1 to {total}, which is job.iterations"
-        raise InputError("tuner.max_resource is out of range", value=max_resource, remedy=remedy)
     s_max = _largest_s(len(jobs), total, eta) if max_resource is None else _whole_log(max_resource, eta)
     brackets = deal(len(jobs), s_max, eta)
     return PhasedTuner(NAME, jobs, _rungs(brackets, s_max, eta, total), _members(brackets, jobs))

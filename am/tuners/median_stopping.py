@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from am.tuners.phased import at_least, longest
+from am.tuners.phased import check_settings, longest
 from am.tuners.stopping import Curve, CurveState, StoppingTuner
 from themis.apps import JobSpec
 
@@ -58,7 +58,6 @@ def median_stopping(
     Raises:
         InputError: A setting out of range.
     """
-    total = longest(jobs)
-    warmup = max(1, total // WARMUP_SHARE) if warmup is None else warmup
-    at_least(warmup=(warmup, 1), min_jobs=(min_jobs, 1))
+    check_settings(NAME, jobs, warmup=warmup, min_jobs=min_jobs)
+    warmup = max(1, longest(jobs) // WARMUP_SHARE) if warmup is None else warmup
     return StoppingTuner(NAME, jobs, MedianRule(warmup=warmup, min_jobs=min_jobs))

@@ -17,20 +17,18 @@ from optuna.trial import Trial
 
 from am.tuners.optuna_search import DEFAULT_PARALLEL, named_sampler, study_search
 from am.tuners.optuna_trials import NAME, end_trial, new_study, should_stop
-from am.tuners.phased import longest
+from am.tuners.phased import check_settings, longest
 from am.tuners.sampling import SamplingTuner
 from am.tuners.stopping import Curve, StoppingTuner
 from themis.apps import JobSpec
-from themis.errors import InputError
+from themis.config.tuner_settings import OPTUNA_DEFAULT_PRUNER, OPTUNA_PRUNERS
 
-DEFAULT_PRUNER = "hyperband"
-
-_PRUNERS: Mapping[str, tuple[Callable[..., BasePruner], tuple[str, ...]]] = {
-    "hyperband": (HyperbandPruner, ("min_resource", "reduction_factor")),
-    "median": (MedianPruner, ("n_startup_trials", "n_warmup_steps", "interval_steps")),
-    "successive_halving": (SuccessiveHalvingPruner, ("min_resource", "reduction_factor")),
+_PRUNERS: Mapping[str, Callable[..., BasePruner]] = {
+    "hyperband": HyperbandPruner,
+    "median": MedianPruner,
+    "successive_halving": SuccessiveHalvingPruner,
 }
-"""Pruners by name, with their settings that a group file may give."""
+"""Each takes the settings that `themis.config.tuner_settings` lists for it."""
 
 
 class StudyRule:
@@ -64,9 +62,9 @@ def optuna_tuner(
     sampler: str | None = None,
     pruner: str | None = None,
     trials: int | None = None,
-    parallel: int = DEFAULT_PARALLEL,
+    parallel: int | None = None,
     startup_trials: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     **settings: int,
 ) -> StoppingTuner | SamplingTuner:
     """The tuner for these jobs, by Optuna's own samplers and pruners; steps and resources are iterations.
@@ -76,39 +74,37 @@ def optuna_tuner(
         sampler: `tpe` or `random`; by default all jobs run side by side.
         pruner: `hyperband`, `median` or `successive_halving`; by default hyperband, and none beside a sampler.
         trials: How many jobs the sampler runs at most, by default all.
-        parallel: How many of them at once.
+        parallel: How many of them at once, by default 4.
         startup_trials: Of `tpe`: how many it draws at random first.
-        seed: Of the sampler.
+        seed: Of the sampler, by default 0.
         settings: The pruner's; those that are not given have Optuna's defaults, but for `min_resource`, which is a
             hundredth of the longest job's iterations.
 
     Raises:
-        InputError: An unknown pruner, or a setting that it does not have.
+        InputError: An unknown sampler or pruner, or a setting out of range or of another sampler or pruner.
     """
+    sampling: Mapping[str, int | None] = {
+        "trials": trials,
+        "parallel": parallel,
+        "startup_trials": startup_trials,
+        "seed": seed,
+    }
+    check_settings(NAME, jobs, sampler=sampler, pruner=pruner, **sampling, **settings)
     if sampler is None:
-        return study_tuner(jobs, _pruner(jobs, pruner or DEFAULT_PRUNER, settings))
-    if pruner is None and settings:
-        raise InputError("a setting of a pruner without one", value=min(settings), remedy="add the setting pruner")
+        return study_tuner(jobs, _pruner(jobs, pruner or OPTUNA_DEFAULT_PRUNER, settings))
     stopping = None if pruner is None else _pruner(jobs, pruner, settings)
-    drawing = named_sampler(sampler, seed, startup_trials)
-    return study_search(jobs, drawing, stopping, trials=trials, parallel=parallel)
+    drawing = named_sampler(sampler, seed or 0, startup_trials)
+    return study_search(jobs, drawing, stopping, trials=trials, parallel=parallel or DEFAULT_PARALLEL)
 
 
 def _pruner(jobs: Sequence[JobSpec], pruner: str, settings: Mapping[str, int]) -> BasePruner:
     total = longest(jobs)
-    if pruner not in _PRUNERS:
-        raise InputError("unknown pruner", value=pruner, remedy=f"known: {', '.join(_PRUNERS)}")
-    make, known = _PRUNERS[pruner]
-    foreign = sorted(settings.keys() - set(known))
-    if foreign:
-        raise InputError(f"pruner {pruner} has no such setting", value=foreign[0], remedy=f"it has {', '.join(known)}")
     arguments: dict[str, int] = dict(settings)
-    if "min_resource" in known and arguments.setdefault("min_resource", max(1, total // 100)) > total:
-        remedy = f"use at most job.iterations, {total}"
-        raise InputError("tuner.min_resource is beyond the jobs' end", value=arguments["min_resource"], remedy=remedy)
+    if "min_resource" in OPTUNA_PRUNERS[pruner]:
+        arguments.setdefault("min_resource", max(1, total // 100))
     if pruner == "hyperband":
         arguments["max_resource"] = total
-    return make(**arguments)
+    return _PRUNERS[pruner](**arguments)
 
 
 def study_tuner(jobs: Sequence[JobSpec], pruner: BasePruner) -> StoppingTuner:

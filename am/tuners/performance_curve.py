@@ -13,10 +13,9 @@ from statistics import NormalDist
 import numpy as np
 
 from am.tuners.curve_fit import Forecast, forecast, iterations_ahead
-from am.tuners.phased import at_least, longest
+from am.tuners.phased import check_settings, longest
 from am.tuners.stopping import LOOKS, Curve, CurveState, StoppingTuner
 from themis.apps import JobSpec
-from themis.errors import InputError
 
 NAME = "performance_curve"
 DEFAULT_THRESHOLD = 0.05
@@ -79,7 +78,8 @@ class CurveRule:
             further = ahead[beaten].min(initial=curve.total)
             if next((level for level, rival in levels if rival != job_id), math.inf) < hope:
                 further = 1
-            stop = max(curve.iteration + int(further), curve.iteration + 1, self._warmup)
+            # A forecast is made from the warm-up on, so that no stop can be before it.
+            stop = curve.iteration + max(1, int(further))
             if stop < curve.total:
                 found[job_id] = stop
         return found
@@ -103,12 +103,9 @@ def performance_curve(
     Raises:
         InputError: A setting out of range.
     """
+    check_settings(NAME, jobs, threshold=threshold, warmup=warmup, interval=interval)
     total = longest(jobs)
     warmup = max(1, total // WARMUP_SHARE) if warmup is None else warmup
     interval = max(1, total // LOOKS) if interval is None else interval
-    if not 0.0 < threshold < 0.5:
-        remedy = "use a probability above 0 and below 0.5"
-        raise InputError("tuner.threshold is out of range", value=threshold, remedy=remedy)
-    at_least(warmup=(warmup, 1), interval=(interval, 1))
     rule = CurveRule(threshold=threshold, warmup=warmup, interval=interval)
     return StoppingTuner(NAME, jobs, rule, rule.latest)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from am.tuners.port import Observation, ObservationKind, Phase, TunerPlan
-from themis.apps import JobSpec
+from themis.apps import JobSpec, Setting, TunerSpec
+from themis.config.tuner_settings import check_tuner
 from themis.errors import InputError, UnknownNameError
 
 
@@ -198,11 +199,15 @@ def longest(jobs: Sequence[JobSpec]) -> int:
     return max(job.iterations_total for job in jobs)
 
 
-def at_least(**settings: tuple[int, int]) -> None:
-    """Refuse a tuner's settings, each given with its least value, that are below it; InputError names the first."""
-    for name, (value, least) in settings.items():
-        if value < least:
-            raise InputError(f"tuner.{name} is too small", value=value, remedy=f"use {least} or more")
+def check_settings(name: str, jobs: Sequence[JobSpec], **settings: Setting | None) -> None:
+    """Check a tuner's settings as group files' are, for those who make it themselves; None is not given.
+
+    Raises:
+        InputError: A setting out of range, or at odds with another or with the jobs.
+    """
+    given = {key: value for key, value in settings.items() if value is not None}
+    spec = TunerSpec(name=name, settings=given)
+    check_tuner(spec, jobs=len(jobs), iterations=longest(jobs), source=f"tuner {name}")
 
 
 def _merged(rungs: Sequence[Rung]) -> tuple[Rung, ...]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from itertools import accumulate
 
-from am.tuners.phased import PhasedTuner, Rung, at_least, longest
+from am.tuners.phased import PhasedTuner, Rung, check_settings, longest
 from themis.apps import JobSpec
-from themis.errors import InputError
+from themis.config.tuner_settings import read_phases
 
 NAME = "successive_halving"
 DEFAULT_ETA = 2
-_PHASE = re.compile(r"\s*([1-9]\d{0,8})\s*x\s*([1-9]\d{0,11})\s*")
 
 
 def successive_halving(
@@ -34,11 +33,9 @@ def successive_halving(
     Raises:
         InputError: Settings out of range, malformed or in conflict.
     """
+    check_settings(NAME, jobs, eta=eta, first_iterations=first_iterations, phases=phases or None)
     total = longest(jobs)
     if phases:
-        if eta is not None or first_iterations is not None:
-            remedy = "leave tuner.eta and tuner.first_iterations out"
-            raise InputError("tuner.phases stands in place of the other settings", value=phases, remedy=remedy)
         return PhasedTuner(NAME, jobs, _explicit_rungs(phases, len(jobs), total))
     rungs = geometric_rungs(len(jobs), total, DEFAULT_ETA if eta is None else eta, first_iterations)
     return PhasedTuner(NAME, jobs, rungs)
@@ -46,7 +43,6 @@ def successive_halving(
 
 def geometric_rungs(jobs: int, total: int, eta: int, first: int | None) -> tuple[Rung, ...]:
     """Rungs of `jobs`, `jobs / eta`, .. and at last one job; targets grow by `eta`, see `successive_halving`."""
-    at_least(eta=(eta, 2), first_iterations=(1 if first is None else first, 1))
     sizes = [jobs]
     while sizes[-1] >= eta:
         sizes.append(sizes[-1] // eta)
@@ -61,24 +57,6 @@ def geometric_rungs(jobs: int, total: int, eta: int, first: int | None) -> tuple
 
 
 def _explicit_rungs(text: str, jobs: int, total: int) -> tuple[Rung, ...]:
-    rungs: list[Rung] = []
-    target = 0
-    for part in text.split(","):
-        match = _PHASE.fullmatch(part)
-        if match is None:
-            raise InputError(
-                "tuner.phases is malformed", value=part, remedy="write JOBSxITERATIONS, as in 4x8,2x16,1x36"
-            )
-        target += int(match[2])
-        rungs.append(Rung(sizes=(int(match[1]),), target=target))
-    sizes = [rung.sizes[0] for rung in rungs]
-    if sizes != sorted(sizes, reverse=True):
-        remedy = "order them by falling jobs"
-        raise InputError("tuner.phases has a phase of more jobs than the one before", value=text, remedy=remedy)
-    if sizes[0] != jobs:
-        raise InputError("tuner.phases does not begin with all jobs", value=text, remedy=f"start with {jobs}x..")
-    if target > total:
-        raise InputError(
-            "tuner.phases run beyond job.iterations", value=text, remedy=f"raise job.iterations to {target}"
-        )
-    return tuple(rungs)
+    phases = read_phases(text, jobs=jobs, iterations=total, source=f"tuner {NAME}")
+    targets = accumulate(further for _, further in phases)
+    return tuple(Rung(sizes=(size,), target=target) for (size, _), target in zip(phases, targets, strict=True))

@@ -59,7 +59,7 @@ def _pairs(results: Results, policy: str) -> list[tuple[float, float]]:
 
 def _line(what: str, ratios: Sequence[float]) -> Line:
     spread = f"apps from {min(ratios):.2f} to {max(ratios):.2f}." if ratios else ""
-    return Line(what=f"{what}, median", testbed=1.0, simulator=median(ratios), remark=spread)
+    return Line(what=f"{what}, median", testbed=None, simulator=median(ratios), remark=spread)
 
 
 AGREEMENT = Agreement()

@@ -47,7 +47,7 @@ class Efficiency:
             for source, values in ((TESTBED, live), (SIMULATOR, predicted))
         }
         grouped_bars(axes, list(live), bars, colours=_COLOURS, labels=".0f")
-        axes.set_ylabel("GPU time, minutes")
+        axes.set_ylabel("GPU time, real minutes,\nreplayed and trained apps together")
         legend_below(figure)
         return figure
 

@@ -55,7 +55,15 @@ def _rank(results: Results) -> list[Line]:
     what = f"rank of {OURS} by mean score, of {len(live)}"
     remark = f"best first: {order}."
     return [
-        Line(what=what, paper=paper, paper_value=number, testbed=ranks[0], simulator=ranks[1], remark=remark),
+        Line(
+            what=what,
+            paper=paper,
+            paper_value=number,
+            testbed=ranks[0],
+            simulator=ranks[1],
+            remark=remark,
+            divisible=False,
+        ),
     ]
 
 

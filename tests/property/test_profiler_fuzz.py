@@ -1,18 +1,28 @@
-"""The profiler on any log and any event file: nothing crashes it, nothing makes progress run backwards."""
+"""The profiler on any log and any event file: nothing crashes it, nothing makes progress run backwards.
+
+Nor is anything of a job then too large to be told: the messages about it are built as the app master does.
+"""
 
 import itertools
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from am.jobs.run import JobRun
 from am.profiler.event_format import EventReader, Role
 from am.profiler.event_message import EventError, read_event
+from am.profiler.follower import LogFollower
 from am.profiler.parser import LogReader, parse_line
 from am.profiler.profile import JobProfile
 from am.profiler.records import StepLoss
+from am.status import job_status
+from themis.apps import JobSpec
+from themis.bids import AppReport, GangDemand
 from themis.cluster import Level
+from themis.wire.values import report_to_message
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "profiler"
 LOGS = sorted(GOLDEN.glob("*.log"))
@@ -65,9 +75,30 @@ ANY_LOG = st.one_of(
 )
 
 
+HUGE_EPOCHS = b"".join(
+    b"Epoch %d/999999999\n99999999999/99999999999 - 1s - 24ms/step - loss: 0.%d - val_loss: 0.5\n" % (epoch, epoch % 7)
+    for epoch in range(999999990, 1000000000)
+)
+
+
+def assert_tellable(profile):
+    """Build what the ResourceManager is told of a job: the wire's integers have 64 bits."""
+    spec = JobSpec(job_id="j", iterations_total=60)
+    job = JobRun(spec=spec, folder=Path(), profile=profile, follower=LogFollower(Path("log")))
+    app = SimpleNamespace(board=SimpleNamespace(plan=lambda: SimpleNamespace(targets={})))
+    assert job_status(app, job).iteration == profile.iteration
+    demand = GangDemand(
+        job_id="j", min_gpus=1, max_gpus=1, unit_gpus=1, slowdown=profile.slowdown(), work_left_gpu_s=1.0,
+        forecast=profile.forecast(1.0),
+    )  # fmt: skip
+    report = AppReport(app_id="a", round_id=1, rho=1.0, t_shared_s=1.0, t_ideal_s=1.0, demands=(demand,))
+    report_to_message(report)
+
+
 @settings(max_examples=150)
 @given(st.lists(ANY_LOG, max_size=6), st.lists(st.booleans(), min_size=6, max_size=6))
 @example([b"Epoch 2/1\n1/1 - 1s\nEpoch 1/1\n1/1 - 1s"], [False] * 6)
+@example([HUGE_EPOCHS], [False] * 6)
 def test_any_log_is_read_and_progress_never_runs_backwards(logs, restarts):
     reader, profile = LogReader(), JobProfile()
     profile.started(1, Level.SLOT)
@@ -82,7 +113,7 @@ def test_any_log_is_read_and_progress_never_runs_backwards(logs, restarts):
         profile.look(now_s)
         assert profile.iteration_s is None or profile.iteration_s > 0.0
         assert profile.slowdown().slot >= 1.0
-        profile.forecast(1.0)
+        assert_tellable(profile)
     assert all(before <= after for before, after in itertools.pairwise(progress))
 
 

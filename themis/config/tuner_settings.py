@@ -64,6 +64,21 @@ MEDIAN_STOPPING = "median_stopping"
 PERFORMANCE_CURVE = "performance_curve"
 OPTUNA = "optuna"
 
+_SAMPLING = ("trials", "parallel", "seed")
+OPTUNA_SAMPLERS: Mapping[str, tuple[str, ...]] = {"tpe": (*_SAMPLING, "startup_trials"), "random": _SAMPLING}
+"""Samplers of the tuner optuna by name, with the settings that each has."""
+
+_HALVING = ("min_resource", "reduction_factor")
+OPTUNA_PRUNERS: Mapping[str, tuple[str, ...]] = {
+    "hyperband": _HALVING,
+    "median": ("n_startup_trials", "n_warmup_steps", "interval_steps"),
+    "successive_halving": _HALVING,
+}
+"""Its pruners likewise."""
+
+OPTUNA_DEFAULT_PRUNER = "hyperband"
+"""The pruner where neither a sampler nor a pruner is named."""
+
 _WARMUP = SettingEntry(
     kind=int, low=1, help="no job is stopped before this iteration; default: a tenth of job.iterations"
 )
@@ -127,7 +142,9 @@ TUNERS: Mapping[str, TunerEntry] = {
         summary="a sampler of Optuna's says which job runs next, a pruner which ends; needs the extra `optuna`",
         settings={
             "sampler": SettingEntry(
-                kind=str, choices=("tpe", "random"), help="which; by default there is none, all jobs run side by side"
+                kind=str,
+                choices=tuple(OPTUNA_SAMPLERS),
+                help="which; by default there is none, all jobs run side by side",
             ),
             "trials": SettingEntry(kind=int, low=1, help="of a sampler: most jobs that are run; default: all"),
             "parallel": SettingEntry(kind=int, low=1, help="of a sampler: how many jobs run at once; default 4"),
@@ -137,7 +154,7 @@ TUNERS: Mapping[str, TunerEntry] = {
             "seed": SettingEntry(kind=int, high=2**32 - 1, help="of a sampler; default 0"),
             "pruner": SettingEntry(
                 kind=str,
-                choices=("hyperband", "median", "successive_halving"),
+                choices=tuple(OPTUNA_PRUNERS),
                 help="which; default hyperband, and none beside a sampler",
             ),
             "min_resource": SettingEntry(
@@ -162,10 +179,6 @@ TUNERS: Mapping[str, TunerEntry] = {
 _PHASE = re.compile(r"\s*([1-9]\d{0,8})\s*x\s*([1-9]\d{0,11})\s*")
 
 
-_SAMPLING = ("trials", "parallel", "startup_trials", "seed")
-"""Settings of the tuner optuna that only its sampler has."""
-
-
 def check_tuner(tuner: TunerSpec, *, jobs: int, iterations: int, source: str) -> None:
     """Check a tuner's name and settings against the app that it is to tune.
 
@@ -186,16 +199,18 @@ def check_tuner(tuner: TunerSpec, *, jobs: int, iterations: int, source: str) ->
     if tuner.name == SUCCESSIVE_HALVING:
         _check_halving(tuner.settings, jobs, iterations, source)
     if tuner.name == OPTUNA:
-        _check_sampling(tuner.settings, source)
-    if tuner.name in _BOUND:
-        _check_within(_BOUND[tuner.name], tuner.settings, iterations, source)
+        _check_optuna(tuner.settings, source)
+    for name in _BOUND.get(tuner.name, ()):
+        _check_within(name, tuner.settings, iterations, source)
 
 
-_BOUND: Mapping[str, str] = {
-    SUCCESSIVE_HALVING: "first_iterations",
-    ASYNCHRONOUS_HALVING: "first_iterations",
-    HYPERBAND: "max_resource",
-    OPTUNA: "min_resource",
+_BOUND: Mapping[str, tuple[str, ...]] = {
+    SUCCESSIVE_HALVING: ("first_iterations",),
+    ASYNCHRONOUS_HALVING: ("first_iterations",),
+    HYPERBAND: ("max_resource",),
+    MEDIAN_STOPPING: ("warmup",),
+    PERFORMANCE_CURVE: ("warmup", "interval"),
+    OPTUNA: ("min_resource", "n_warmup_steps", "interval_steps"),
 }
 """Settings that cannot be more than the iterations of a job."""
 
@@ -235,6 +250,8 @@ def _entry(name: str, source: str) -> TunerEntry:
 
 
 def _check_value(name: str, value: Setting, entry: SettingEntry, source: str) -> None:
+    if entry.choices and isinstance(value, str) and value not in entry.choices:
+        raise UnknownNameError(f"tuner.{name} in {source}", value, entry.choices)
     if not _fits(value, entry):
         raise InputError(
             f"{source}: tuner.{name} must be {_wanted(entry)}", value=value, remedy=f"meaning: {entry.help}"
@@ -245,7 +262,7 @@ def _fits(value: Setting, entry: SettingEntry) -> bool:
     if isinstance(value, bool):
         return False
     if isinstance(value, str):
-        return entry.kind is str and (not entry.choices or value in entry.choices)
+        return entry.kind is str
     return isinstance(value, (int, float) if entry.kind is float else entry.kind) and entry.low <= value <= entry.high
 
 
@@ -265,31 +282,60 @@ def _check_within(name: str, settings: Mapping[str, Setting], iterations: int, s
         raise InputError(f"{source}: tuner.{name} is beyond the jobs' end", value=value, remedy=remedy)
 
 
-def _check_sampling(settings: Mapping[str, Setting], source: str) -> None:
-    foreign = [name for name in _SAMPLING if name in settings and "sampler" not in settings]
-    if foreign:
-        remedy = "add tuner.sampler: tpe, or leave it out"
-        raise InputError(f"{source}: tuner.{foreign[0]} is a sampler's", remedy=remedy)
+def _check_optuna(settings: Mapping[str, Setting], source: str) -> None:
+    """A sampler's settings go with a sampler that has them, a pruner's with such a pruner."""
+    sampler = settings.get("sampler")
+    pruner = settings.get("pruner", None if sampler is not None else OPTUNA_DEFAULT_PRUNER)
+    for kind, chosen, table in (("sampler", sampler, OPTUNA_SAMPLERS), ("pruner", pruner, OPTUNA_PRUNERS)):
+        its_own = () if chosen is None else table[str(chosen)]
+        for name in settings:
+            owners = [owner for owner, names in table.items() if name in names]
+            if owners and name not in its_own:
+                what = f"no {kind}" if chosen is None else f"the {kind} {chosen}"
+                remedy = f"it is one of tuner.{kind} {' or '.join(owners)}; name that, or leave it out"
+                raise InputError(f"{source}: tuner.{name} beside {what}", value=settings[name], remedy=remedy)
 
 
 def _check_halving(settings: Mapping[str, Setting], jobs: int, iterations: int, source: str) -> None:
     if "phases" in settings:
         if len(settings) > 1:
-            remedy = "leave eta and first_iterations out"
+            remedy = "leave tuner.eta and tuner.first_iterations out"
             raise InputError(f"{source}: tuner.phases stands in place of the other settings", remedy=remedy)
-        _check_phases(str(settings["phases"]), jobs, iterations, source)
+        read_phases(str(settings["phases"]), jobs=jobs, iterations=iterations, source=source)
 
 
-def _check_phases(text: str, jobs: int, iterations: int, source: str) -> None:
-    matches = [_PHASE.fullmatch(part) for part in text.split(",")]
-    phases = [(int(match[1]), int(match[2])) for match in matches if match is not None]
+def read_phases(text: str, *, jobs: int, iterations: int, source: str) -> tuple[tuple[int, int], ...]:
+    """Read the setting `phases` of successive halving: how many jobs each phase has, and how many further iterations.
+
+    Args:
+        text: As in `4x8,2x16,1x36`.
+        jobs: How many jobs the app has: phase 1 has all of them.
+        iterations: The longest job's iterations, which are all that there are.
+        source: The file, for errors.
+
+    Raises:
+        InputError: Something else than phases, or ones that do not fit the app.
+    """
+    phases = [_phase(part, source) for part in text.split(",")]
     sizes = [size for size, _ in phases]
-    if len(phases) < len(matches):
-        raise InputError(f"{source}: tuner.phases is malformed", value=text, remedy="write it as in 4x8,2x16,1x36")
-    if sizes[0] != jobs or sizes != sorted(sizes, reverse=True):
-        remedy = f"begin with {jobs}x.. and let no phase have more jobs than the one before"
-        raise InputError(f"{source}: tuner.phases does not fit the jobs", value=text, remedy=remedy)
+    if sizes != sorted(sizes, reverse=True):
+        remedy = "order them by falling jobs"
+        raise InputError(
+            f"{source}: tuner.phases has a phase of more jobs than the one before", value=text, remedy=remedy
+        )
+    if sizes[0] != jobs:
+        remedy = f"start with {jobs}x.."
+        raise InputError(f"{source}: tuner.phases does not begin with all jobs", value=text, remedy=remedy)
     total = sum(further for _, further in phases)
     if total > iterations:
         remedy = f"raise job.iterations to {total}"
         raise InputError(f"{source}: tuner.phases run beyond job.iterations", value=text, remedy=remedy)
+    return tuple(phases)
+
+
+def _phase(text: str, source: str) -> tuple[int, int]:
+    match = _PHASE.fullmatch(text)
+    if match is None:
+        remedy = "write JOBSxITERATIONS, as in 4x8,2x16,1x36"
+        raise InputError(f"{source}: tuner.phases is malformed", value=text, remedy=remedy)
+    return int(match[1]), int(match[2])

@@ -85,7 +85,7 @@ def check_report(out: Path) -> None:
         ([], "run MIX, report OUT, or --workload"),
         (["--workload", "w3"], "one of w1, w2"),
         (["--workload", "w1", "--policies", "themis,tiresia"], "did you mean 'tiresias'"),
-        (["--workload", "w1", "--policies", ","], "policies must be named"),
+        (["--workload", "w1", "--policies", ","], "a policy without a name"),
         (["--workload", "w1", "--scale", "ful"], "did you mean 'full'"),
         (["--workload", "w1", "--scale", "gone.yaml"], "cannot read gone.yaml"),
         (

@@ -1,6 +1,8 @@
-"""What an app master does with its leases while containers are kept on their GPUs."""
+"""What an app master does with its leases while containers are kept on their GPUs, and how it tells of its app."""
 
 import asyncio
+import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 
 from agent_cases import cluster_of
@@ -12,6 +14,7 @@ from am.runtimes.memory import MemoryRuntime
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TunerSpec
 from themis.clock import VirtualClock
 from themis.cluster import GpuId
+from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, cluster_to_message
 
@@ -53,11 +56,13 @@ class Attempt:
         )
 
     async def open(self):
-        registered = pb.Registered(
+        await self.master._open(self.registered())
+
+    def registered(self):
+        return pb.Registered(
             app_id="app-1", spec=app_to_message(self.spec), cluster=cluster_to_message(cluster_of((4,))), now_s=1000.0,
             lease_s=600.0, grace_s=1.0, active_apps=1, contention=1.0, bundle_rule="continuation",
         )  # fmt: skip
-        await self.master._open(registered)
 
     @property
     def app(self):
@@ -168,3 +173,52 @@ def test_a_job_that_grows_has_its_room_prepared_where_the_gpus_are_granted(tmp_p
         assert one.kept.prepared == [(A,), (B,)]
 
     run(tmp_path, scenario)
+
+
+def test_a_heartbeat_that_cannot_be_built_is_left_out(tmp_path, monkeypatch):
+    beats = itertools.chain([ValueError("Value out of range")], itertools.repeat(pb.Heartbeat(progress=0.5)))
+
+    def next_beat(app, view):
+        beat = next(beats)
+        if isinstance(beat, Exception):
+            raise beat
+        return beat
+
+    monkeypatch.setattr("am.master.heartbeat_message", next_beat)
+
+    async def scenario(one):
+        sent = []
+        one.master._session.send = sent.append
+        one.app.heartbeat_s = 0.001
+        beating = asyncio.ensure_future(one.master._beat(one.app))
+        await one.until(lambda: sent or beating.done())
+        assert sent[0].heartbeat.progress == 0.5
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
+
+    run(tmp_path, scenario)
+
+
+def test_an_app_that_cannot_be_taken_up_ends_with_the_reason(tmp_path):
+    async def scenario():
+        one, ends = Attempt(tmp_path), []
+        one.spec = replace(one.spec, tuner=TunerSpec(name="optuna", settings={"pruner": "medain"}))
+
+        async def finish(state, diagnostics):
+            ends.append((state, diagnostics))
+
+        one.master._engine.finish = finish
+        session = one.master._session
+        one.master._registered(one.registered())
+        working = asyncio.ensure_future(one.master._work())
+        await one.until(lambda: session._unacknowledged or working.done())
+        (told,) = session._unacknowledged.values()
+        assert told.finish.state == "FAILED"
+        assert "did you mean 'median'?" in told.finish.diagnostics
+        assert not ends, "told to the engine only when the ResourceManager knows"
+        session._take(pb.RmMessage(acknowledge=pb.Acknowledge(of_id=told.id)))
+        assert await working == 1
+        assert ends == [(AppState.FAILED, told.finish.diagnostics)]
+        one.master._journal.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 10))

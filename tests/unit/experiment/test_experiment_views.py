@@ -3,8 +3,13 @@
 import math
 
 import pytest
+from matplotlib.figure import Figure
 
+from experiment.plan import plan_experiment
+from experiment.report import _show as show
 from experiment.results import SIMULATOR, TESTBED, Results
+from experiment.scale import scale_named
+from experiment.summary import over_figures
 from experiment.tables import cells, document, markdown
 from experiment.views.agreement import AGREEMENT
 from experiment.views.efficiency import FIG11, FIG12
@@ -102,6 +107,12 @@ def test_placement_ranks_the_policies():
     assert told(FIG13, "share of apps with a score over 0.99, gandiva").testbed == 1.0
 
 
+def test_a_quotient_of_ranks_is_not_told():
+    line = told(FIG13, "rank of themis by mean score, of 3")
+    assert (line.over_paper, line.predicted) == (None, None)
+    assert cells(line) == ("rank of themis by mean score, of 3", "1", "2", "2", "", "")
+
+
 def test_table_5_sets_the_two_apps_beside_the_paper():
     assert told(TAB5, "rho of the long app, themis").testbed == 1.0
     short = told(TAB5, "rho of the short app, themis")
@@ -121,6 +132,12 @@ def test_agreement_is_of_the_same_apps():
     assert told(AGREEMENT, "completion, predicted / measured, all policies, median").simulator == pytest.approx(0.9)
 
 
+def test_agreement_has_nothing_on_the_testbed_alone():
+    line = told(AGREEMENT, "completion, predicted / measured, all policies, median")
+    assert cells(line) == ("completion, predicted / measured, all policies, median", "", "", "0.9", "", "")
+    assert document(line)["testbed"] is None
+
+
 def test_without_themis_nothing_is_compared_with_it():
     lines = [*FIG9.lines(results(policies=("slaq",))), *FIG12.lines(results(policies=("slaq",)))]
     assert lines
@@ -133,6 +150,20 @@ def test_figures_show_both_sources(view):
         figure = view.draw(results())
     drawn = sum(len(axes.lines) + len(axes.patches) + len(axes.collections) for axes in figure.axes)
     assert drawn >= 3
+
+
+@pytest.mark.parametrize("view", [FIG9, FIG11, FIG12, FIG13, AGREEMENT], ids=lambda view: view.name)
+def test_every_figure_says_by_itself_that_it_is_emulated(view, tmp_path, monkeypatch):
+    titles = []
+    save = Figure.savefig
+    monkeypatch.setattr(
+        Figure,
+        "savefig",
+        lambda figure, *args, **how: (titles.append(figure.get_suptitle()), save(figure, *args, **how)),
+    )
+    experiment = plan_experiment("w1", ["themis"], 1, scale_named("quick"))
+    assert show(view, results(), tmp_path, over_figures(experiment)).figure.is_file()
+    assert titles == ["emulated GPUs; replayed apps 30 times faster than measured, trained apps in real time"]
 
 
 def test_lines_become_text_and_json():

@@ -312,6 +312,13 @@ class TestFolders:
         self.write(tmp_path / "events.out.tfevents.1.host", event(1, simple("loss", 1.0)))
         assert list(reader.catch_up(101.0)) == [StepLoss(step=1, loss=1.0)]
 
+    def test_what_tells_of_more_steps_than_any_job_does_is_left_out(self, tmp_path):
+        (tmp_path / "log").write_bytes(b"Epoch 999999999/999999999\n99999999999/99999999999 - 1s - loss: 0.5\n")
+        self.write(tmp_path / "events.out.tfevents.1.host", event(2**62, simple("loss", 1.0)))
+        reader = JobReader(LogFollower(tmp_path / "log"), [tmp_path])
+        told = [*reader.read(100.0), *reader.catch_up(101.0)]
+        assert [record for record in told if isinstance(record, StepLoss)] == []
+
     @pytest.mark.parametrize("logged", [b"", b"no step is told\n" * 50])
     def test_catching_up_reads_more_than_comes_at_once(self, tmp_path, monkeypatch, logged):
         monkeypatch.setattr(follower, "MAX_POLL_BYTES", 200)

@@ -7,6 +7,7 @@ import pytest
 from am.profiler.pace import WINDOW, Pace, Placement
 from am.profiler.profile import JobProfile
 from am.profiler.records import (
+    MOST_ITERATIONS,
     CheckpointSaved,
     ExamplesPerSecond,
     LossOnly,
@@ -16,6 +17,7 @@ from am.profiler.records import (
     StepLoss,
     StepsPerSecond,
     Validation,
+    believable,
 )
 from am.profiler.slowdowns import measured_slowdown, serial_iteration_s, weighted_median
 from themis.apps import CRUDE_SLOWDOWN, Estimate, Slowdown
@@ -239,3 +241,27 @@ class TestSlowdown:
         assert weighted_median([(3.0, 1), (1.0, 1), (2.0, 1)]) == 2.0
         assert weighted_median([(1.0, 5), (9.0, 4)]) == 1.0
         assert weighted_median([(7.0, 1)]) == 7.0
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        StepLoss(step=MOST_ITERATIONS + 1, loss=0.5),
+        Validation(step=MOST_ITERATIONS + 1, loss=0.5, accuracy=0.5),
+        CheckpointSaved(iteration=MOST_ITERATIONS + 1, seconds=1.0, bytes=1),
+        SavingCheckpoint(iteration=MOST_ITERATIONS + 1),
+        Restored(iteration=MOST_ITERATIONS + 1, seconds=1.0),
+        ExamplesPerSecond(step=MOST_ITERATIONS + 1, mean_rate=1.0),
+    ],
+    ids=lambda record: type(record).__name__,
+)
+def test_more_iterations_than_any_job_does_are_not_believed(record):
+    assert believable([record, StepLoss(step=MOST_ITERATIONS, loss=1.0)]) == [StepLoss(step=MOST_ITERATIONS, loss=1.0)]
+    profile = JobProfile()
+    profile.feed(StepLoss(step=10, loss=3.0))
+    profile.feed(record)
+    profile.feed(StepLoss(step=20, loss=2.0))
+    known = (profile.iteration, profile.loss, profile.validation_loss, profile.checkpoint, profile.restored)
+    assert known == (20, 2.0, None, None, None)
+    profile.feed(StepLoss(step=MOST_ITERATIONS, loss=1.0))
+    assert (profile.iteration, profile.loss) == (MOST_ITERATIONS, 1.0)

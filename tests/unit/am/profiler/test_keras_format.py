@@ -69,6 +69,10 @@ class TestSteps:
         done = "8/8 - 1s - loss: 1.0"
         assert steps("Epoch 1/3", done, "Epoch 2/3", "Epoch 1/3", done, "Epoch 2/3", done) == [8, 8, 16]
 
+    def test_a_fit_that_was_cut_off_behind_a_whole_epoch_does_not_add(self):
+        done = "8/8 - 1s - loss: 1.0"
+        assert steps("Epoch 1/3", done, "Epoch 1/3", done, "Epoch 2/3", done) == [8, 8, 16]
+
     def test_two_workers_bars_in_one_log(self):
         one, two = "3/8 [=>..] - ETA: 1s - loss: 1.0", "2/8 [=>..] - ETA: 1s - loss: 1.0"
         assert steps("Epoch 1/3", "Epoch 1/3", one, two, one) == [3, 3]

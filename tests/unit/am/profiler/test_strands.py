@@ -51,6 +51,9 @@ def test_rates_alone():
 
 def test_a_rate_that_fits_nothing_is_left_aside():
     assert fed((0, None), (10, 1.0, 77.0)) == [(0.1, True)]
+    # A tenth is no rounding.
+    assert fed((0, None), (10, 1.0, 11.0)) == [(0.1, True)]
+    assert fed((0, None), (10, 1.0, 10.1)) == [(pytest.approx(1 / 10.1), True)]
 
 
 @pytest.mark.parametrize("seconds", [0.0, -3.0, math.nan, math.inf])

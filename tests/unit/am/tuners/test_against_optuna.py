@@ -275,8 +275,8 @@ class TestStudyAsTuner:
     @pytest.mark.parametrize(
         ("chosen", "told"),
         [
-            ({"pruner": "best"}, "one of hyperband, median"),
-            ({"pruner": "median", "min_resource": 3}, "pruner median has no such setting"),
+            ({"pruner": "best"}, "known: hyperband, median"),
+            ({"pruner": "median", "min_resource": 3}, "beside the pruner median"),
             ({"min_resource": 101}, "beyond the jobs' end"),
             ({"reduction_factor": 1}, "2 or more"),
         ],

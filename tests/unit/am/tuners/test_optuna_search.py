@@ -133,6 +133,19 @@ def test_values_of_one_magnitude_each_lie_on_a_logarithmic_scale():
     assert len(set(first)) >= 8
 
 
+class LeastSampler(RandomSampler):
+    """Draws the low end of each range."""
+
+    def sample_independent(self, study, trial, param_name, param_distribution):
+        return param_distribution.low
+
+
+def test_the_nearest_job_is_so_in_a_straight_line():
+    """Half-way off in both directions is nearer than nine tenths in one; by the sum of both it would be farther."""
+    arms = arms_of([{"x": 0.9, "y": 0.0}, {"x": 0.5, "y": 0.5}, {"x": 0.0, "y": 1.0}, {"x": 1.0, "y": 0.9}])
+    assert set(study_search(arms, LeastSampler(), parallel=1).plan().targets) == {"j01"}
+
+
 def test_another_seed_draws_otherwise():
     arms = jobs_of([TOTAL] * 12)
     plans = [facts(make("optuna", arms, sampler="random", parallel=3, seed=seed)) for seed in (0, 0, 1)]

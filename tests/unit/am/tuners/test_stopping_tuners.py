@@ -33,6 +33,9 @@ class TestCurve:
         assert (self.CURVE.iteration, self.CURVE.loss, self.CURVE.best, self.CURVE.level) == (40, 0.7, 0.5, 0.7)
         assert (Curve(9).iteration, Curve(9).loss) == (-1, math.inf)
 
+    def test_a_single_lucky_batch_does_not_move_the_level(self):
+        assert curve_of([(10, 9.0), (20, 1.0), (30, 0.9), (40, 0.1)]).level == 0.9
+
     def test_a_diverged_job_is_worse_than_all(self):
         curve = curve_of([(10, 0.1), (20, math.nan)])
         assert (curve.loss, curve.best, curve.level, curve.at(15)) == (math.inf, math.inf, math.inf, math.inf)
@@ -60,6 +63,12 @@ class TestMedian:
         assert self.feed(tuner, 10, j03=9.0).stopped == {"j03"}
         # Stopped jobs count as far as they came: at 10, not at 11.
         assert self.feed(tuner, 11, j00=1.0, j01=2.0, j02=9.0).stopped == {"j03"}
+
+    def test_as_good_as_the_median_is_good_enough(self):
+        tuner = median_stopping(jobs(4))
+        assert self.feed(tuner, 10, j00=1.0, j01=2.0, j02=3.0, j03=2.0).stopped == frozenset()
+        # It would have been stopped for the least more.
+        assert self.feed(median_stopping(jobs(4)), 10, j00=1.0, j01=2.0, j02=3.0, j03=2.001).stopped == {"j03"}
 
     def test_the_best_so_far_counts_not_the_newest(self):
         tuner = median_stopping(jobs(4))
@@ -257,6 +266,18 @@ class TestPerformanceCurve:
             tuner.observe(progress("j00", step, 0.1))
             tuner.observe(progress("j01", step, 0.9))
             assert tuner.plan().stopped == (frozenset() if step < 50 else {"j01"})
+
+    def test_no_stop_is_foreseen_before_the_warm_up(self):
+        arms = jobs(2, total=400)
+        tuner = performance_curve(arms, warmup=50, interval=2)
+        search = Search(tuner, arms)
+        made = {"j00": lambda at: 0.1 + 0.2 * math.exp(-at / 10), "j01": lambda at: 0.9 + 0.1 * math.exp(-at / 5)}
+        for at in range(2, 49, 2):
+            for job_id in made:
+                search.step(job_id, 2, lambda job_id, at: made[job_id](at))
+            assert (tuner.plan().stopped, dict(tuner.plan().latest)) == (frozenset(), {}), at
+        search.run_in_turns(2, lambda job_id, at: made[job_id](at))
+        assert (tuner.plan().stopped, search.at["j01"]) == ({"j01"}, 50)
 
     def test_no_number_is_no_chance(self):
         tuner = performance_curve(jobs(2, total=100))

@@ -125,7 +125,10 @@ def test_a_search_is_the_same_to_the_byte_for_the_same_seed_and_name() -> None:
         (MINIMAL + "tuner: {name: single, eta: 2}\n", "unknown setting of tuner single"),
         (MINIMAL + "tuner: {name: successive_halving, phases: 1x5, eta: 2}\n", "in place of the other settings"),
         (MINIMAL + "tuner: {name: successive_halving, phases: 1by5}\n", "tuner.phases is malformed"),
-        (MINIMAL + "tuner: {name: successive_halving, phases: 2x5}\n", "does not fit the jobs"),
+        (
+            MINIMAL + "tuner: {name: successive_halving, phases: 2x5}\n",
+            "does not begin with all jobs: '2x5'; start with 1x",
+        ),
         (MINIMAL + "tuner: {name: successive_halving, phases: '1x5,1x6'}\n", "raise job.iterations to 11"),
         (MINIMAL + "jobs: 2\n", "the file describes 1"),
         (MINIMAL + "jobs: 3\nhyper_parameters: [{a: 1}, {a: 2}]\n", "the file describes 2"),

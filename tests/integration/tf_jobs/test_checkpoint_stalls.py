@@ -1,0 +1,50 @@
+"""How long training stands still for a checkpoint, by the logs of real programs that save to a real folder."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from am.profiler.parser import parse_line
+from am.profiler.records import CheckpointSaved
+
+if importlib.util.find_spec("tensorflow") is None:
+    pytest.skip("the real programs need the extra 'tf'", allow_module_level=True)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+COPIED = re.compile(r"INFO:themis:copied iteration = (\d+), stalled = (\S+)")
+
+
+def share_of_writing(folder, program):
+    """Seconds that training stood still over seconds that a thread wrote, of ten checkpoints."""
+    environment = os.environ | {
+        "THEMIS_JOB_ID": "j",
+        "THEMIS_TASK_INDEX": "0",
+        "THEMIS_TASKS": "1",
+        "THEMIS_INCARNATION": "1",
+        "THEMIS_CHECKPOINT_URI": str(folder / "ck"),
+        "THEMIS_JOB_DIR": str(folder / "job"),
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    words = ["--iterations", "210", "--checkpoint_every", "20", "--learning_rate", "0.01"]
+    command = [sys.executable, "-m", f"tf_jobs.{program}", *words]
+    told = subprocess.run(command, env=environment, check=True, text=True, stderr=subprocess.PIPE).stderr
+    stalls = {int(iteration): float(seconds) for iteration, seconds in COPIED.findall(told)}
+    records = [parse_line(line) for line in told.splitlines()]
+    writes = {record.iteration: record.seconds for record in records if isinstance(record, CheckpointSaved)}
+    assert len(stalls) == 10
+    # The last is of the program's end, which nothing goes on beside.
+    assert stalls.keys() | {210} == writes.keys(), "each is written before the next is due"
+    return sum(stalls.values()) / sum(writes[iteration] for iteration in stalls)
+
+
+@pytest.mark.parametrize(
+    ("program", "at_most"),
+    [("digits_lstm", 0.1), ("digits_dense", 0.2), ("text_transformer", 0.25), ("text_lstm", 0.4)],
+)
+def test_training_stalls_for_a_small_part_of_the_writing(program, at_most, tmp_path):
+    """About twice what docs/elastic.md tells: how fast a disk is, and what else runs, changes from run to run."""
+    assert 0.0 < share_of_writing(tmp_path, program) < at_most

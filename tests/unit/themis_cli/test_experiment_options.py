@@ -1,0 +1,30 @@
+"""Options of the experiment that are given but empty: they are refused, and no default takes their place."""
+
+import pytest
+
+from themis_cli.main import main
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--policies", ""], "a policy without a name in --policies: ''"),
+        (["--policies", ","], "a policy without a name"),
+        (["--policies", "themis,,tiresias"], "a policy without a name in --policies: 'themis,,tiresias'"),
+        (["--policies", "themis,"], "a policy without a name"),
+        (["--scale", ""], "unknown scale of the experiment: ''"),
+    ],
+)
+def test_an_empty_name_is_refused(options, told, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("experiment.command._forecast", lambda *_: pytest.fail("the experiment was begun"))
+    out = tmp_path / "out"
+    assert main(["testbed", "--workload", "w1", *options, "--out", str(out)]) == 2
+    assert told in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_blanks_between_names_do_not_count(tmp_path, monkeypatch):
+    asked = {}
+    monkeypatch.setattr("experiment.command.run_experiment", lambda **given: asked.update(given) or 0)
+    assert main(["testbed", "--workload", "w1", "--policies", "themis, tiresias"]) == 0
+    assert asked["policies"] == ["themis", "tiresias"]
