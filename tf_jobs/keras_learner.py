@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tf_jobs.context import TaskContext
 from tf_jobs.data import batch_indices, task_rows
 from tf_jobs.flags import Values
-from tf_jobs.learner import STATE_NAME, StepOutcome, snapshot_of
+from tf_jobs.learner import STATE_NAME, StepOutcome, snapshot_of, value_of
 from tf_jobs.saver import Snapshot
 from tf_jobs.workers import Workers, exchange, peer_lost
 from themis.errors import InputError
@@ -131,8 +131,8 @@ class KerasLearner:
             raise peer_lost(error) from error
 
     def snapshot(self) -> Snapshot:
-        """Copy the variables of model and optimizer to memory."""
-        return snapshot_of({name: _array(variable).copy() for name, variable in self._variables().items()})
+        """The variables of model and optimizer as they are now."""
+        return snapshot_of({name: value_of(self._tf, variable) for name, variable in self._variables().items()})
 
     def read_state(self, folder: Path) -> None:
         """Take over the variables of a checkpoint whose files are in `folder`.

@@ -35,7 +35,7 @@ class StepOutcome:
 
 
 def snapshot_of(arrays: Mapping[str, Any]) -> Snapshot:
-    """What writes these arrays, which nobody else changes, as the one file of a checkpoint."""
+    """What writes these arrays (see `value_of`), which nobody else changes, as the one file of a checkpoint."""
 
     def write(folder: Path) -> dict[str, Path]:
         path = folder / STATE_NAME
@@ -43,6 +43,16 @@ def snapshot_of(arrays: Mapping[str, Any]) -> Snapshot:
         return {STATE_NAME: path}
 
     return write
+
+
+def value_of(tf: Any, variable: Any) -> Any:
+    """What a variable of TensorFlow or Keras holds now, as an array or what NumPy makes one of; no step changes it.
+
+    In memory it is the variable's own buffer: the next step that writes to the variable writes to a copy, which
+    TensorFlow makes many times faster than NumPy would here. A card's memory is too scarce to hold both.
+    """
+    value = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=tf.as_dtype(variable.dtype))
+    return value.numpy() if "GPU" in value.device else value
 
 
 class Learner:
@@ -105,8 +115,8 @@ class Learner:
         return float(loss), float(accuracy)
 
     def snapshot(self) -> Snapshot:
-        """Copy parameters and slots to memory."""
-        return snapshot_of({name: variable.numpy() for name, variable in self._variables.items()})
+        """Parameters and slots as they are now."""
+        return snapshot_of({name: value_of(self._tf, variable) for name, variable in self._variables.items()})
 
     def read_state(self, folder: Path) -> None:
         """Take over the parameters and slots of a checkpoint whose files are in `folder`."""

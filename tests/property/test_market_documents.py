@@ -20,7 +20,7 @@ SLOTS = st.lists(st.integers(0, 8), max_size=4).map(tuple)
 
 @st.composite
 def rows(draw, machine_ids):
-    counts = st.dictionaries(st.sampled_from(machine_ids), st.integers(1, 16), max_size=3)
+    counts = st.dictionaries(st.sampled_from(machine_ids), st.integers(1, 16), min_size=1, max_size=3)
     together = tuple(Allocation.of(part) for part in draw(st.lists(counts, max_size=3)))
     pinned = sum(together, Allocation())
     gangs = tuple(draw(st.lists(GANGS, min_size=0 if pinned else 1, max_size=3)))

@@ -41,6 +41,30 @@ def share_of_writing(folder, program):
     return sum(stalls.values()) / sum(writes[iteration] for iteration in stalls)
 
 
+IN_PLACE = """
+import numpy as np
+import tensorflow as tf
+from tf_jobs.learner import value_of
+raw, ones = tf.raw_ops, tf.ones([4, 2])
+for change in (
+    lambda v: raw.ResourceApplyGradientDescent(var=v.handle, alpha=1.0, delta=ones),
+    lambda v: raw.ResourceScatterAdd(resource=v.handle, indices=[1], updates=ones[:1]),
+    lambda v: v.assign_add(ones),
+    lambda v: v.assign(ones),
+):
+    variable = tf.Variable(tf.zeros([4, 2]))
+    kept = value_of(tf, variable)
+    change(variable)
+    assert variable.numpy().any()
+    assert not np.asarray(kept).any()
+"""
+
+
+def test_what_is_kept_for_a_checkpoint_is_as_it_was_whatever_steps_write_in_place():
+    """It is the variable's own buffer, which TensorFlow must not write to while we hold it."""
+    subprocess.run([sys.executable, "-c", IN_PLACE], check=True, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""})
+
+
 @pytest.mark.parametrize(
     ("program", "at_most"),
     [("digits_lstm", 0.1), ("digits_dense", 0.2), ("text_transformer", 0.25), ("text_lstm", 0.4)],
