@@ -167,6 +167,11 @@ class App:
         self._starts.append((seconds, False))
 
     @property
+    def tells_steps(self) -> bool:
+        """Whether the logs of its jobs tell of steps: programs of the catalogue do, and whichever has done so."""
+        return bool(self.spec.program.name) or any(whole for _, whole in self._starts)
+
+    @property
     def restart_s(self) -> float:
         """What moving a running job costs: the median of the newest starts, at least a guess before a whole one."""
         prior_s = PRIOR_RESTART_S[self.spec.replay]

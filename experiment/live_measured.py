@@ -76,7 +76,7 @@ def _measured(app: pb.AppStatus, events: Sequence[Event], slowdown: Slowdown) ->
     return Measured(
         startup_s=registered[0] if registered else None,
         start_s=median_with_cuts(_starts(events)),
-        stop_s=_median(event.detail["stop_s"] for event in _of(events, "resize")),
+        stop_s=_median(event.detail.get("stop_s") for event in _of(events, "resize")),
         finish_s=None if serial_s is None else _median(_finishes_s(events, slowdown, serial_s)),
         serial_iteration_s=serial_s,
     )

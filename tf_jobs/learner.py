@@ -48,11 +48,11 @@ def snapshot_of(arrays: Mapping[str, Any]) -> Snapshot:
 def value_of(tf: Any, variable: Any) -> Any:
     """What a variable of TensorFlow or Keras holds now, as an array or what NumPy makes one of; no step changes it.
 
-    In memory it is the variable's own buffer: the next step that writes to the variable writes to a copy, which
-    TensorFlow makes many times faster than NumPy would here. A card's memory is too scarce to hold both.
+    In memory it is the variable's own buffer: a step that writes to the variable writes to a copy, which TensorFlow
+    makes faster than NumPy would here (docs/elastic.md has the seconds). A card's memory is too scarce to hold both.
     """
     value = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=tf.as_dtype(variable.dtype))
-    return value.numpy() if "GPU" in value.device else value
+    return value if "CPU" in value.device else value.numpy()
 
 
 class Learner:

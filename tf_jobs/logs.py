@@ -38,7 +38,10 @@ class TrainingLog:
         self._line(f"INFO:themis:checkpoint iteration = {iteration}, seconds = {seconds:.3f}, bytes = {size_bytes}")
 
     def copied(self, iteration: int, seconds: float) -> None:
-        """Training stood still for `seconds` so that the state at `iteration` could be copied; it is not saved yet."""
+        """Training stood still for `seconds` to keep the state at `iteration`; it is not saved yet.
+
+        The copy that the next step makes of what it writes to is not in it.
+        """
         self._line(f"INFO:themis:copied iteration = {iteration}, stalled = {seconds:.6f}")
 
     def imported(self, seconds: float, after_s: float) -> None:

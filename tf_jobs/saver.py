@@ -1,4 +1,4 @@
-"""Checkpoints in the background: training goes on from the copy of its state, and stands still only to make it."""
+"""Checkpoints in the background: training stands still only to keep its state, which a thread then writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from am.checkpoints.store import Meta
 from tf_jobs.recorder import Recorder, SaveEvent
 
 Snapshot = Callable[[Path], dict[str, Path]]
-"""A copy of the state at one iteration, in memory: writes it as files below a folder, and gives them by their names."""
+"""The state at one iteration, kept in memory: writes it as files below a folder, and gives them by their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class BackgroundSaver:
         threading.Thread(target=self._write_on, name="checkpoints", daemon=True).start()
 
     def offer(self, iteration: int, take: Callable[[], Snapshot]) -> None:
-        """Have the state that `take` copies saved as the checkpoint at `iteration`; returns when it is copied."""
+        """Have the state that `take` keeps saved as the checkpoint at `iteration`; returns when it is kept."""
         begun_s = time.monotonic()
         offer = _Offer(iteration, take())
         with self._changed:

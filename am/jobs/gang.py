@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 from am.runtimes.port import ContainerRuntime, TaskExit, TaskHandle, TaskLaunch
+
+LOG = logging.getLogger("themis.am.jobs")
 
 PEER_GRACE_S = 5.0
 """How long the other tasks of a gang may run on once one has ended: they end by themselves, or would wait for ever."""
@@ -22,8 +25,11 @@ async def start_gang(runtime: ContainerRuntime, launches: Sequence[TaskLaunch]) 
             handles.append(await runtime.start(launch))  # noqa: PERF401 - those started must be known on failure
     except BaseException:
         unused = [launch.seat for launch in launches[len(handles) :] if launch.seat is not None]
-        # Side by side: seats go back even if a task cannot be killed.
-        await asyncio.gather(*(runtime.kill(handle) for handle in handles), runtime.vacate(unused))
+        # Side by side: seats go back even if a task cannot be killed, and what went wrong first is what is told.
+        undone = [*(runtime.kill(handle) for handle in handles), runtime.vacate(unused)]
+        for failure in await asyncio.gather(*undone, return_exceptions=True):
+            if isinstance(failure, Exception):
+                LOG.warning("a gang that cannot start leaves something behind: %s", failure)
         raise
     return handles
 

@@ -144,7 +144,7 @@ class JobRunner:
         job.handles = []
         if requested and job.trouble is None:
             job.stop_took_s, job.moved_from = self._app.now_s() - job.stop_asked_at_s, len(gpus)
-            if not job.stepped:
+            if not job.stepped and (self._app.tells_steps or job.startup):
                 self._cut_short(job)
         detail = {
             "incarnation": job.incarnation,
@@ -165,7 +165,10 @@ class JobRunner:
             await asyncio.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (job.restarts - 1)))
 
     def _cut_short(self, job: JobRun) -> None:
-        """Its tasks were stopped for others before their first step: their start was for nothing."""
+        """Its tasks were told to stop before their first step: their start was for nothing.
+
+        Not of a program whose log tells no steps: it would seem to start for as long as each of its leases lasts.
+        """
         seconds = job.stop_asked_at_s - job.started_at_s
         self._app.start_cut_short(seconds)
         self._emit("start_cut_short", job.job_id, {"incarnation": job.incarnation, "seconds": seconds})

@@ -52,10 +52,12 @@ class Overheads:
             )
             for key, what in _WHAT.items()
             for quantile, name in _QUANTILES.items()
-            if (value := measured[key][quantile]) is not None
+            if (value := measured.get(key, {}).get(quantile)) is not None
         ]
-        counts = {"starts of tasks": "first_step_s", "starts cut short": "cut_short_s"}
-        return lines + [Line(what=what, testbed=measured[key]["count"]) for what, key in counts.items()]
+        counts = {"starts that came to a first step": "first_step_s", "starts cut short": "cut_short_s"}
+        return lines + [
+            Line(what=what, testbed=measured[key]["count"]) for what, key in counts.items() if key in measured
+        ]
 
     def draw(self, results: Results) -> None:
         """Nothing: they are told in words."""

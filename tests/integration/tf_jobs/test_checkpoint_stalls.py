@@ -1,6 +1,7 @@
 """How long training stands still for a checkpoint, by the logs of real programs that save to a real folder."""
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -54,10 +55,56 @@ for change in (
 ):
     variable = tf.Variable(tf.zeros([4, 2]))
     kept = value_of(tf, variable)
+    assert np.shares_memory(np.asarray(kept), np.asarray(value_of(tf, variable))), "no copy is made to keep it"
     change(variable)
     assert variable.numpy().any()
     assert not np.asarray(kept).any()
 """
+
+
+LARGE = """
+import json, statistics, sys, time
+import numpy as np
+import tensorflow as tf
+from tf_jobs.learner import snapshot_of, value_of
+from pathlib import Path
+
+variables = [tf.Variable(tf.random.normal([633_000])) for _ in range(60)]
+changes = [tf.random.normal([633_000]) for _ in variables]
+
+@tf.function
+def step():
+    for variable, change in zip(variables, changes):
+        variable.assign_sub(change)
+    return tf.reduce_sum(variables[0][:10])
+
+def timed(work):
+    begun_s = time.perf_counter()
+    result = work()
+    return time.perf_counter() - begun_s, result
+
+usual_s = statistics.median(timed(lambda: step().numpy())[0] for _ in range(20))
+kept_s, beyond_s, written_s = [], [], []
+for _ in range(7):
+    seconds, kept = timed(lambda: {str(place): value_of(tf, each) for place, each in enumerate(variables)})
+    kept_s.append(seconds)
+    beyond_s.append(timed(lambda: step().numpy())[0] - usual_s)
+    written_s.append(timed(lambda: snapshot_of(kept)(Path(sys.argv[1])))[0])
+    del kept
+    step().numpy()
+stood_still_s = statistics.median(kept_s) + max(0.0, statistics.median(beyond_s))
+print(json.dumps({"stood_still_s": stood_still_s, "written_s": statistics.median(written_s)}))
+"""
+
+
+def test_a_large_state_is_kept_in_a_small_part_of_the_time_to_write_it(tmp_path):
+    """152 MB: to keep it, and the copy that the next step then makes of what it writes to, all in place."""
+    command = [sys.executable, "-c", LARGE, str(tmp_path)]
+    done = subprocess.run(
+        command, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}, check=True, text=True, stdout=subprocess.PIPE
+    )
+    told = json.loads(done.stdout)
+    assert 0.0 < told["stood_still_s"] < 0.3 * told["written_s"]
 
 
 def test_what_is_kept_for_a_checkpoint_is_as_it_was_whatever_steps_write_in_place():

@@ -29,6 +29,8 @@ def test_without_cuts_it_is_the_median(lengths):
         ([5.0], [5.0], 5.0),
         ([2.0, 4.0], [1.0], 3.0),
         ([], [3.0, 2.0], 3.0),
+        # Half go on past 5, and nobody knows how far past 60.
+        ([5.0], [60.0], 32.5),
     ],
 )
 def test_a_cut_one_counts_as_longer(whole, cut, expected):
@@ -43,6 +45,12 @@ def test_cuts_never_shorten_it(whole, cut):
     assert median_with_cuts([*durations, *((length, False) for length in cut)]) >= median_with_cuts(durations) * (
         1 - 1e-12
     )
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 1e6), st.booleans()), min_size=1, max_size=12))
+def test_what_was_cut_counts_as_no_shorter_than_had_it_ended(durations):
+    ended = median_with_cuts([(length, True) for length, _ in durations])
+    assert median_with_cuts(durations) >= ended * (1 - 1e-12)
 
 
 def test_nothing_seen_is_nothing_known():

@@ -91,3 +91,22 @@ def test_a_gang_that_cannot_start_whole_gives_its_seats_back(cancelled: bool) ->
         assert runtime.seated == {"j/0"}
 
     asyncio.run(asyncio.wait_for(scenario(), 10))
+
+
+def test_a_task_that_cannot_be_killed_hides_neither_the_reason_nor_its_neighbours_seats(monkeypatch) -> None:
+    async def scenario() -> None:
+        meets: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        runtime = SecondTaskRuntime(meets)
+
+        async def unkillable(handle: object) -> None:
+            raise OSError("no such process")
+
+        monkeypatch.setattr(runtime, "kill", unkillable)
+        starting = asyncio.ensure_future(start_gang(runtime, await seated_gang(runtime)))
+        await runtime.starting.wait()
+        meets.set_exception(ThemisError("no room"))
+        with pytest.raises(ThemisError, match="no room"):
+            await starting
+        assert runtime.seated == {"j/0"}
+
+    asyncio.run(asyncio.wait_for(scenario(), 10))

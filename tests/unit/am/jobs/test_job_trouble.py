@@ -6,7 +6,7 @@ import math
 import pytest
 from agent_cases import cluster_of
 
-from am.app import App
+from am.app import PRIOR_RESTART_S, App
 from am.jobs.job_runner import JobRunner
 from am.jobs.trouble import ACT_ON_STALL_S, trouble_of
 from am.journal import Journal
@@ -391,17 +391,23 @@ def test_s_by_level_is_measured_where_the_job_has_run():
 
 
 class TestAStartThatIsCutShort:
-    """Tasks that are stopped for others before their first step."""
+    """Tasks that are told to stop before their first step."""
+
+    @staticmethod
+    async def cut_short(one, *lines):
+        await one.start("j0")
+        with one.jobs["j0"].log_path.open("a") as file:
+            file.writelines(f"{line}\n" for line in lines)
+        one.look(17)
+        one.runner.stop(one.jobs["j0"], "its lease ends")
+        await one.ended("j0")
 
     def test_it_is_told_and_makes_restarts_dearer(self, attempt):
         one = attempt()
 
         async def scenario():
             for _ in range(2):
-                await one.start("j0")
-                one.look(17)
-                one.runner.stop(one.jobs["j0"], "its lease ends")
-                await one.ended("j0")
+                await self.cut_short(one, "INFO:themis:imported seconds = 3.000, after = 0.100")
             await one.start("j0")
             one.log("j0", 0.5)
 
@@ -410,6 +416,25 @@ class TestAStartThatIsCutShort:
         assert one.app.restart_s == 17.0
         ((_, resize),) = one.details("resize")
         assert resize["seconds"] == pytest.approx(resize["stop_s"] + 1.0)
+
+    def test_a_program_that_never_tells_a_step_is_not_taken_to_start_for_ever(self, attempt):
+        one = attempt()
+        asyncio.run(self.cut_short(one, "training ..", "Saving checkpoint"))
+        assert one.details("start_cut_short") == []
+        assert one.app.restart_s == PRIOR_RESTART_S[False]
+
+    def test_one_that_has_told_a_step_before_is_known_to_start(self, attempt):
+        one = attempt()
+
+        async def scenario():
+            await one.start("j0")
+            one.log("j0", 0.5)
+            one.runner.stop(one.jobs["j0"], "its lease ends")
+            await one.ended("j0")
+            await self.cut_short(one)
+
+        asyncio.run(scenario())
+        assert [detail["incarnation"] for _, detail in one.details("start_cut_short")] == [2]
 
     def test_a_job_that_stepped_is_none(self, attempt):
         one = attempt()
