@@ -9,8 +9,8 @@ from collections.abc import Iterable
 def median_with_cuts(durations: Iterable[tuple[float, bool]]) -> float | None:
     """The median by the product-limit estimate.
 
-    It is Kaplan's and Meier's ("Nonparametric estimation from incomplete observations", 1958). To leave out what was cut
-    short would keep the quick ones only, and to count it as whole would shorten it.
+    It is Kaplan's and Meier's ("Nonparametric estimation from incomplete observations", 1958). To leave out what was
+    cut short would keep the quick ones only, and to count it as whole would shorten it.
 
     Args:
         durations: Length in any unit, and whether it was seen whole. Of one cut short it is known to be longer.
