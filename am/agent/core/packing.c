@@ -1,5 +1,5 @@
-/* Four ways to put jobs on gangs, and the best of what they find. Every sum is made in the order in which packing.py
- * makes it, so that both tell the same to the last bit. */
+/* Four ways to put jobs on gangs, and the best of what they find. Every sum is made in the order in which
+ * packing_plain.py makes it, so that both tell the same to the last bit. */
 #include "packing.h"
 
 #include <math.h>
