@@ -26,7 +26,7 @@ from am.session import RmSession
 from am.status import finish_message, heartbeat_message
 from themis.clock import Clock
 from themis.cluster import GpuId
-from themis.errors import InputError, ThemisError, UnreachableError
+from themis.errors import InputError, MissingHereError, ThemisError, UnreachableError
 from themis.lifecycle import AppState, JobState
 from themis.wire import themis_pb2 as pb
 
@@ -43,6 +43,10 @@ _GIVE_UP_S = 60.0
 
 class AttemptLostError(Exception):
     """This attempt cannot go on; the next one may. Not an end of the app."""
+
+
+class UnusableAppError(Exception):
+    """What the ResourceManager tells of the app cannot be used, at no attempt and on no machine."""
 
 
 class AppMaster:
@@ -150,9 +154,7 @@ class AppMaster:
     async def _open(self, message: pb.Registered) -> None:
         """Take up the app, in a thread, as its checkpoints may lie far away; what is told meanwhile waits."""
         try:
-            app = await asyncio.to_thread(
-                App, message, self._context.folder, self._context.kept_at, self._journal, self._clock
-            )
+            app = await asyncio.to_thread(self._take_up, message)
             self._logs = LogWatch(app, self._emit, self._dirty.set)
             await asyncio.to_thread(self._logs.catch_up)
             self._jobs = JobRunner(
@@ -169,6 +171,16 @@ class AppMaster:
                 self._on_message(each)
         finally:
             self._ready.set()
+
+    def _take_up(self, message: pb.Registered) -> App:
+        """The app as it is told; raises UnusableAppError where another attempt could not use that either."""
+        try:
+            return App(message, self._context.folder, self._context.kept_at, self._journal, self._clock)
+        except MissingHereError:
+            # The next attempt may run on a machine that has it.
+            raise
+        except InputError as error:
+            raise UnusableAppError(str(error)) from error
 
     def _acknowledged(self, app: App, message: pb.Acknowledge) -> None:
         sent_at_s = self._session.sent_at_s.pop(message.of_id, None)
@@ -189,8 +201,7 @@ class AppMaster:
         assert self._opening is not None
         try:
             await self._opening
-        except InputError as error:
-            # It will not do at the next attempt either.
+        except UnusableAppError as error:
             LOG.exception("the app cannot be taken up")
             return await self._refused(str(error))
         app = self._app
@@ -330,14 +341,18 @@ class AppMaster:
             await asyncio.sleep(_POLL_S)
 
     async def _beat(self, app: App) -> None:
+        silent = False
         while True:
             try:
                 heartbeat = heartbeat_message(app, app.view(self._planned, frozenset()))
             except Exception:
                 # It only tells: an app of which something cannot be told goes on, and tells the rest at the next beat.
-                LOG.exception("a heartbeat is left out")
+                if not silent:
+                    LOG.exception("heartbeats are left out from here on, until one can be told again")
+                silent = True
             else:
                 self._session.send(pb.AmMessage(heartbeat=heartbeat))
+                silent = False
             await asyncio.sleep(app.heartbeat_s)
 
     def _abandoned(self, session: asyncio.Task[None]) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+from collections.abc import Iterator
 
 from am.agent.bidding import unmet_demands
 from am.agent.views import AppView
@@ -11,6 +13,8 @@ from am.jobs.run import JobRun
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_to_messages
+
+LOG = logging.getLogger("themis.am")
 
 
 def heartbeat_message(app: App, view: AppView) -> pb.Heartbeat:
@@ -37,10 +41,19 @@ def finish_message(app: App, state: AppState, diagnostics: str) -> pb.Finish:
         state=state.value,
         diagnostics=diagnostics,
         rho=app.final_rho(),
-        jobs=[job_status(app, job) for job in app.board.jobs.values()],
+        jobs=list(_tellable(app)),
         best=best,
         best_checkpoint=checkpoint.location if checkpoint is not None else "",
     )
+
+
+def _tellable(app: App) -> Iterator[pb.JobStatus]:
+    """Every job of which all can be told: the app ends the same without the others."""
+    for job in app.board.jobs.values():
+        try:
+            yield job_status(app, job)
+        except Exception:
+            LOG.exception("the end is told without job %s", job.job_id)
 
 
 def job_status(app: App, job: JobRun) -> pb.JobStatus:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from themis.errors import InputError, ThemisError
+from themis.errors import InputError, MissingHereError, ThemisError
 
 
 class HadoopMissingError(ThemisError):
@@ -11,7 +11,7 @@ class HadoopMissingError(ThemisError):
     exit_code = 2
 
 
-class HadoopConfigurationError(InputError):
+class HadoopConfigurationError(MissingHereError):
     """A configuration folder or file of Hadoop's that cannot be read or lacks something."""
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from tf_jobs.catalog import Program, check_values, program
+from tf_jobs.dealing import check_batch_size, check_parts
 from tf_jobs.tables_reader import model_speed
 from themis.apps import AppSpec, HyperParameter, JobSpec
 from themis.errors import InputError
@@ -29,8 +31,8 @@ def check_program(app: AppSpec, source: str) -> AppSpec:
         source: The file, for errors.
 
     Raises:
-        InputError: The catalogue has no such program, the program takes no such parameter or value, or the command's
-            first word cannot be run.
+        InputError: The catalogue has no such program, the program takes no such parameter or value, a batch cannot be
+            dealt to as many tasks as a job may get, or the command's first word cannot be run.
     """
     if app.program.command:
         check_command(app.program.command, source)
@@ -40,6 +42,9 @@ def check_program(app: AppSpec, source: str) -> AppSpec:
     jobs = tuple(_typed_job(entry, job, source) for job in app.jobs)
     if entry.kind == "replay" and "model" in arguments:
         model_speed(str(arguments["model"]))
+    if entry.kind == "real":
+        for job in jobs:
+            _check_dealing(entry, {**arguments, **job.hyper_parameters}, job, source)
     return replace(app, program=replace(app.program, arguments=arguments), jobs=jobs, replay=entry.kind == "replay")
 
 
@@ -68,6 +73,16 @@ def check_command(command: str, source: str) -> None:
 def _is_assignment(word: str) -> bool:
     name, equals, _ = word.partition("=")
     return bool(equals) and name.isidentifier()
+
+
+def _check_dealing(entry: Program, given: Mapping[str, HyperParameter], job: JobSpec, source: str) -> None:
+    """Check that a batch can be dealt to all tasks that the job may ever get: it would fail once it gets them."""
+    values = {name: int(given.get(name, entry.flag(name).default or 0)) for name in ("batch_size", "ordered_parts")}
+    try:
+        check_batch_size(values["batch_size"], job.shape.tasks)
+        check_parts(values["ordered_parts"], values["batch_size"], job.shape.tasks)
+    except InputError as error:
+        raise InputError(f"{source}: {job.job_id}: {error.what}", value=error.value, remedy=error.remedy) from None
 
 
 def _typed_job(entry: Program, job: JobSpec, source: str) -> JobSpec:

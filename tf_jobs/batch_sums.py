@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from tf_jobs.context import TaskContext
 from tf_jobs.data import task_rows
+from tf_jobs.dealing import check_parts
 from tf_jobs.workers import Workers
-from themis.errors import InputError
 
 Share = Callable[[slice], Any]
 """What some of the task's rows, counted from its first, add to the sum: a flat tensor."""
@@ -73,9 +73,7 @@ class OrderedParts:
     """
 
     def __init__(self, tf: Any, workers: Workers, context: TaskContext, batch_size: int, parts: int) -> None:
-        if not context.tasks <= parts <= batch_size:
-            remedy = f"use {context.tasks} (tasks) to {batch_size} (batch_size)"
-            raise InputError("--ordered_parts is out of range", value=parts, remedy=remedy)
+        check_parts(parts, batch_size, context.tasks)
         self._tf = tf
         self._workers = workers
         self._parts = parts

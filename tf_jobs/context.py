@@ -88,12 +88,6 @@ def read_context(program_name: str, environment: Mapping[str, str], checkpoint_u
     )
 
 
-def check_batch_size(batch_size: int, tasks: int) -> None:
-    """Raise InputError unless there is a sample for each task."""
-    if batch_size < tasks:
-        raise InputError("--batch_size is below the number of tasks", value=batch_size, remedy="raise it")
-
-
 def count_gpus(text: str, *, default: int) -> int:
     """GPUs in a list such as `m0:2,m1:1`; `default` where it is empty.
 

@@ -13,7 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tf_jobs.context import TaskContext, check_batch_size, read_context
+from tf_jobs.context import TaskContext, read_context
+from tf_jobs.dealing import check_batch_size
 from tf_jobs.exit_codes import EXIT_DONE
 from tf_jobs.flags import Values
 from tf_jobs.signals import HandledStop

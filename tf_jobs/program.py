@@ -9,7 +9,8 @@ from typing import NoReturn
 
 from am.checkpoints.store import Meta
 from tf_jobs.catalog import program
-from tf_jobs.context import check_batch_size, read_context
+from tf_jobs.context import read_context
+from tf_jobs.dealing import check_batch_size, check_parts
 from tf_jobs.exit_codes import EXIT_DONE, EXIT_FAILED
 from tf_jobs.flags import HelpRequested, Values, parse
 from tf_jobs.process_age import process_age_s
@@ -45,6 +46,7 @@ def _run(name: str, arguments: Sequence[str], stop: StopRequest) -> int:
     values = parse(program(name), arguments)
     context = read_context(name, os.environ, values.text("checkpoint_uri"))
     check_batch_size(values.whole("batch_size"), context.tasks)
+    check_parts(values.whole("ordered_parts"), values.whole("batch_size"), context.tasks)
     watchdog = begin_watch(context.tasks)
     from tf_jobs.tensorflow_setup import load_tensorflow
 

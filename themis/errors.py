@@ -56,6 +56,14 @@ class UnknownNameError(InputError):
         super().__init__(f"unknown {kind}", value=name, remedy=remedy)
 
 
+class MissingHereError(InputError):
+    """Something that this machine lacks and another may have: a package, an entry of a configuration."""
+
+
+class UnknownHereError(UnknownNameError, MissingHereError):
+    """A name that packages of this machine do not know, and those of another may."""
+
+
 class UnreachableError(ThemisError, ConnectionError):
     """A service does not answer."""
 

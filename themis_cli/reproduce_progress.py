@@ -72,7 +72,7 @@ def _forecast(experiments: Sequence[Experiment], scale: Scale, seeds: int, jobs:
 
 
 def _text(made: int, wanted: int, share: float, spent_s: float) -> str:
-    return f"{made} of {wanted} runs; about {length_text(spent_s / share * (1.0 - share))} left"
+    return f"{made} of {wanted} runs; about {length_text(spent_s / share * max(0.0, 1.0 - share))} left"
 
 
 def length_text(seconds: float) -> str:

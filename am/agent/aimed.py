@@ -10,16 +10,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from am.agent.batch import PhaseOn
 from am.agent.fitted import Ask
-from am.agent.kinds import GangKind, Room
+from am.agent.kinds import GangKind, Room, splits
 from am.agent.views import JobView
 
 Counts = NDArray[np.int64]
+Moves = NDArray[np.int8]
+"""Small numbers: of many kinds there are tens of thousands of rows."""
 
 _STEPS = 24
 """Steps at most; they end sooner where the aim comes near to what is reached."""
@@ -30,6 +33,10 @@ _AT_ONCE = (1, 2, 4)
 _MOST_EXCHANGED = 12
 """GPUs of gangs that make room for as many GPUs of others, at most."""
 
+_MOST_WORK = 400_000
+"""Jobs times the square of kinds, by which the changes grow, up to which steps are made: 100 jobs on 63 kinds. There they
+take some tenths of a second."""
+
 _FIRST_AIM, _NEXT_AIM, _NEAR_ENOUGH = 0.985, 0.99, 0.997
 """What is aimed at first, by the end reached; then each time; and where steps end."""
 
@@ -37,8 +44,13 @@ _FIRST_AIM, _NEXT_AIM, _NEAR_ENOUGH = 0.985, 0.99, 0.997
 def aimed_asks(
     kinds: Sequence[GangKind], room: Room, most_gangs: int, jobs: Sequence[JobView], starts: Sequence[Ask]
 ) -> Iterator[Ask]:
-    """Asks that end earlier and earlier, each found by some steps from the best of those to start from."""
-    moves = _moves(kinds)
+    """Asks that end earlier and earlier, each found by some steps from the best of those to start from.
+
+    None where kinds and jobs are so many that steps would take too much of the time that a bid has.
+    """
+    if len(kinds) ** 2 * len(jobs) > _MOST_WORK:
+        return
+    moves = _moves(tuple(kind.at.gpus for kind in kinds))
     limits = _Limits(kinds, room, most_gangs)
     asks = limits.within(np.array(starts, dtype=np.int64).reshape(-1, len(kinds)))
     if not len(moves) or not len(asks):
@@ -83,21 +95,21 @@ class _Limits:
         return np.asarray(asks[(asks.astype(np.float64) @ self._taken <= self._most).all(axis=1)])
 
 
-def _moves(kinds: Sequence[GangKind]) -> Counts:
-    """Changes of counts, each once; none where all gangs are of one size."""
-    if len({kind.at.gpus for kind in kinds}) < 2:
-        return np.zeros((0, len(kinds)), dtype=np.int64)
-    one = np.eye(len(kinds), dtype=np.int64)
-    sizes = [kind.at.gpus for kind in kinds]
-    places = range(len(kinds))
+@lru_cache(maxsize=16)
+def _moves(sizes: tuple[int, ...]) -> Moves:
+    """Changes of counts of kinds of such sizes in GPUs, each once; none where all gangs are of one size."""
+    if len(set(sizes)) < 2:
+        return np.zeros((0, len(sizes)), dtype=np.int8)
+    one = np.eye(len(sizes), dtype=np.int8)
+    places = range(len(sizes))
     moves = [*one]
     for left, right in itertools.permutations(places, 2):
         moves.append(one[left] - one[right])
         gpus = math.lcm(sizes[left], sizes[right])
         if gpus <= _MOST_EXCHANGED:
             moves.append(gpus // sizes[left] * one[left] - gpus // sizes[right] * one[right])
-    for whole, pair in itertools.product(places, itertools.combinations_with_replacement(places, 2)):
-        if sum(sizes[place] for place in pair) == sizes[whole]:
-            split = one[pair[0]] + one[pair[1]] - one[whole]
-            moves += [split, -split]
-    return np.unique(np.concatenate([many * np.array(moves) for many in _AT_ONCE]), axis=0)
+    for whole, left, right in splits(sizes, places):
+        split = one[left] + one[right] - one[whole]
+        moves += [split, -split]
+    stacked = np.stack(moves)
+    return np.unique(np.concatenate([many * stacked for many in _AT_ONCE]), axis=0)

@@ -74,8 +74,8 @@ def filled_asks(
     """Counts by kind; every ask keeps to each kind's `most`, and none is empty.
 
     First those fitted to an end and what steps make of them, then GPUs dealt out, coarse totals first. Where so many
-    tables share the time of a bid the ends are fewer, and no steps are made. Where the
-    room is told the first are those aimed at an end in it.
+    tables share the time of a bid the ends are fewer, and no steps are made. Where the room is told the first are those
+    aimed at an end in it.
     """
     fitted = list(fitted_asks(kinds, most_gangs, most_gpus, jobs, _END_STEP**tables))
     if tables == 1:

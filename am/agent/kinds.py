@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -186,6 +187,13 @@ def _sizes(shapes: Iterable[JobShape], most_gpus: int | None) -> set[tuple[int, 
         unit = shape.gpus_per_task
         sizes |= {(gpus, unit) for gpus in range(shape.demand_min_gpus, largest + 1, unit)}
     return sizes
+
+
+def splits(sizes: Sequence[int], places: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Places of a kind and of two, or twice the same, that together are of its size; `sizes` are in GPUs by place."""
+    for whole, (left, right) in itertools.product(places, itertools.combinations_with_replacement(places, 2)):
+        if sizes[left] + sizes[right] == sizes[whole]:
+            yield whole, left, right
 
 
 _LEVELS = tuple(Level)

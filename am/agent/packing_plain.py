@@ -21,7 +21,7 @@ MOST_CHANGES = 40
 NEAR_ENOUGH = 1.001
 """What is within such a factor of the bound is good enough for more jobs."""
 
-LESS = 1.0 - 1e-9
+LESS = 0.999999999
 """What jobs change places for: rounding must not do."""
 
 Change = tuple[float, int, int, int]

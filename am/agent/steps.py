@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from am.agent.batch import phase_times_s
 from am.agent.fitted import Ask, room_taken
-from am.agent.kinds import GangKind
+from am.agent.kinds import GangKind, splits
 from am.agent.views import JobView
 from themis.cluster import Level
 
@@ -82,10 +82,9 @@ def _moves(kinds: Sequence[GangKind]) -> Counts:
     moves = [one[place] for place in near]
     swaps = [one[left] - one[right] for left, right in itertools.pairwise(near)]
     moves += [*swaps, *(-swap for swap in swaps)]
-    for whole, (left, right) in itertools.product(near, itertools.combinations_with_replacement(near, 2)):
-        if kinds[left].at.gpus + kinds[right].at.gpus == kinds[whole].at.gpus:
-            split = one[left] + one[right] - one[whole]
-            moves += [split, -split]
+    for whole, left, right in splits([kind.at.gpus for kind in kinds], near):
+        split = one[left] + one[right] - one[whole]
+        moves += [split, -split]
     return np.concatenate([many * np.array(moves) for many in _AT_ONCE])
 
 

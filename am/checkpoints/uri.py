@@ -6,7 +6,7 @@ from pathlib import Path
 
 from am.checkpoints.folder import FolderStore
 from am.checkpoints.store import CheckpointArchive
-from themis.errors import InputError
+from themis.errors import InputError, MissingHereError
 
 KNOWN = "a plain path, file:///path, hdfs://nameservice-or-host[:port]/path, webhdfs://host:port/path"
 SCHEMES = ("file", "hdfs", "webhdfs")
@@ -22,6 +22,7 @@ def open_store(uri: str, *, wait_s: float | None = None) -> CheckpointArchive:
 
     Raises:
         InputError: An empty URI, an unknown scheme, a file URI that names a host, or an HDFS that does not resolve.
+        MissingHereError: An HDFS without the package for it or without what Hadoop's configuration should tell of it.
     """
     return FolderStore(local_folder(uri)) if is_local(uri) else _hdfs_store(uri, wait_s)
 
@@ -39,7 +40,7 @@ def _hdfs_store(uri: str, wait_s: float | None) -> CheckpointArchive:
     except ModuleNotFoundError as error:
         if error.name not in ("hdfs", "requests"):
             raise
-        raise InputError(
+        raise MissingHereError(
             "HDFS needs the package `hdfs`", value=uri, remedy="pip install 'themis-scheduler[hdfs]'"
         ) from error
     return open_hdfs_store(uri, wait_s=wait_s)

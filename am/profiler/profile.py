@@ -9,7 +9,6 @@ from am.profiler.health import Divergence, NonFinite, ProgressClock, Stall
 from am.profiler.loss_history import LossHistory
 from am.profiler.pace import Intervals, Pace, Placement
 from am.profiler.records import (
-    MOST_ITERATIONS,
     CheckpointSaved,
     ExamplesPerSecond,
     LossOnly,
@@ -167,25 +166,17 @@ class JobProfile:
         self._strands = Strands()
         self._rate = None
 
-    def reach(self, iteration: int) -> bool:
-        """The job did so many iterations, as its log tells or its end does.
-
-        Returns:
-            False where no job does so many: then nothing has changed, and what was told with it is not to be believed.
-        """
-        if iteration > MOST_ITERATIONS:
-            return False
+    def reach(self, iteration: int) -> None:
+        """The job did so many iterations, as its log tells or its end does."""
         if iteration > self.iteration:
             self.iteration = iteration
         if iteration != self._last_reached:
             # A job that repeats lost steps moves as well.
             self._told_steps += 1
             self._last_reached = iteration
-        return True
 
     def _step_loss(self, record: StepLoss) -> None:
-        if not self.reach(record.step):
-            return
+        self.reach(record.step)
         if record.loss is not None:
             self._lost(record.step, record.loss, record.mean_since)
         rate, self._rate = self._rate, None
@@ -211,8 +202,7 @@ class JobProfile:
             self._non_finite.add(self.iteration, record.loss, place=record.epoch)
 
     def _validated(self, record: Validation) -> None:
-        if not self.reach(record.step):
-            return
+        self.reach(record.step)
         self._non_finite.validated(record.step, record.loss)
         if record.step >= self._validation_step:
             self._validation_step = record.step
@@ -223,11 +213,11 @@ class JobProfile:
     def _resumed(self, record: Restored | Skipped) -> None:
         """What follows goes on from somewhere else than from the line before."""
         self._begin()
-        if isinstance(record, Restored) and self.reach(record.iteration):
+        if isinstance(record, Restored):
+            self.reach(record.iteration)
             self.restored = record
 
     def _saved(self, record: CheckpointSaved) -> None:
-        if not self.reach(record.iteration):
-            return
+        self.reach(record.iteration)
         if self.checkpoint is None or record.iteration >= self.checkpoint.iteration:
             self.checkpoint = record

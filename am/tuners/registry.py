@@ -16,7 +16,7 @@ from am.tuners.phased import longest
 from am.tuners.port import Tuner
 from themis.apps import JobSpec, TunerSpec
 from themis.config.tuner_settings import OPTUNA, check_tuner, find_plugin
-from themis.errors import InputError
+from themis.errors import MissingHereError
 
 
 def _optuna(jobs: Sequence[JobSpec], **settings: int | str) -> Tuner:
@@ -25,7 +25,7 @@ def _optuna(jobs: Sequence[JobSpec], **settings: int | str) -> Tuner:
         from am.tuners.optuna_tuner import optuna_tuner
     except ModuleNotFoundError as error:
         remedy = "install the extra: pip install 'themis-scheduler[optuna]'"
-        raise InputError(
+        raise MissingHereError(
             "tuner optuna needs a package that is not installed", value=error.name, remedy=remedy
         ) from error
     return optuna_tuner(jobs, **settings)  # type: ignore[arg-type]
@@ -48,8 +48,8 @@ def make_tuner(spec: TunerSpec, jobs: Sequence[JobSpec]) -> Tuner:
 
     Raises:
         UnknownNameError: An unknown tuner or setting; the nearest known name is given, or all.
-        InputError: A setting of the wrong type, out of range, or at odds with another or with the jobs; or a tuner
-            whose package is missing or cannot be loaded.
+        InputError: A setting of the wrong type, out of range, or at odds with another or with the jobs.
+        MissingHereError: A tuner whose package is missing here or cannot be loaded.
     """
     check_tuner(spec, jobs=len(jobs), iterations=longest(jobs), source="the app")
     make = TUNERS.get(spec.name) or find_plugin(spec.name).make

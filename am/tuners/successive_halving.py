@@ -42,7 +42,14 @@ def successive_halving(
 
 
 def geometric_rungs(jobs: int, total: int, eta: int, first: int | None) -> tuple[Rung, ...]:
-    """Rungs of `jobs`, `jobs / eta`, .. and at last one job; targets grow by `eta`, see `successive_halving`."""
+    """Rungs of `jobs`, `jobs / eta`, .. and at last one job; targets grow by `eta`, see `successive_halving`.
+
+    Args:
+        jobs: One at least.
+        total: Iterations of the longest job.
+        eta: Two at least, as `check_settings` sees to: by one the rungs would never grow smaller.
+        first: Iterations of the first rung; None: so that the last ends at `total`.
+    """
     sizes = [jobs]
     while sizes[-1] >= eta:
         sizes.append(sizes[-1] // eta)

@@ -18,7 +18,7 @@ ALLOWED = {
     "rm_plugin": ("themis", "hadoop"),
     "am": ("themis", "hadoop"),
     "tf_jobs": ("themis", "am.checkpoints"),
-    "submarine_client": ("themis", "tf_jobs.catalog", "tf_jobs.tables_reader"),
+    "submarine_client": ("themis", "tf_jobs.catalog", "tf_jobs.dealing", "tf_jobs.tables_reader"),
     "testbed": ("themis", "submarine_client", "devcluster"),
     "simulator": ("themis", "rm_plugin", "am", "tf_jobs.tables_reader"),
     "experiment": ("themis", "rm_plugin", "submarine_client", "testbed", "simulator"),

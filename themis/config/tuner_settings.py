@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from themis.apps import Setting, TunerSpec
-from themis.errors import InputError, UnknownNameError
+from themis.errors import InputError, MissingHereError, UnknownHereError, UnknownNameError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -227,21 +227,21 @@ def find_plugin(name: str, source: str = "the app") -> TunerPlugin:
     """Load the tuner of another package.
 
     Raises:
-        UnknownNameError: Nobody brings a tuner of that name.
-        InputError: Its package cannot be imported, or what it names is no TunerPlugin.
+        UnknownHereError: No package that is installed here brings a tuner of that name.
+        MissingHereError: Its package cannot be imported, or what it names is no TunerPlugin.
     """
     known = plugins()
     if name not in known:
-        raise UnknownNameError(f"tuner in {source}", name, (*TUNERS, *known))
+        raise UnknownHereError(f"tuner in {source}", name, (*TUNERS, *known))
     try:
         found = known[name].load()
     except Exception as error:
         # Whatever the package of somebody else does wrong: it is told where it comes from, and nothing else breaks.
         remedy = f"mend or remove the package that brings {known[name].value}: {type(error).__name__}: {error}"
-        raise InputError(f"{source}: tuner {name} cannot be loaded", remedy=remedy) from error
+        raise MissingHereError(f"{source}: tuner {name} cannot be loaded", remedy=remedy) from error
     if not isinstance(found, TunerPlugin):
         remedy = "the entry point must name a themis.config.tuner_settings.TunerPlugin"
-        raise InputError(f"{source}: tuner {name} is not a tuner", value=known[name].value, remedy=remedy)
+        raise MissingHereError(f"{source}: tuner {name} is not a tuner", value=known[name].value, remedy=remedy)
     return found
 
 

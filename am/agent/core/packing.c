@@ -1,5 +1,5 @@
-/* Four ways to put jobs on gangs, and the best of what they find. Every sum is made in the order in which packing.py
- * makes it, so that both tell the same to the last bit. */
+/* Four ways to put jobs on gangs, and the best of what they find. Every sum is made in the order in which
+ * packing_plain.py makes it, so that both tell the same to the last bit. */
 #include "packing.h"
 
 #include <math.h>
@@ -16,6 +16,7 @@ struct Packer {
     int *heap, *first;     /* gangs by kind, each kind a heap by load; where each kind begins */
     int *open;             /* the first gang of each kind that has time for the shortest job */
     double *shortest_s;    /* the shortest job on each kind */
+    double *fastest_s;     /* each job on its fastest kind */
     double *weight, *work_after;
     int64_t *place, *best;
     int steps;
@@ -24,10 +25,14 @@ struct Packer {
 
 static double time_of(const Packer *p, int job, int64_t kind) { return p->times_s[(size_t)job * p->kinds + kind]; }
 
-static void find_shortest(Packer *p) {
+static void find_shortest_and_fastest(Packer *p) {
     for (int k = 0; k < p->kinds; k++) {
         p->shortest_s[k] = INFINITY;
         for (int job = 0; job < p->jobs; job++) p->shortest_s[k] = fmin(p->shortest_s[k], time_of(p, job, k));
+    }
+    for (int job = 0; job < p->jobs; job++) {
+        p->fastest_s[job] = INFINITY;
+        for (int k = 0; k < p->kinds; k++) p->fastest_s[job] = fmin(p->fastest_s[job], time_of(p, job, k));
     }
 }
 
@@ -42,13 +47,14 @@ Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs) {
     p->first = malloc(sizeof(int) * (kinds + 1));
     p->open = malloc(sizeof(int) * (kinds + 1));
     p->shortest_s = malloc(sizeof(double) * (kinds + 1));
+    p->fastest_s = malloc(sizeof(double) * (jobs + 1));
     p->weight = malloc(sizeof(double) * (kinds + 1));
     p->work_after = malloc(sizeof(double) * (jobs + 1));
     p->place = malloc(sizeof(int64_t) * (jobs + 1));
     p->best = malloc(sizeof(int64_t) * (jobs + 1));
-    if (p->load_s && p->start_s && p->heap && p->first && p->open && p->shortest_s && p->weight && p->work_after &&
-        p->place && p->best) {
-        find_shortest(p);
+    if (p->load_s && p->start_s && p->heap && p->first && p->open && p->shortest_s && p->fastest_s && p->weight &&
+        p->work_after && p->place && p->best) {
+        find_shortest_and_fastest(p);
         return p;
     }
     free_packer(p);
@@ -57,8 +63,8 @@ Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs) {
 
 void free_packer(Packer *p) {
     if (!p) return;
-    void *all[] = {p->load_s, p->start_s, p->heap,       p->first, p->open,
-                   p->shortest_s, p->weight, p->work_after, p->place, p->best};
+    void *all[] = {p->load_s,    p->start_s, p->heap,       p->first, p->open, p->shortest_s,
+                   p->fastest_s, p->weight,  p->work_after, p->place, p->best};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
     free(p);
 }
@@ -184,14 +190,12 @@ static double leave_out(Packer *p, double end_s, double most_s) {
     memcpy(p->open, p->first, sizeof(int) * p->kinds);
     for (int job = 0; job < p->jobs && (sum_s < most_s || sum_s == 0.0); job++) {
         int at = -1;
-        double least_s = INFINITY;
-        for (int k = 0; k < p->kinds; k++) {
+        for (int k = 0; k < p->kinds && at < 0; k++) {
             double time_s = time_of(p, job, k);
-            least_s = fmin(least_s, time_s);
-            if (at < 0 && time_s <= end_s) at = first_with_time(p, k, time_s, end_s);
+            if (time_s <= end_s) at = first_with_time(p, k, time_s, end_s);
         }
         if (at < 0)
-            sum_s += least_s;
+            sum_s += p->fastest_s[job];
         else
             p->load_s[at] += time_of(p, job, p->kind[at]);
     }

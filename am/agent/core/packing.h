@@ -15,7 +15,7 @@ void free_packer(Packer *packer);
 double pack(Packer *packer, const int64_t *kind, const double *load_s, int gangs, int64_t *gang);
 
 /* The time, on the fastest kinds, of the jobs that do not find a gang on which they end in time, put as first fit puts
- * them on gangs that are free; counted no further than the first job and `most_s`. */
+ * them on gangs that are free; once a job is left out, counted as far as `most_s`. */
 double left_out(Packer *packer, const int64_t *kind, int gangs, double end_s, double most_s);
 
 #endif

@@ -2,18 +2,22 @@
 
 import asyncio
 import itertools
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
+import pytest
 from agent_cases import cluster_of
 
 from am.context import AmContext
 from am.jobs.planner import Plan
 from am.master import AppMaster
 from am.runtimes.memory import MemoryRuntime
+from am.status import finish_message
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TunerSpec
 from themis.clock import VirtualClock
 from themis.cluster import GpuId
+from themis.errors import InputError, MissingHereError
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, cluster_to_message
@@ -199,6 +203,47 @@ def test_a_heartbeat_that_cannot_be_built_is_left_out(tmp_path, monkeypatch):
     run(tmp_path, scenario)
 
 
+def test_heartbeats_that_fail_are_logged_once_until_one_succeeds(tmp_path, monkeypatch, caplog):
+    told, all_told = [True, False, False, False, True, False, False], asyncio.Event()
+    beats = iter(told)
+
+    def next_beat(app, view):
+        good = next(beats, None)
+        if good is None:
+            all_told.set()
+        if not good:
+            raise ValueError("Value out of range")
+        return pb.Heartbeat()
+
+    monkeypatch.setattr("am.master.heartbeat_message", next_beat)
+
+    async def scenario(one):
+        one.master._session.send = lambda message: None
+        one.app.heartbeat_s = 0.001
+        beating = asyncio.ensure_future(one.master._beat(one.app))
+        await all_told.wait()
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
+
+    run(tmp_path, scenario)
+    assert [record.exc_info[0] for record in caplog.records if "heartbeats" in record.message] == [ValueError] * 2
+
+
+def test_the_end_is_told_without_a_job_of_which_something_cannot_be_told(tmp_path, monkeypatch, caplog):
+    def untellable(app, job):
+        raise ValueError("Value out of range")
+
+    async def scenario(one):
+        (job,) = finish_message(one.app, AppState.FAILED, "why").jobs
+        assert job.job_id == "j0"
+        monkeypatch.setattr("am.status.job_status", untellable)
+        told = finish_message(one.app, AppState.FAILED, "why")
+        assert (told.state, told.diagnostics, list(told.jobs)) == ("FAILED", "why", [])
+        assert "without job j0" in caplog.text
+
+    run(tmp_path, scenario)
+
+
 def test_an_app_that_cannot_be_taken_up_ends_with_the_reason(tmp_path):
     async def scenario():
         one, ends = Attempt(tmp_path), []
@@ -222,3 +267,53 @@ def test_an_app_that_cannot_be_taken_up_ends_with_the_reason(tmp_path):
         one.master._journal.close()
 
     asyncio.run(asyncio.wait_for(scenario(), 10))
+
+
+class WithoutHdfs:
+    """Finds no package `hdfs`, as where none is installed."""
+
+    @staticmethod
+    def find_spec(name, path, target=None):
+        if name == "hdfs":
+            raise ModuleNotFoundError("No module named 'hdfs'", name="hdfs")
+
+
+class TestAnotherAttemptMayDo:
+    """What another machine or moment may mend ends the attempt with the error itself, and no end is told."""
+
+    def attempted(self, tmp_path, spec, error, **settings):
+        async def scenario():
+            one = Attempt(tmp_path, **settings)
+            one.spec = replace(one.spec, **spec)
+            one.master._registered(one.registered())
+            with pytest.raises(error):
+                await one.master._work()
+            assert not one.master._session._unacknowledged
+            one.master._journal.close()
+
+        asyncio.run(asyncio.wait_for(scenario(), 10))
+
+    def test_optuna_is_not_installed_here(self, tmp_path, monkeypatch):
+        monkeypatch.setitem(sys.modules, "optuna", None)
+        monkeypatch.delitem(sys.modules, "am.tuners.optuna_tuner", raising=False)
+        self.attempted(tmp_path, {"tuner": TunerSpec(name="optuna")}, MissingHereError)
+
+    def test_nobody_here_brings_the_tuner(self, tmp_path):
+        self.attempted(tmp_path, {"tuner": TunerSpec(name="patient")}, MissingHereError)
+
+    def test_the_package_for_hdfs_is_not_installed_here(self, tmp_path, monkeypatch):
+        for module in ("am.checkpoints.hdfs", "am.checkpoints.hdfs_upload", "hadoop.webhdfs", "hdfs.client", "hdfs"):
+            monkeypatch.delitem(sys.modules, module, raising=False)
+        monkeypatch.setattr(sys, "meta_path", [WithoutHdfs, *sys.meta_path])
+        self.attempted(tmp_path, {"checkpoint_uri": "hdfs://name-node/kept"}, MissingHereError)
+
+    def test_the_name_service_is_not_configured_here(self, tmp_path, monkeypatch):
+        monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+        self.attempted(tmp_path, {"checkpoint_uri": "hdfs:///kept"}, MissingHereError)
+
+    def test_what_comes_after_it_was_taken_up(self, tmp_path, monkeypatch):
+        def odd(app, message):
+            raise InputError("a message that cannot be")
+
+        monkeypatch.setattr("am.app.App.take_leases", odd)
+        self.attempted(tmp_path, {}, InputError)

@@ -187,3 +187,12 @@ def test_a_search_is_the_same_whatever_else_ran_before():
 
 def test_costs_are_what_a_move_takes():
     assert COSTS.restart_s == 40.0
+
+
+def test_jobs_whose_moves_are_free_do_not_move_without_end():
+    jobs = [[job(f"j{n}", 900 + 100 * n, gpus=4, least=1, slowdown=FAR) for n in range(2)] for _ in range(3)]
+    apps = [app(f"a{place}", *two, at_s=150.0 * place) for place, two in enumerate(jobs)]
+    record = run(cluster((2, 2), (2,), (1,), racks=("r0", "r1")), *apps, costs=FREE, lease_s=100.0)
+    leases = max(each.ended_at_s for each in record.apps) / 100.0
+    moves = sum(each.restarts for each in record.apps)
+    assert 0 < moves <= 6 * leases, "more than one a job and lease"

@@ -63,6 +63,36 @@ def test_what_a_program_does_not_take_is_refused(tmp_path: Path, rest: str, mess
 
 
 @pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("{ordered_parts: 7}", "--ordered_parts is out of range: 7; use 8 (tasks) to 64 (batch_size)"),
+        ("{ordered_parts: 65}", "--ordered_parts is out of range: 65"),
+        ("{ordered_parts: 17, batch_size: 16}", "use 8 (tasks) to 16 (batch_size)"),
+        ("{batch_size: 7}", "--batch_size is below the number of tasks: 7"),
+    ],
+)
+def test_a_batch_that_cannot_be_dealt_to_the_most_tasks_is_refused(
+    tmp_path: Path, arguments: str, message: str
+) -> None:
+    rest = "job: {iterations: 5, min_tasks: 1, tasks: 8}"
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, f"name: a\nprogram: digits_dense\n{rest}\narguments: {arguments}\n")
+    assert message in str(caught.value)
+    assert "g.yaml: " in str(caught.value)
+
+
+def test_a_batch_that_can_be_dealt_just_so_passes(tmp_path: Path) -> None:
+    arguments = "arguments: {ordered_parts: 8, batch_size: 8}"
+    app = load(tmp_path, f"name: a\nprogram: digits_dense\njob: {{iterations: 5, tasks: 8}}\n{arguments}\n")
+    assert dict(app.program.arguments) == {"ordered_parts": 8, "batch_size": 8}
+
+
+def test_what_is_replayed_deals_no_batch(tmp_path: Path) -> None:
+    app = load(tmp_path, "name: a\nprogram: replay\njob: {iterations: 5, tasks: 8}\narguments: {batch_size: 1}\n")
+    assert app.replay
+
+
+@pytest.mark.parametrize(
     "command", ["sh -c x", "cd / && sh x", "A=1 B=2 sh x", "/bin/sh", "$HOME/x", "(sh x)", "exec sh", "%program% x"]
 )
 def test_commands_that_a_shell_could_run_pass(command: str) -> None:

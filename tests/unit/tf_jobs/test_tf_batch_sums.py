@@ -4,6 +4,8 @@ import pytest
 
 from tf_jobs.batch_sums import OrderedParts, TaskShares, batch_sum
 from tf_jobs.context import read_context
+from tf_jobs.program import _run
+from tf_jobs.signals import StopRequest
 from tf_jobs.workers import Alone
 from themis.errors import InputError
 
@@ -52,3 +54,14 @@ def test_no_parts_are_a_share_a_task():
 def test_too_few_parts_or_too_many_are_refused(tasks, parts, allowed):
     with pytest.raises(InputError, match=f"--ordered_parts is out of range.*{allowed}"):
         dealt(tasks, batch_size=16, parts=parts)
+
+
+@pytest.mark.parametrize("flags", [["--ordered_parts", "65"], ["--ordered_parts", "9", "--batch_size", "8"]])
+def test_a_task_refuses_them_before_tensorflow_is_loaded_and_peers_are_waited_for(tmp_path, monkeypatch, flags):
+    def begun(tasks):
+        raise AssertionError("too late")
+
+    monkeypatch.setattr("tf_jobs.program.begin_watch", begun)
+    monkeypatch.setenv("THEMIS_CHECKPOINT_URI", str(tmp_path))
+    with pytest.raises(InputError, match="--ordered_parts is out of range"):
+        _run("digits_dense", ["--iterations", "5", *flags], StopRequest())

@@ -10,7 +10,7 @@ from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, whole_
 from am.agent.aimed import aimed_asks
 from am.agent.finish_time import phase_time_s
 from am.agent.fitted import fitted_asks
-from am.agent.kinds import Room, gang_kinds
+from am.agent.kinds import Room, gang_kinds, splits
 from bench.valuation_exact import divisions
 from themis.apps import JobShape
 from themis.bids import FreeMachine
@@ -102,3 +102,18 @@ def test_the_room_counts_gpus_on_machines_that_are_large_enough():
     assert not fits((3, "MACHINE", 2), (2, "MACHINE", 2))
     assert not fits((3, "MACHINE", 3))
     assert not fits((3, "MACHINE", 2), (1, "CLUSTER", 19))
+
+
+def test_no_steps_where_kinds_and_jobs_are_too_many(monkeypatch):
+    app, room = app_with([ELASTIC] * 30, STRICT), room_of(CLUSTER)
+    kinds = gang_kinds(app, room)
+    start = tuple(int(place == 0) for place in range(len(kinds)))
+    monkeypatch.setattr("am.agent.aimed._MOST_WORK", len(kinds) ** 2 * 30)
+    assert list(aimed_asks(kinds, room, 24, app.jobs, [start]))
+    monkeypatch.setattr("am.agent.aimed._MOST_WORK", len(kinds) ** 2 * 30 - 1)
+    assert list(aimed_asks(kinds, room, 24, app.jobs, [start])) == []
+
+
+def test_splits_are_all_pairs_of_places_that_make_up_another():
+    assert list(splits((4, 2, 2, 1), range(4))) == [(0, 1, 1), (0, 1, 2), (0, 2, 2), (1, 3, 3), (2, 3, 3)]
+    assert list(splits((4, 2, 2, 1), (0, 2, 3))) == [(0, 2, 2), (2, 3, 3)]

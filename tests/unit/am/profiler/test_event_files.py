@@ -13,6 +13,7 @@ from am.profiler.event_format import EventReader, Role
 from am.profiler.event_message import Event, EventError, read_event
 from am.profiler.follower import LogFollower
 from am.profiler.job_reader import JobReader
+from am.profiler.profile import JobProfile
 from am.profiler.records import LossOnly, StepLoss, StepsPerSecond, Validation
 from am.profiler.tfrecord import RecordReader, intact
 
@@ -318,6 +319,17 @@ class TestFolders:
         reader = JobReader(LogFollower(tmp_path / "log"), [tmp_path])
         told = [*reader.read(100.0), *reader.catch_up(101.0)]
         assert [record for record in told if isinstance(record, StepLoss)] == []
+
+    def test_what_is_told_beside_it_is_believed(self, tmp_path):
+        lines = [
+            f"INFO:tensorflow:loss = {loss}, step = {step}" for loss, step in ((3.0, 10), (9.0, 10**16), (2.0, 20))
+        ]
+        (tmp_path / "log").write_text("\n".join(lines) + "\n")
+        told, profile = JobReader(LogFollower(tmp_path / "log"), [tmp_path]).read(100.0), JobProfile()
+        assert [(record.step, record.loss) for record in told] == [(10, 3.0), (20, 2.0)]
+        for record in told:
+            profile.feed(record)
+        assert (profile.iteration, profile.loss) == (20, 2.0)
 
     @pytest.mark.parametrize("logged", [b"", b"no step is told\n" * 50])
     def test_catching_up_reads_more_than_comes_at_once(self, tmp_path, monkeypatch, logged):

@@ -257,11 +257,3 @@ class TestSlowdown:
 )
 def test_more_iterations_than_any_job_does_are_not_believed(record):
     assert believable([record, StepLoss(step=MOST_ITERATIONS, loss=1.0)]) == [StepLoss(step=MOST_ITERATIONS, loss=1.0)]
-    profile = JobProfile()
-    profile.feed(StepLoss(step=10, loss=3.0))
-    profile.feed(record)
-    profile.feed(StepLoss(step=20, loss=2.0))
-    known = (profile.iteration, profile.loss, profile.validation_loss, profile.checkpoint, profile.restored)
-    assert known == (20, 2.0, None, None, None)
-    profile.feed(StepLoss(step=MOST_ITERATIONS, loss=1.0))
-    assert (profile.iteration, profile.loss) == (MOST_ITERATIONS, 1.0)

@@ -161,6 +161,22 @@ def test_the_gain_of_a_liar_is_against_the_run_in_which_it_does_not_lie():
         assert len(experiment_named("lying").draw(findings).axes) == 2
 
 
+def test_a_lie_about_s_is_told_in_bids_and_reports_where_there_are_bids():
+    runs = [
+        run
+        for policy in ("themis", "gandiva")
+        for run in (
+            lying_run(policy, HONEST, 1.0, 1, "", 2.0),
+            lying_run(policy, "strictness", 2.0, 1, "a", 1.0),
+            lying_run(policy, "rho", 2.0, 1, "a", 1.8),
+        )
+    ]
+    (cause,) = experiment_named("lying").evaluate(runs).causes
+
+    assert "themis in reports +10.0 % and in both at once +50.0 %" in cause
+    assert "gandiva in reports +50.0 %" in cause
+
+
 def test_the_standard_error_is_that_of_the_mean():
     assert standard_error([1.0]) == 0.0
     assert standard_error([1.0, 3.0]) == pytest.approx(1.0)
