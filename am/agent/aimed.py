@@ -34,8 +34,8 @@ _MOST_EXCHANGED = 12
 """GPUs of gangs that make room for as many GPUs of others, at most."""
 
 _MOST_WORK = 400_000
-"""Jobs times the square of kinds, by which the changes grow, up to which steps are made: 100 jobs on 63 kinds. There they
-take some tenths of a second."""
+"""Jobs times the square of kinds, by which the changes grow, up to which steps are made: 100 jobs on 63 kinds. There
+they take some tenths of a second."""
 
 _FIRST_AIM, _NEXT_AIM, _NEAR_ENOUGH = 0.985, 0.99, 0.997
 """What is aimed at first, by the end reached; then each time; and where steps end."""
