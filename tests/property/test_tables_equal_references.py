@@ -1,8 +1,12 @@
 """Markets of explicit tables by the solver `exact`: against brute force on small ones, HiGHS on those of the bench."""
 
+import time
+
 import pytest
 from random_markets import Recipe, check_feasible, random_market
+from small_markets import bid, machine, market, row, rows_won
 
+from audit.corners import tied_value
 from bench.apps import GangMix
 from bench.auction_markets import explicit_market
 from bench.holdings import ClusterState
@@ -10,6 +14,9 @@ from bench.sizes import SIZES
 from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.exact import tables
+from rm_plugin.solvers.exact.compiled import CompiledMarket
+from rm_plugin.solvers.exact.found import as_solution
+from rm_plugin.solvers.exact.problem import solve_problem
 from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.highs import HighsSolver
 from rm_plugin.solvers.port import SolveStatus
@@ -21,6 +28,26 @@ EXPLICIT = {
     "lexicographic": Recipe(explicit=True, bidders=4, rows=5, empty_bundle=EmptyBundle.LEXICOGRAPHIC),
 }
 SMALLEST = min(SIZES.values(), key=lambda size: size.gpus)
+
+
+TIED = {
+    "finite": Recipe(machines=3, explicit=True, bidders=5, rows=6, value=tied_value, empty=(0.125, 0.125)),
+    "lexicographic": Recipe(
+        machines=3, explicit=True, bidders=5, rows=6, value=tied_value, empty_bundle=EmptyBundle.LEXICOGRAPHIC
+    ),
+}
+
+
+def alike(number):
+    """So many bidders alike, each with a row for each of as many machines of one GPU."""
+    machines = [machine(f"m{index}", 1) for index in range(number)]
+    rows = [row(1.0, **{each.machine_id: 1}) for each in machines]
+    return market(machines, *(bid(f"a{index}", 0.5, *rows) for index in range(number)))
+
+
+def by_knapsack(market):
+    compiled = CompiledMarket(market)
+    return as_solution(compiled.arrays, solve_problem(compiled, -1, time.monotonic() + 60.0), placed=True)
 
 
 def assert_same_auction(market, reference):
@@ -53,6 +80,30 @@ def test_markets_of_the_bench_end_as_highs_says(gangs, cluster):
     for mine, other in ((found, market), (without, market.without(winner))):
         assert mine.status is SolveStatus.OPTIMAL
         assert mine.log_objective == pytest.approx(solver.solve(other, 60.0).log_objective, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("recipe", TIED.values(), ids=TIED)
+def test_of_equal_choices_it_takes_the_one_that_the_knapsack_takes(recipe):
+    for seed in range(60):
+        drawn = random_market(seed, recipe)
+        ours, theirs = ExactSolver().solve(drawn, 60.0), by_knapsack(drawn)
+        assert ours.status is theirs.status is SolveStatus.OPTIMAL
+        assert rows_won(ours) == rows_won(theirs), seed
+
+
+def test_bidders_alike_have_too_many_optima_to_visit_them_all_and_take_no_time():
+    drawn = alike(10)
+    begin_s = time.process_time()
+    found = ExactSolver().solve(drawn, 60.0)
+    assert time.process_time() - begin_s < 0.5
+    assert (found.status, found.fallback, len(found.wins)) == (SolveStatus.OPTIMAL, False, 10)
+    assert rows_won(found) == rows_won(by_knapsack(drawn))
+
+
+def test_a_value_that_is_proven_is_optimal_though_no_time_is_left_to_tell_equals_apart(monkeypatch):
+    monkeypatch.setattr(tables, "solve_problem", lambda compiled, skip, _: solve_problem(compiled, skip, 0.0))
+    found = ExactSolver().solve(alike(20), 60.0)
+    assert (found.status, found.gap, len(found.wins)) == (SolveStatus.OPTIMAL, 0.0, 20)
 
 
 def test_past_its_nodes_it_falls_back_and_still_finds_the_optimum(monkeypatch):

@@ -11,6 +11,8 @@
  * sides were `KNOWN` times. */
 enum { ROUNDS = 8, TRIED = 24, TRIAL_STEPS = 12, KNOWN = 8, SURE_TRIALS = 2 };
 enum { STEPS = 100000, NODES_A_LOOK = 16 };
+/* Choices as good as the best one, past which they are no longer looked for: bidders alike have factorials of them. */
+enum { MOST_EQUALS = 1000 };
 static const double WHOLE = 1e-6, CLOSE = 1e-9, UNTRIED = 0.05;
 
 /* A part of a bidder's options: one of them, or with a machine all rows that name it. */
@@ -27,7 +29,7 @@ typedef struct {
     Limits limits;
     int status, found, depths;
     int ties;      /* whether equal choices are told apart; where nobody wins what is found, the worth is all */
-    int64_t nodes;
+    int64_t nodes, equals; /* equals: how often choices as good as the best one were found */
     Worth best;
     int64_t wanted; /* what a choice must gain to be of interest */
     int32_t *best_choice, *choice, *used;
@@ -47,11 +49,15 @@ static void keep_in_pool(Search *s, const int32_t *choice) {
     memcpy(s->shared->pool + (size_t)(s->shared->pooled++ % POOLED) * bidders, choice, sizeof(int32_t) * bidders);
 }
 
+static int ties_are_open(const Search *s) { return s->ties && s->equals > MOST_EQUALS; }
+
 static void offer(Search *s, const int32_t *choice) {
     Worth worth;
-    if (!worth_of(s->tables, choice, &worth, s->used) || (s->found && !worth_more(&worth, &s->best))) return;
+    if (!worth_of(s->tables, choice, &worth, s->used) || worth.gain < s->best.gain) return;
+    s->equals = worth.gain > s->best.gain ? 0 : s->equals + 1;
+    s->wanted = worth.gain + (!s->ties || ties_are_open(s));
+    if (s->found && !worth_more(&worth, &s->best)) return;
     s->best = worth;
-    s->wanted = worth.gain + !s->ties;
     s->found = 1;
     memcpy(s->best_choice, choice, sizeof(int32_t) * s->tables->bidders);
     keep_in_pool(s, choice);
@@ -548,7 +554,10 @@ Outcome best_of_tables(Shared *shared, int skip, Limits limits, int32_t *choice)
         begin_from_pool(&s, skip);
         dive(&s, skip);
         explore(&s, 0);
-        if (s.status == SEARCH_OPTIMAL) outcome.bound = s.best.gain;
+        if (s.status == SEARCH_OPTIMAL) {
+            outcome.bound = s.best.gain;
+            if (ties_are_open(&s)) s.status = SEARCH_TOO_WIDE;
+        }
         outcome.status = s.status;
         outcome.value = s.best.gain;
         outcome.states = s.nodes;

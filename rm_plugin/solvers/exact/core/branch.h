@@ -23,7 +23,9 @@ typedef struct {
     Record *record; /* [bidders * machines + rows + bidders] */
 } Shared;
 
-/* The best choice without the bidder `skip` (-1: with all): row by bidder, -1 for none. */
+/* The best choice without the bidder `skip` (-1: with all): row by bidder, -1 for none.
+ *
+ * SEARCH_TOO_WIDE with a bound equal to the value: no choice is worth more, but too many are worth the same. */
 Outcome best_of_tables(Shared *shared, int skip, Limits limits, int32_t *choice);
 
 #endif

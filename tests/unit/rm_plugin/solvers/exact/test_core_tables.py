@@ -122,6 +122,17 @@ def test_out_of_nodes_or_time_the_choice_fits_and_the_bound_lies_above_the_optim
     assert TOO_WIDE in stopped
 
 
+def test_where_too_many_are_worth_the_same_the_value_is_proven_all_the_same():
+    drawn = Drawn(random.Random(0), bidders=0, rows=0, machines=10, most_free=1)
+    drawn.tables = [[(5, {machine: 1}, 1) for machine in range(10)] for _ in range(10)]
+    drawn.rows = [row for table in drawn.tables for row in table]
+    status, value, bound, nodes, choice = best_of(drawn.compiled(), 10)
+    assert (status, value, bound, drawn.rank(choice)[0]) == (TOO_WIDE, 50, 50, -50)
+    assert nodes < 5_000
+    # Without a bidder equals are not told apart: there is nothing to give up.
+    assert best_of(drawn.compiled(), 10, skip=3)[:3] == (OPTIMAL, 45, 45)
+
+
 def test_without_rows_nobody_wins():
     drawn = Drawn(random.Random(0), bidders=2, rows=0, machines=2)
     assert best_of(drawn.compiled(), 2) == (OPTIMAL, 0, 0, best_of(drawn.compiled(), 2)[3], (-1, -1))
