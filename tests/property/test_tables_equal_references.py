@@ -1,6 +1,7 @@
 """Markets of explicit tables by the solver `exact`: against brute force on small ones, HiGHS on those of the bench."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from random_markets import Recipe, check_feasible, random_market
@@ -12,6 +13,7 @@ from bench.auction_markets import explicit_market
 from bench.holdings import ClusterState
 from bench.sizes import SIZES
 from rm_plugin.arbiter.auction import run_auction
+from rm_plugin.arbiter.payments import kept_share
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.exact import tables
 from rm_plugin.solvers.exact.compiled import CompiledMarket
@@ -36,6 +38,7 @@ TIED = {
         machines=3, explicit=True, bidders=5, rows=6, value=tied_value, empty_bundle=EmptyBundle.LEXICOGRAPHIC
     ),
 }
+POOR = Recipe(machines=3, explicit=True, bidders=8, rows=4, value=tied_value, empty_bundle=EmptyBundle.LEXICOGRAPHIC)
 
 
 def alike(number):
@@ -89,6 +92,38 @@ def test_of_equal_choices_it_takes_the_one_that_the_knapsack_takes(recipe):
         ours, theirs = ExactSolver().solve(drawn, 60.0), by_knapsack(drawn)
         assert ours.status is theirs.status is SolveStatus.OPTIMAL
         assert rows_won(ours) == rows_won(theirs), seed
+
+
+def shares_kept(market):
+    """What winners keep, each by the problem without it among all others of the market and by that problem alone."""
+    solver = ExactSolver()
+    full = solver.solve(market, 60.0)
+    for app_id, among in solver.without(market, sorted(full.wins), 60.0).items():
+        alone = ExactSolver().solve(market.without(app_id), 60.0)
+        yield kept_share(market, full, among, app_id), kept_share(market, full, alone, app_id)
+
+
+def test_what_a_winner_keeps_does_not_depend_on_the_problems_solved_before():
+    shares = []
+    # 67 and 154 have equal products of other values, which were whole units apart in one of the problems.
+    for seed in (*range(40), 67, 154):
+        drawn = random_market(seed, POOR)
+        shares += shares_kept(replace(drawn, bids=tuple(replace(each, empty_value=0.0) for each in drawn.bids)))
+    assert [among for among, _ in shares] == [alone for _, alone in shares]
+    assert min(shares) < (1.0, 1.0)
+
+
+def test_what_a_winner_keeps_is_by_the_first_of_equal_choices_without_it():
+    shares = set()
+    for number in range(12):
+        # Without the rich one, any of the others may have its machine: only the digests of ids tell which.
+        machines = [machine("best", 1), machine("rich", 1), machine("poor", 5)]
+        rich = bid("a", 0.0, row(4.0, best=1, rich=1))
+        poor = (bid(f"{name}{number}", 0.0, row(1.0, best=1), row(0.5, poor=1)) for name in "bcdefg")
+        among, alone = next(shares_kept(market(machines, rich, *poor, lexicographic=True)))
+        assert among == alone
+        shares.add(among)
+    assert shares == {0.5, 1.0}
 
 
 def test_bidders_alike_have_too_many_optima_to_visit_them_all_and_take_no_time():

@@ -159,6 +159,7 @@ def weigh(
 
 def tables(
     unit: float,
+    always_ties: bool,
     row_start: Array,  # i4 [bidders + 1]
     gain: Array,  # i8 [rows], best first within a bidder
     gpus: Array,  # i4 [rows]
@@ -168,7 +169,10 @@ def tables(
     pin_gpus: Array,  # i4 [pins]
     free: Array,  # i4 [machines]
 ) -> Tables:
-    """A market whose rows name machines only (tables.h), and what its problems share; the arrays are copied."""
+    """A market whose rows name machines only (tables.h), and what its problems share; the arrays are copied.
+
+    Equal choices are told apart in the problem with all bidders, with `always_ties` in those without one too.
+    """
 
 def best_of_tables(
     tables: Tables, skip: int, seconds: float, most_nodes: int, choice: Array

@@ -18,7 +18,7 @@ from rm_plugin.solvers.exact.found import Found, as_solution, rows_by_bidder
 from rm_plugin.solvers.exact.knapsack import undominated
 from rm_plugin.solvers.exact.problem import solve_problem
 from rm_plugin.solvers.exact.rows import MarketArrays
-from rm_plugin.solvers.port import SMALLEST_GAP, Solution, SolveStatus
+from rm_plugin.solvers.port import SMALLEST_GAP, Solution
 from themis.bids import Market
 
 _MOST_CONSTRAINTS = 600
@@ -46,6 +46,9 @@ class TableMarket:
         rows = self._arrays.rows
         self._tables = _core.tables(
             arrays.unit,
+            # Nobody wins what is found without a bidder, so its worth is all that counts. But where empty bundles are
+            # worth nothing payments ask who has something then, which choices of the same worth may differ in.
+            any(bid.empty_value == 0.0 for bid in arrays.bids),
             rows.row_start,
             rows.gain,
             rows.gpus,

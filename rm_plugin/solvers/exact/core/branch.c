@@ -28,7 +28,7 @@ typedef struct {
     Relaxation *relax;
     Limits limits;
     int status, found, depths;
-    int ties;      /* whether equal choices are told apart; where nobody wins what is found, the worth is all */
+    int ties;      /* whether equal choices are told apart */
     int64_t nodes, equals; /* equals: how often choices as good as the best one were found */
     Worth best;
     int64_t wanted; /* what a choice must gain to be of interest */
@@ -545,7 +545,7 @@ static int64_t root_bound(Search *s, int skip) {
 
 Outcome best_of_tables(Shared *shared, int skip, Limits limits, int32_t *choice) {
     Search s = {.shared = shared, .tables = &shared->tables, .relax = &shared->relaxation, .limits = limits};
-    s.ties = skip < 0;
+    s.ties = skip < 0 || shared->always_ties;
     Outcome outcome = {.status = SEARCH_NO_MEMORY};
     if ((shared->root || find_root(shared)) && open_search(&s)) {
         outcome.bound = root_bound(&s, skip);

@@ -16,6 +16,7 @@ typedef struct {
 /* What the problems of a market share: the relaxation, its optimum with all bidders, good choices, losses by splits. */
 typedef struct {
     Tables tables;
+    int always_ties; /* whether equals are told apart in problems without a bidder too */
     Relaxation relaxation;
     Basis *root;  /* NULL until the first problem */
     int32_t *pool; /* [POOLED * bidders]: the last choices that were better than those before */

@@ -42,7 +42,9 @@ PyObject *make_tables(PyObject *self, PyObject *args) {
     (void)self;
     Py_buffer b[ARRAYS];
     double unit;
-    if (!PyArg_ParseTuple(args, "dy*y*y*y*y*y*y*y*", &unit, &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &b[6], &b[7]))
+    int always_ties;
+    if (!PyArg_ParseTuple(args, "dpy*y*y*y*y*y*y*y*", &unit, &always_ties, &b[0], &b[1], &b[2], &b[3], &b[4], &b[5],
+                          &b[6], &b[7]))
         return NULL;
     PyObject *capsule = NULL;
     Shared *s = calloc(1, sizeof *s);
@@ -54,6 +56,7 @@ PyObject *make_tables(PyObject *self, PyObject *args) {
         int whole = 1;
         for (int n = 0; n < ARRAYS; n++) whole &= (*field[n] = copy_of(&b[n])) != NULL;
         t->unit = unit;
+        s->always_ties = always_ties;
         t->bidders = (int)(b[0].len / sizeof(int32_t)) - 1;
         t->rows = (int)(b[1].len / sizeof(int64_t));
         t->machines = (int)(b[7].len / sizeof(int32_t));

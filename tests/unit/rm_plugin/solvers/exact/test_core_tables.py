@@ -39,13 +39,14 @@ class Drawn:
         gain = rng.randint(1, gains) * (int(self.unit) // 10**6 + 1)
         return gain, pins, rng.getrandbits(36)
 
-    def compiled(self):
+    def compiled(self, *, always_ties=False):
         def array(numbers, dtype=np.int32):
             return np.array(list(numbers), dtype=dtype)
 
         pins = [pin for _, pinned, _ in self.rows for pin in pinned.items()]
         return _core.tables(
             self.unit,
+            always_ties,
             array(itertools.accumulate(map(len, self.tables), initial=0)),
             array((gain for gain, _, _ in self.rows), np.int64),
             array(sum(pinned.values()) for _, pinned, _ in self.rows),
@@ -96,6 +97,16 @@ def test_every_problem_of_a_market_ends_at_the_best_choice_and_of_equals_at_the_
             assert ranks[choice] == ranks[best] if skip < 0 else ranks[choice][0] == ranks[best][0]
             winners += sum(row >= 0 for row in choice)
     assert winners > 50
+
+
+def test_equals_are_told_apart_without_a_bidder_too_where_that_is_asked_for():
+    rng = random.Random(2)
+    for _ in range(25):
+        drawn = Drawn(rng, **SHAPES["many ties"])
+        tables, bidders = drawn.compiled(always_ties=True), len(drawn.tables)
+        for skip in range(bidders):
+            ranks = [rank for rank in map(drawn.rank, drawn.choices(skip)) if rank is not None]
+            assert drawn.rank(best_of(tables, bidders, skip=skip)[4]) == min(ranks)
 
 
 def test_the_order_of_the_problems_changes_no_value():
