@@ -19,6 +19,7 @@ typedef struct {
     int always_ties; /* whether equals are told apart in problems without a bidder too */
     Relaxation relaxation;
     Basis *root;  /* NULL until the first problem */
+    int rounds;   /* of cliques so far: problems that run out of time leave some to the next */
     int32_t *pool; /* [POOLED * bidders]: the last choices that were better than those before */
     int pooled;   /* how many ever were */
     Record *record; /* [bidders * machines + rows + bidders] */

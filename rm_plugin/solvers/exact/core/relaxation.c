@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core.h"
+
 __extension__ typedef __int128 Wide;
 
 static const double TINY = 1e-9, PIVOT = 1e-7, FAR_OFF = 1e-6;
 static const int64_t MOST = INT64_MAX / 4;
-
+enum { STEPS_A_LOOK = 16 }; /* at the clock */
 
 int open_relaxation(Relaxation *r, const Tables *t, int most_cliques) {
     int constraints = t->bidders + t->machines, most = constraints + most_cliques;
@@ -339,12 +341,13 @@ static void step_to(Relaxation *r, Basis *b, int variable, int place) {
     exchange(r, b, variable, place);
 }
 
-int dual_simplex(Relaxation *r, Basis *b, double cutoff, int most_steps, int *ray_sign) {
+int dual_simplex(Relaxation *r, Basis *b, Until until, int *ray_sign) {
     *ray_sign = 0;
-    for (int step = 0; step < most_steps; step++) {
+    for (int step = 0; step < until.steps; step++) {
         int place = leaving(b);
         if (place < 0) return RELAX_OPTIMAL;
-        if (b->value < cutoff) return RELAX_BELOW;
+        if (b->value < until.cutoff) return RELAX_BELOW;
+        if (step % STEPS_A_LOOK == 0 && monotonic_s() > until.deadline_s) return RELAX_STOPPED;
         double sign = b->level[place] < 0.0 ? 1.0 : -1.0;
         memcpy(r->pivot, b->inverse + (size_t)place * b->constraints, sizeof(double) * b->constraints);
         int variable = find_next(r, b, sign);

@@ -68,8 +68,15 @@ void list_live(const Relaxation *r, Basis *b);
 /* Values and reduced costs anew from the inverse; from nothing where that has drifted. */
 void refresh(Relaxation *r, Basis *b);
 
-/* Dual simplex, until optimal, worth less than `cutoff`, shown empty (then `ray` is the pivot row), or out of steps. */
-int dual_simplex(Relaxation *r, Basis *b, double cutoff, int most_steps, int *ray_sign);
+/* What ends a run of the simplex early. */
+typedef struct {
+    double cutoff;     /* of the value */
+    int steps;
+    double deadline_s; /* on the monotonic clock */
+} Until;
+
+/* Dual simplex, until optimal, worth less than the cutoff, shown empty (then `ray` is the pivot row), or stopped. */
+int dual_simplex(Relaxation *r, Basis *b, Until until, int *ray_sign);
 
 /* Whole prices by the duals plus `far` times the ray, into r->price. */
 void price_by(Relaxation *r, const Basis *b, double far, int ray_sign);

