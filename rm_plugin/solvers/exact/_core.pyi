@@ -175,9 +175,9 @@ def tables(
     """
 
 def best_of_tables(
-    tables: Tables, skip: int, seconds: float, most_nodes: int, choice: Array
+    tables: Tables, skip: int, seconds: float, most_nodes: int, most_bytes: int, choice: Array
 ) -> tuple[int, int, int, int]:
     """The best choice: (status as in `search`, value, bound, nodes), rows by bidder into i4 `choice`, -1 for none.
 
-    Out of time or nodes it is the best found.
+    Out of time, nodes or memory (`most_bytes` for the nodes above the one looked at) it is the best found.
     """

@@ -24,7 +24,9 @@ from themis.bids import Market
 _MOST_CONSTRAINTS = 600
 """Bidders and machines; the relaxation keeps the whole inverse of its basis, so a step takes their number squared."""
 _MOST_NODES = 300_000
-"""Nodes of a problem, past which the knapsack decides, and HiGHS where that does not. At 168 GPUs 300 to 10,000 do."""
+"""Nodes of a problem, past which the knapsack decides, and HiGHS where that does not. At 168 GPUs 10 to 15,000 nearly always do."""
+_MOST_BYTES = 1 << 30
+"""Of the nodes on the way to the one looked at: with 720 constraints, cliques counted, each keeps 4 MB."""
 _TOO_WIDE = 2
 
 
@@ -66,7 +68,7 @@ class TableMarket:
         skip = -1 if without is None else self._position[without]
         choice = np.empty(len(self._arrays.bids), dtype=np.int32)
         status, value, bound, nodes = _core.best_of_tables(
-            self._tables, skip, max(0.0, deadline_s - time.monotonic()), _MOST_NODES, choice
+            self._tables, skip, max(0.0, deadline_s - time.monotonic()), _MOST_NODES, _MOST_BYTES, choice
         )
         row_of = rows_by_bidder(choice)
         # Past its nodes or equals the search may know all the same that nothing is worth more.

@@ -28,6 +28,7 @@ typedef struct {
     const Tables *tables;
     Relaxation *relax;
     Limits limits;
+    size_t most_bytes;
     int status, found, depths;
     int ties;      /* whether equal choices are told apart */
     int64_t nodes, tied; /* tied: relaxations whose bound was the best choice's gain */
@@ -271,7 +272,7 @@ static int settle(Search *s, Basis *b) {
         price_by(s->relax, b, 0.0, 0);
         int64_t bound = bound_of(s->relax, b);
         if (read_levels(s, b)) offer(s, s->choice);
-        if (!s->found) return 1;
+        if (!s->found || bound == MOST_BOUND) return 1;
         if (bound == s->best.gain) s->tied++;
         if (ties_are_open(s)) s->wanted = s->best.gain + 1;
         if (bound < s->wanted) return 0;
@@ -335,15 +336,20 @@ static void propose_for(Search *s, const Basis *b, int i, Split *splits, int *co
     const Tables *t = s->tables;
     memset(s->weight, 0, sizeof(double) * t->machines);
     memset(s->digest, 0, sizeof(uint64_t) * t->machines);
+    memset(s->many, 0, sizeof(int32_t) * t->machines);
     for (int row = t->row_start[i]; row < t->row_start[i + 1]; row++) {
-        if (!b->alive[row] || s->level[row] <= WHOLE) continue;
+        if (!b->alive[row]) continue;
+        for (int pin = t->pin_start[row]; pin < t->pin_start[row + 1]; pin++) s->many[t->pin_machine[pin]]++;
+        if (s->level[row] <= WHOLE) continue;
         for (int pin = t->pin_start[row]; pin < t->pin_start[row + 1]; pin++) {
             s->weight[t->pin_machine[pin]] += s->level[row];
             s->digest[t->pin_machine[pin]] += digest_of(row);
         }
     }
     for (int m = 0; m < t->machines; m++)
-        propose(s, splits, count, (Split){.bidder = i, .machine = m, .weight = s->weight[m], .digest = s->digest[m]});
+        /* With all of the bidder's options inside, one side would be the node itself. */
+        if (s->many[m] < b->options[i])
+            propose(s, splits, count, (Split){.bidder = i, .machine = m, .weight = s->weight[m], .digest = s->digest[m]});
     for (int row = t->row_start[i]; row < t->row_start[i + 1]; row++)
         if (b->alive[row] && s->level[row] > WHOLE)
             propose(s, splits, count, (Split){i, -1, row, s->level[row], 0.0, digest_of(row)});
@@ -431,8 +437,9 @@ static Basis *node_at(Search *s, int depth) {
     return s->node[depth];
 }
 
-static int may_go_on(Search *s) {
+static int may_go_on(Search *s, int depth) {
     s->nodes++;
+    if (depth * s->trial->size > s->most_bytes) s->status = SEARCH_TOO_WIDE;
     if (s->limits.most_states && s->nodes > s->limits.most_states) s->status = SEARCH_TOO_WIDE;
     return has_time(s);
 }
@@ -442,7 +449,7 @@ static void explore(Search *s, int depth) {
     Split split;
     int first_side;
     do {
-        if (!may_go_on(s) || !settle(s, b)) return;
+        if (!may_go_on(s, depth) || !settle(s, b)) return;
     } while (!choose_split(s, b, &split, &first_side));
     for (int turn = 0; turn < 2 && s->status == SEARCH_OPTIMAL; turn++) {
         child = node_at(s, depth + 1);
@@ -450,7 +457,6 @@ static void explore(Search *s, int depth) {
             s->status = SEARCH_NO_MEMORY;
             return;
         }
-        b = s->node[depth];
         copy_basis(child, b);
         take_side(s, child, &split, turn ? !first_side : first_side);
         list_live(s->relax, child);
@@ -468,7 +474,7 @@ static void dive(Search *s, int skip) {
         return;
     }
     copy_basis(b, s->node[0]);
-    while (may_go_on(s) && settle(s, b)) {
+    while (may_go_on(s, 1) && settle(s, b)) {
         int option = -1;
         if (read_levels(s, b)) break;
         for (int row = 0; row < t->rows; row++)
@@ -558,8 +564,10 @@ static int64_t root_bound(Search *s, int skip) {
     return bound_of(r, b);
 }
 
-Outcome best_of_tables(Shared *shared, int skip, Limits limits, int32_t *choice) {
-    Search s = {.shared = shared, .tables = &shared->tables, .relax = &shared->relaxation, .limits = limits};
+Outcome best_of_tables(Shared *shared, int skip, Limits limits, size_t most_bytes, int32_t *choice) {
+    Search s = {.shared = shared, .tables = &shared->tables, .relax = &shared->relaxation};
+    s.limits = limits;
+    s.most_bytes = most_bytes;
     s.ties = skip < 0 || shared->always_ties;
     Outcome outcome = {.status = SEARCH_NO_MEMORY};
     if (find_root(shared, limits.deadline_s) && open_search(&s)) {

@@ -27,7 +27,8 @@ typedef struct {
 
 /* The best choice without the bidder `skip` (-1: with all): row by bidder, -1 for none.
  *
+ * A node of the tree keeps a whole basis; those above the one looked at take `most_bytes` at most.
  * SEARCH_TOO_WIDE with a bound equal to the value: no choice is worth more, but too many are worth the same. */
-Outcome best_of_tables(Shared *shared, int skip, Limits limits, int32_t *choice);
+Outcome best_of_tables(Shared *shared, int skip, Limits limits, size_t most_bytes, int32_t *choice);
 
 #endif

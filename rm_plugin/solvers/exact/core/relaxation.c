@@ -9,7 +9,6 @@
 __extension__ typedef __int128 Wide;
 
 static const double TINY = 1e-9, PIVOT = 1e-7, FAR_OFF = 1e-6;
-static const int64_t MOST = INT64_MAX / 4;
 enum { STEPS_A_LOOK = 16 }; /* at the clock */
 
 int open_relaxation(Relaxation *r, const Tables *t, int most_cliques) {
@@ -33,7 +32,7 @@ int open_relaxation(Relaxation *r, const Tables *t, int most_cliques) {
     /* So that what a row costs, which fits the constraints, never overflows. */
     int64_t all = 1;
     for (int k = 0; k < most; k++) all += r->right[k];
-    r->dearest = MOST / all;
+    r->dearest = MOST_BOUND / all;
     return gather_columns(r);
 }
 
@@ -386,7 +385,7 @@ int64_t bound_of(Relaxation *r, const Basis *b) {
         r->best[i] = best;
         bound += best;
     }
-    return bound > MOST ? MOST : bound < -MOST ? -MOST : (int64_t)bound;
+    return bound > MOST_BOUND ? MOST_BOUND : bound < -MOST_BOUND ? -MOST_BOUND : (int64_t)bound;
 }
 
 double level_of(const Basis *b, int variable) {

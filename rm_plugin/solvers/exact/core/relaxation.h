@@ -81,7 +81,11 @@ int dual_simplex(Relaxation *r, Basis *b, Until until, int *ray_sign);
 /* Whole prices by the duals plus `far` times the ray, into r->price. */
 void price_by(Relaxation *r, const Basis *b, double far, int ray_sign);
 
-/* No choice of what is alive is worth more: by r->price; r->margin by row and r->best by bidder on the way. */
+#define MOST_BOUND (INT64_MAX / 4)
+
+/* No choice of what is alive is worth more: by r->price; r->margin by row and r->best by bidder on the way.
+ *
+ * MOST_BOUND stands for all larger ones too: more than any choice is worth, but no bound of what options lose. */
 int64_t bound_of(Relaxation *r, const Basis *b);
 
 double level_of(const Basis *b, int variable);

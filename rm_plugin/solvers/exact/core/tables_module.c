@@ -76,14 +76,14 @@ PyObject *run_best_of_tables(PyObject *self, PyObject *args) {
     Py_buffer choice;
     int skip;
     double seconds;
-    long long most_nodes;
-    if (!PyArg_ParseTuple(args, "OidLw*", &capsule, &skip, &seconds, &most_nodes, &choice)) return NULL;
+    long long most_nodes, most_bytes;
+    if (!PyArg_ParseTuple(args, "OidLLw*", &capsule, &skip, &seconds, &most_nodes, &most_bytes, &choice)) return NULL;
     Shared *s = PyCapsule_GetPointer(capsule, CAPSULE);
     Outcome outcome = {0};
     if (s) {
         Limits limits = {monotonic_s() + seconds, most_nodes};
         Py_BEGIN_ALLOW_THREADS;
-        outcome = best_of_tables(s, skip, limits, choice.buf);
+        outcome = best_of_tables(s, skip, limits, (size_t)most_bytes, choice.buf);
         Py_END_ALLOW_THREADS;
     }
     PyBuffer_Release(&choice);

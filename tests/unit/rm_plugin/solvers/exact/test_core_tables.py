@@ -76,9 +76,9 @@ class Drawn:
         return itertools.product(*options)
 
 
-def best_of(tables, bidders, *, skip=-1, seconds=60.0, most_nodes=0):
+def best_of(tables, bidders, *, skip=-1, seconds=60.0, most_nodes=0, most_bytes=2**30):
     choice = np.full(bidders, 77, dtype=np.int32)
-    status, value, bound, nodes = _core.best_of_tables(tables, skip, seconds, most_nodes, choice)
+    status, value, bound, nodes = _core.best_of_tables(tables, skip, seconds, most_nodes, most_bytes, choice)
     return status, value, bound, nodes, tuple(choice.tolist())
 
 
@@ -120,18 +120,18 @@ def test_the_order_of_the_problems_changes_no_value():
     assert first[-1][4] == second[-1][4]
 
 
-def test_out_of_nodes_or_time_the_choice_fits_and_the_bound_lies_above_the_optimum():
+def test_out_of_nodes_memory_or_time_the_choice_fits_and_the_bound_lies_above_the_optimum():
     stopped = set()
     for seed in range(20):
         drawn = Drawn(random.Random(seed), **WIDE)
         bidders = len(drawn.tables)
         optimum = best_of(drawn.compiled(), bidders)
         assert optimum[0] == OPTIMAL
-        for limits in ({"most_nodes": 1}, {"most_nodes": 10}, {"seconds": 0.0}):
+        for limits in ({"most_nodes": 1}, {"most_nodes": 10}, {"most_bytes": 20_000}, {"seconds": 0.0}):
             status, value, bound, _, choice = best_of(drawn.compiled(), bidders, **limits)
-            stopped.add(status)
+            stopped.add((*limits, status))
             assert -drawn.rank(choice)[0] == value <= optimum[1] <= bound
-    assert TOO_WIDE in stopped
+    assert stopped >= {("most_nodes", TOO_WIDE), ("most_bytes", TOO_WIDE), ("seconds", OUT_OF_TIME)}
 
 
 def test_where_too_many_are_worth_the_same_the_value_is_proven_all_the_same():
