@@ -1,5 +1,6 @@
 """Markets of explicit tables by the solver `exact`: against brute force on small ones, HiGHS on those of the bench."""
 
+import math
 import time
 from dataclasses import replace
 
@@ -17,7 +18,7 @@ from rm_plugin.arbiter.payments import kept_share
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.exact import tables
 from rm_plugin.solvers.exact.compiled import CompiledMarket
-from rm_plugin.solvers.exact.found import as_solution
+from rm_plugin.solvers.exact.found import Found, as_solution
 from rm_plugin.solvers.exact.problem import solve_problem
 from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.highs import HighsSolver
@@ -144,10 +145,38 @@ def test_a_value_that_is_proven_is_optimal_though_no_time_is_left_to_tell_equals
 def test_past_its_nodes_it_falls_back_and_still_finds_the_optimum(monkeypatch):
     market = explicit_market(SMALLEST, 0, cluster=ClusterState.EMPTY)
     expected = ExactSolver().solve(market, 60.0)
+    handed_over = []
+
+    def noted(compiled, skip, deadline_s):
+        handed_over.append(solve_problem(compiled, skip, deadline_s))
+        return handed_over[-1]
+
     monkeypatch.setattr(tables, "_MOST_NODES", 1)
+    monkeypatch.setattr(tables, "solve_problem", noted)
     found = ExactSolver().solve(market, 60.0)
     assert found.status is SolveStatus.OPTIMAL
     assert found.log_objective == pytest.approx(expected.log_objective, rel=1e-12)
+    (other,) = handed_over
+    assert found.fallback == other.fallback
+    assert found.states > other.states > 0
+
+
+def test_of_two_choices_that_are_not_proven_the_better_counts_and_the_lower_of_both_bounds(monkeypatch):
+    market = explicit_market(SMALLEST, 2, cluster=ClusterState.EMPTY)
+    optimum = ExactSolver().solve(market, 60.0).log_objective
+    nobody = sum(math.log(each.empty_value) for each in market.bids)
+    monkeypatch.setattr(tables, "_MOST_NODES", 1)
+    gaps = {}
+    for above in (1e-3, 100.0):
+        other = Found(skip=-1, row_of={}, gap=optimum - nobody + above, states=7, fallback=True)
+        monkeypatch.setattr(tables, "solve_problem", lambda *_, other=other: other)
+        found = ExactSolver().solve(market, 60.0)
+        assert (found.status, found.fallback) == (SolveStatus.TIME_LIMIT, True)
+        assert nobody < found.log_objective <= optimum
+        assert found.states > 7
+        gaps[above] = found.log_objective + found.gap - optimum
+    assert gaps[1e-3] == pytest.approx(1e-3, abs=1e-9)
+    assert 1e-3 < gaps[100.0] < 1.0
 
 
 def test_out_of_time_the_answer_is_feasible_and_its_gap_covers_what_is_lost():

@@ -29,7 +29,7 @@ typedef struct {
     Relaxation *relax;
     Limits limits;
     size_t most_bytes;
-    int status, found, depths;
+    int status, depths;
     int ties;      /* whether equal choices are told apart */
     int64_t nodes, tied; /* tied: relaxations whose bound was the best choice's gain */
     Worth best;
@@ -56,11 +56,10 @@ static int ties_are_open(const Search *s) { return s->ties && s->tied > MOST_TIE
 
 static void offer(Search *s, const int32_t *choice) {
     Worth worth;
-    if (!worth_of(s->tables, choice, &worth, s->used) || (s->found && !worth_more(&worth, &s->best))) return;
+    if (!worth_of(s->tables, choice, &worth, s->used) || !worth_more(&worth, &s->best)) return;
     if (worth.gain > s->best.gain) s->tied = 0;
     s->best = worth;
     s->wanted = worth.gain + (!s->ties || ties_are_open(s));
-    s->found = 1;
     memcpy(s->best_choice, choice, sizeof(int32_t) * s->tables->bidders);
     keep_in_pool(s, choice);
 }
@@ -219,14 +218,13 @@ static int ban_losers(Search *s, Basis *b, int64_t bound) {
 }
 
 static double cutoff_of(const Search *s) {
-    if (!s->found) return -INFINITY;
     double best = (double)s->best.gain / s->tables->unit;
     return best - CLOSE * (1.0 + fabs(best));
 }
 
 /* Whether whole numbers prove that nothing alive is as good as the best choice, after a run that ended like that. */
 static int proven_worse(Search *s, Basis *b, int status, int ray_sign) {
-    if (!s->found || (status != RELAX_BELOW && status != RELAX_EMPTY)) return 0;
+    if (status != RELAX_BELOW && status != RELAX_EMPTY) return 0;
     price_by(s->relax, b, 0.0, 0);
     if (status == RELAX_EMPTY) {
         double gap = b->value - cutoff_of(s), far = 1e-3 + 4.0 * (gap > 0.0 ? gap : 0.0);
@@ -272,7 +270,7 @@ static int settle(Search *s, Basis *b) {
         price_by(s->relax, b, 0.0, 0);
         int64_t bound = bound_of(s->relax, b);
         if (read_levels(s, b)) offer(s, s->choice);
-        if (!s->found || bound == MOST_BOUND) return 1;
+        if (bound == MOST_BOUND) return 1;
         if (bound == s->best.gain) s->tied++;
         if (ties_are_open(s)) s->wanted = s->best.gain + 1;
         if (bound < s->wanted) return 0;
@@ -445,14 +443,14 @@ static int may_go_on(Search *s, int depth) {
 }
 
 static void explore(Search *s, int depth) {
-    Basis *b = s->node[depth], *child;
+    Basis *b = s->node[depth];
     Split split;
     int first_side;
     do {
         if (!may_go_on(s, depth) || !settle(s, b)) return;
     } while (!choose_split(s, b, &split, &first_side));
     for (int turn = 0; turn < 2 && s->status == SEARCH_OPTIMAL; turn++) {
-        child = node_at(s, depth + 1);
+        Basis *child = node_at(s, depth + 1);
         if (!child) {
             s->status = SEARCH_NO_MEMORY;
             return;
@@ -465,7 +463,7 @@ static void explore(Search *s, int depth) {
     }
 }
 
-/* Rounds the relaxation step by step: the option that it takes most of, but not whole, is taken. */
+/* Rounds the relaxation step by step: the option that it takes most of is taken, until it is whole. */
 static void dive(Search *s, int skip) {
     const Tables *t = s->tables;
     Basis *b = node_at(s, 1);
@@ -483,7 +481,6 @@ static void dive(Search *s, int skip) {
         if (option < 0) break;
         take_side(s, b, &(Split){.bidder = t->bidder[option], .machine = -1, .option = option}, 1);
     }
-    if (!s->found) return;
     int32_t *choice = malloc(sizeof(int32_t) * (t->bidders + 1));
     if (!choice) return;
     memcpy(choice, s->best_choice, sizeof(int32_t) * t->bidders);
@@ -572,8 +569,8 @@ Outcome best_of_tables(Shared *shared, int skip, Limits limits, size_t most_byte
     Outcome outcome = {.status = SEARCH_NO_MEMORY};
     if (find_root(shared, limits.deadline_s) && open_search(&s)) {
         outcome.bound = root_bound(&s, skip);
-        for (int i = 0; i < s.tables->bidders; i++) s.choice[i] = -1;
-        offer(&s, s.choice);
+        for (int i = 0; i < s.tables->bidders; i++) s.best_choice[i] = -1;
+        s.wanted = !s.ties;
         begin_from_pool(&s, skip);
         dive(&s, skip);
         explore(&s, 0);

@@ -22,7 +22,7 @@ typedef struct {
     int rounds;   /* of cliques so far: problems that run out of time leave some to the next */
     int32_t *pool; /* [POOLED * bidders]: the last choices that were better than those before */
     int pooled;   /* how many ever were */
-    Record *record; /* [bidders * machines + rows + bidders] */
+    Record *record; /* [bidders * machines + rows] */
 } Shared;
 
 /* The best choice without the bidder `skip` (-1: with all): row by bidder, -1 for none.

@@ -211,8 +211,7 @@ static void find_entering(Relaxation *r, const Basis *b, int variable) {
     for (int k = 0; k < m; k++) r->entering[k] = times_column(r, variable, b->inverse + (size_t)k * m);
 }
 
-void begin_basis(const Relaxation *relaxation, Basis *b) {
-    Relaxation *r = (Relaxation *)relaxation;
+void begin_basis(Relaxation *r, Basis *b) {
     const Tables *t = r->tables;
     int m = b->constraints;
     memset(b->inverse, 0, sizeof(double) * m * m);
@@ -386,11 +385,4 @@ int64_t bound_of(Relaxation *r, const Basis *b) {
         bound += best;
     }
     return bound > MOST_BOUND ? MOST_BOUND : bound < -MOST_BOUND ? -MOST_BOUND : (int64_t)bound;
-}
-
-double level_of(const Basis *b, int variable) {
-    if (!b->placed[variable]) return 0.0;
-    for (int k = 0; k < b->constraints; k++)
-        if (b->basic[k] == variable) return b->level[k];
-    return 0.0;
 }

@@ -57,7 +57,7 @@ Basis *new_basis(const Relaxation *r);
 void copy_basis(Basis *to, const Basis *from);
 
 /* A dual feasible basis from nothing: every bidder at its best row. */
-void begin_basis(const Relaxation *r, Basis *b);
+void begin_basis(Relaxation *r, Basis *b);
 
 /* The same basis with the constraints added since. */
 void extend_basis(const Relaxation *r, Basis *to, const Basis *from);
@@ -87,7 +87,5 @@ void price_by(Relaxation *r, const Basis *b, double far, int ray_sign);
  *
  * MOST_BOUND stands for all larger ones too: more than any choice is worth, but no bound of what options lose. */
 int64_t bound_of(Relaxation *r, const Basis *b);
-
-double level_of(const Basis *b, int variable);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "branch.h"
+#include "buffer.h"
 
 static const char CAPSULE[] = "themis.exact.tables";
 enum { ARRAYS = 8 };
@@ -20,18 +21,12 @@ static void free_shared(Shared *s) {
 
 static void free_capsule(PyObject *capsule) { free_shared(PyCapsule_GetPointer(capsule, CAPSULE)); }
 
-static void *copy_of(const Py_buffer *buffer) {
-    void *copy = malloc(buffer->len ? buffer->len : 1);
-    if (copy) memcpy(copy, buffer->buf, buffer->len);
-    return copy;
-}
-
 static int open_shared(Shared *s) {
     Tables *t = &s->tables;
     enum { MOST_CLIQUES = 120 }; /* 57 were found in the market of 168 GPUs that is hardest */
     t->bidder = malloc(sizeof(int32_t) * (t->rows + 1));
     s->pool = malloc(sizeof(int32_t) * ((size_t)POOLED * t->bidders + 1));
-    s->record = calloc((size_t)t->bidders * t->machines + t->rows + t->bidders + 1, sizeof(Record));
+    s->record = calloc((size_t)t->bidders * t->machines + t->rows + 1, sizeof(Record));
     if (!t->bidder || !s->pool || !s->record) return 0;
     for (int i = 0; i < t->bidders; i++)
         for (int row = t->row_start[i]; row < t->row_start[i + 1]; row++) t->bidder[row] = i;
@@ -80,6 +75,10 @@ PyObject *run_best_of_tables(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OidLLw*", &capsule, &skip, &seconds, &most_nodes, &most_bytes, &choice)) return NULL;
     Shared *s = PyCapsule_GetPointer(capsule, CAPSULE);
     Outcome outcome = {0};
+    if (s && (skip < -1 || skip >= s->tables.bidders || choice.len != (Py_ssize_t)sizeof(int32_t) * s->tables.bidders)) {
+        PyErr_SetString(PyExc_ValueError, "a bidder that is not there, or a choice of another length");
+        s = NULL;
+    }
     if (s) {
         Limits limits = {monotonic_s() + seconds, most_nodes};
         Py_BEGIN_ALLOW_THREADS;

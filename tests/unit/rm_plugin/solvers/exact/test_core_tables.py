@@ -165,6 +165,13 @@ def test_what_a_problem_out_of_time_left_of_the_relaxation_the_next_finishes():
     assert best_of(tables, 12) == optimum
 
 
+@pytest.mark.parametrize(("skip", "length"), [(-2, 3), (3, 3), (0, 2), (0, 4)])
+def test_bidders_that_are_not_there_and_choices_of_another_length_are_refused(skip, length):
+    tables = Drawn(random.Random(0), bidders=3, rows=2, machines=2).compiled()
+    with pytest.raises(ValueError, match="a bidder that is not there"):
+        best_of(tables, length, skip=skip)
+
+
 def test_without_rows_nobody_wins():
     drawn = Drawn(random.Random(0), bidders=2, rows=0, machines=2)
     assert best_of(drawn.compiled(), 2) == (OPTIMAL, 0, 0, best_of(drawn.compiled(), 2)[3], (-1, -1))
