@@ -24,7 +24,7 @@ from themis.bids import Market
 _MOST_CONSTRAINTS = 600
 """Bidders and machines; the relaxation keeps the whole inverse of its basis, so a step takes their number squared."""
 _MOST_NODES = 300_000
-"""Nodes of a problem, past which the knapsack decides, and HiGHS where that does not. At 168 GPUs 10 to 15,000 do."""
+"""Nodes of a problem, past which the knapsack decides, and HiGHS where that does not. At 168 GPUs 10 to 150,000 do."""
 _MOST_BYTES = 1 << 30
 """Of the nodes on the way to the one looked at: with 720 constraints, cliques counted, each keeps 4 MB."""
 _TOO_WIDE = 2
