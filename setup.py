@@ -4,11 +4,11 @@ from setuptools import Extension, setup
 
 CORE, PACKING = "rm_plugin/solvers/exact/core", "am/agent/core"
 SHARED = (
-    *("cover", "cover_module", "fit", "lift", "pack", "prune", "relax", "simplex", "weigh"),
+    *("cover", "cover_module", "fit", "left_out", "lift", "pack", "prune", "simplex", "weigh"),
     *("tables", "tables_module", "relaxation", "clique", "leaf", "branch"),
 )
 SOURCES = (*SHARED, "module", "prices", "search")
-HEADERS = (*SHARED, "core", "hash")
+HEADERS = (*SHARED, "buffer", "core", "hash")
 
 # No contraction into fused operations: prices and times are the same on every machine of one libm.
 ARGUMENTS = ["-std=gnu11", "-O3", "-ffp-contract=off", "-Wall", "-Wextra"]

@@ -80,6 +80,13 @@ def lexicographic(seed: int) -> Market:
     return market
 
 
+def explicit_poor(seed: int) -> Market:
+    """Rows that name machines only, of few values, and empty bundles worth nothing."""
+    recipe = Recipe(bidders=4, explicit=True, value=tied_value, empty_bundle=EmptyBundle.LEXICOGRAPHIC)
+    market = random_market(seed, recipe)
+    return replace(market, bids=tuple(replace(bid, empty_value=0.0) for bid in market.bids))
+
+
 def fragmented(seed: int) -> Market:
     """Many machines with one or two free GPUs, and gangs of up to six."""
     rng = random.Random(seed)

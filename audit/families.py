@@ -50,6 +50,11 @@ FAMILIES: Mapping[str, Family] = {
         _by_recipe("units", "gangs in units of two and three GPUs", Recipe(sizes=(2, 4, 6), pinned=False)),
         _by_recipe("pinned", "GPUs kept: pinned rows, gangs over machines", Recipe(pinned_gangs=True, units=False)),
         _by_recipe("explicit", "rows that name machines only", Recipe(explicit=True, bidders=4)),
+        Family(
+            name="explicit-poor",
+            about="rows that name machines only, empty bundles worth 0",
+            draw=corners.explicit_poor,
+        ),
         Family(name="fragmented", about="many machines with few free GPUs", draw=corners.fragmented),
         Family(name="lexicographic", about="empty bundles worth 0", draw=corners.lexicographic),
         Family(name="identical", about="bidders with one bid", draw=corners.identical),

@@ -45,7 +45,7 @@ def is_too_soon(times_s: Times, limits: Limits, end_s: float) -> bool:
     for _ in range(_MOST_DIVISIONS):
         division = gangs.likeliest()
         if division is None:
-            return True
+            return gangs.are_ruled_out
         if division == before:
             return False
         why_not = columns.why_too_few(division)
@@ -61,6 +61,7 @@ class _Gangs:
 
     def __init__(self, shape: tuple[int, ...], limits: Limits) -> None:
         jobs, self._kinds = shape
+        self.are_ruled_out = False
         self._model = _quiet()
         self._model.setOptionValue("mip_rel_gap", 1e-3)
         most = np.array([float(jobs)] * self._kinds + [1.5])
@@ -77,9 +78,15 @@ class _Gangs:
         self._add(0.0, math.inf, {kind: each / needed for kind, each in enumerate(worth)} | {self._kinds: -1.0})
 
     def likeliest(self) -> tuple[int, ...] | None:
-        """Gangs that are enough by a wide margin; None where it is proven that there are none that are."""
+        """Gangs that are enough by a wide margin; None where none are found.
+
+        `are_ruled_out` tells whether it is proven then that there are none.
+        """
         self._model.run()
+        if not _is_solved(self._model):
+            return None
         if self._model.getInfo().mip_dual_bound < 1.0 - _TOLERANCE:
+            self.are_ruled_out = True
             return None
         counts = np.rint(self._model.getSolution().col_value[: self._kinds]).astype(int)
         return tuple(counts.tolist())
@@ -115,6 +122,8 @@ class _Columns:
             self._model.changeRowBounds(self._jobs + kind, -math.inf, float(count))
         for _ in range(_MOST_TURNS):
             self._model.run()
+            if not _is_solved(self._model):
+                return None
             prices = np.array(self._model.getSolution().row_dual)
             worth, costs = np.maximum(prices[: self._jobs], 0.0), np.maximum(-prices[self._jobs :], 0.0)
             needed = float(worth.sum())
@@ -170,6 +179,11 @@ class _Pricing:
                 chosen.append(jobs[place])
                 left -= int(parts[jobs[place]])
         return float(value[_GRID]), chosen
+
+
+def _is_solved(model: highspy.Highs) -> bool:
+    """Whether what the model tells of its optimum counts: after an error its bounds are zeros."""
+    return bool(model.getModelStatus() == highspy.HighsModelStatus.kOptimal and model.getInfo().valid)
 
 
 def _quiet() -> highspy.Highs:

@@ -26,6 +26,9 @@ MOST_CELLS = 10_000_000
 _MOST_DIGITS = 400
 """A whole number of more digits is past every bound, and Python refuses to read a very long one."""
 
+_MOST_KEY = 80
+"""Characters of a key in a path."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
@@ -90,14 +93,19 @@ def _object(pairs: list[tuple[str, object]], twice: list[_Twice]) -> dict[str, o
 
 
 def _nodes(document: object) -> Iterator[tuple[str, object]]:
-    """All values of a document with their paths, outer ones first."""
+    """All values of a document with their paths, outer ones first; of long keys the paths tell the ends."""
     nodes: list[tuple[str, object]] = [("market", document)]
     for path, node in nodes:
         yield path, node
         if isinstance(node, dict):
-            nodes += [(f"{path}.{key}", inner) for key, inner in node.items()]
+            nodes += [(f"{path}.{_brief_key(key)}", inner) for key, inner in node.items()]
         elif isinstance(node, list):
             nodes += [(f"{path}[{index}]", inner) for index, inner in enumerate(node)]
+
+
+def _brief_key(key: str) -> str:
+    """A key as paths show it."""
+    return key if len(key) <= _MOST_KEY else f"{key[: _MOST_KEY // 2]}...{key[-_MOST_KEY // 2 :]}"
 
 
 def parse_market(document: object) -> Market:

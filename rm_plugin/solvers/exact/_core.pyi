@@ -159,6 +159,7 @@ def weigh(
 
 def tables(
     unit: float,
+    always_ties: bool,
     row_start: Array,  # i4 [bidders + 1]
     gain: Array,  # i8 [rows], best first within a bidder
     gpus: Array,  # i4 [rows]
@@ -168,12 +169,15 @@ def tables(
     pin_gpus: Array,  # i4 [pins]
     free: Array,  # i4 [machines]
 ) -> Tables:
-    """A market whose rows name machines only (tables.h), and what its problems share; the arrays are copied."""
+    """A market whose rows name machines only (tables.h), and what its problems share; the arrays are copied.
+
+    Equal choices are told apart in the problem with all bidders, with `always_ties` in those without one too.
+    """
 
 def best_of_tables(
-    tables: Tables, skip: int, seconds: float, most_nodes: int, choice: Array
+    tables: Tables, skip: int, seconds: float, most_nodes: int, most_bytes: int, choice: Array
 ) -> tuple[int, int, int, int]:
     """The best choice: (status as in `search`, value, bound, nodes), rows by bidder into i4 `choice`, -1 for none.
 
-    Out of time or nodes it is the best found.
+    Out of time, nodes or memory (`most_bytes` for the nodes above the one looked at) it is the best found.
     """

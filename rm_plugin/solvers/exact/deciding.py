@@ -22,6 +22,8 @@ from themis.cluster import Level
 _MOST_COLUMNS = 20_000
 _MOST_NODES = 1_000
 """Of branch and bound, in place of seconds: on a busy machine the answer has to be the same."""
+_MOST_STEPS = 10_000
+"""Of the simplex for the relaxation, which no number of nodes bounds: HiGHS knows no such limit within a search."""
 _TOLERANCE = 1e-9
 
 
@@ -84,7 +86,20 @@ class _Programme:
         self.columns = len(self._held) + len(self._hosting)
 
     def solve(self, time_limit_s: float) -> list[int] | bool | None:
-        """How often each column is taken."""
+        """How often each column is taken; False where that cannot be, None where not decided."""
+        highs = self._model(time_limit_s)
+        for relaxed in (True, False):
+            highs.setOptionValue("solve_relaxation", relaxed)
+            highs.clearSolver()
+            highs.run()
+            status = highs.getModelStatus()
+            if status == highspy.HighsModelStatus.kInfeasible:
+                return False
+            if status != highspy.HighsModelStatus.kOptimal:
+                return None
+        return [round(value) for value in highs.getSolution().col_value]
+
+    def _model(self, time_limit_s: float) -> highspy.Highs:
         highs = highspy.Highs()  # type: ignore[no-untyped-call]
         options: dict[str, bool | int | float | str] = {
             "output_flag": False,
@@ -92,6 +107,7 @@ class _Programme:
             "presolve": "off",
             "time_limit": time_limit_s,
             "mip_max_nodes": _MOST_NODES,
+            "simplex_iteration_limit": _MOST_STEPS,
             "mip_feasibility_tolerance": _TOLERANCE,
             "primal_feasibility_tolerance": _TOLERANCE,
         }
@@ -105,12 +121,7 @@ class _Programme:
         for row in self._rows():
             index, values = np.array(list(row.parts), dtype=np.int32), np.array(list(row.parts.values()), dtype=float)
             highs.addRow(row.least, row.most, len(index), index, values)
-        highs.run()
-        status = highs.getModelStatus()
-        if status == highspy.HighsModelStatus.kInfeasible:
-            return False
-        found = status == highspy.HighsModelStatus.kOptimal
-        return [round(value) for value in highs.getSolution().col_value] if found else None
+        return highs
 
     def _rows(self) -> list[_Row]:
         """One pattern a machine; items for all that is asked for; in each rack units for the gangs that it hosts."""

@@ -202,11 +202,11 @@ def _gains(values: NDArray[np.float64], row_start: Ints, bids: Sequence[Bid]) ->
     log_empty = np.array([math.log(value) if value > 0 else 0.0 for value in empty.tolist()])
     gain = logs - log_empty[bidder]
     rescued = empty[bidder] == 0
-    if rescued.any():
-        gain[rescued] += 1.0 + 2.0 * _sum_of_largest(np.abs(gain), row_start)
-    total = _sum_of_largest(gain, row_start)
+    rescue = 1.0 + 2.0 * _sum_of_largest(np.abs(gain), row_start) if rescued.any() else 0.0
+    total = _sum_of_largest(gain + rescue * rescued, row_start)
     unit = 2.0 ** min(_FINEST, _BITS - math.ceil(math.log2(total + 1.0)))
-    return np.rint(gain * unit).astype(np.int64), unit
+    # Rounded each on its own: what a rescue is worth depends on who is in the market, and equals shall not.
+    return np.rint(gain * unit).astype(np.int64) + round(rescue * unit) * rescued, unit
 
 
 def _sum_of_largest(gain: NDArray[np.float64], row_start: Ints) -> float:

@@ -10,7 +10,8 @@ gap leaves (`remainder`). Markets whose rows all name machines go another way (`
 Ties. Equal means equal in whole units of 2**-40 of the log objective, a sum of rounded logs: equal products of other
 values (0.25 * 1 and 0.5 * 0.5) may miss each other by a unit. Of equal choices the one that asks for fewer GPUs wins,
 then the one whose rows have the smaller sum of digests (36 bits of app id, gangs and pinned GPUs). That order is a
-property of the market, not of the search: the order of bidders, rows and machines does not matter.
+property of the market, not of the search: the order of bidders, rows and machines does not matter (auction.md tells
+where HiGHS or the clock decide instead).
 """
 
 from __future__ import annotations

@@ -18,14 +18,16 @@ from rm_plugin.solvers.exact.found import Found, as_solution, rows_by_bidder
 from rm_plugin.solvers.exact.knapsack import undominated
 from rm_plugin.solvers.exact.problem import solve_problem
 from rm_plugin.solvers.exact.rows import MarketArrays
-from rm_plugin.solvers.port import SMALLEST_GAP, Solution, SolveStatus
+from rm_plugin.solvers.port import SMALLEST_GAP, Solution
 from themis.bids import Market
 
 _MOST_CONSTRAINTS = 600
 """Bidders and machines; the relaxation keeps the whole inverse of its basis, so a step takes their number squared."""
 _MOST_NODES = 300_000
-"""Nodes of a problem, past which the knapsack decides, and HiGHS where that does not. At 168 GPUs 300 to 10,000 do."""
-_OPTIMAL, _TOO_WIDE = 0, 2
+"""Nodes of a problem, past which the knapsack decides, and HiGHS where that does not. At 168 GPUs 10 to 150,000 do."""
+_MOST_BYTES = 1 << 30
+"""Of the nodes on the way to the one looked at: with 720 constraints, cliques counted, each keeps 4 MB."""
+_TOO_WIDE = 2
 
 
 def has_tables_only(arrays: MarketArrays) -> bool:
@@ -46,6 +48,9 @@ class TableMarket:
         rows = self._arrays.rows
         self._tables = _core.tables(
             arrays.unit,
+            # Nobody wins what is found without a bidder, so its worth is all that counts. But where empty bundles are
+            # worth nothing payments ask who has something then, which choices of the same worth may differ in.
+            any(bid.empty_value == 0.0 for bid in arrays.bids),
             rows.row_start,
             rows.gain,
             rows.gpus,
@@ -63,20 +68,29 @@ class TableMarket:
         skip = -1 if without is None else self._position[without]
         choice = np.empty(len(self._arrays.bids), dtype=np.int32)
         status, value, bound, nodes = _core.best_of_tables(
-            self._tables, skip, max(0.0, deadline_s - time.monotonic()), _MOST_NODES, choice
+            self._tables, skip, max(0.0, deadline_s - time.monotonic()), _MOST_NODES, _MOST_BYTES, choice
         )
         row_of = rows_by_bidder(choice)
-        gap = 0.0 if status == _OPTIMAL else max((bound - value) / self._arrays.unit, SMALLEST_GAP)
+        # Past its nodes or equals the search may know all the same that nothing is worth more.
+        gap = max((bound - value) / self._arrays.unit, SMALLEST_GAP) if bound > value else 0.0
         found = Found(skip=skip, row_of=row_of, gap=gap, gangs=dict.fromkeys(row_of, ()), states=nodes)
-        mine = as_solution(self._arrays, found, placed=skip < 0)
-        return mine if status != _TOO_WIDE else self._or_better(mine, skip, deadline_s)
+        if status == _TOO_WIDE:
+            return self._or_better(found, value, deadline_s)
+        return as_solution(self._arrays, found, placed=skip < 0)
 
-    def _or_better(self, mine: Solution, skip: int, deadline_s: float) -> Solution:
-        """What the knapsack and HiGHS find in the time that is left, unless the choice found here is better."""
+    def _or_better(self, mine: Found, value: int, deadline_s: float) -> Solution:
+        """What the knapsack and HiGHS find in the time that is left, unless the choice found here is worth more.
+
+        What both have proven holds for either choice; of those worth the same the knapsack knows which to take.
+        """
         if self._compiled is None:
             self._compiled = CompiledMarket(self._market)
-        found = solve_problem(self._compiled, skip, deadline_s)
-        other = as_solution(self._compiled.arrays, found, placed=skip < 0)
-        if other.status is SolveStatus.OPTIMAL:
-            return other
-        return max((mine, other), key=lambda each: (each.positive, each.log_objective))
+        other = solve_problem(self._compiled, mine.skip, deadline_s)
+        other_value, unit = self._compiled.value(other.row_of), self._arrays.unit
+        arrays, best = (self._compiled.arrays, other) if other_value >= value else (self._arrays, mine)
+        gap = 0.0
+        if min(mine.gap, other.gap) > 0.0:
+            bound = min(value + mine.gap * unit, other_value + other.gap * unit)
+            gap = max((bound - max(value, other_value)) / unit, SMALLEST_GAP)
+        both = replace(best, gap=gap, states=mine.states + other.states, fallback=other.fallback)
+        return as_solution(arrays, both, placed=mine.skip < 0)

@@ -4,6 +4,7 @@ import itertools
 import math
 from random import Random
 
+import highspy
 import numpy as np
 import pytest
 
@@ -47,6 +48,20 @@ def test_gangs_and_jobs_are_whole_at_once():
     limits = [([2.0, 4.0], 6.0)]
     assert is_too_soon(times_s, limits, 11.9)
     assert not is_too_soon(times_s, limits, 12.0)
+
+
+class BrokenHighs(highspy.Highs):
+    """Fails at every run, and leaves zeros in place of bounds."""
+
+    def run(self):
+        return highspy.HighsStatus.kError
+
+
+def test_an_error_proves_nothing(monkeypatch):
+    times_s = np.array([[4.0], [4.0], [4.0]])
+    assert is_too_soon(times_s, [([1.0], 2.0)], 7.9)
+    monkeypatch.setattr(highspy, "Highs", BrokenHighs)
+    assert not is_too_soon(times_s, [([1.0], 2.0)], 7.9)
 
 
 def test_a_job_that_alone_takes_longer():

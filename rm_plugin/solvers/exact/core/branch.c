@@ -10,7 +10,10 @@
 /* Found by trying on markets of 168 GPUs. `SURE_TRIALS` splits of a node are tried in any case, the others until both
  * sides were `KNOWN` times. */
 enum { ROUNDS = 8, TRIED = 24, TRIAL_STEPS = 12, KNOWN = 8, SURE_TRIALS = 2 };
-enum { STEPS = 100000, NODES_A_LOOK = 16 };
+enum { STEPS = 100000 };
+/* Nodes kept only for what is as good as the best choice, past which it is no longer looked for: bidders alike have
+ * factorials of such choices. */
+enum { MOST_TIED = 10000 };
 static const double WHOLE = 1e-6, CLOSE = 1e-9, UNTRIED = 0.05;
 
 /* A part of a bidder's options: one of them, or with a machine all rows that name it. */
@@ -25,9 +28,10 @@ typedef struct {
     const Tables *tables;
     Relaxation *relax;
     Limits limits;
-    int status, found, depths;
-    int ties;      /* whether equal choices are told apart; where nobody wins what is found, the worth is all */
-    int64_t nodes;
+    size_t most_bytes;
+    int status, depths;
+    int ties;      /* whether equal choices are told apart */
+    int64_t nodes, tied; /* tied: relaxations whose bound was the best choice's gain */
     Worth best;
     int64_t wanted; /* what a choice must gain to be of interest */
     int32_t *best_choice, *choice, *used;
@@ -47,12 +51,15 @@ static void keep_in_pool(Search *s, const int32_t *choice) {
     memcpy(s->shared->pool + (size_t)(s->shared->pooled++ % POOLED) * bidders, choice, sizeof(int32_t) * bidders);
 }
 
+/* Whether equals were given up, as too many nodes have nothing better. */
+static int ties_are_open(const Search *s) { return s->ties && s->tied > MOST_TIED; }
+
 static void offer(Search *s, const int32_t *choice) {
     Worth worth;
-    if (!worth_of(s->tables, choice, &worth, s->used) || (s->found && !worth_more(&worth, &s->best))) return;
+    if (!worth_of(s->tables, choice, &worth, s->used) || !worth_more(&worth, &s->best)) return;
+    if (worth.gain > s->best.gain) s->tied = 0;
     s->best = worth;
-    s->wanted = worth.gain + !s->ties;
-    s->found = 1;
+    s->wanted = worth.gain + (!s->ties || ties_are_open(s));
     memcpy(s->best_choice, choice, sizeof(int32_t) * s->tables->bidders);
     keep_in_pool(s, choice);
 }
@@ -211,14 +218,13 @@ static int ban_losers(Search *s, Basis *b, int64_t bound) {
 }
 
 static double cutoff_of(const Search *s) {
-    if (!s->found) return -INFINITY;
     double best = (double)s->best.gain / s->tables->unit;
     return best - CLOSE * (1.0 + fabs(best));
 }
 
 /* Whether whole numbers prove that nothing alive is as good as the best choice, after a run that ended like that. */
 static int proven_worse(Search *s, Basis *b, int status, int ray_sign) {
-    if (!s->found || (status != RELAX_BELOW && status != RELAX_EMPTY)) return 0;
+    if (status != RELAX_BELOW && status != RELAX_EMPTY) return 0;
     price_by(s->relax, b, 0.0, 0);
     if (status == RELAX_EMPTY) {
         double gap = b->value - cutoff_of(s), far = 1e-3 + 4.0 * (gap > 0.0 ? gap : 0.0);
@@ -254,7 +260,7 @@ static int settle(Search *s, Basis *b) {
             return 0;
         }
         list_live(s->relax, b);
-        int ray_sign, status = dual_simplex(s->relax, b, cutoff, STEPS, &ray_sign);
+        int ray_sign, status = dual_simplex(s->relax, b, (Until){cutoff, STEPS, s->limits.deadline_s}, &ray_sign);
         if (proven_worse(s, b, status, ray_sign)) return 0;
         if (status == RELAX_BELOW) {
             cutoff = -INFINITY;
@@ -264,7 +270,9 @@ static int settle(Search *s, Basis *b) {
         price_by(s->relax, b, 0.0, 0);
         int64_t bound = bound_of(s->relax, b);
         if (read_levels(s, b)) offer(s, s->choice);
-        if (!s->found) return 1;
+        if (bound == MOST_BOUND) return 1;
+        if (bound == s->best.gain) s->tied++;
+        if (ties_are_open(s)) s->wanted = s->best.gain + 1;
         if (bound < s->wanted) return 0;
         if (!ban_losers(s, b, bound)) return !tried_all(s, b, bound);
     }
@@ -326,15 +334,20 @@ static void propose_for(Search *s, const Basis *b, int i, Split *splits, int *co
     const Tables *t = s->tables;
     memset(s->weight, 0, sizeof(double) * t->machines);
     memset(s->digest, 0, sizeof(uint64_t) * t->machines);
+    memset(s->many, 0, sizeof(int32_t) * t->machines);
     for (int row = t->row_start[i]; row < t->row_start[i + 1]; row++) {
-        if (!b->alive[row] || s->level[row] <= WHOLE) continue;
+        if (!b->alive[row]) continue;
+        for (int pin = t->pin_start[row]; pin < t->pin_start[row + 1]; pin++) s->many[t->pin_machine[pin]]++;
+        if (s->level[row] <= WHOLE) continue;
         for (int pin = t->pin_start[row]; pin < t->pin_start[row + 1]; pin++) {
             s->weight[t->pin_machine[pin]] += s->level[row];
             s->digest[t->pin_machine[pin]] += digest_of(row);
         }
     }
     for (int m = 0; m < t->machines; m++)
-        propose(s, splits, count, (Split){.bidder = i, .machine = m, .weight = s->weight[m], .digest = s->digest[m]});
+        /* With all of the bidder's options inside, one side would be the node itself. */
+        if (s->many[m] < b->options[i])
+            propose(s, splits, count, (Split){.bidder = i, .machine = m, .weight = s->weight[m], .digest = s->digest[m]});
     for (int row = t->row_start[i]; row < t->row_start[i + 1]; row++)
         if (b->alive[row] && s->level[row] > WHOLE)
             propose(s, splits, count, (Split){i, -1, row, s->level[row], 0.0, digest_of(row)});
@@ -355,7 +368,8 @@ static double try_side(Search *s, const Basis *b, const Split *split, int inside
     copy_basis(s->trial, b);
     take_side(s, s->trial, split, inside);
     list_live(s->relax, s->trial);
-    int ray_sign, status = dual_simplex(s->relax, s->trial, cutoff_of(s), TRIAL_STEPS, &ray_sign);
+    Until until = {cutoff_of(s), TRIAL_STEPS, s->limits.deadline_s};
+    int ray_sign, status = dual_simplex(s->relax, s->trial, until, &ray_sign);
     *worse = proven_worse(s, s->trial, status, ray_sign);
     double loss = b->value - s->trial->value, moved = inside ? 1.0 - split->weight : split->weight;
     if (status == RELAX_EMPTY) return INFINITY;
@@ -363,6 +377,11 @@ static double try_side(Search *s, const Basis *b, const Split *split, int inside
     record_of(s, split)->loss[inside] += loss / moved;
     record_of(s, split)->tried[inside]++;
     return loss;
+}
+
+static int has_time(Search *s) {
+    if (monotonic_s() > s->limits.deadline_s) s->status = SEARCH_OUT_OF_TIME;
+    return s->status == SEARCH_OPTIMAL;
 }
 
 static int is_known(const Search *s, const Split *split) {
@@ -381,7 +400,7 @@ static int choose_split(Search *s, Basis *b, Split *best, int *first_side) {
     *first_side = 1;
     *best = any_split(s, b);
     double most = -1.0;
-    for (int n = 0, trials = 0; n < count; n++) {
+    for (int n = 0, trials = 0; n < count && has_time(s); n++) {
         double outside = likely_loss(s, &splits[n], 0), inside = likely_loss(s, &splits[n], 1);
         if (trials < SURE_TRIALS || !is_known(s, &splits[n])) {
             int worse[2];
@@ -416,27 +435,26 @@ static Basis *node_at(Search *s, int depth) {
     return s->node[depth];
 }
 
-static int may_go_on(Search *s) {
+static int may_go_on(Search *s, int depth) {
     s->nodes++;
+    if (depth * s->trial->size > s->most_bytes) s->status = SEARCH_TOO_WIDE;
     if (s->limits.most_states && s->nodes > s->limits.most_states) s->status = SEARCH_TOO_WIDE;
-    if (s->nodes % NODES_A_LOOK == 0 && monotonic_s() > s->limits.deadline_s) s->status = SEARCH_OUT_OF_TIME;
-    return s->status == SEARCH_OPTIMAL;
+    return has_time(s);
 }
 
 static void explore(Search *s, int depth) {
-    Basis *b = s->node[depth], *child;
+    Basis *b = s->node[depth];
     Split split;
     int first_side;
     do {
-        if (!may_go_on(s) || !settle(s, b)) return;
+        if (!may_go_on(s, depth) || !settle(s, b)) return;
     } while (!choose_split(s, b, &split, &first_side));
     for (int turn = 0; turn < 2 && s->status == SEARCH_OPTIMAL; turn++) {
-        child = node_at(s, depth + 1);
+        Basis *child = node_at(s, depth + 1);
         if (!child) {
             s->status = SEARCH_NO_MEMORY;
             return;
         }
-        b = s->node[depth];
         copy_basis(child, b);
         take_side(s, child, &split, turn ? !first_side : first_side);
         list_live(s->relax, child);
@@ -445,7 +463,7 @@ static void explore(Search *s, int depth) {
     }
 }
 
-/* Rounds the relaxation step by step: the option that it takes most of, but not whole, is taken. */
+/* Rounds the relaxation step by step: the option that it takes most of is taken, until it is whole. */
 static void dive(Search *s, int skip) {
     const Tables *t = s->tables;
     Basis *b = node_at(s, 1);
@@ -454,7 +472,7 @@ static void dive(Search *s, int skip) {
         return;
     }
     copy_basis(b, s->node[0]);
-    while (may_go_on(s) && settle(s, b)) {
+    while (may_go_on(s, 1) && settle(s, b)) {
         int option = -1;
         if (read_levels(s, b)) break;
         for (int row = 0; row < t->rows; row++)
@@ -463,7 +481,6 @@ static void dive(Search *s, int skip) {
         if (option < 0) break;
         take_side(s, b, &(Split){.bidder = t->bidder[option], .machine = -1, .option = option}, 1);
     }
-    if (!s->found) return;
     int32_t *choice = malloc(sizeof(int32_t) * (t->bidders + 1));
     if (!choice) return;
     memcpy(choice, s->best_choice, sizeof(int32_t) * t->bidders);
@@ -471,28 +488,35 @@ static void dive(Search *s, int skip) {
     free(choice);
 }
 
-/* The relaxation with all bidders, tightened by cliques; false without memory. */
-static int find_root(Shared *shared) {
+/* The root with the constraints that were added since; false without memory. */
+static int extend_root(Shared *shared) {
     Relaxation *r = &shared->relaxation;
-    Basis *b = new_basis(r);
-    if (!b) return 0;
-    begin_basis(r, b);
-    int ray_sign;
-    dual_simplex(r, b, -INFINITY, STEPS, &ray_sign);
-    for (int round = 0; round < ROUNDS; round++) {
-        int added = separate_cliques(r, b);
-        if (added == 0) break;
-        if (added < 0 || !gather_columns(r)) return 0;
-        Basis *next = new_basis(r);
-        if (!next) return 0;
-        extend_basis(r, next, b);
-        free(b);
-        b = next;
-        refresh(r, b);
-        dual_simplex(r, b, -INFINITY, STEPS, &ray_sign);
-    }
-    shared->root = b;
+    Basis *next = new_basis(r);
+    if (!next) return 0;
+    extend_basis(r, next, shared->root);
+    free(shared->root);
+    shared->root = next;
+    refresh(r, next);
     return 1;
+}
+
+/* The relaxation with all bidders, tightened by cliques as far as time allows; false without memory. */
+static int find_root(Shared *shared, double deadline_s) {
+    Relaxation *r = &shared->relaxation;
+    if (!shared->root) {
+        shared->root = new_basis(r);
+        if (!shared->root) return 0;
+        begin_basis(r, shared->root);
+    }
+    for (;;) {
+        if (shared->root->constraints < r->constraints && !extend_root(shared)) return 0;
+        int ray_sign, status = dual_simplex(r, shared->root, (Until){-INFINITY, STEPS, deadline_s}, &ray_sign);
+        if (status != RELAX_OPTIMAL || shared->rounds == ROUNDS) return 1;
+        int added = separate_cliques(r, shared->root, deadline_s);
+        if (added < 0 || (added > 0 && !gather_columns(r))) return 0;
+        if (!added && monotonic_s() > deadline_s) return 1;
+        shared->rounds = added ? shared->rounds + 1 : ROUNDS;
+    }
 }
 
 static int open_search(Search *s) {
@@ -532,23 +556,28 @@ static int64_t root_bound(Search *s, int skip) {
         for (int row = s->tables->row_start[skip]; row < s->tables->row_start[skip + 1]; row++) ban(r, b, row);
     list_live(r, b);
     refresh(r, b);
-    dual_simplex(r, b, -INFINITY, STEPS, &ray_sign);
+    dual_simplex(r, b, (Until){-INFINITY, STEPS, s->limits.deadline_s}, &ray_sign);
     price_by(r, b, 0.0, 0);
     return bound_of(r, b);
 }
 
-Outcome best_of_tables(Shared *shared, int skip, Limits limits, int32_t *choice) {
-    Search s = {.shared = shared, .tables = &shared->tables, .relax = &shared->relaxation, .limits = limits};
-    s.ties = skip < 0;
+Outcome best_of_tables(Shared *shared, int skip, Limits limits, size_t most_bytes, int32_t *choice) {
+    Search s = {.shared = shared, .tables = &shared->tables, .relax = &shared->relaxation};
+    s.limits = limits;
+    s.most_bytes = most_bytes;
+    s.ties = skip < 0 || shared->always_ties;
     Outcome outcome = {.status = SEARCH_NO_MEMORY};
-    if ((shared->root || find_root(shared)) && open_search(&s)) {
+    if (find_root(shared, limits.deadline_s) && open_search(&s)) {
         outcome.bound = root_bound(&s, skip);
-        for (int i = 0; i < s.tables->bidders; i++) s.choice[i] = -1;
-        offer(&s, s.choice);
+        for (int i = 0; i < s.tables->bidders; i++) s.best_choice[i] = -1;
+        s.wanted = !s.ties;
         begin_from_pool(&s, skip);
         dive(&s, skip);
         explore(&s, 0);
-        if (s.status == SEARCH_OPTIMAL) outcome.bound = s.best.gain;
+        if (s.status == SEARCH_OPTIMAL) {
+            outcome.bound = s.best.gain;
+            if (ties_are_open(&s)) s.status = SEARCH_TOO_WIDE;
+        }
         outcome.status = s.status;
         outcome.value = s.best.gain;
         outcome.states = s.nodes;

@@ -16,14 +16,19 @@ typedef struct {
 /* What the problems of a market share: the relaxation, its optimum with all bidders, good choices, losses by splits. */
 typedef struct {
     Tables tables;
+    int always_ties; /* whether equals are told apart in problems without a bidder too */
     Relaxation relaxation;
     Basis *root;  /* NULL until the first problem */
+    int rounds;   /* of cliques so far: problems that run out of time leave some to the next */
     int32_t *pool; /* [POOLED * bidders]: the last choices that were better than those before */
     int pooled;   /* how many ever were */
-    Record *record; /* [bidders * machines + rows + bidders] */
+    Record *record; /* [bidders * machines + rows] */
 } Shared;
 
-/* The best choice without the bidder `skip` (-1: with all): row by bidder, -1 for none. */
-Outcome best_of_tables(Shared *shared, int skip, Limits limits, int32_t *choice);
+/* The best choice without the bidder `skip` (-1: with all): row by bidder, -1 for none.
+ *
+ * A node of the tree keeps a whole basis; those above the one looked at take `most_bytes` at most.
+ * SEARCH_TOO_WIDE with a bound equal to the value: no choice is worth more, but too many are worth the same. */
+Outcome best_of_tables(Shared *shared, int skip, Limits limits, size_t most_bytes, int32_t *choice);
 
 #endif

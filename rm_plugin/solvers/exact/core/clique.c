@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core.h"
+
 static const double VIOLATED = 0.02, LIKELY = -0.5;
 enum { A_ROUND = 30 };
 
@@ -106,13 +108,14 @@ static int by_number(const void *left, const void *right) {
     return *(const int32_t *)left - *(const int32_t *)right;
 }
 
-static int add_violated(Relaxation *r, Support *s) {
-    int first = r->cliques, room = r->most_constraints - r->constraints;
+static int add_violated(Relaxation *r, Support *s, double deadline_s) {
+    int first = r->cliques, room = r->most_constraints - s->tables->bidders - s->tables->machines - first;
     int32_t *position = malloc(sizeof(int32_t) * (s->count + 1));
     if (!position) return -1;
     int pairs = s->count * s->count;
     for (int pair = 0; pair < pairs && r->cliques - first < A_ROUND && r->cliques - first < room; pair++) {
         int seed = pair / s->count, mate = pair % s->count, count;
+        if (mate == 0 && monotonic_s() > deadline_s) break;
         if (mate <= seed || !s->apart[pair]) continue;
         if (grow(s, seed, mate, position, &count) < 1.0 + VIOLATED || of_one_bidder(s, position, count)) continue;
         count = lifted(s, position, count);
@@ -127,7 +130,7 @@ static int add_violated(Relaxation *r, Support *s) {
     return r->cliques - first;
 }
 
-int separate_cliques(Relaxation *r, const Basis *b) {
+int separate_cliques(Relaxation *r, const Basis *b, double deadline_s) {
     const Tables *t = r->tables;
     Support s = {.tables = t};
     s.row = malloc(sizeof(int32_t) * (b->constraints + 1));
@@ -135,7 +138,7 @@ int separate_cliques(Relaxation *r, const Basis *b) {
     s.member = malloc(sizeof(int32_t) * (t->rows + 1));
     s.likely = malloc(sizeof(int32_t) * (t->rows + 1));
     int added = -1;
-    if (s.row && s.level && s.member && s.likely && gather(&s, b) && list_likely(&s, b)) added = add_violated(r, &s);
+    if (s.row && s.level && s.member && s.likely && gather(&s, b) && list_likely(&s, b)) added = add_violated(r, &s, deadline_s);
     free(s.row);
     free(s.level);
     free(s.member);

@@ -4,7 +4,9 @@
 
 #include "relaxation.h"
 
-/* Adds the most violated cliques, as far as there is room; how many, or -1 without memory. */
-int separate_cliques(Relaxation *r, const Basis *b);
+/* Adds violated cliques, those of what the relaxation takes most of first, as far as there is room and time.
+ *
+ * How many, or -1 without memory. */
+int separate_cliques(Relaxation *r, const Basis *b, double deadline_s);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "buffer.h"
 #include "cover.h"
 
 static const char CAPSULE[] = "themis.exact.cover";
@@ -18,12 +19,6 @@ static void free_cover(Cover *c) {
 }
 
 static void free_capsule(PyObject *capsule) { free_cover(PyCapsule_GetPointer(capsule, CAPSULE)); }
-
-static void *copy_of(const Py_buffer *buffer) {
-    void *copy = malloc(buffer->len ? buffer->len : 1);
-    if (copy) memcpy(copy, buffer->buf, buffer->len);
-    return copy;
-}
 
 static int open_cover(Cover *c, int demands) {
     int machines = c->machine_start[c->groups], most = demands + machines + 1;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "buffer.h"
 #include "core.h"
 #include "cover_module.h"
 #include "fit.h"
@@ -24,12 +25,6 @@ static void free_problem(Problem *p) {
 }
 
 static void free_capsule(PyObject *capsule) { free_problem(PyCapsule_GetPointer(capsule, CAPSULE)); }
-
-static void *copy_of(const Py_buffer *buffer) {
-    void *copy = malloc(buffer->len ? buffer->len : 1);
-    if (copy) memcpy(copy, buffer->buf, buffer->len);
-    return copy;
-}
 
 /* Floats that the prices are found with; false without memory. */
 static int measure(Problem *p) {

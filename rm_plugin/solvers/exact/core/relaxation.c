@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core.h"
+
 __extension__ typedef __int128 Wide;
 
 static const double TINY = 1e-9, PIVOT = 1e-7, FAR_OFF = 1e-6;
-static const int64_t MOST = INT64_MAX / 4;
-
+enum { STEPS_A_LOOK = 16 }; /* at the clock */
 
 int open_relaxation(Relaxation *r, const Tables *t, int most_cliques) {
     int constraints = t->bidders + t->machines, most = constraints + most_cliques;
@@ -31,7 +32,7 @@ int open_relaxation(Relaxation *r, const Tables *t, int most_cliques) {
     /* So that what a row costs, which fits the constraints, never overflows. */
     int64_t all = 1;
     for (int k = 0; k < most; k++) all += r->right[k];
-    r->dearest = MOST / all;
+    r->dearest = MOST_BOUND / all;
     return gather_columns(r);
 }
 
@@ -210,8 +211,7 @@ static void find_entering(Relaxation *r, const Basis *b, int variable) {
     for (int k = 0; k < m; k++) r->entering[k] = times_column(r, variable, b->inverse + (size_t)k * m);
 }
 
-void begin_basis(const Relaxation *relaxation, Basis *b) {
-    Relaxation *r = (Relaxation *)relaxation;
+void begin_basis(Relaxation *r, Basis *b) {
     const Tables *t = r->tables;
     int m = b->constraints;
     memset(b->inverse, 0, sizeof(double) * m * m);
@@ -339,12 +339,13 @@ static void step_to(Relaxation *r, Basis *b, int variable, int place) {
     exchange(r, b, variable, place);
 }
 
-int dual_simplex(Relaxation *r, Basis *b, double cutoff, int most_steps, int *ray_sign) {
+int dual_simplex(Relaxation *r, Basis *b, Until until, int *ray_sign) {
     *ray_sign = 0;
-    for (int step = 0; step < most_steps; step++) {
+    for (int step = 0; step < until.steps; step++) {
         int place = leaving(b);
         if (place < 0) return RELAX_OPTIMAL;
-        if (b->value < cutoff) return RELAX_BELOW;
+        if (b->value < until.cutoff) return RELAX_BELOW;
+        if (step % STEPS_A_LOOK == 0 && monotonic_s() > until.deadline_s) return RELAX_STOPPED;
         double sign = b->level[place] < 0.0 ? 1.0 : -1.0;
         memcpy(r->pivot, b->inverse + (size_t)place * b->constraints, sizeof(double) * b->constraints);
         int variable = find_next(r, b, sign);
@@ -383,12 +384,5 @@ int64_t bound_of(Relaxation *r, const Basis *b) {
         r->best[i] = best;
         bound += best;
     }
-    return bound > MOST ? MOST : bound < -MOST ? -MOST : (int64_t)bound;
-}
-
-double level_of(const Basis *b, int variable) {
-    if (!b->placed[variable]) return 0.0;
-    for (int k = 0; k < b->constraints; k++)
-        if (b->basic[k] == variable) return b->level[k];
-    return 0.0;
+    return bound > MOST_BOUND ? MOST_BOUND : bound < -MOST_BOUND ? -MOST_BOUND : (int64_t)bound;
 }

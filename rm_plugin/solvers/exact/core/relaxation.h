@@ -57,7 +57,7 @@ Basis *new_basis(const Relaxation *r);
 void copy_basis(Basis *to, const Basis *from);
 
 /* A dual feasible basis from nothing: every bidder at its best row. */
-void begin_basis(const Relaxation *r, Basis *b);
+void begin_basis(Relaxation *r, Basis *b);
 
 /* The same basis with the constraints added since. */
 void extend_basis(const Relaxation *r, Basis *to, const Basis *from);
@@ -68,15 +68,24 @@ void list_live(const Relaxation *r, Basis *b);
 /* Values and reduced costs anew from the inverse; from nothing where that has drifted. */
 void refresh(Relaxation *r, Basis *b);
 
-/* Dual simplex, until optimal, worth less than `cutoff`, shown empty (then `ray` is the pivot row), or out of steps. */
-int dual_simplex(Relaxation *r, Basis *b, double cutoff, int most_steps, int *ray_sign);
+/* What ends a run of the simplex early. */
+typedef struct {
+    double cutoff;     /* of the value */
+    int steps;
+    double deadline_s; /* on the monotonic clock */
+} Until;
+
+/* Dual simplex, until optimal, worth less than the cutoff, shown empty (then `ray` is the pivot row), or stopped. */
+int dual_simplex(Relaxation *r, Basis *b, Until until, int *ray_sign);
 
 /* Whole prices by the duals plus `far` times the ray, into r->price. */
 void price_by(Relaxation *r, const Basis *b, double far, int ray_sign);
 
-/* No choice of what is alive is worth more: by r->price; r->margin by row and r->best by bidder on the way. */
-int64_t bound_of(Relaxation *r, const Basis *b);
+#define MOST_BOUND (INT64_MAX / 4)
 
-double level_of(const Basis *b, int variable);
+/* No choice of what is alive is worth more: by r->price; r->margin by row and r->best by bidder on the way.
+ *
+ * MOST_BOUND stands for all larger ones too: more than any choice is worth, but no bound of what options lose. */
+int64_t bound_of(Relaxation *r, const Basis *b);
 
 #endif

@@ -15,7 +15,7 @@
 
 #include "core.h"
 #include "hash.h"
-#include "relax.h"
+#include "left_out.h"
 
 enum { FEW_VECTORS = 4096 }; /* so many may stay for the next pass */
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "branch.h"
+#include "buffer.h"
 
 static const char CAPSULE[] = "themis.exact.tables";
 enum { ARRAYS = 8 };
@@ -20,18 +21,12 @@ static void free_shared(Shared *s) {
 
 static void free_capsule(PyObject *capsule) { free_shared(PyCapsule_GetPointer(capsule, CAPSULE)); }
 
-static void *copy_of(const Py_buffer *buffer) {
-    void *copy = malloc(buffer->len ? buffer->len : 1);
-    if (copy) memcpy(copy, buffer->buf, buffer->len);
-    return copy;
-}
-
 static int open_shared(Shared *s) {
     Tables *t = &s->tables;
     enum { MOST_CLIQUES = 120 }; /* 57 were found in the market of 168 GPUs that is hardest */
     t->bidder = malloc(sizeof(int32_t) * (t->rows + 1));
     s->pool = malloc(sizeof(int32_t) * ((size_t)POOLED * t->bidders + 1));
-    s->record = calloc((size_t)t->bidders * t->machines + t->rows + t->bidders + 1, sizeof(Record));
+    s->record = calloc((size_t)t->bidders * t->machines + t->rows + 1, sizeof(Record));
     if (!t->bidder || !s->pool || !s->record) return 0;
     for (int i = 0; i < t->bidders; i++)
         for (int row = t->row_start[i]; row < t->row_start[i + 1]; row++) t->bidder[row] = i;
@@ -42,7 +37,9 @@ PyObject *make_tables(PyObject *self, PyObject *args) {
     (void)self;
     Py_buffer b[ARRAYS];
     double unit;
-    if (!PyArg_ParseTuple(args, "dy*y*y*y*y*y*y*y*", &unit, &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &b[6], &b[7]))
+    int always_ties;
+    if (!PyArg_ParseTuple(args, "dpy*y*y*y*y*y*y*y*", &unit, &always_ties, &b[0], &b[1], &b[2], &b[3], &b[4], &b[5],
+                          &b[6], &b[7]))
         return NULL;
     PyObject *capsule = NULL;
     Shared *s = calloc(1, sizeof *s);
@@ -54,6 +51,7 @@ PyObject *make_tables(PyObject *self, PyObject *args) {
         int whole = 1;
         for (int n = 0; n < ARRAYS; n++) whole &= (*field[n] = copy_of(&b[n])) != NULL;
         t->unit = unit;
+        s->always_ties = always_ties;
         t->bidders = (int)(b[0].len / sizeof(int32_t)) - 1;
         t->rows = (int)(b[1].len / sizeof(int64_t));
         t->machines = (int)(b[7].len / sizeof(int32_t));
@@ -73,14 +71,18 @@ PyObject *run_best_of_tables(PyObject *self, PyObject *args) {
     Py_buffer choice;
     int skip;
     double seconds;
-    long long most_nodes;
-    if (!PyArg_ParseTuple(args, "OidLw*", &capsule, &skip, &seconds, &most_nodes, &choice)) return NULL;
+    long long most_nodes, most_bytes;
+    if (!PyArg_ParseTuple(args, "OidLLw*", &capsule, &skip, &seconds, &most_nodes, &most_bytes, &choice)) return NULL;
     Shared *s = PyCapsule_GetPointer(capsule, CAPSULE);
     Outcome outcome = {0};
+    if (s && (skip < -1 || skip >= s->tables.bidders || choice.len != (Py_ssize_t)sizeof(int32_t) * s->tables.bidders)) {
+        PyErr_SetString(PyExc_ValueError, "a bidder that is not there, or a choice of another length");
+        s = NULL;
+    }
     if (s) {
         Limits limits = {monotonic_s() + seconds, most_nodes};
         Py_BEGIN_ALLOW_THREADS;
-        outcome = best_of_tables(s, skip, limits, choice.buf);
+        outcome = best_of_tables(s, skip, limits, (size_t)most_bytes, choice.buf);
         Py_END_ALLOW_THREADS;
     }
     PyBuffer_Release(&choice);

@@ -181,6 +181,10 @@ FILES = {
         text_with("free", to='{"m0": {"a": 1, "a": 2}, "m0": 4}'),
         r"^market\.free has a key twice: 'm0'",
     ),
+    "twice under a long key": (
+        text_with("free", to='{"' + "m" * 10**6 + '": {"a": 1, "a": 2}}'),
+        r"^market\.free\.m{40}\.\.\.m{40} has a key twice: 'a'",
+    ),
     "deep": ("[" * 100_000 + "]" * 100_000, r"m\.json is nested too deeply"),
     "deep in a field": (text_with(*ROW, "value", to="[" * 500 + "]" * 500), r"rows\[0\]\.value must be a number"),
     "NaN": (text_with(*ROW, "value", to="NaN"), r"rows\[0\]\.value must be a finite number.*: nan"),

@@ -17,9 +17,10 @@ from small_markets import bid, gang, machine, market, row, rows_won
 from audit.feasibility import infeasible
 from audit.recipes import Recipe, random_market
 from rm_plugin.solvers.brute_force import BruteForceSolver
-from rm_plugin.solvers.exact import _core, problem
+from rm_plugin.solvers.exact import _core, deciding, problem
 from rm_plugin.solvers.exact.compiled import CompiledMarket
 from rm_plugin.solvers.exact.found import as_solution
+from rm_plugin.solvers.exact.places import Places
 from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.port import SolveStatus
 from themis.choices import EmptyBundle
@@ -148,6 +149,22 @@ def test_the_programme_over_patterns_decides_as_the_search_does(name):
             assert isinstance(searched, bool) == isinstance(decided, bool), seed
             answers[isinstance(decided, bool)] += 1
     assert answers[False] > 3
+
+
+@pytest.mark.parametrize("limit", ["_MOST_NODES", "_MOST_STEPS"])
+def test_what_the_programme_over_patterns_leaves_open_is_decided_over_the_rows_that_remain(limit, monkeypatch):
+    monkeypatch.setattr(deciding, limit, 0)
+    # Nothing else shall find places, nor what forbids them.
+    monkeypatch.setattr(Places, "pack", lambda _, chosen: chosen[0])
+    monkeypatch.setattr(Places, "fits", lambda *_: None)
+    monkeypatch.setattr(CompiledMarket, "settle", lambda *_: None)
+    for seed in range(12):
+        given = random_market(seed, Recipe(machines=3, pinned=False))
+        best, compiled = BruteForceSolver().solve(given, 60.0), CompiledMarket(given)
+        found = problem.solve_problem(compiled, -1, time.monotonic() + 60.0)
+        assert found.fallback, seed
+        assert found.gap == 0.0
+        assert as_solution(compiled.arrays, found, placed=False).log_objective == pytest.approx(best.log_objective)
 
 
 def test_ties_do_not_depend_on_the_order_of_bidders_rows_or_machines():

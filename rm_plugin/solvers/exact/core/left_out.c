@@ -1,4 +1,4 @@
-#include "relax.h"
+#include "left_out.h"
 
 #include <stdlib.h>
 

@@ -3,8 +3,8 @@
  * Left out, a search allows more than the problem does. Its best choice is the problem's as soon as it breaks nothing;
  * one that does tells what must be counted from then on. States differ in what is counted, and little of it matters.
  */
-#ifndef THEMIS_RELAX_H
-#define THEMIS_RELAX_H
+#ifndef THEMIS_LEFT_OUT_H
+#define THEMIS_LEFT_OUT_H
 
 #include "core.h"
 
