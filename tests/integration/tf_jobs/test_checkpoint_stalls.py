@@ -66,9 +66,12 @@ LARGE = """
 import json, statistics, sys, time
 import numpy as np
 import tensorflow as tf
+from am.checkpoints.uri import open_store
 from tf_jobs.learner import snapshot_of, value_of
 from pathlib import Path
 
+folder = Path(sys.argv[1])
+store = open_store(str(folder / "store"))
 variables = [tf.Variable(tf.random.normal([633_000])) for _ in range(60)]
 changes = [tf.random.normal([633_000]) for _ in variables]
 
@@ -85,11 +88,11 @@ def timed(work):
 
 usual_s = statistics.median(timed(lambda: step().numpy())[0] for _ in range(20))
 kept_s, beyond_s, written_s = [], [], []
-for _ in range(7):
+for time_ in range(7):
     seconds, kept = timed(lambda: {str(place): value_of(tf, each) for place, each in enumerate(variables)})
     kept_s.append(seconds)
     beyond_s.append(timed(lambda: step().numpy())[0] - usual_s)
-    written_s.append(timed(lambda: snapshot_of(kept)(Path(sys.argv[1])))[0])
+    written_s.append(timed(lambda: store.save("j", time_, snapshot_of(kept)(folder), {}))[0])
     del kept
     step().numpy()
 stood_still_s = statistics.median(kept_s) + max(0.0, statistics.median(beyond_s))
@@ -104,7 +107,7 @@ def test_a_large_state_is_kept_in_a_small_part_of_the_time_to_write_it(tmp_path)
         command, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}, check=True, text=True, stdout=subprocess.PIPE
     )
     told = json.loads(done.stdout)
-    assert 0.0 < told["stood_still_s"] < 0.3 * told["written_s"]
+    assert 0.0 < told["stood_still_s"] < 0.2 * told["written_s"]
 
 
 def test_what_is_kept_for_a_checkpoint_is_as_it_was_whatever_steps_write_in_place():
@@ -114,8 +117,8 @@ def test_what_is_kept_for_a_checkpoint_is_as_it_was_whatever_steps_write_in_plac
 
 @pytest.mark.parametrize(
     ("program", "at_most"),
-    [("digits_lstm", 0.1), ("digits_dense", 0.2), ("text_transformer", 0.25), ("text_lstm", 0.4)],
+    [("digits_lstm", 0.1), ("digits_dense", 0.1), ("text_transformer", 0.15), ("text_lstm", 0.25)],
 )
 def test_training_stalls_for_a_small_part_of_the_writing(program, at_most, tmp_path):
-    """About twice what docs/elastic.md tells: how fast a disk is, and what else runs, changes from run to run."""
+    """Some twice what docs/elastic.md tells and more: how fast a disk is, and what else runs, changes from run to run."""
     assert 0.0 < share_of_writing(tmp_path, program) < at_most
