@@ -120,5 +120,5 @@ def test_what_is_kept_for_a_checkpoint_is_as_it_was_whatever_steps_write_in_plac
     [("digits_lstm", 0.1), ("digits_dense", 0.1), ("text_transformer", 0.15), ("text_lstm", 0.25)],
 )
 def test_training_stalls_for_a_small_part_of_the_writing(program, at_most, tmp_path):
-    """Some twice what docs/elastic.md tells and more: how fast a disk is, and what else runs, changes from run to run."""
+    """Twice what docs/elastic.md tells and more: how fast a disk is, and what else runs, changes from run to run."""
     assert 0.0 < share_of_writing(tmp_path, program) < at_most
