@@ -423,14 +423,18 @@ class TestAStartThatIsCutShort:
         assert one.details("start_cut_short") == []
         assert one.app.restart_s == PRIOR_RESTART_S[False]
 
+    @staticmethod
+    async def stepped_then_stopped(one):
+        await one.start("j0")
+        one.log("j0", 0.5)
+        one.runner.stop(one.jobs["j0"], "its lease ends")
+        await one.ended("j0")
+
     def test_one_that_has_told_a_step_before_is_known_to_start(self, attempt):
         one = attempt()
 
         async def scenario():
-            await one.start("j0")
-            one.log("j0", 0.5)
-            one.runner.stop(one.jobs["j0"], "its lease ends")
-            await one.ended("j0")
+            await self.stepped_then_stopped(one)
             await self.cut_short(one)
 
         asyncio.run(scenario())
@@ -438,13 +442,6 @@ class TestAStartThatIsCutShort:
 
     def test_a_job_that_stepped_is_none(self, attempt):
         one = attempt()
-
-        async def scenario():
-            await one.start("j0")
-            one.log("j0", 0.5)
-            one.runner.stop(one.jobs["j0"], "its lease ends")
-            await one.ended("j0")
-
-        asyncio.run(scenario())
+        asyncio.run(self.stepped_then_stopped(one))
         assert one.details("start_cut_short") == []
         assert one.app.restart_s == 1.0
