@@ -295,7 +295,8 @@ class TestAnotherAttemptMayDo:
 
     def test_optuna_is_not_installed_here(self, tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, "optuna", None)
-        monkeypatch.delitem(sys.modules, "am.tuners.optuna_tuner", raising=False)
+        for module in [name for name in sys.modules if name.startswith("am.tuners.optuna_")]:
+            monkeypatch.delitem(sys.modules, module)
         self.attempted(tmp_path, {"tuner": TunerSpec(name="optuna")}, MissingHereError)
 
     def test_nobody_here_brings_the_tuner(self, tmp_path):
