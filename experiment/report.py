@@ -84,6 +84,8 @@ def _of_a_run(report: Mapping[str, Any]) -> dict[str, Any]:
     keys = ("ending", "wall_s", "max_rho", "rounds", "overheads", "utilisation", "processes")
     audit = report["invariants"]
     return {key: report[key] for key in keys} | {
+        # A run that was kept from before it was told has none.
+        "environment": report.get("environment", {}),
         "checks": sum(audit["checks"].values()),
         "violations": list(audit["violations"]),
     }

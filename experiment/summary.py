@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from experiment.plan import Experiment
 from experiment.results import PREDICTIONS, Results
@@ -27,10 +27,25 @@ def how_it_was_run(experiment: Experiment, results: Results) -> tuple[str, ...]:
         f"{', '.join(trained) or 'No app'} {'train' if len(trained) > 1 else 'trains'} with TensorFlow. {replay}",
         f"Leases of {scale.lease.duration_s:g} s; seed {experiment.seed}; one run a policy, of "
         f"{_range([report['wall_s'] for report in results.reports.values()])} s.",
-        f"The simulator's column is the median of {PREDICTIONS} runs with the same arrivals, settings and apps. It is "
-        "calibrated on the very run that it is set beside: starts, stops and checkpoints take as long as measured "
-        "there, and the apps that train go at the pace measured there.",
+        *_made_with(results),
+        f"The simulator's column is the median of {PREDICTIONS} runs with the same arrivals, settings and apps and "
+        "other draws; under a policy that draws nothing all of them are the same. It is calibrated on the very run "
+        "that it is set beside: starts, stops and checkpoints take as long as measured there, and the apps that train "
+        "go at the pace measured there.",
     )
+
+
+def _made_with(results: Results) -> Iterator[str]:
+    """On what and with which code; a warning where runs of the same folder were made with different ones."""
+    made = {policy: report.get("environment") or {} for policy, report in results.reports.items()}
+    loads = [each["load_1min"] for each in made.values() if each]
+    cpus = sorted({each["cpus"] for each in made.values() if each})
+    if loads:
+        yield f"On {_range(cpus)} CPUs, with a load of {min(loads):.1f} to {max(loads):.1f} before a run."
+    codes = {policy: each.get("code", "not known") for policy, each in made.items()}
+    if len(set(codes.values())) > 1:
+        told = ", ".join(f"{policy} {code}" for policy, code in codes.items())
+        yield f"The runs were not all made with the same code ({told}): remove the folders of some to run them again."
 
 
 def over_figures(experiment: Experiment) -> str:

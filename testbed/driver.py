@@ -16,6 +16,7 @@ from submarine_client.client import Client
 from submarine_client.status import has_ended
 from testbed.collector import Collector
 from testbed.engines import EngineSetting, running_engine
+from testbed.environment import environment
 from testbed.facts import Ending, RunFacts, write_facts
 from testbed.interruption import Interruption
 from testbed.live import Display, Snapshot
@@ -96,7 +97,7 @@ def _drive(
     engine: EngineSetting,
 ) -> RunFacts:
     _write_settings(plan, folder, engine)
-    begun_s = time.monotonic()
+    begun_s, made_with = time.monotonic(), environment()
     run_id = uuid.uuid4().hex
     process = RmProcess(command(folder.settings), run_id, folder.log, engine.environment)
     sampler = ProcessSampler(run_id)
@@ -121,6 +122,7 @@ def _drive(
         processes=sampler.peaks,
         left_over=left_over,
         trouble=trouble,
+        environment=made_with,
     )
     write_facts(folder.facts, facts)
     return facts

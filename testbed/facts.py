@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from testbed.sampler import ProcessPeaks
 from themis.errors import InputError
@@ -22,7 +24,10 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """A run, in short. `expected_apps` is how many the mix has; `left_over` are processes that would not end."""
+    """A run, in short. `expected_apps` is how many the mix has; `left_over` are processes that would not end.
+
+    `environment` is as `testbed.environment` tells it; empty for a run of before that was kept.
+    """
 
     mix: str
     policy: str
@@ -36,6 +41,7 @@ class RunFacts:
     left_over: tuple[int, ...] = ()
     trouble: str = ""
     engine: str = "local"
+    environment: Mapping[str, Any] = field(default_factory=dict)
 
 
 def write_facts(path: Path, facts: RunFacts) -> None:

@@ -107,6 +107,7 @@ def audit_table(report: Report) -> str:
 def facts_table(report: Report) -> str:
     """What else there is to know."""
     processes, bids, measured = report["processes"], report["empty_bids"], report["invariants"]["measured"]
+    made_with = report["environment"]
     facts = {
         "ending": report["ending"],
         "seed": report["seed"],
@@ -122,6 +123,8 @@ def facts_table(report: Report) -> str:
         "processes at most": processes["peak_count"],
         "memory at most": f"{processes['peak_pss_bytes'] / 2**30:.1f} GiB, shared pages divided among their users; "
         f"{processes['peak_rss_bytes'] / 2**30:.1f} GiB with them counted for each",
+        "machine": "not known" if not made_with else "{cpus} CPUs, a load of {load_1min:g} before".format(**made_with),
+        "made with": "not known" if not made_with else "code {code}, Python {python}".format(**made_with),
     }
     return table(("", ""), [[(text(name), ""), (text(value), "")] for name, value in facts.items()], first_number=9)
 

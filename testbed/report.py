@@ -30,6 +30,7 @@ def build_report(record: RunRecord, audited: AuditResult) -> Report:
         "ending": facts.ending,
         "trouble": facts.trouble,
         "wall_s": facts.wall_s,
+        "environment": dict(facts.environment),
         "cluster": _cluster(record),
         "apps": apps,
         "expected_apps": facts.expected_apps,

@@ -11,7 +11,7 @@ from experiment.plan import plan_experiment
 from experiment.results import Results, read_results
 from experiment.runs import StoppedError, finished_report, run_policies, why_cut_short
 from experiment.scale import scale_named
-from experiment.summary import failures
+from experiment.summary import failures, how_it_was_run
 from testbed.facts import Ending, RunFacts, write_facts
 from testbed.interruption import Interruption
 from themis.errors import ThemisError
@@ -104,3 +104,19 @@ def test_an_interrupt_ends_it(tmp_path, experiment, monkeypatch):
 def test_a_policy_whose_apps_have_no_rho_is_in_no_figure():
     results = Results(workload="w1", rows=(), reports={"themis": {}}, unfinished={"themis": ["app-00"]})
     assert results.policies == ()
+
+
+def made_with(code, load):
+    return {"wall_s": 9.0, "environment": {"code": code, "cpus": 2, "load_1min": load, "python": "3.11.7"}}
+
+
+def test_runs_of_different_code_are_told_apart(experiment):
+    def sentences(**reports):
+        return " ".join(how_it_was_run(experiment, Results(workload="w1", rows=(), reports=reports, unfinished={})))
+
+    alike = sentences(themis=made_with("1f", 0.5), drf=made_with("1f", 3.25))
+    assert "On 2 CPUs, with a load of 0.5 to 3.2 before a run." in alike
+    assert "same code" not in alike
+    assert "(themis 1f, drf 2e)" in sentences(themis=made_with("1f", 0.5), drf=made_with("2e", 0.5))
+    # A run that was kept from before this was told.
+    assert "(themis 1f, drf not known)" in sentences(themis=made_with("1f", 0.5), drf={"wall_s": 9.0})
