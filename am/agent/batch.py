@@ -69,9 +69,9 @@ class PhaseOn:
         self._order = sorted(range(len(gangs)), key=lambda place: gang_order(gangs[place]))
         self._alone_s, self._alike = merged(_job_times_s(jobs, [gangs[place] for place in self._order]))
 
-    def times_s(self, counts: Counts) -> Seconds:
-        """`phase_times_s` of divisions, without pairs."""
-        return end_times_s(self._alone_s, self._merged(counts), in_pairs=False)
+    def times_s(self, counts: Counts, *, in_pairs: bool = False) -> Seconds:
+        """`phase_times_s` of divisions."""
+        return end_times_s(self._alone_s, self._merged(counts), in_pairs=in_pairs)
 
     def left_out_s(self, counts: Counts, end_s: float, most_s: float) -> Seconds:
         """`packing.left_out_s` of divisions."""

@@ -22,8 +22,9 @@ MOST_CHANGES = 40
 NEAR_ENOUGH = 1.001
 """What is within such a factor of the bound is good enough for more jobs."""
 
-FEW_ON_A_GANG = 8
-"""Jobs change places in pairs between gangs that have so many at most."""
+FEW_ON_A_GANG, WORTH_PAIRS = 8, 1.004
+"""Jobs change places in pairs between gangs that have so many at most, while the end is above such a factor of the
+bound: looking for pairs takes long."""
 
 MOST_SHAKEN, SHAKEN = 3000, 4
 """How many pairs of jobs are drawn to change places before all go on from there; how often that is done, times jobs."""
@@ -169,7 +170,7 @@ class PlainPacker:
             for job, gang in enumerate(self._place):
                 if gang == last:
                     best = self._best_change(job, best)
-            if not best[1] and self._in_pairs:
+            if not best[1] and self._in_pairs and last_s > WORTH_PAIRS * self._bound_s:
                 best = self._first_exchange(last, best)
             if not best[1]:
                 break

@@ -320,7 +320,7 @@ static void change_places(Packer *p, double low_s) {
         Change best = {-1, -1, -1, -1, -1, p->load_s[last] * LESS};
         for (int job = 0; job < p->jobs; job++)
             if (p->place[job] == last) best = best_change(p, job, best);
-        if (best.job < 0 && p->in_pairs) best = first_exchange(p, last, best);
+        if (best.job < 0 && p->in_pairs && p->load_s[last] > WORTH_PAIRS * low_s) best = first_exchange(p, last, best);
         if (best.job < 0) break;
         change(p, best);
     }

@@ -246,6 +246,7 @@ def test_both_keep_to_the_same_limits():
             "MOST_STEPS",
             "MOST_CHANGES",
             "FEW_ON_A_GANG",
+            "WORTH_PAIRS",
             "MOST_SHAKEN",
             "SHAKEN",
             "NEAR_ENOUGH",
