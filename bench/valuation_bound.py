@@ -23,7 +23,7 @@ from themis.cluster import Level
 
 _TOLERANCE = 1e-7
 
-_NEAR = 1.002
+_NEAR = 1.0005
 """Ends are told apart to such a factor."""
 
 Times = NDArray[np.float64]

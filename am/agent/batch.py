@@ -46,8 +46,10 @@ def finish_times_s(app: AppView, gangs: Sequence[GangAt], counts: Counts, around
     return now_s + later_s[place]
 
 
-def phase_times_s(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts) -> Seconds:
-    """`phase_time_s` of every division, in seconds; arguments as for `finish_times_s`."""
+def phase_times_s(
+    jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts, *, in_pairs: bool = True
+) -> Seconds:
+    """`phase_time_s` of every division, in seconds; arguments as for `finish_times_s` and `packing.end_times_s`."""
     if not jobs:
         return np.zeros(len(counts))
     if not counts.any():
@@ -57,7 +59,7 @@ def phase_times_s(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Coun
     alone_s, alike = merged(_job_times_s(jobs, [gangs[place] for place in order]))
     # Tables of one bid often hold the same gangs: each division is timed once.
     divisions, place = _each_once(np.add.reduceat(counts[:, order], alike, axis=1))
-    return end_times_s(alone_s, divisions)[place]
+    return end_times_s(alone_s, divisions, in_pairs=in_pairs)[place]
 
 
 class PhaseOn:
@@ -67,9 +69,9 @@ class PhaseOn:
         self._order = sorted(range(len(gangs)), key=lambda place: gang_order(gangs[place]))
         self._alone_s, self._alike = merged(_job_times_s(jobs, [gangs[place] for place in self._order]))
 
-    def times_s(self, counts: Counts) -> Seconds:
+    def times_s(self, counts: Counts, *, in_pairs: bool = False) -> Seconds:
         """`phase_times_s` of divisions."""
-        return end_times_s(self._alone_s, self._merged(counts))
+        return end_times_s(self._alone_s, self._merged(counts), in_pairs=in_pairs)
 
     def left_out_s(self, counts: Counts, end_s: float, most_s: float) -> Seconds:
         """`packing.left_out_s` of divisions."""

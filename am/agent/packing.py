@@ -3,8 +3,12 @@
 Four ways, of which the best counts. Longest first, each where it ends earliest (LPT). First fit under a bisected end
 (MULTIFIT: Coffman, Garey and Johnson, "An application of bin-packing to multiprocessor scheduling", 1978; for gangs
 of unlike speed the slowest first: Friesen and Langston, "Bounds for MULTIFIT scheduling on uniform processors", 1983).
-What these find, with jobs that change places as long as that ends the last gang sooner. And of few jobs every way, as
-branch and bound.
+What these find, with jobs that change places as long as that ends the last gang sooner: one for one, and where that
+does not help and gangs have few jobs, up to two for up to two. And of few jobs every way, as branch and bound.
+
+A bid times hundreds of divisions, the planner packs few: it goes on from the best with jobs that are drawn to change
+places (iterated local search). What it packs anew when a job ends is then no worse than what it began, and a bid's
+promise is kept.
 
 Jobs come in `finish_time.job_order`, kinds of gangs in `finish_time.gang_order`. It is done by the compiled
 `core/packing.c`, or without it by `packing_plain`, which is slower and tells the same to the last bit.
@@ -28,13 +32,15 @@ Counts = NDArray[np.int64]
 Seconds = NDArray[np.float64]
 
 
-def end_times_s(alone_s: Seconds, counts: Counts) -> Seconds:
+def end_times_s(alone_s: Seconds, counts: Counts, *, in_pairs: bool = True) -> Seconds:
     """When the last job ends, for each of D divisions.
 
     Args:
         alone_s: J x K seconds that each job takes on a gang of each kind, infinite where it cannot run; J and K at
             least 1.
         counts: D x K, how many gangs of each kind a division has.
+        in_pairs: Whether jobs change places in pairs as well. It takes twice as long: apps do it and bids tell it, but
+            what only looks for good divisions can do without.
 
     Returns:
         D times, infinite where a job can nowhere run.
@@ -42,10 +48,10 @@ def end_times_s(alone_s: Seconds, counts: Counts) -> Seconds:
     if _packing is None:
         # More gangs of a kind than there are jobs are of no use.
         rows, most = alone_s.tolist(), len(alone_s)
-        return np.array([_plain([min(most, n) for n in row], rows).pack()[0] for row in counts.tolist()])
+        return np.array([_plain([min(most, n) for n in row], rows, in_pairs).pack()[0] for row in counts.tolist()])
     out = np.empty(len(counts))
     times_s = np.ascontiguousarray(alone_s, dtype=np.float64)
-    _packing.times_s(times_s, np.ascontiguousarray(counts, dtype=np.int64), out)
+    _packing.times_s(times_s, np.ascontiguousarray(counts, dtype=np.int64), in_pairs, out)
     return out
 
 
@@ -91,6 +97,6 @@ def packed(alone_s: Sequence[Sequence[float]], kind: Sequence[int], load_s: Sequ
     return end_s, place.tolist()
 
 
-def _plain(counts: Sequence[int], alone_s: Sequence[Sequence[float]]) -> PlainPacker:
+def _plain(counts: Sequence[int], alone_s: Sequence[Sequence[float]], in_pairs: bool = True) -> PlainPacker:
     kind = [place for place, count in enumerate(counts) for _ in range(count)]
-    return PlainPacker(alone_s, kind, [0.0] * len(kind))
+    return PlainPacker(alone_s, kind, [0.0] * len(kind), in_pairs=in_pairs, shaken=0)

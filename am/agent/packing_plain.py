@@ -6,8 +6,9 @@ It says how it is done, the compiled one is checked against it, and it stands in
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 MOST_PASSES = 8
 """Ends that are tried between the bound and the best known one."""
@@ -21,17 +22,33 @@ MOST_CHANGES = 40
 NEAR_ENOUGH = 1.001
 """What is within such a factor of the bound is good enough for more jobs."""
 
+FEW_ON_A_GANG, WORTH_PAIRS = 8, 1.004
+"""Jobs change places in pairs between gangs that have so many at most, while the end is above such a factor of the
+bound: looking for pairs takes long."""
+
+MOST_SHAKEN, SHAKEN = 3000, 4
+"""How many pairs of jobs are drawn to change places before all go on from there; how often that is done, times jobs."""
+
 LESS = 0.999999999
 """What jobs change places for: rounding must not do."""
 
-Change = tuple[float, int, int, int]
-"""When the later of two gangs ends, the job that leaves one, the job that comes for it or -1, the other gang."""
+Change = tuple[float, tuple[int, ...], tuple[int, ...], int]
+"""When the later of two gangs ends, the jobs that leave one, those that come for them, the other gang."""
 
 
 class PlainPacker:
     """Packs jobs on gangs; arguments as for `packing.packed`."""
 
-    def __init__(self, alone_s: Sequence[Sequence[float]], kind: Sequence[int], load_s: Sequence[float]) -> None:
+    def __init__(
+        self,
+        alone_s: Sequence[Sequence[float]],
+        kind: Sequence[int],
+        load_s: Sequence[float],
+        *,
+        in_pairs: bool = True,
+        shaken: int = MOST_SHAKEN,
+    ) -> None:
+        self._in_pairs, self._shaken = in_pairs, shaken
         self._alone_s, self._kind, self._start_s = alone_s, kind, list(load_s)
         self._members = [[gang for gang, its in enumerate(kind) if its == k] for k in range(len(alone_s[0]))]
         self._place = [-1] * len(alone_s)
@@ -48,7 +65,10 @@ class PlainPacker:
             if self.least_s > NEAR_ENOUGH * self._bound_s:
                 self._fit_sooner_and_sooner()
             if self.least_s > NEAR_ENOUGH * self._bound_s:
+                self._place = list(self.best)
                 self._change_places()
+            if len(self._alone_s) > FEW_JOBS:
+                self._shake()
             if len(self._alone_s) <= FEW_JOBS and self.least_s > self._bound_s:
                 self._loads_s, self._steps = list(self._start_s), 0
                 self._try_every_way(0, max(self._start_s), self._used)
@@ -139,24 +159,38 @@ class PlainPacker:
         return -1
 
     def _change_places(self) -> None:
-        """The gang that ends last gives a job away, or takes a shorter one for it, as long as that helps."""
-        self._place = list(self.best)
+        """The gang that ends last gives jobs away, or takes shorter ones for them, as long as that helps."""
         self._add_up_loads()
         for _ in range(MOST_CHANGES):
             last_s = max(self._loads_s)
             if last_s <= NEAR_ENOUGH * self._bound_s:
                 break
             last = self._loads_s.index(last_s)
-            best = (last_s * LESS, -1, -1, -1)
+            best: Change = (last_s * LESS, (), (), -1)
             for job, gang in enumerate(self._place):
                 if gang == last:
                     best = self._best_change(job, best)
-            if best[1] < 0:
+            if not best[1] and self._in_pairs and last_s > WORTH_PAIRS * self._bound_s:
+                best = self._first_exchange(last, best)
+            if not best[1]:
                 break
             self._change(*best[1:])
         self._add_up_loads()
         if max(self._loads_s) < self.least_s:
             self._keep(max(self._loads_s))
+
+    def _shake(self) -> None:
+        """Some drawn jobs change places with others, and all go on from there; each time from the best way."""
+        draws = _draws(len(self._alone_s))
+        for _ in range(self._shaken // len(self._alone_s)):
+            if self.least_s <= NEAR_ENOUGH * self._bound_s:
+                return
+            self._place = list(self.best)
+            for one, two in itertools.islice(zip(draws, draws, strict=True), SHAKEN):
+                here, there = self._place[one], self._place[two]
+                if math.isfinite(self._time_s(one, there)) and math.isfinite(self._time_s(two, here)):
+                    self._place[one], self._place[two] = there, here
+            self._change_places()
 
     def _add_up_loads(self) -> None:
         self._loads_s = list(self._start_s)
@@ -173,25 +207,63 @@ class PlainPacker:
         for gang, load_s in enumerate(self._loads_s):
             end_s = max(rest_s, load_s + self._time_s(job, gang))
             if gang != here and end_s < best[0]:
-                best = (end_s, job, -1, gang)
+                best = (end_s, (job,), (), gang)
         for other, gang in enumerate(self._place):
             if gang == here:
                 continue
             there_s = self._loads_s[gang] - self._time_s(other, gang) + self._time_s(job, gang)
             end_s = max(rest_s + self._time_s(other, here), there_s)
             if end_s < best[0]:
-                best = (end_s, job, other, gang)
+                best = (end_s, (job,), (other,), gang)
         return best
 
-    def _change(self, job: int, other: int, there: int) -> None:
-        here = self._place[job]
-        self._loads_s[here] -= self._time_s(job, here)
-        self._loads_s[there] += self._time_s(job, there)
-        self._place[job] = there
-        if other >= 0:
-            self._loads_s[there] -= self._time_s(other, there)
-            self._loads_s[here] += self._time_s(other, here)
-            self._place[other] = here
+    def _first_exchange(self, last: int, best: Change) -> Change:
+        """The best exchange of up to two jobs of a gang for up to two of another, with the first that has one."""
+        members: list[list[int]] = [[] for _ in self._kind]
+        for job, gang in enumerate(self._place):
+            members[gang].append(job)
+        if len(members[last]) > FEW_ON_A_GANG:
+            return best
+        for gang, its in enumerate(members):
+            if gang == last or len(its) > FEW_ON_A_GANG:
+                continue
+            for place, job in enumerate(members[last]):
+                best = self._best_exchange((job,), its, gang, best)
+                for second in members[last][place + 1 :]:
+                    best = self._best_exchange((job, second), its, gang, best)
+            if best[1]:
+                break
+        return best
+
+    def _best_exchange(self, jobs: tuple[int, ...], its: Sequence[int], there: int, best: Change) -> Change:
+        """`_best_change` for some jobs of one gang against none, one or two of another."""
+        here = self._place[jobs[0]]
+        rest_s, there_s = self._loads_s[here], self._loads_s[there]
+        for job in jobs:
+            rest_s, there_s = rest_s - self._time_s(job, here), there_s + self._time_s(job, there)
+        if rest_s >= best[0]:
+            return best
+        if there_s < best[0]:
+            best = (max(rest_s, there_s), jobs, (), there)
+        for place, other in enumerate(its):
+            with_s, without_s = rest_s + self._time_s(other, here), there_s - self._time_s(other, there)
+            if with_s >= best[0]:
+                continue
+            if without_s < best[0]:
+                best = (max(with_s, without_s), jobs, (other,), there)
+            for third in its[place + 1 :]:
+                end_s = max(with_s + self._time_s(third, here), without_s - self._time_s(third, there))
+                if end_s < best[0]:
+                    best = (end_s, jobs, (other, third), there)
+        return best
+
+    def _change(self, jobs: tuple[int, ...], others: tuple[int, ...], there: int) -> None:
+        here = self._place[jobs[0]]
+        for movers, start, goal in ((jobs, here, there), (others, there, here)):
+            for job in movers:
+                self._loads_s[start] -= self._time_s(job, start)
+                self._loads_s[goal] += self._time_s(job, goal)
+                self._place[job] = goal
 
     def _try_every_way(self, job: int, latest_s: float, used: float) -> None:
         if latest_s >= self.least_s or used + self._work_after[job] >= self._room * self.least_s:
@@ -213,3 +285,11 @@ class PlainPacker:
             self._place[job] = gang
             self._try_every_way(job + 1, max(latest_s, loads_s[gang]), used + self._weights[kind] * times_s[kind])
             loads_s[gang] = before_s
+
+
+def _draws(jobs: int) -> Iterator[int]:
+    """Jobs in an order that is always the same: Knuth's generator ("MMIX", 1999), its upper bits."""
+    state = 1
+    while True:
+        state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+        yield (state >> 33) % jobs

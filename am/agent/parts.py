@@ -1,12 +1,13 @@
 """Asks for what is left of an offer when others win machines of it: all that some of its machines hold, laid near.
 
 Only for gangs of one size at several levels: there what a bundle is best divided into is plain. Machines alike count as
-one class; of each class a few parts are tried, all combinations.
+one class; of each class some parts are tried, the more the more GPUs it has, and all combinations of these.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -19,8 +20,8 @@ from themis.cluster import Level
 
 Counts = NDArray[np.int64]
 
-_MOST_PARTS = 220
-"""Combinations of parts of the classes at most."""
+_MOST_PARTS = 600
+"""Combinations of parts of the classes at most: more would make bids slower and longer."""
 
 
 def part_asks(
@@ -66,10 +67,22 @@ def _parts(machines: Sequence[str], free: Mapping[str, int], slots: Mapping[str,
     classes: dict[tuple[int, ...], list[int]] = {}
     for place, machine in enumerate(machines):
         classes.setdefault((free[machine], *slots.get(machine, ())), []).append(place)
-    steps = max(2, int(_MOST_PARTS ** (1 / len(classes))))
-    choices = [_spread_out(members, len(machines), steps) for _, members in sorted(classes.items())]
+    members = [classes[each] for each in sorted(classes)]
+    steps = _steps([len(some) for some in members], [sum(free[machines[place]] for place in some) for some in members])
+    choices = [_spread_out(some, len(machines), count) for some, count in zip(members, steps, strict=True)]
     together = itertools.islice(itertools.product(*choices), _MOST_PARTS)
     return np.array([np.sum(choice, axis=0) for choice in together])
+
+
+def _steps(members: Sequence[int], gpus: Sequence[int]) -> list[int]:
+    """How many parts of each class: one more where they lie most GPUs apart, as long as combinations are few enough."""
+    steps = [2] * len(members)
+    while True:
+        more = [place for place, count in enumerate(steps) if count <= members[place]]
+        more = [place for place in more if math.prod(steps) // steps[place] * (steps[place] + 1) <= _MOST_PARTS]
+        if not more:
+            return steps
+        steps[max(more, key=lambda place: gpus[place] / (steps[place] - 1))] += 1
 
 
 def _spread_out(members: Sequence[int], machines: int, steps: int) -> list[Counts]:

@@ -44,7 +44,7 @@ def stepped_asks(
     tried = {part: limits.within(counts, part) for part in _PARTS}
     best_s = dict.fromkeys(_PARTS, math.inf)
     for _ in range(1 + _STEPS):
-        times_s = phase_times_s(jobs, gangs, np.concatenate(list(tried.values())))
+        times_s = phase_times_s(jobs, gangs, np.concatenate(list(tried.values())), in_pairs=False)
         ends = np.cumsum([len(asks) for asks in tried.values()])
         better = {}
         for (part, asks), asks_s in zip(tried.items(), np.split(times_s, ends[:-1]), strict=True):

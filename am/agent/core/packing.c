@@ -19,7 +19,9 @@ struct Packer {
     double *fastest_s;     /* each job on its fastest kind */
     double *weight, *work_after;
     int64_t *place, *best;
+    int *head, *next, *many; /* the jobs of each gang: the first, the next after each job, how many */
     int steps;
+    int in_pairs, shaken; /* jobs change places in pairs as well, and so many, times jobs, by chance */
     double least_s;
 };
 
@@ -36,10 +38,10 @@ static void find_shortest_and_fastest(Packer *p) {
     }
 }
 
-Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs) {
+Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs, int in_pairs, int shaken) {
     Packer *p = calloc(1, sizeof *p);
     if (!p) return NULL;
-    p->times_s = times_s, p->jobs = jobs, p->kinds = kinds;
+    p->times_s = times_s, p->jobs = jobs, p->kinds = kinds, p->in_pairs = in_pairs, p->shaken = shaken;
     size_t gangs = (size_t)most_gangs + 1;
     p->load_s = malloc(sizeof(double) * gangs);
     p->start_s = malloc(sizeof(double) * gangs);
@@ -52,8 +54,11 @@ Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs) {
     p->work_after = malloc(sizeof(double) * (jobs + 1));
     p->place = malloc(sizeof(int64_t) * (jobs + 1));
     p->best = malloc(sizeof(int64_t) * (jobs + 1));
+    p->head = malloc(sizeof(int) * gangs);
+    p->next = malloc(sizeof(int) * (jobs + 1));
+    p->many = malloc(sizeof(int) * gangs);
     if (p->load_s && p->start_s && p->heap && p->first && p->open && p->shortest_s && p->fastest_s && p->weight &&
-        p->work_after && p->place && p->best) {
+        p->work_after && p->place && p->best && p->head && p->next && p->many) {
         find_shortest_and_fastest(p);
         return p;
     }
@@ -63,8 +68,8 @@ Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs) {
 
 void free_packer(Packer *p) {
     if (!p) return;
-    void *all[] = {p->load_s,    p->start_s, p->heap,       p->first, p->open, p->shortest_s,
-                   p->fastest_s, p->weight,  p->work_after, p->place, p->best};
+    void *all[] = {p->load_s, p->start_s,    p->heap,  p->first, p->open, p->shortest_s, p->fastest_s,
+                   p->weight, p->work_after, p->place, p->best,  p->head, p->next,       p->many};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
     free(p);
 }
@@ -219,8 +224,9 @@ static void fit_sooner_and_sooner(Packer *p, double low_s) {
 /* ---- jobs that change places ------------------------------------------------------------------------------------- */
 
 typedef struct {
-    int job, other, to; /* a job that goes to another gang, and the job that comes for it, or -1 */
-    double end_s;       /* when the later of the two gangs ends then */
+    int job, second; /* one job or two that go to another gang; -1 for none */
+    int other, third, to; /* the jobs that come for them, or -1, and that gang */
+    double end_s;    /* when the later of the two gangs ends then */
 } Change;
 
 static void add_up_loads(Packer *p) {
@@ -234,47 +240,113 @@ static Change best_change(const Packer *p, int job, Change best) {
     double rest_s = p->load_s[from] - time_of(p, job, kind);
     for (int g = 0; g < p->gangs; g++) {
         double end_s = fmax(rest_s, p->load_s[g] + time_of(p, job, p->kind[g]));
-        if (g != from && end_s < best.end_s) best = (Change){job, -1, g, end_s};
+        if (g != from && end_s < best.end_s) best = (Change){job, -1, -1, -1, g, end_s};
     }
     for (int other = 0; other < p->jobs; other++) {
         int g = (int)p->place[other];
         if (g == from) continue;
         double there_s = p->load_s[g] - time_of(p, other, p->kind[g]) + time_of(p, job, p->kind[g]);
         double end_s = fmax(rest_s + time_of(p, other, kind), there_s);
-        if (end_s < best.end_s) best = (Change){job, other, g, end_s};
+        if (end_s < best.end_s) best = (Change){job, -1, other, -1, g, end_s};
     }
     return best;
 }
 
-static void change(Packer *p, Change best) {
-    int from = (int)p->place[best.job];
-    p->load_s[from] -= time_of(p, best.job, p->kind[from]);
-    p->load_s[best.to] += time_of(p, best.job, p->kind[best.to]);
-    p->place[best.job] = best.to;
-    if (best.other < 0) return;
-    p->load_s[best.to] -= time_of(p, best.other, p->kind[best.to]);
-    p->load_s[from] += time_of(p, best.other, p->kind[from]);
-    p->place[best.other] = from;
+static void list_by_gang(Packer *p) {
+    for (int g = 0; g < p->gangs; g++) p->head[g] = -1, p->many[g] = 0;
+    for (int job = p->jobs - 1; job >= 0; job--) {
+        int64_t g = p->place[job];
+        p->next[job] = p->head[g], p->head[g] = job, p->many[g]++;
+    }
 }
 
-/* The gang that ends last gives a job away, or takes a shorter one for it, as long as that helps. */
+/* `best_change` for a job, and a second unless that is -1, against none, one or two of gang `to`. */
+static Change best_exchange(const Packer *p, int job, int second, int to, Change best) {
+    int64_t mine = p->kind[p->place[job]], its = p->kind[to];
+    double rest_s = p->load_s[p->place[job]] - time_of(p, job, mine);
+    double there_s = p->load_s[to] + time_of(p, job, its);
+    if (second >= 0) rest_s -= time_of(p, second, mine), there_s += time_of(p, second, its);
+    if (rest_s >= best.end_s) return best;
+    if (there_s < best.end_s) best = (Change){job, second, -1, -1, to, fmax(rest_s, there_s)};
+    for (int other = p->head[to]; other >= 0; other = p->next[other]) {
+        double with_s = rest_s + time_of(p, other, mine), without_s = there_s - time_of(p, other, its);
+        if (with_s >= best.end_s) continue;
+        if (without_s < best.end_s) best = (Change){job, second, other, -1, to, fmax(with_s, without_s)};
+        for (int third = p->next[other]; third >= 0; third = p->next[third]) {
+            double end_s = fmax(with_s + time_of(p, third, mine), without_s - time_of(p, third, its));
+            if (end_s < best.end_s) best = (Change){job, second, other, third, to, end_s};
+        }
+    }
+    return best;
+}
+
+/* The best exchange of up to two jobs of gang `from` for up to two of another, with the first gang that has one. */
+static Change first_exchange(Packer *p, int from, Change best) {
+    list_by_gang(p);
+    for (int g = 0; g < p->gangs && best.job < 0; g++) {
+        if (g == from || p->many[from] > FEW_ON_A_GANG || p->many[g] > FEW_ON_A_GANG) continue;
+        for (int job = p->head[from]; job >= 0; job = p->next[job]) {
+            best = best_exchange(p, job, -1, g, best);
+            for (int second = p->next[job]; second >= 0; second = p->next[second])
+                best = best_exchange(p, job, second, g, best);
+        }
+    }
+    return best;
+}
+
+static void move(Packer *p, int job, int to) {
+    if (job < 0) return;
+    p->load_s[p->place[job]] -= time_of(p, job, p->kind[p->place[job]]);
+    p->load_s[to] += time_of(p, job, p->kind[to]);
+    p->place[job] = to;
+}
+
+static void change(Packer *p, Change best) {
+    int from = (int)p->place[best.job];
+    move(p, best.job, best.to);
+    move(p, best.second, best.to);
+    move(p, best.other, from);
+    move(p, best.third, from);
+}
+
+/* The gang that ends last gives jobs away, or takes shorter ones for them, as long as that helps. */
 static void change_places(Packer *p, double low_s) {
-    memcpy(p->place, p->best, sizeof(int64_t) * p->jobs);
     add_up_loads(p);
     for (int turn = 0; turn < MOST_CHANGES; turn++) {
         int last = 0;
         for (int g = 1; g < p->gangs; g++)
             if (p->load_s[g] > p->load_s[last]) last = g;
         if (p->load_s[last] <= NEAR_ENOUGH * low_s) break;
-        Change best = {-1, -1, -1, p->load_s[last] * LESS};
+        Change best = {-1, -1, -1, -1, -1, p->load_s[last] * LESS};
         for (int job = 0; job < p->jobs; job++)
             if (p->place[job] == last) best = best_change(p, job, best);
+        if (best.job < 0 && p->in_pairs && p->load_s[last] > WORTH_PAIRS * low_s) best = first_exchange(p, last, best);
         if (best.job < 0) break;
         change(p, best);
     }
     add_up_loads(p);
     double end_s = latest(p);
     if (end_s < p->least_s) keep(p, end_s);
+}
+
+static int drawn_job(uint64_t *state, int jobs) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (int)((*state >> 33) % (uint64_t)jobs);
+}
+
+/* Some drawn jobs change places with others, and all go on from there; each time from the best way. */
+static void shake(Packer *p, double low_s) {
+    uint64_t state = 1;
+    for (int n = 0; n < p->shaken / p->jobs && p->least_s > NEAR_ENOUGH * low_s; n++) {
+        memcpy(p->place, p->best, sizeof(int64_t) * p->jobs);
+        for (int swap = 0; swap < SHAKEN; swap++) {
+            int one = drawn_job(&state, p->jobs), two = drawn_job(&state, p->jobs);
+            int64_t here = p->place[one], there = p->place[two];
+            if (!isfinite(time_of(p, one, p->kind[there])) || !isfinite(time_of(p, two, p->kind[here]))) continue;
+            p->place[one] = there, p->place[two] = here;
+        }
+        change_places(p, low_s);
+    }
 }
 
 /* ---- every way ---------------------------------------------------------------------------------------------------- */
@@ -333,7 +405,11 @@ double pack(Packer *p, const int64_t *kind, const double *load_s, int gangs, int
     if (isfinite(p->least_s)) {
         double low_s = bound(p);
         if (p->least_s > NEAR_ENOUGH * low_s) fit_sooner_and_sooner(p, low_s);
-        if (p->least_s > NEAR_ENOUGH * low_s) change_places(p, low_s);
+        if (p->least_s > NEAR_ENOUGH * low_s) {
+            memcpy(p->place, p->best, sizeof(int64_t) * p->jobs);
+            change_places(p, low_s);
+        }
+        if (p->jobs > FEW_JOBS) shake(p, low_s);
         if (p->jobs <= FEW_JOBS && p->least_s > low_s) search(p);
     }
     if (place) memcpy(place, p->best, sizeof(int64_t) * p->jobs);

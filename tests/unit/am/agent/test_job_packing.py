@@ -73,9 +73,9 @@ class TestCompiled:
         kinds = rng.randint(1, 4)
         alone_s = np.array(drawn(f"{jobs} {seed}", jobs, kinds))
         counts = np.array([[rng.choice((0, rng.randint(0, jobs + 3))) for _ in range(kinds)] for _ in range(8)])
-        told = end_times_s(alone_s, counts).tolist()
+        told = [end_times_s(alone_s, counts, in_pairs=pairs).tolist() for pairs in (True, False)]
         monkeypatch.setattr(packing, "_packing", None)
-        assert told == end_times_s(alone_s, counts).tolist()
+        assert told == [end_times_s(alone_s, counts, in_pairs=pairs).tolist() for pairs in (True, False)]
 
     def test_leaves_out_as_the_plain_one(self, jobs, seed, monkeypatch):
         pytest.importorskip("am.agent._packing")
@@ -98,7 +98,7 @@ class TestChanges:
         alone_s = [[work] for work in (9.0, 8.0, 7.0, 7.0, 6.0, 5.0, 5.0, 5.0, 2.0)]
         assert packed(alone_s, [0, 0, 0], [0.0] * 3)[0] == 18.0
         monkeypatch.setattr(packing_plain, "MOST_CHANGES", 0)
-        assert PlainPacker(alone_s, [0, 0, 0], [0.0] * 3).pack()[0] == 19.0
+        assert PlainPacker(alone_s, [0, 0, 0], [0.0] * 3, shaken=0).pack()[0] == 19.0
 
     def test_never_later_than_without_and_often_sooner(self, monkeypatch):
         sooner = 0
@@ -107,13 +107,48 @@ class TestChanges:
             alone_s = drawn(seed, 40, 3)
             kind = gangs_of([rng.randint(1, 6), rng.randint(0, 6), rng.randint(0, 6)])
             load_s = [rng.choice((0.0, rng.uniform(0, 30))) for _ in kind]
-            end, place = PlainPacker(alone_s, kind, load_s).pack()
+            end, place = PlainPacker(alone_s, kind, load_s, shaken=0).pack()
             assert end == pytest.approx(end_s(alone_s, kind, load_s, place))
             with monkeypatch.context() as patch:
                 patch.setattr(packing_plain, "MOST_CHANGES", 0)
-                without = PlainPacker(alone_s, kind, load_s).pack()[0]
+                without = PlainPacker(alone_s, kind, load_s, shaken=0).pack()[0]
             assert end <= without
             sooner += end < without
+        assert sooner >= 10
+
+
+class TestPairs:
+    def test_all_gangs_end_at_once(self):
+        """126 on three gangs: with jobs that change places one for one they end at 43, with pairs at 42."""
+        alone_s = [[work] for work in (23.0, 23.0, 18.0, 17.0, 14.0, 13.0, 10.0, 6.0, 2.0)]
+        assert PlainPacker(alone_s, [0, 0, 0], [0.0] * 3, in_pairs=False, shaken=0).pack()[0] == 43.0
+        assert PlainPacker(alone_s, [0, 0, 0], [0.0] * 3, shaken=0).pack()[0] == 42.0
+        assert packed(alone_s, [0, 0, 0], [0.0] * 3)[0] == 42.0
+
+    @pytest.mark.parametrize("gangs", [20, 35, 50])
+    def test_never_later_and_often_sooner(self, gangs):
+        """A hundred jobs, two to five on a gang: with pairs the last ends nearer to the bound."""
+        kind = gangs_of([gangs // 2, gangs - gangs // 2])
+        sooner = 0
+        for seed in range(12):
+            alone_s = drawn(f"{seed} pairs", 100, 2)
+            end, place = PlainPacker(alone_s, kind, [0.0] * gangs, shaken=0).pack()
+            assert end == pytest.approx(end_s(alone_s, kind, [0.0] * gangs, place))
+            without = PlainPacker(alone_s, kind, [0.0] * gangs, in_pairs=False, shaken=0).pack()[0]
+            assert end <= without
+            sooner += end < without
+        assert sooner >= 4
+
+
+class TestShakes:
+    def test_the_planner_is_never_later_than_bids_and_often_sooner(self):
+        sooner = 0
+        for seed in range(30):
+            alone_s, counts = drawn(f"{seed} shakes", 30, 2), [[4, 6]]
+            planned = packed(alone_s, gangs_of(counts[0]), [0.0] * 10)[0]
+            told = end_times_s(np.array(alone_s), np.array(counts))[0]
+            assert planned <= told
+            sooner += planned < told
         assert sooner >= 10
 
 
@@ -171,7 +206,7 @@ class TestAtTheBoundary:
     def test_times_that_do_not_agree_with_counts(self, alone_s, counts, out):
         compiled = pytest.importorskip("am.agent._packing")
         with pytest.raises(ValueError, match=r"must be of|tell of|cannot be packed|contiguous"):
-            compiled.times_s(alone_s, counts, out)
+            compiled.times_s(alone_s, counts, True, out)
 
     @pytest.mark.parametrize(
         ("counts", "out"),
@@ -205,7 +240,18 @@ def test_both_keep_to_the_same_limits():
     found = dict(re.findall(r"([A-Z_]+) = ([\d.]+)", LIMITS.read_text()))
     assert {name: float(number) for name, number in found.items()} == {
         name: getattr(packing_plain, name)
-        for name in ("MOST_PASSES", "FEW_JOBS", "MOST_STEPS", "MOST_CHANGES", "NEAR_ENOUGH", "LESS")
+        for name in (
+            "MOST_PASSES",
+            "FEW_JOBS",
+            "MOST_STEPS",
+            "MOST_CHANGES",
+            "FEW_ON_A_GANG",
+            "WORTH_PAIRS",
+            "MOST_SHAKEN",
+            "SHAKEN",
+            "NEAR_ENOUGH",
+            "LESS",
+        )
     }
 
 

@@ -40,6 +40,13 @@ def test_no_more_gangs_than_are_wanted_the_farthest_left_out():
     assert all(0 < sum(ask) <= 3 for ask in found)
 
 
+def test_where_not_all_parts_are_tried_those_are_finest_that_hold_most_gpus(monkeypatch):
+    """Of four machines of four GPUs every number, of four single GPUs none and all."""
+    monkeypatch.setattr("am.agent.parts._MOST_PARTS", 14)
+    _, found = asks(cluster=cluster_of(*[(4,)] * 4, *[(1,)] * 4, racks=("r0",) * 8))
+    assert set(found) == {(pairs, others) for pairs in (0, 2, 4, 6, 8) for others in (0, 2)} - {(0, 0)}
+
+
 def test_none_for_gangs_of_several_sizes_or_at_one_level():
     assert asks(JobShape(tasks=2))[1] == []
     assert asks(JobShape())[1] == []
