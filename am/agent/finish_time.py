@@ -246,8 +246,11 @@ class _JobPace:
         if paces is None:
             splits = [even_counts(gpus, 1, shape, around) for shape in self._shapes]
             paces = self._paces[gpus] = [pace_on(job, gang) for split in splits for gang in split]
-        work_s = job.serial_work_s
-        return min([work_s * slowdown / usable if usable else math.inf for slowdown, usable in paces])
+        work_s, least_s = job.serial_work_s, math.inf
+        for slowdown, usable in paces:
+            if usable and work_s * slowdown / usable < least_s:
+                least_s = work_s * slowdown / usable
+        return least_s
 
 
 class _Pace:

@@ -54,6 +54,11 @@ class Table(Value, frozen=True, dict=True, kw_only=True):
         """Which rows are next to which."""
         return Neighbours(self.kinds, self.asks)
 
+    @property
+    def may_ask(self) -> bool:
+        """True unless all rows are empty: for an app whose gangs find no room nothing is left to work out."""
+        return bool(self.kinds or self.pinned or self.anywhere)
+
     @remembered
     def asks_for_something(self) -> NDArray[np.bool_]:
         """Which rows are not empty."""
