@@ -20,6 +20,7 @@ from themis.cluster import Cluster, GpuId
 from themis.errors import InvariantError
 from themis.leases import Lease, LeaseChange, LeaseChangeKind
 from themis.lifecycle import LeaseState
+from themis.values import Value
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,16 +34,14 @@ class Tally:
     checkpoints: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class Started(Value, frozen=True, kw_only=True):
     """A job that runs: `ends_at_s` is when it reaches its target or its tuner hears of it, if nothing comes between."""
 
     job: SimJob
     ends_at_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acted:
+class Acted(Value, frozen=True, kw_only=True):
     """What an app did: jobs started, jobs that write a checkpoint before they stop, leases to give back.
 
     `moved`: jobs were stopped that had nothing to save, so that there may be more to do at once.
@@ -54,8 +53,7 @@ class Acted:
     returned: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Holds:
+class _Holds(Value, frozen=True, kw_only=True):
     """Gangs of an app, for leases up for renewal by any time from `at_s` on and before `until_s`."""
 
     gangs: tuple[HeldGang, ...]

@@ -87,7 +87,7 @@ class Simulation:
         self._unchecked: dict[str, None] = {}
         self._chances: dict[str, float] = {}
         self._round_due_s = math.inf
-        self._views: dict[str, AppView] = {}
+        self._views: dict[str, tuple[AppView, Surroundings]] = {}
         self._viewed = 0
         self._up_until_s = 0.0
         self._asked: tuple[str, ...] = ()
@@ -373,26 +373,27 @@ class Simulation:
 
     def report(self, snapshot: RoundSnapshot, app_id: str) -> AppReport:
         """What an app answers when a round begins on a snapshot of this moment."""
-        view = self._view(snapshot, app_id)
-        return self._agents[app_id].report(view, self._around_of(snapshot, app_id), snapshot.round_id)
+        view, around = self._view(snapshot, app_id)
+        return self._agents[app_id].report(view, around, snapshot.round_id)
 
-    def _view(self, snapshot: RoundSnapshot, app_id: str) -> AppView:
-        """The app's view; it does not change within a round."""
+    def _view(self, snapshot: RoundSnapshot, app_id: str) -> tuple[AppView, Surroundings]:
+        """The app's view and what it is told of the cluster; they do not change within a round."""
         if self._viewed != snapshot.round_id:
             self._viewed = snapshot.round_id
             self._up_until_s = self.now_s + self.settings.leases.checkpoint_lead_s + _SAME_TIME_S
             self._views.clear()
-        view = self._views.get(app_id)
-        if view is None:
-            view = self._views[app_id] = self.apps[app_id].view(snapshot.now_s, self._up_until_s)
-        return view
+        known = self._views.get(app_id)
+        if known is None:
+            view = self.apps[app_id].view(snapshot.now_s, self._up_until_s)
+            known = self._views[app_id] = view, self._around_of(snapshot, app_id)
+        return known
 
     def bid(self, snapshot: RoundSnapshot, app_id: str) -> Bid:
         """What an app answers to the offer of such a round."""
         started_s = time.perf_counter()
-        view = self._view(snapshot, app_id)
+        view, around = self._view(snapshot, app_id)
         offer = snapshot.offer_to(app_id, deadline_s=self.now_s)
-        bid = self._agents[app_id].bid(view, offer, self._around_of(snapshot, app_id))
+        bid = self._agents[app_id].bid(view, offer, around)
         self.counts.bid_s.append(time.perf_counter() - started_s)
         return bid
 

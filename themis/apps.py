@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from themis.cluster import Level
 from themis.errors import InputError
+from themis.values import Value
 
 HyperParameter = str | int | float | bool
 Setting = str | int | float | bool
 
 
-@dataclass(frozen=True, slots=True)
-class Slowdown:
+class Slowdown(Value, frozen=True):
     """S by locality level: the factor >= 1 on the iteration time because of placement (themis.md, section 1)."""
 
     slot: float
@@ -37,8 +37,7 @@ CRUDE_SLOWDOWN = Slowdown(1.0, 1.0, 1.1, 1.3)
 """S before any profile (themis.md, section 1)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobShape:
+class JobShape(Value, frozen=True, kw_only=True):
     """How a job may be laid out: a gang of `min_tasks` to `tasks` tasks of `gpus_per_task` GPUs on one machine each."""
 
     tasks: int = 1

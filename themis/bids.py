@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from themis.apps import CRUDE_SLOWDOWN, Slowdown
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Gang:
+class Gang(Value, frozen=True, order=True):
     """`count` gangs of `gpus` GPUs, each gang `within` one slot, machine, rack or anywhere in the cluster.
 
     GPUs come in units of `unit_gpus` (the GPUs of one task) that never span machines; `unit_gpus` divides `gpus`.
@@ -36,8 +37,7 @@ class Gang:
         return self.gpus * self.count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BidRow:
+class BidRow(Value, frozen=True, kw_only=True):
     """One row of a bid: a bundle on top of what the app keeps, and its value 1/rho.
 
     The bundle is `gangs` anywhere they fit, plus `pinned` GPUs on named machines: those that top up a gang that the
@@ -84,8 +84,7 @@ def _added_up(gangs: Iterable[Allocation]) -> dict[str, int]:
     return total
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bid:
+class Bid(Value, frozen=True, kw_only=True):
     """An app's answer to an offer: the value of getting nothing more, and rows of which at most one is won.
 
     `rows_dropped` counts the rows that a cap left out, so that hitting it is never silent.
@@ -102,8 +101,7 @@ class Bid:
             raise InputError("the empty bundle's value must be a number of 0 or more", value=self.empty_value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class Offer(Value, frozen=True, kw_only=True):
     """What a round offers: free GPUs by machine, and of these what the app holds itself and may renew in place.
 
     `free` counts renewable GPUs too. `slots` holds the free GPUs of each slot by machine. Times are on the clock of
@@ -122,8 +120,7 @@ class Offer:
     active_apps: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FreeMachine:
+class FreeMachine(Value, frozen=True, kw_only=True):
     """A machine as the auction sees it: free GPUs of each slot."""
 
     machine_id: str
@@ -136,8 +133,7 @@ class FreeMachine:
         return sum(self.free_slots)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Market:
+class Market(Value, frozen=True, kw_only=True):
     """All that winner determination needs: free machines and the bids on them."""
 
     machines: tuple[FreeMachine, ...]
@@ -155,8 +151,7 @@ class Market:
         return Allocation.of({machine.machine_id: machine.free for machine in self.machines})
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class PlacedGang:
+class PlacedGang(Value, frozen=True, order=True):
     """A gang on concrete machines, with the level that it spans and its slot where the gang was asked for in one."""
 
     gpus: Allocation
@@ -165,8 +160,7 @@ class PlacedGang:
     pinned: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossForecast:
+class LossForecast(Value, frozen=True, kw_only=True):
     """A job's loss by iteration: loss(k) = floor + drop * (1 + k / scale) ** -power, and where on it the job is.
 
     The form is that of SLAQ's curves of sublinear convergence. It falls ever more slowly, so its steepest part is its
@@ -191,8 +185,11 @@ class LossForecast:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.floor) and math.isfinite(self.drop) and self.drop >= 0.0):
             raise InputError("a forecast needs a finite floor and a drop of 0 or more", value=(self.floor, self.drop))
-        shape = (self.scale, self.power, self.serial_iteration_s)
-        if not all(math.isfinite(number) and number > 0.0 for number in shape):
+        # One is made for every job that runs and every round.
+        if not (
+            0.0 < self.scale < math.inf and 0.0 < self.power < math.inf and 0.0 < self.serial_iteration_s < math.inf
+        ):
+            shape = (self.scale, self.power, self.serial_iteration_s)
             raise InputError("a forecast's scale, power and seconds must be positive numbers", value=shape)
         if self.iteration < 0:
             raise InputError("a forecast's iteration must be 0 or more", value=self.iteration)
@@ -205,8 +202,7 @@ class LossForecast:
         return math.pow(1.0 + iteration / self.scale, -self.power)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GangDemand:
+class GangDemand(Value, frozen=True, kw_only=True):
     """What one job could use more: its smallest and largest gang, the unit, and S by level.
 
     Policies without bids and leftovers go by it. `held` is the gang that the job runs on and would grow, if any;
@@ -235,8 +231,7 @@ class GangDemand:
             raise InputError("the throughput to exceed must be a number of 0 or more", value=self.faster_than)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseLeft:
+class PhaseLeft(Value, frozen=True, kw_only=True):
     """What is left of one phase of a search, at S = 1.
 
     Attributes:
@@ -264,8 +259,7 @@ class PhaseLeft:
         return max(together, self.longest_gpu_s / min(gpus, self.gang_gpus))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppReport:
+class AppReport(Value, frozen=True, kw_only=True):
     """What an app answers when a round begins: rho with what it keeps, and the demand of its unfinished jobs.
 
     `phases_left` is all that the search has still to do, the current phase first; `restart_s` what moving a running

@@ -8,6 +8,7 @@ from enum import IntEnum, StrEnum
 from functools import cache, cached_property
 
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
 
 class Level(IntEnum):
@@ -53,8 +54,7 @@ class DeviceType:
     emulated: bool = False
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class GpuId:
+class GpuId(Value, frozen=True, order=True):
     """One GPU: its machine and its index there, as CUDA counts."""
 
     machine_id: str
@@ -103,8 +103,7 @@ def _slot_by_index(sizes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(slot for slot, size in enumerate(sizes) for _ in range(size))
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Allocation:
+class Allocation(Value, frozen=True, order=True):
     """GPUs by machine. Only counts matter; machines without a GPU are left out, machines stand in order."""
 
     counts: tuple[tuple[str, int], ...] = ()

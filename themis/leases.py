@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from themis.cluster import GpuId
 from themis.lifecycle import LeaseState
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class Lease(Value, frozen=True, kw_only=True):
     """One GPU, one holder. While EXPIRING the holder must have given the GPU back by `expires_at_s` plus the grace."""
 
     lease_id: int
@@ -33,8 +32,7 @@ class LeaseChangeKind(StrEnum):
     REVOKED = "lease_revoked"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseChange:
+class LeaseChange(Value, frozen=True, kw_only=True):
     """A lease as it is after a change, and why it changed. `reserved`: it ended before its GPU was ever given."""
 
     kind: LeaseChangeKind

@@ -113,7 +113,7 @@ class _Choices:
     maker: RowMaker
     needs: dict[tuple[_Name, ...], Needs] = field(default_factory=dict)
 
-    def needs_of(self, useful: Mapping[int, NDArray[np.intp]], names: tuple[_Name, ...]) -> Needs:
+    def needs_of(self, useful: Mapping[int, list[int]], names: tuple[_Name, ...]) -> Needs:
         """What the useful asks need, those with these names."""
         if names not in self.needs:
             self.needs[names] = _needed(self.tables, useful)
@@ -169,7 +169,7 @@ def _chosen(choices: _Choices, values: list[Values], empty_value: float) -> tupl
     steady = steady[: ROW_CAP // 4]
     loose = [(place, table) for place, table in enumerate(tables) if not table.steady]
     useful = {place: _worth_a_look(table, values[place], empty_value) for place, table in loose}
-    names = [(place, ask) for place, asks in useful.items() for ask in asks.tolist()]
+    names = [(place, ask) for place, asks in useful.items() for ask in asks]
     if not names:
         return steady, len(steady)
     if len(names) == 1:
@@ -188,7 +188,7 @@ def _chosen(choices: _Choices, values: list[Values], empty_value: float) -> tupl
     return sent, useful_rows + len(steady)
 
 
-def _needed(tables: list[Table], useful: Mapping[int, NDArray[np.intp]]) -> Needs:
+def _needed(tables: list[Table], useful: Mapping[int, list[int]]) -> Needs:
     """What the useful asks of these tables need, in their order: gangs, and GPUs that they pin."""
     kinds = asked_kinds(tables)
     asked = np.concatenate([tables[place].asked_of(kinds)[asks] for place, asks in useful.items()])
@@ -200,7 +200,10 @@ def _needed(tables: list[Table], useful: Mapping[int, NDArray[np.intp]]) -> Need
     return np.column_stack((needed, pinned.astype(needed.dtype)))
 
 
-def _worth_a_look(table: Table, values: Values, empty_value: float) -> NDArray[np.intp]:
+def _worth_a_look(table: Table, values: Values, empty_value: float) -> list[int]:
     """The asks of a table that are worth more than nothing and not made useless by one next to them."""
-    wanted = (values > empty_value) & table.asks_for_something
-    return np.flatnonzero(wanted & table.neighbours.not_beaten(values))
+    if not table.may_ask:
+        return []
+    wanted = (values > empty_value) & table.asks_for_something & table.neighbours.not_beaten(values)
+    found: list[int] = wanted.nonzero()[0].tolist()
+    return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from am.agent.finish_time import time_on_count_s
 from am.agent.views import AppView, Surroundings
 from themis.choices import BundleRule
+from themis.values import Value
 
 Seconds = NDArray[np.float64]
 
@@ -51,8 +51,7 @@ def rho_by_definition(whole: AppView, completion_s: float, around: Surroundings)
     return {definition: completion_s / ideal_s for definition, ideal_s in ideal_times_s(whole, around).items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Valuer:
+class Valuer(Value, frozen=True, kw_only=True):
     """Turns a time on a bundle into t_shared and V = 1/rho; what all bundles of one moment share is computed once."""
 
     elapsed_s: float

@@ -212,12 +212,45 @@ def time_on_count_s(app: AppView, gpus: float, around: Surroundings) -> float:
     The GPUs are split evenly into gangs for one of the jobs' shapes, that which ends the app first. The smallest gang
     is one on which every job can run.
     """
-    objects = (app.jobs, app.later_phases, app.reference, around.fitting_level)
-    pace = _PACES.of(objects, (), lambda: _Pace(app))
-    if gpus < pace.smallest_gpus:
-        whole_s = pace.time_s(app, pace.smallest_gpus, around)
-        return whole_s * pace.smallest_gpus / gpus if gpus > 0 else math.inf
+    pace = _pace_of(app, around)
+    smallest = pace.smallest_gpus
+    if gpus < smallest:
+        whole_s = pace.time_s(app, smallest, around)
+        return whole_s * smallest / gpus if gpus > 0 else math.inf
     return pace.time_s(app, int(gpus), around)
+
+
+def _pace_of(app: AppView, around: Surroundings) -> _JobPace | _Pace:
+    if len(app.jobs) == 1 and not app.later_phases:
+        job = app.jobs[0]
+        shapes = (job.shape, app.median_job.shape)
+        return _JOB_PACES.of((*shapes, job.slowdown, around.fitting_level), (), lambda: _JobPace(shapes))
+    objects = (app.jobs, app.later_phases, app.reference, around.fitting_level)
+    return _PACES.of(objects, (), lambda: _Pace(app))
+
+
+class _JobPace:
+    """T of an app of one job by whole numbers of GPUs; but for the work left it stays the same while the job runs."""
+
+    __slots__ = ("_paces", "_shapes", "smallest_gpus")
+
+    def __init__(self, shapes: Iterable[JobShape]) -> None:
+        self._shapes = list(dict.fromkeys(shapes))
+        self._paces: dict[int, list[tuple[float, int]]] = {}
+        self.smallest_gpus = max([shape.demand_min_gpus for shape in self._shapes])
+
+    def time_s(self, app: AppView, gpus: int, around: Surroundings) -> float:
+        """`time_on_count_s` of a whole number of GPUs, for a job of the pace and the cluster that it was made for."""
+        job = app.jobs[0]
+        paces = self._paces.get(gpus)
+        if paces is None:
+            splits = [even_counts(gpus, 1, shape, around) for shape in self._shapes]
+            paces = self._paces[gpus] = [pace_on(job, gang) for split in splits for gang in split]
+        work_s, least_s = job.serial_work_s, math.inf
+        for slowdown, usable in paces:
+            if usable and work_s * slowdown / usable < least_s:
+                least_s = work_s * slowdown / usable
+        return least_s
 
 
 class _Pace:
@@ -247,6 +280,7 @@ class _Pace:
         return min([_finish_time_s(app, split, around) for split in splits])
 
 
+_JOB_PACES: Memo[_JobPace] = Memo()
 _PACES: Memo[_Pace] = Memo()
 
 

@@ -13,10 +13,10 @@ from am.agent.views import AppView, GangAt, Surroundings
 from themis.apps import JobShape, Slowdown
 from themis.bids import Offer
 from themis.cluster import Allocation, Level
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class GangKind:
+class GangKind(Value, frozen=True):
     """Gangs alike: `at` is what one counts as, `within` what is asked for, in units of `unit_gpus`; `most` fit."""
 
     at: GangAt

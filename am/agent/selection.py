@@ -30,6 +30,9 @@ _AT_ONCE = 64
 _DENSE = 6
 """Needs by which all pairs of asks are compared."""
 
+_SPARSE = 4
+"""From then on only those pairs are that are left, once they are one in 2 ** 4."""
+
 
 class Yardstick:
     """What asks of some kinds of gangs need, such that needing no more means: fits wherever the other does.
@@ -217,10 +220,17 @@ def _stands_in(
 ) -> NDArray[np.bool_]:
     """Which asks fit wherever others fit and gain enough to stand in for them, asks by others."""
     stands_in = gains[:, None] >= enough
-    for column in range(min(_DENSE, needs.shape[1])):
-        stands_in &= needs[:, column, None] <= others[:, column]
-    if needs.shape[1] > _DENSE:
+    columns = needs.shape[1]
+    dense = 0
+    while dense < columns and (dense < _DENSE or np.count_nonzero(stands_in) > stands_in.size >> _SPARSE):
+        stands_in &= needs[:, dense, None] <= others[:, dense]
+        dense += 1
+    if dense < columns:
         # Few are left by now: it is quicker to look at these only.
-        ask, other = np.nonzero(stands_in)
-        stands_in[ask, other] = (needs[ask, _DENSE:] <= others[other, _DENSE:]).all(axis=1)
+        ask, other = stands_in.nonzero()
+        for column in range(dense, columns):
+            left = needs[ask, column] <= others[other, column]
+            ask, other = ask[left], other[left]
+        stands_in[:] = False
+        stands_in[ask, other] = True
     return stands_in

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +18,12 @@ from am.agent.selection import Neighbours
 from am.agent.views import AppView, GangAt, HeldGang, Surroundings
 from themis.bids import Gang, Offer
 from themis.cluster import Allocation, Level
+from themis.values import Value, remembered
 
 Counts = NDArray[np.int64]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
+class Table(Value, frozen=True, dict=True, kw_only=True):
     """Rows alike: gangs that the app holds in all of them, what all of them ask for, and for each what it asks beside.
 
     `gangs` are held whatever else is won. `pinned` and `anywhere` are asked for in every row. `asks` counts new gangs,
@@ -51,19 +49,24 @@ class Table:
             counts[:, gangs[kind.at]] += self.asks[:, place]
         return counts
 
-    @cached_property
+    @remembered
     def neighbours(self) -> Neighbours:
         """Which rows are next to which."""
         return Neighbours(self.kinds, self.asks)
 
-    @cached_property
+    @property
+    def may_ask(self) -> bool:
+        """True unless all rows are empty: for an app whose gangs find no room nothing is left to work out."""
+        return bool(self.kinds or self.pinned or self.anywhere)
+
+    @remembered
     def asks_for_something(self) -> NDArray[np.bool_]:
         """Which rows are not empty."""
         if self.pinned or self.anywhere:
             return np.ones(len(self.asks), dtype=bool)
         return np.asarray(self.asks.any(axis=1))
 
-    @cached_property
+    @remembered
     def gpus(self) -> Counts:
         """GPUs that each row asks for."""
         fixed = sum([gang.gpus for gang in self.pinned]) + sum([gang.total_gpus for gang in self.anywhere])

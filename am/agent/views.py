@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
 from statistics import median_high
+
+from msgspec import field
 
 from am.tuners.port import Phase
 from themis.apps import JobShape, Slowdown
@@ -14,10 +14,10 @@ from themis.bids import GangDemand, LossForecast
 from themis.choices import BundleRule
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
+from themis.values import Value, remembered
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobView:
+class JobView(Value, frozen=True, dict=True, kw_only=True):
     """An unfinished job of the current phase: iterations left in it, serial seconds an iteration, S, shape.
 
     `forecast` is its loss to come, None while too little is known of it.
@@ -30,12 +30,12 @@ class JobView:
     shape: JobShape
     forecast: LossForecast | None = None
 
-    @cached_property
+    @property
     def serial_work_s(self) -> float:
         """Work left in the phase, in GPU seconds at S = 1."""
         return self.iterations_left * self.serial_iteration_s
 
-    @cached_property
+    @remembered
     def demand(self) -> GangDemand:
         """What the job wants while it has no GPUs."""
         return GangDemand(
@@ -49,8 +49,7 @@ class JobView:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class GangAt:
+class GangAt(Value, frozen=True):
     """GPUs that one job at a time runs on, and the level that they span.
 
     Over machines its GPUs lie together in units of `unit_gpus`, and only jobs whose tasks fit into such a unit can use
@@ -66,8 +65,7 @@ class GangAt:
         return self.level <= Level.MACHINE or self.unit_gpus % gpus_per_task == 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeldGang:
+class HeldGang(Value, frozen=True, dict=True, kw_only=True):
     """A gang that a job runs on, or will as soon as its GPUs are given back by others.
 
     `up` are those of its GPUs whose leases end with this round and are up for auction.
@@ -83,7 +81,7 @@ class HeldGang:
         """True when the app must win the gang back, or a part of it, to keep it."""
         return bool(self.up)
 
-    @cached_property
+    @remembered
     def at(self) -> GangAt:
         """The gang without its machines."""
         return gang_at(self.gpus, self.level)
@@ -94,8 +92,7 @@ def gang_at(gpus: Allocation, level: Level) -> GangAt:
     return GangAt(gpus.gpus, level, math.gcd(*(count for _, count in gpus)) if level > Level.MACHINE else 0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class AppView:
+class AppView(Value, frozen=True, dict=True, kw_only=True):
     """The app at one moment.
 
     `work_total_gpu_s` is B, the app's whole work at S = 1. `reference` stands in for the jobs of later phases: the
@@ -120,12 +117,12 @@ class AppView:
             return self.reference
         return median_job(self.jobs)
 
-    @cached_property
+    @remembered
     def kept(self) -> tuple[HeldGang, ...]:
         """Gangs whose leases go on."""
-        return tuple(gang for gang in self.held if not gang.renewable)
+        return tuple([gang for gang in self.held if not gang.up.counts])
 
-    @cached_property
+    @remembered
     def renewable(self) -> tuple[HeldGang, ...]:
         """Gangs whose leases end now; nearest first, then largest: the order in which the app would give up last."""
         mine = [gang for gang in self.held if gang.renewable]
@@ -140,8 +137,7 @@ def median_job(jobs: tuple[JobView, ...]) -> JobView:
     return next(job for job in jobs if job.serial_iteration_s == middle)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(Value, frozen=True, kw_only=True):
     """What the agent is told of the cluster: R_C, N_avg, apps active now, the lease.
 
     `fitting_level` holds, for g = 1, 2, .., the nearest level at which g GPUs fit in the empty cluster; `rack_of` the

@@ -8,19 +8,20 @@ gain more than a restart costs; what nobody can use goes back to the ResourceMan
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from am.agent.demands import pays_above
 from am.agent.views import GangAt, JobView
 from am.jobs.division import best_starts
 from am.jobs.pool import Pool, by_place, speed_of, tasks_of
 from themis.cluster import Cluster, GpuId, Level
+from themis.values import Value
 
 OnGpus = tuple[JobView, tuple[GpuId, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedJob:
+class PlannedJob(Value, frozen=True, kw_only=True):
     """A job of the current phase. `gpus` it holds now; `stopping` when its tasks are already on their way out."""
 
     view: JobView
@@ -28,8 +29,7 @@ class PlannedJob:
     stopping: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holdings:
+class Holdings(Value, frozen=True, kw_only=True):
     """The app's GPUs: `granted` to use now, `reserved` ones that others are still giving back, `expiring` ones."""
 
     granted: frozenset[GpuId] = frozenset()
@@ -37,8 +37,7 @@ class Holdings:
     expiring: frozenset[GpuId] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Value, frozen=True, kw_only=True):
     """What should change. `stop` gives the reason by job; `start` and `wait` the GPUs by job.
 
     Jobs in `wait` start on their GPUs as soon as the reserved ones among them are granted. `prepare` tells where jobs

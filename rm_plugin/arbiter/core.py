@@ -97,7 +97,7 @@ class Arbiter:
 
     def attained_gpu_s(self, app_id: str, now_s: float) -> float:
         """GPU time that an active app had so far, leases that still run included."""
-        running = sum(now_s - lease.granted_at_s for lease in self.table.live_of(app_id))
+        running = sum([now_s - lease.granted_at_s for lease in self.table.live_of(app_id)])
         return self._apps[app_id].attained_gpu_s + running
 
     # ---- rounds ----
@@ -221,11 +221,14 @@ class Arbiter:
         for app_id, account in self._apps.items():
             kept = mine = _NOTHING
             attained_gpu_s = account.attained_gpu_s
-            if leases := self.table.of_app(app_id):
+            if self.table.holds(app_id):
                 # A lease that is expiring is no longer the app's to plan with.
-                steady = [lease for lease in leases if lease.state is not LeaseState.EXPIRING]
-                kept = allocation_of([lease for lease in steady if lease.lease_id not in up])
-                mine = allocation_of([lease for lease in leases if lease.lease_id in up])
+                leases = self.table.of_app(app_id)
+                kept = allocation_of(
+                    [each for each in leases if each.state is not LeaseState.EXPIRING and each.lease_id not in up]
+                )
+                if up:
+                    mine = allocation_of([lease for lease in leases if lease.lease_id in up])
                 attained_gpu_s = self.attained_gpu_s(app_id, now_s)
             yield AppStanding(
                 app_id=app_id,

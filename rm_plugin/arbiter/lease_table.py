@@ -77,6 +77,10 @@ class LeaseTable:
         """Apps with a live lease."""
         return self._live.holders
 
+    def holds(self, app_id: str) -> bool:
+        """True when an app has a lease, live or reserved."""
+        return app_id in self._live.holders or app_id in self._reserved.holders
+
     def of_app(self, app_id: str) -> list[Lease]:
         """Every lease of an app, live and reserved, by GPU."""
         mine = [*self._live.of_app(app_id), *self._reserved.of_app(app_id)]
@@ -459,4 +463,4 @@ def _take(available: Mapping[str, set[GpuId]], gpus: Iterable[GpuId]) -> None:
 
 def allocation_of(leases: Iterable[Lease]) -> Allocation:
     """GPUs by machine of some leases."""
-    return Allocation.of_gpus(lease.gpu for lease in leases)
+    return Allocation.of_gpus([lease.gpu for lease in leases])

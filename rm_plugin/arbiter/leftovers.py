@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+
+from msgspec import field
 
 from rm_plugin.arbiter.placement import Standing, place_in
 from rm_plugin.arbiter.seeds import child_seed
@@ -13,10 +15,10 @@ from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Value, frozen=True, kw_only=True):
     """What an app could still use. `demands` are unmet: what the auction gave is taken off by the caller.
 
     Attributes:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
-from rm_plugin.solvers.port import Solution, SolveStatus
-from themis.bids import Market
+from rm_plugin.solvers.port import Solution, SolveStatus, Win
+from themis.bids import Bid, Market
 from themis.errors import InvariantError
 
 NOISE = 1e-6
@@ -36,21 +35,32 @@ def kept_share(market: Market, full: Solution, without: Solution, app_id: str) -
     """
     if app_id not in full.wins:
         return 1.0
-    with_i = _others_logs(market, full, app_id)
-    without_i = _others_logs(market, without, app_id)
-    finite_part_only = len(with_i) < len(without_i)
-    both = with_i.keys() & without_i.keys() if finite_part_only else with_i.keys() | without_i.keys()
-    log_share = math.fsum(with_i.get(other, 0.0) - without_i.get(other, 0.0) for other in sorted(both))
+    changed = _changed_values(market, full, without, app_id)
+    finite_part_only = sum([value > 0 for value, _ in changed]) < sum([value > 0 for _, value in changed])
+    logs = [_logs(*values) for values in changed if min(values) > 0 or not finite_part_only]
+    log_share = math.fsum([with_i - without_i for with_i, without_i in logs])
     exact = full.status is without.status is SolveStatus.OPTIMAL and not finite_part_only
     if exact and log_share > NOISE:
         raise InvariantError(f"the kept share of {app_id} passes 1", value=math.exp(log_share))
     return math.exp(min(0.0, log_share))
 
 
-def _others_logs(market: Market, solution: Solution, app_id: str) -> Mapping[str, float]:
-    """Log value by bidder, without bidder i and without bidders whose value is 0."""
-    values: dict[str, float] = {}
+def _changed_values(market: Market, full: Solution, without: Solution, app_id: str) -> list[tuple[float, float]]:
+    """What the others have in the full market and without bidder i, where the two differ: equal ones cancel out."""
+    changed = []
     for bid in market.bids:
-        win = solution.wins.get(bid.app_id)
-        values[bid.app_id] = bid.empty_value if win is None else bid.rows[win.row].value
-    return {other: math.log(value) for other, value in values.items() if value > 0 and other != app_id}
+        one, other = full.wins.get(bid.app_id), without.wins.get(bid.app_id)
+        if one is not other and bid.app_id != app_id:
+            values = _value(bid, one), _value(bid, other)
+            if values[0] != values[1]:
+                changed.append(values)
+    return changed
+
+
+def _value(bid: Bid, win: Win | None) -> float:
+    return bid.empty_value if win is None else bid.rows[win.row].value
+
+
+def _logs(*values: float) -> tuple[float, ...]:
+    """Logs; of a value of 0, which no product counts, 0."""
+    return tuple([math.log(value) if value > 0 else 0.0 for value in values])

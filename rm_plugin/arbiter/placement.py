@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from rm_plugin.solvers.packing import Room, spread
 from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.cluster import Allocation, Level
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(Value, frozen=True, kw_only=True):
     """The gang that a job runs on already and would grow: its GPUs, and its slot when all lie in one."""
 
     gpus: Allocation

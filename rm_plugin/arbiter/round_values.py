@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+
+from msgspec import field
 
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.leftovers import Claim
 from themis.bids import AppReport, Bid, FreeMachine, Market, Offer, PlacedGang
 from themis.choices import EmptyBundle, Rounding
 from themis.cluster import Allocation, Cluster
+from themis.values import Value, remembered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +25,7 @@ class RoundSettings:
     payments: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppStanding:
+class AppStanding(Value, frozen=True, kw_only=True):
     """An active app as the arbiter knows it when a round begins.
 
     `renewable` are the GPUs whose leases end with this round, `kept` the others that it holds or has won.
@@ -40,8 +41,7 @@ class AppStanding:
     silent: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class RoundSnapshot:
+class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
     """Everything a policy decides on. What was not asked for yet is None.
 
     `machines` are all of the cluster with their GPUs on offer, renewable ones included. `reports` and `bids` hold the
@@ -60,7 +60,7 @@ class RoundSnapshot:
     bids: Mapping[str, Bid] | None = None
     outcome: AuctionOutcome | None = None
 
-    @cached_property
+    @remembered
     def free(self) -> Allocation:
         """GPUs on offer by machine, renewable ones included."""
         return Allocation.of({machine.machine_id: machine.free for machine in self.machines})
@@ -69,11 +69,11 @@ class RoundSnapshot:
         """The standing of an app of this round."""
         return self._standings[app_id]
 
-    @cached_property
+    @remembered
     def _standings(self) -> Mapping[str, AppStanding]:
         return {app.app_id: app for app in self.apps}
 
-    @cached_property
+    @remembered
     def _free_slots(self) -> Mapping[str, tuple[int, ...]]:
         return {machine.machine_id: machine.free_slots for machine in self.machines if machine.free}
 
@@ -97,29 +97,25 @@ class RoundSnapshot:
 # ---- what a round asks of the world outside -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class AskReports:
+class AskReports(Value, frozen=True):
     """Ask these apps for their reports; answered with a mapping of reports by app."""
 
     app_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AskBids:
+class AskBids(Value, frozen=True):
     """Offer the free GPUs to these apps; answered with a mapping of bids by app."""
 
     app_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SolveAuction:
+class SolveAuction(Value, frozen=True):
     """Run the auction on this market; answered with its outcome."""
 
     market: Market
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Value, frozen=True, kw_only=True):
     """What a policy decides: gangs by app, those of the auction (or of the policy's own rule) and the leftovers.
 
     `unserved` is what apps could still use; no free GPU may serve any of it.

@@ -6,7 +6,7 @@ once, each answer is checked here, and an answer that is missing or invalid cost
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -56,7 +56,7 @@ def check_reports(
     snapshot: RoundSnapshot, asked: tuple[str, ...], reports: Mapping[str, AppReport]
 ) -> tuple[dict[str, AppReport], dict[str, str]]:
     """Split reports into valid ones and refused ones with the reason; those of apps that were not asked are dropped."""
-    machines = {machine.machine_id for machine in snapshot.cluster.machines}
+    machines = snapshot.cluster.rack_of.keys()
     valid: dict[str, AppReport] = {}
     refused: dict[str, str] = {}
     for app_id in asked:
@@ -65,7 +65,7 @@ def check_reports(
             continue
         if report.app_id != app_id or report.round_id != snapshot.round_id:
             refused[app_id] = f"the report is app {report.app_id}'s for round {report.round_id}"
-        elif any(machine not in machines for held in _held(report) for machine, _ in held):
+        elif not _known_machines(report, machines):
             # Placement looks up the racks of what a job holds.
             refused[app_id] = "a job is said to be on a machine that the cluster does not have"
         else:
@@ -73,9 +73,13 @@ def check_reports(
     return valid, refused
 
 
-def _held(report: AppReport) -> list[Allocation]:
-    # Most demands of most apps are of jobs that hold nothing.
-    return [demand.held for demand in report.demands if demand.held.counts]
+def _known_machines(report: AppReport, machines: Collection[str]) -> bool:
+    """True when the cluster has every machine that the report names."""
+    for demand in report.demands:
+        # Most demands of most apps are of jobs that hold nothing.
+        if demand.held.counts and any(machine not in machines for machine, _ in demand.held.counts):
+            return False
+    return True
 
 
 def check_bids(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rm_plugin.arbiter.leftovers import Claim
 from rm_plugin.arbiter.placement import Standing
@@ -14,10 +14,10 @@ from rm_plugin.solvers.packing import Room
 from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.cluster import Level
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Value, frozen=True):
     """What placement goes by: jobs of one kind that have no GPUs yet find the same place, or none."""
 
     min_gpus: int
@@ -31,8 +31,7 @@ class Kind:
         return cls(demand.min_gpus, demand.max_gpus, demand.unit_gpus, demand.slowdown)
 
 
-@dataclass(frozen=True, slots=True)
-class Prospect:
+class Prospect(Value, frozen=True):
     """What a job would run on with a gang more: its GPUs in all, their level, and throughput in units of one GPU.
 
     `speed_before` is the throughput on what it has, 0 without GPUs. `renews`: in place, without a restart.
@@ -45,8 +44,7 @@ class Prospect:
     renews: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(Value, frozen=True):
     """A gang that a job could be given now, and what it would run on then."""
 
     gang: PlacedGang

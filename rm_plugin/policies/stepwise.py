@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from rm_plugin.policies.server import Kind, Proposal, Prospect, Server
 from themis.bids import GangDemand
+from themis.values import Value
 
 Rank = tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Given(Value, frozen=True, kw_only=True):
     """What an app was given in this round: GPUs, and their throughput in units of one GPU at S = 1."""
 
     gpus: int = 0
