@@ -17,7 +17,7 @@ from am.profiler.estimator_format import (
 )
 from am.profiler.keras_format import KerasFormat
 from am.profiler.log_format import LineFormat, LogFormat
-from am.profiler.records import Record, Skipped, StepLoss
+from am.profiler.records import Begun, Record, Skipped, StepLoss
 from am.profiler.themis_format import THEMIS_STARTS, parse_themis
 
 FORMATS: tuple[Callable[[], LogFormat], ...] = (
@@ -53,7 +53,7 @@ class LogReader:
     the last line with a loss. Where steps go back, as at a restart, lines are in a row no longer.
 
     Where lines carry workers' tags, the first worker to tell a step is believed, and no other: all workers of a
-    synchronous job tell the same.
+    synchronous job tell the same. Each incarnation of the job has its own: tags may hold process ids and hosts.
     """
 
     def __init__(self, formats: Sequence[Callable[[], LogFormat]] = FORMATS) -> None:
@@ -104,8 +104,15 @@ class LogReader:
             tag = match[1]
             found = self._line(match[0][1:] if tag is None else match[0][1 + len(tag) :])
             if found and (tag is None or self._believes(tag, found)):
+                if type(found[0]) is Begun:
+                    self._begin()
                 records += found
         return records
+
+    def _begin(self) -> None:
+        for each in self._formats:
+            each.begin()
+        self._believed, self._silent = None, 0
 
     def _line(self, line: bytes) -> Sequence[Record]:
         """The records of a line in the format that it starts like."""
