@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from am.profiler.numbers import ORDINARY
 from am.profiler.records import Record, StepLoss, StepsPerSecond, Validation
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]{0,10}m")
 _EPOCH = re.compile(r"Epoch ([0-9]{1,9})/([0-9]{1,9})")
 _BAR = re.compile(r" {0,12}([0-9]{1,12})/([0-9]{1,12}|Unknown)(?: [━?\ufffd]{1,90}| \[[=>.]{1,90}\])?(?: -)? +(\S.*)")
 _TIMES = re.compile(
@@ -96,8 +95,6 @@ class KerasFormat:
 
     def read(self, line: str) -> Sequence[Record]:
         """What a line, or the last drawing of one, tells."""
-        if "\x1b" in line:
-            line = _COLOURS.sub("", line)
         line = line.rstrip()
         if head := _EPOCH.fullmatch(line):
             self._epoch_begins(int(head[1]), int(head[2]))
