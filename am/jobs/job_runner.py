@@ -12,7 +12,9 @@ from am.jobs.environment import Gang, task_environment
 from am.jobs.gang import start_gang, wait_gang
 from am.jobs.pool import tasks_of
 from am.jobs.run import JobRun
+from am.jobs.start_mark import mark_start
 from am.jobs.trouble import trouble_of
+from am.profiler.themis_format import begun_line
 from am.runtimes.port import ContainerRuntime, ExitReason, NoRoomError, Seat, SeatRequest, TaskExit, TaskLaunch
 from themis.cluster import GpuId
 from themis.errors import ThemisError
@@ -178,6 +180,7 @@ class JobRunner:
         if seats is None:
             return []
         launches = self._launches(job, seats)
+        mark_start(job.log_path, job.incarnation)
         job.handles = await start_gang(self._runtime, launches)
         if job.stop_reason:
             # It was told to stop while it was being started, before there was anything to tell.
@@ -343,11 +346,12 @@ def _ended_well(exits: Sequence[TaskExit]) -> bool:
 
 
 def last_line(job: JobRun) -> str:
-    """The last line that a job's chief wrote, for diagnostics."""
+    """The last line that a job's chief wrote, for diagnostics; none where this incarnation wrote nothing."""
     try:
         with job.log_path.open("rb") as file:
             file.seek(max(0, job.log_path.stat().st_size - 4096))
             lines = file.read().decode("utf-8", errors="replace").split("\n")
     except OSError:
         return ""
-    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+    last = next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+    return "" if last == begun_line(job.incarnation) else last

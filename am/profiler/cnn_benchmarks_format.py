@@ -31,6 +31,10 @@ class CnnBenchmarksFormat:
     def __init__(self) -> None:
         self._batch: int | None = None
 
+    def begin(self) -> None:
+        """Forget the batch size: on other GPUs it may be another."""
+        self._batch = None
+
     def read(self, line: str) -> Sequence[Record]:
         """What a line tells."""
         if match := _STEP.fullmatch(line):

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from am.profiler.numbers import ORDINARY
 from am.profiler.records import Record, StepLoss, StepsPerSecond, Validation
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]{0,10}m")
 _EPOCH = re.compile(r"Epoch ([0-9]{1,9})/([0-9]{1,9})")
 _BAR = re.compile(r" {0,12}([0-9]{1,12})/([0-9]{1,12}|Unknown)(?: [━?\ufffd]{1,90}| \[[=>.]{1,90}\])?(?: -)? +(\S.*)")
 _TIMES = re.compile(
@@ -66,7 +65,8 @@ class KerasFormat:
 
     Bars count as training from the head of an epoch to the epoch's last bar; others are of `evaluate` and `predict`.
     When a whole `fit` has ended and another begins at epoch 1, its steps are added. One that begins again before the
-    end has been restarted: its steps count from where its epoch stands.
+    end has been restarted by its program: its steps count from where its epoch stands. Each incarnation of a job counts
+    for itself: what it reaches is the sum over the fits that it runs.
     """
 
     starts = rb"[\r\b\x1b]|Epoch [0-9]| {0,12}[0-9]{1,12}/(?:[0-9]|U)"
@@ -80,6 +80,10 @@ class KerasFormat:
     telling: Sequence[bytes] = (b" - loss: ", b" - val_")
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """A new incarnation writes: no `fit` of it has ended yet."""
         self._base = 0
         self._epoch = 0
         self._epochs = 0
@@ -91,11 +95,9 @@ class KerasFormat:
 
     def read(self, line: str) -> Sequence[Record]:
         """What a line, or the last drawing of one, tells."""
-        if "\x1b" in line:
-            line = _COLOURS.sub("", line)
         line = line.rstrip()
         if head := _EPOCH.fullmatch(line):
-            self._begin(int(head[1]), int(head[2]))
+            self._epoch_begins(int(head[1]), int(head[2]))
             return ()
         if self._epoch == 0 or (bar := _bar(line)) is None:
             return ()
@@ -104,7 +106,7 @@ class KerasFormat:
             return self._validation(bar) if bar.last and bar.done == self._done and bar.validated else ()
         return self._training(bar) if bar.done >= self._done else ()
 
-    def _begin(self, epoch: int, epochs: int) -> None:
+    def _epoch_begins(self, epoch: int, epochs: int) -> None:
         if epoch == 1 and self._ended and self._epoch == self._epochs:
             self._base = self._reached
             self._steps = None

@@ -26,6 +26,10 @@ class LogFormat(Protocol):
     telling: Sequence[bytes]
     counted: bytes
 
+    def begin(self) -> None:
+        """Forget what was read: a new incarnation of the job writes from here on."""
+        ...
+
     def read(self, line: str) -> Sequence[Record]:
         """What a line tells, in order; nothing when it is not of this format. Never raises, whatever the line."""
         ...
@@ -52,6 +56,9 @@ class LineFormat:
     ) -> None:
         self.starts, self.ordinary, self.telling, self.counted = starts, ordinary, telling, counted
         self._parse = parse
+
+    def begin(self) -> None:
+        """Nothing is remembered."""
 
     def read(self, line: str) -> Sequence[Record]:
         """The line's record, if it has one."""

@@ -17,7 +17,7 @@ from am.profiler.estimator_format import (
 )
 from am.profiler.keras_format import KerasFormat
 from am.profiler.log_format import LineFormat, LogFormat
-from am.profiler.records import Record, Skipped, StepLoss
+from am.profiler.records import Begun, Record, Skipped, StepLoss
 from am.profiler.themis_format import THEMIS_STARTS, parse_themis
 
 FORMATS: tuple[Callable[[], LogFormat], ...] = (
@@ -33,11 +33,15 @@ MAX_RECORD_BYTES = 4096
 SILENCE_RECORDS = 100
 """So many records of other workers without one of the worker believed, and another is believed from then on."""
 
-# What launchers put before every line of a worker: `[1,0]<stdout>:`, `(worker pid=7) `, `worker-0: `.
+# What launchers put before every line of a worker: `[1,0]<stdout>:`, `(worker pid=7) `, `worker-0: `; or of a log, as
+# `kubectl logs --timestamps` does: `2026-01-01T00:00:00.123456789Z `.
 _TAG = (
     rb"\[[\w,.:/ =-]{1,40}\](?:<std(?:out|err)>:?)?:? ?|\([\w,.:/ =-]{1,60}\) ?"
     rb"|(?:chief|worker|task|rank|replica)[\w.-]{0,20}(?:\|[0-9]{1,6})?: ?"
+    rb"|20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,20}(?:Z|[+-][0-9]{2}:?[0-9]{2})? "
 )
+_TAGGED = re.compile(_TAG)
+_COLOURS = re.compile(rb"\x1b\[[0-9;]{0,10}m")
 _EPOCH = b"\nEpoch "
 _CLOCK = re.compile(rb"[0-9]:[0-9]{2}")
 
@@ -53,7 +57,7 @@ class LogReader:
     the last line with a loss. Where steps go back, as at a restart, lines are in a row no longer.
 
     Where lines carry workers' tags, the first worker to tell a step is believed, and no other: all workers of a
-    synchronous job tell the same.
+    synchronous job tell the same. Each incarnation of the job has its own: tags may hold process ids and hosts.
     """
 
     def __init__(self, formats: Sequence[Callable[[], LogFormat]] = FORMATS) -> None:
@@ -69,7 +73,7 @@ class LogReader:
         """The records of whole lines, in order."""
         if b"\0" in data:
             data = data.replace(b"\0", b"")
-        data = b"\n" + data
+        data = b"\n" + (_last_drawings(data) if b"\r" in data else data)
         first = max(0, data.rfind(b"\n", 0, MUCH_BYTES)) if len(data) > MUCH_BYTES else 0
         records = self._all(data[:first])
         if len(records) * DENSE_BYTES <= first:
@@ -104,15 +108,26 @@ class LogReader:
             tag = match[1]
             found = self._line(match[0][1:] if tag is None else match[0][1 + len(tag) :])
             if found and (tag is None or self._believes(tag, found)):
+                if type(found[0]) is Begun:
+                    self._begin()
                 records += found
         return records
 
+    def _begin(self) -> None:
+        for each in self._formats:
+            each.begin()
+        self._believed, self._silent = None, 0
+
     def _line(self, line: bytes) -> Sequence[Record]:
-        """The records of a line in the format that it starts like."""
-        way = self._ways.match(line)
-        if b"\r" in line or b"\b" in line:
+        """The records of a line in the format that it starts like, as a terminal shows it."""
+        if b"\b" in line:
             line = _last_drawing(line)
-        if way is None or way.lastindex is None or len(line) > MAX_RECORD_BYTES:
+        if len(line) > MAX_RECORD_BYTES:
+            return ()
+        if b"\x1b" in line:
+            line = _COLOURS.sub(b"", line)
+        way = self._ways.match(line)
+        if way is None or way.lastindex is None:
             return ()
         return self._formats[way.lastindex - 1].read(line.decode("utf-8", "replace").rstrip())
 
@@ -132,6 +147,21 @@ class LogReader:
 def parse_line(line: str) -> Record | None:
     """The first record of one line by itself, None when it tells nothing."""
     return next(iter(LogReader().read(line.encode("utf-8", "replace") + b"\n")), None)
+
+
+def _last_drawings(data: bytes) -> bytes:
+    """The data with the last drawing alone of each line that was drawn anew, behind the line's tag where it has one."""
+    kept, at = [], 0
+    data = data.replace(b"\r\n", b"\n")
+    while (redrawn := data.find(b"\r", at)) >= 0:
+        begin = max(at, data.rfind(b"\n", at, redrawn) + 1)
+        end = data.find(b"\n", redrawn)
+        end = len(data) if end < 0 else end
+        tag = _TAGGED.match(data, begin, redrawn)
+        line = _last_drawing(data[begin:end])
+        kept += [data[at:begin], tag[0] if tag and not _TAGGED.match(line) else b"", line]
+        at = end
+    return b"".join((*kept, data[at:]))
 
 
 def _last_drawing(line: bytes) -> bytes:

@@ -9,6 +9,7 @@ from am.profiler.health import Divergence, NonFinite, ProgressClock, Stall
 from am.profiler.loss_history import LossHistory
 from am.profiler.pace import Intervals, Pace, Placement
 from am.profiler.records import (
+    Begun,
     CheckpointSaved,
     ExamplesPerSecond,
     LossOnly,
@@ -85,7 +86,7 @@ class JobProfile:
                 self._validated(record)
             case CheckpointSaved():
                 self._saved(record)
-            case Restored() | Skipped():
+            case Restored() | Skipped() | Begun():
                 self._resumed(record)
             case ExamplesPerSecond():
                 self.reach(record.step)
@@ -210,7 +211,7 @@ class JobProfile:
             self.validation_loss = self.validation_loss if record.loss is None else record.loss
             self.accuracy = self.accuracy if record.accuracy is None else record.accuracy
 
-    def _resumed(self, record: Restored | Skipped) -> None:
+    def _resumed(self, record: Restored | Skipped | Begun) -> None:
         """What follows goes on from somewhere else than from the line before."""
         self._begin()
         if isinstance(record, Restored):

@@ -79,6 +79,13 @@ class SavingCheckpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """An incarnation of the job writes from here on; the app master says so in the log."""
+
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
     """The program's libraries are there: `after_s` seconds after its process began it took `seconds` to import them."""
 
@@ -115,6 +122,7 @@ Record = (
     | Validation
     | CheckpointSaved
     | SavingCheckpoint
+    | Begun
     | Imported
     | Restored
     | Replay

@@ -1,19 +1,28 @@
-"""Our own programs' lines: `INFO:themis:checkpoint iteration = 120, seconds = 0.012, bytes = 12345` and the like."""
+"""Our own programs' lines: `INFO:themis:checkpoint iteration = 120, seconds = 0.012, bytes = 12345` and the like.
+
+And the one that the app master writes between two incarnations of a job: `INFO:themis:begun incarnation = 2`.
+"""
 
 from __future__ import annotations
 
 import re
 
 from am.profiler.numbers import INTEGER, NUMBER
-from am.profiler.records import CheckpointSaved, Imported, Record, Replay, Restored
+from am.profiler.records import Begun, CheckpointSaved, Imported, Record, Replay, Restored
 
 THEMIS_STARTS = rb"INFO:themis:"
 
 _PREFIX = "INFO:themis:"
+_BEGUN = re.compile(rf"begun incarnation = ({INTEGER})")
 _CHECKPOINT = re.compile(rf"checkpoint iteration = ({INTEGER}), seconds = ({NUMBER}), bytes = ({INTEGER})")
 _IMPORTED = re.compile(rf"imported seconds = ({NUMBER}), after = ({NUMBER})")
 _RESTORED = re.compile(rf"restored iteration = ({INTEGER}), seconds = ({NUMBER})")
 _REPLAY = re.compile(rf"replay model = ([^,]{{1,100}}), emulated, time_scale = ({NUMBER})")
+
+
+def begun_line(incarnation: int) -> str:
+    """The line, without an end, behind which an incarnation's part of a log begins."""
+    return f"{_PREFIX}begun incarnation = {incarnation}"
 
 
 def parse_themis(line: str) -> Record | None:
@@ -27,6 +36,8 @@ def parse_themis(line: str) -> Record | None:
         return Imported(seconds=float(match[1]), after_s=float(match[2]))
     if match := _RESTORED.fullmatch(message):
         return Restored(iteration=int(match[1]), seconds=float(match[2]))
+    if match := _BEGUN.fullmatch(message):
+        return Begun(incarnation=int(match[1]))
     if match := _REPLAY.fullmatch(message):
         return Replay(model=match[1], time_scale=float(match[2]))
     return None

@@ -58,7 +58,20 @@ PIECES = [
         "bytes = ",
     ),
     *("checkpoint iteration = ", "restored iteration = ", "global_step/sec: ", "Saving checkpoints for ", " into m."),
-    *("replay model = ", ", emulated, time_scale = ", "9" * 30, "7", "1/3", "3/3", "\u0663", "\0", "\b\b", "\r", "\n"),
+    *(
+        "begun incarnation = ",
+        "replay model = ",
+        ", emulated, time_scale = ",
+        "9" * 30,
+        "7",
+        "1/3",
+        "3/3",
+        "\u0663",
+        "\0",
+        "\b\b",
+        "\r",
+        "\n",
+    ),
     *(" - loss: ", " - val_loss: ", "3s", "24ms/step", " - ", ": ", "[==>..]", "━━", "\x1b[0m", "ETA: 1:02", "Unknown"),
     *(" +/- 0.0 (jitter = 0.0)\t", "64 global", "\t", "0.5"),
 ]
@@ -134,12 +147,29 @@ def profile_of(records):
     return profile.iteration, str(profile.loss), profile.validation_loss, profile.accuracy, profile.checkpoint
 
 
-@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
+def tqdm_log():
+    """What `tqdm.write` and `logging_redirect_tqdm` make: the bar is wiped out, a line written, the bar drawn again."""
+    parts = []
+    for step in range(10, 100, 10):
+        bar = f"\r {step}%|{'#' * (step // 10):10}| {step}/100 [00:01<00:01, 49.90it/s]"
+        line = f"INFO:tensorflow:loss = {1 / step:.4f}, step = {step} (1.000 sec)\n"
+        parts += [bar, "\r" + " " * len(bar) + "\r", line, bar]
+    return "".join(parts).encode()
+
+
+DRAWN = {path.stem: path.read_bytes() for path in LOGS} | {"tqdm": tqdm_log()}
+
+
+def test_lines_between_the_drawings_of_a_bar_are_read():
+    assert profile_of(LogReader().read(DRAWN["tqdm"]))[:2] == (90, "0.0111")
+
+
+@pytest.mark.parametrize("name", DRAWN)
 @settings(max_examples=30)
 @given(data=st.data())
-def test_real_logs_say_the_same_however_they_come(path, data):
+def test_logs_say_the_same_however_they_come(name, data):
     """As a follower hands them out: cut behind any line's end, or behind any drawing of a bar."""
-    log = path.read_bytes()
+    log = DRAWN[name]
     ends = [place + 1 for place, byte in enumerate(log) if byte in b"\r\n"]
     cuts = data.draw(st.lists(st.sampled_from(ends), max_size=12))
     reader = LogReader()

@@ -9,7 +9,7 @@ from am.profiler.follower import LogFollower
 from am.profiler.pace import Pace, Placement
 from am.profiler.parser import parse_line
 from am.profiler.profile import JobProfile
-from am.profiler.records import CheckpointSaved, Restored, StepLoss, StepsPerSecond
+from am.profiler.records import Begun, CheckpointSaved, Restored, StepLoss, StepsPerSecond
 from am.profiler.slowdowns import measured_slowdown, serial_iteration_s
 from themis.apps import CRUDE_SLOWDOWN, Slowdown
 from themis.cluster import Level
@@ -81,6 +81,7 @@ RECORDS = st.one_of(
     ),
     st.builds(StepsPerSecond, rate=st.floats()),
     st.builds(CheckpointSaved, iteration=st.integers(0, 10**6), seconds=st.floats(), bytes=st.integers(0, 10**9)),
+    st.builds(Begun, incarnation=st.integers(1, 9)),
     st.builds(Restored, iteration=st.integers(0, 10**6), seconds=st.floats()),
     st.tuples(st.integers(1, 16), st.sampled_from(Level)),
 )

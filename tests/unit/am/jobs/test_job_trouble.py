@@ -7,7 +7,7 @@ import pytest
 from agent_cases import cluster_of
 
 from am.app import PRIOR_RESTART_S, App
-from am.jobs.job_runner import JobRunner
+from am.jobs.job_runner import JobRunner, last_line
 from am.jobs.trouble import ACT_ON_STALL_S, trouble_of
 from am.journal import Journal
 from am.log_watch import LogWatch
@@ -445,3 +445,19 @@ class TestAStartThatIsCutShort:
         asyncio.run(self.stepped_then_stopped(one))
         assert one.details("start_cut_short") == []
         assert one.app.restart_s == 1.0
+
+
+def test_a_restart_is_marked_in_the_log_and_the_mark_is_nobodys_last_word(attempt):
+    one = attempt()
+
+    async def scenario():
+        await one.start("j0")
+        one.log("j0", 0.5)
+        one.runner.stop(one.jobs["j0"], "its lease ends")
+        await one.ended("j0")
+        words = last_line(one.jobs["j0"])
+        await one.start("j0")
+        return words, last_line(one.jobs["j0"])
+
+    assert asyncio.run(scenario()) == ("INFO:tensorflow:loss = 0.5, step = 1 (1.000 sec)", "")
+    assert one.jobs["j0"].log_path.read_text().splitlines()[1:] == ["INFO:themis:begun incarnation = 2"]

@@ -3,6 +3,7 @@
 import pytest
 
 from am.profiler.keras_format import RATES_AN_EPOCH, KerasFormat
+from am.profiler.parser import LogReader
 from am.profiler.records import StepLoss, StepsPerSecond, Validation
 
 
@@ -26,7 +27,7 @@ def test_the_line_of_the_ecosystems_page():
 
 def test_a_bar_in_colours():
     bar = "\x1b[1m 63/125\x1b[0m \x1b[32m━━━━\x1b[0m\x1b[37m━━━━\x1b[0m \x1b[1m1:02\x1b[0m 990us/step - loss: nan"
-    (rate, step) = read("Epoch 1/10", bar)
+    (rate, step) = LogReader().read(f"Epoch 1/10\n{bar}\n".encode())
     assert rate.rate == pytest.approx(1 / 990e-6)
     assert (step.step, step.loss != step.loss) == (63, True)
 

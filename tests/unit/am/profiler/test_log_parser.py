@@ -141,6 +141,51 @@ def test_the_last_drawing_of_a_line_counts():
     assert [record for record in records if isinstance(record, StepLoss)] == records[-1:]
 
 
+LINE = b"INFO:tensorflow:loss = 0.5, step = 7 (1.000 sec)"
+TOLD = [StepLoss(step=7, loss=0.5, seconds=1.0)]
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        b"\r  7%|#   | 7/100 [00:01<00:09]\r" + b" " * 40 + b"\r" + LINE,
+        b"  7%|#   | 7/100 [00:01<00:09]\r" + LINE,
+        b" 3/10 [===>....] - ETA: 1s - loss: 0.5\r" + LINE,
+        b"something\r7/100\r" + LINE + b"\r",
+        b"\b\b\b\b" + LINE,
+        b"\x1b[32m" + LINE + b"\x1b[0m",
+        b"\x1b[32mINFO\x1b[0m" + LINE[4:],
+        b"[0] \r 7/100 it\r" + LINE,
+        b"[progress] 7/100\r[0] " + LINE,
+    ],
+)
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_line_is_read_as_a_terminal_shows_it(drawn, end):
+    assert read(drawn + end) == TOLD
+
+
+def test_a_tag_stands_for_all_drawings_of_its_line():
+    """Else what another worker draws would be taken for a line without a tag."""
+    bar = b"\r 1/8 [>..] - ETA: 1s - loss: 1.0\r 2/8 [>..] - ETA: 1s - loss: 1.0\n"
+    reader = LogReader()
+    assert len(reader.read(b"[1,0]<stdout>:Epoch 1/1\n[1,0]<stdout>:" + bar)) == 1
+    assert reader.read(b"[1,1]<stdout>:" + bar) == []
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        b"2026-01-01T00:00:00Z ",
+        b"2026-01-01T00:00:00.123456789Z ",
+        b"2026-01-01T00:00:00.123+01:00 ",
+        b"2026-01-01T00:00:00+0100 ",
+    ],
+)
+def test_a_time_may_stand_before_every_line(time):
+    assert read(time + LINE + b"\n" + time.replace(b"00:00:", b"00:01:") + LINE + b"\n") == 2 * TOLD
+    assert read(time + b"Epoch 1/1\n" + time + b"\r 1/8 [>..] - ETA: 1s - loss: 1.0\n")[-1].step == 1
+
+
 class TestWorkers:
     def line(self, tag, step, loss=1.0):
         return f"{tag}INFO:tensorflow:loss = {loss}, step = {step} (1.000 sec)\n".encode()
