@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -36,6 +37,8 @@ problem of that size. Most problems keep a few hundred a bidder; a million takes
 _FEWER, _FEWEST = 20, 80
 """So many times less at first, until what a good choice teaches is learnt; and at the least, once problem after problem
 was too wide, in markets too large for HiGHS."""
+_SEARCHED_WIDE = 1
+"""Searches at the most states that problems of a market too large for HiGHS have together."""
 _SHRINK = 4
 """So many times less after a problem that was too wide."""
 _TOO_LARGE = 4_000_000
@@ -51,6 +54,7 @@ class CompiledMarket:
         self.places = Places(self.arrays)
         self.most_states = min(_STATES_A_PAIR * len(market.bids) ** 2, _MOST_STATES)
         self.few_states = max(1, self.most_states // _FEWER)
+        self._spare_states = _SEARCHED_WIDE * self.most_states if self.too_large else math.inf
         self._least_states = max(1, self.most_states // (_FEWEST if self.too_large else _FEWER))
         self._position = {bid.app_id: place for place, bid in enumerate(self.arrays.bids)}
         self._priced = False
@@ -91,6 +95,12 @@ class CompiledMarket:
     def too_large(self) -> bool:
         """Whether HiGHS would not even begin in time."""
         return self.arrays.rows.rows * len(self.arrays.machines) > _TOO_LARGE
+
+    def spend(self, states: int) -> None:
+        """Take what a search kept beyond `few_states` off what all problems may; then each has no more than those."""
+        self._spare_states -= max(0, states - self.few_states)
+        if self._spare_states <= 0:
+            self.most_states = min(self.most_states, self.few_states)
 
     def search_less(self) -> None:
         """Search less from now on: a problem of this market was too wide, and the others are much like it."""

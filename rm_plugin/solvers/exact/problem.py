@@ -62,6 +62,7 @@ class _Problem:
                 market.problem, self._skip, self._price, _FIRST_GAP, 0, self._left_s(), most_states, choice
             )
             self._states += states
+            market.spend(states)
             if status == _TOO_WIDE:
                 if self._is_narrower(bound):
                     continue

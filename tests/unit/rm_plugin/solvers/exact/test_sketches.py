@@ -130,3 +130,16 @@ def test_search_budgets_fall_with_failures_and_rise_with_proofs():
     for _ in range(12):
         compiled.search_more()
     assert compiled.most_states == compiled.few_states
+
+
+def test_what_wide_searches_spend_is_limited_in_markets_too_large_for_highs(monkeypatch):
+    small = CompiledMarket(random_market(0, Recipe()))
+    monkeypatch.setattr(compiled_module, "_TOO_LARGE", -1)
+    large = CompiledMarket(random_market(0, Recipe()))
+    first = large.most_states
+    large.spend(large.few_states)
+    assert large.most_states == first
+    large.spend(first + large.few_states)
+    assert large.most_states == large.few_states
+    small.spend(100 * first)
+    assert small.most_states == first
