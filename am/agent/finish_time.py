@@ -59,10 +59,10 @@ def phase_time_s(jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> float:
     Jobs are put on gangs as `packing` tells, in `job_order` and `gang_order`, so the result does not depend on the
     order of the arguments.
     """
-    return _phase_time_s(jobs, _counted(gangs))
+    return _phase_time_s(tuple(jobs), _counted(gangs))
 
 
-def _phase_time_s(jobs: Sequence[JobView], gangs: Mapping[GangAt, int]) -> float:
+def _phase_time_s(jobs: tuple[JobView, ...], gangs: Mapping[GangAt, int]) -> float:
     """`phase_time_s` with like gangs counted."""
     if not jobs:
         return 0.0
@@ -72,10 +72,23 @@ def _phase_time_s(jobs: Sequence[JobView], gangs: Mapping[GangAt, int]) -> float
         return min([job_time_s(jobs[0], gang) for gang in gangs])
     kinds = sorted(gangs, key=gang_order)
     counts = [gangs[kind] for kind in kinds]
-    if all(_alike(job, jobs[0]) for job in jobs):
+    # A report asks for the share and for what is kept: the same jobs twice.
+    line = _LINES.of((jobs,), (), lambda: _in_line(jobs))
+    if not line:
         return _like_jobs_time_s(len(jobs), [job_time_s(jobs[0], kind) for kind in kinds], counts)
-    alone_s, first = merged(np.array(list(job_times_s(sorted(jobs, key=job_order), kinds))))
+    alone_s, first = merged(np.array(list(job_times_s(line, kinds))))
     return float(end_times_s(alone_s, np.add.reduceat(np.array([counts], dtype=np.int64), first, axis=1))[0])
+
+
+def _in_line(jobs: Sequence[JobView]) -> list[JobView]:
+    """The jobs in `job_order`; none where all are alike, which need no order."""
+    first = jobs[0]
+    if all(_alike(job, first) for job in jobs):
+        return []
+    return sorted(jobs, key=job_order)
+
+
+_LINES: Memo[list[JobView]] = Memo()
 
 
 def merged(alone_s: Seconds) -> tuple[Seconds, Places]:
@@ -300,4 +313,5 @@ def _later_phase_s(app: AppView, phase: Phase, gpus: int, around: Surroundings, 
     gangs = even_counts(gpus, phase.jobs, app.median_job.shape, around, at_least)
     if not gangs:
         return math.inf
-    return _phase_time_s([later_job(app, phase)] * phase.jobs, gangs)
+    job, kinds = later_job(app, phase), sorted(gangs, key=gang_order)
+    return _like_jobs_time_s(phase.jobs, [job_time_s(job, kind) for kind in kinds], [gangs[kind] for kind in kinds])

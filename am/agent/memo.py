@@ -28,7 +28,9 @@ class Memo(Generic[R]):
 
     def of(self, objects: tuple[object, ...], values: tuple[Hashable, ...], work_out: Callable[[], R]) -> R:
         """The result for these objects and values, worked out if it is new."""
-        key = (*map(id, objects), *values)
+        key: tuple[Hashable, ...] = tuple(map(id, objects))
+        if values:
+            key += values
         known = self._known.get(key)
         if known is not None:
             return known[1]
