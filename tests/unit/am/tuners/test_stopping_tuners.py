@@ -233,15 +233,17 @@ class TestPerformanceCurve:
         assert search.at["j01"] < 100
         assert search.plan.best == "j02"
 
+    @pytest.mark.parametrize(("every", "saved"), [(4, 0.52), (10, 0.39), (20, 0.34), (40, 0.19)])
     @pytest.mark.parametrize("family", FAMILIES)
-    def test_on_recorded_curves_the_best_survives_and_work_is_saved(self, family):
+    def test_on_recorded_curves_the_best_survives_and_work_is_saved(self, family, every, saved):
+        """The less, the less often losses come: as docs/tuners.md says."""
         curves = dict(enumerate(recorded_curves(family).values()))
         arms = jobs(len(curves), total=ITERATIONS)
         search = Search(performance_curve(arms), arms)
-        search.run_in_turns(10, lambda job_id, at: loss_at(curves[int(job_id[1:])], at))
+        search.run_in_turns(every, lambda job_id, at: loss_at(curves[int(job_id[1:])], at))
         ends = {job_id: curves[int(job_id[1:])][ITERATIONS] for job_id in search.at}
         assert search.plan.best == min(ends, key=ends.get)
-        assert sum(search.at.values()) < 0.65 * ITERATIONS * len(arms)
+        assert saved <= 1.0 - sum(search.at.values()) / ITERATIONS / len(arms) <= 0.61
 
     def test_the_latest_iteration_at_which_a_job_may_stop(self):
         """j01 can come to 0.5; j00, which falls to 0.1 in the end, is there at iteration 97."""
