@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from am.app import App
+from am.checkpoints.uri import local_folder
 from am.jobs.job_runner import Emit
 from am.jobs.run import JobRun
 from am.profiler.job_reader import JobReader
 from am.profiler.records import CheckpointSaved, Imported, Record, Restored, StepLoss, Validation
+from themis.config.placeholders import CHECKPOINT_PATH_VARIABLE
+from themis.errors import InputError
 from themis.lifecycle import JobState
 
 PROGRESS_EVENT_S = 1.0
@@ -58,7 +63,8 @@ class LogWatch:
 
     def _reader(self, job: JobRun) -> JobReader:
         if job.job_id not in self._readers:
-            self._readers[job.job_id] = JobReader(job.follower, [job.folder])
+            folders = [job.folder, *checkpoint_folders(self._app, job)]
+            self._readers[job.job_id] = JobReader(job.follower, folders, since_s=self._app.submitted_at_s)
         return self._readers[job.job_id]
 
     def _tell_health(self, job: JobRun) -> None:
@@ -133,6 +139,20 @@ class LogWatch:
             "gpus": len(job.gpus),
         }
         self._emit("job_progress", job.job_id, detail)
+
+
+def checkpoint_folders(app: App, job: JobRun) -> list[Path]:
+    """The local folders that a program may take for its model directory: `%checkpoint_path%`, and the one of `job run`.
+
+    A task on another machine sees a folder of its own there, and nothing of it can be read here.
+    """
+    places = [f"{app.checkpoint_uri}/{job.job_id}", app.spec.program.environment.get(CHECKPOINT_PATH_VARIABLE, "")]
+    found = []
+    for place in filter(None, places):
+        with contextlib.suppress(InputError):
+            # What the user's command has as a relative path begins at the job's folder.
+            found.append(job.folder / local_folder(place))
+    return found
 
 
 def _finite(value: float | None) -> float | None:

@@ -17,14 +17,14 @@ from submarine_client.programs import check_command
 from submarine_client.resources import Resources, parse_resources
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TaskResources, TunerSpec
 from themis.config.names import check_app_name, login_name
-from themis.config.placeholders import check_placeholders, substitute
+from themis.config.placeholders import CHECKPOINT_PATH_VARIABLE, check_placeholders, substitute
 from themis.config.tuner_settings import SINGLE
 from themis.errors import InputError, UnknownNameError
 
 COMMAND_LINE = "job run"
 
 INPUT_PATH = "SUBMARINE_INPUT_PATH"
-CHECKPOINT_PATH = "SUBMARINE_CHECKPOINT_PATH"
+CHECKPOINT_PATH = CHECKPOINT_PATH_VARIABLE
 SAVED_MODEL_PATH = "SUBMARINE_SAVED_MODEL_PATH"
 RUN_PARAMETERS = "SUBMARINE_RUN_PARAMETERS"
 RESERVED = (INPUT_PATH, CHECKPOINT_PATH, SAVED_MODEL_PATH, RUN_PARAMETERS)

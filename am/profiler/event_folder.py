@@ -22,10 +22,12 @@ class EventFolder:
     """The event files below some folders, in the order of their names, which begin with the time of their writing.
 
     Args:
-        folders: Where to search; they may come into being later.
+        folders: Where to search; they may come into being later, and lie within one another.
+        since_s: Files that nobody has written to since then, in seconds since the epoch, are left alone.
     """
 
-    def __init__(self, folders: Iterable[Path]) -> None:
+    def __init__(self, folders: Iterable[Path], since_s: float = 0.0) -> None:
+        self._since_s = since_s
         self._folders = tuple(folders)
         self._files: dict[Path, tuple[Role, FileFollower, EventReader]] = {}
         self._trained = False
@@ -33,7 +35,7 @@ class EventFolder:
     def search(self) -> None:
         """Look for files that are new."""
         for path in sorted(_event_files(self._folders)):
-            if path not in self._files:
+            if path not in self._files and _written_since(path, self._since_s):
                 role = Role.EVALUATION if path.parent.name.lower() in EVALUATION_FOLDERS else Role.TRAINING
                 self._files[path] = (role, FileFollower(path), EventReader(role))
 
@@ -66,6 +68,13 @@ class EventFolder:
 
 def _is_step(record: Record) -> bool:
     return isinstance(record, StepLoss)
+
+
+def _written_since(path: Path, since_s: float) -> bool:
+    try:
+        return path.stat().st_mtime >= since_s
+    except OSError:
+        return False
 
 
 def _event_files(folders: Iterable[Path]) -> Iterator[Path]:

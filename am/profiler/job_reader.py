@@ -24,12 +24,13 @@ class JobReader:
     Args:
         log: The log of the job's chief.
         folders: Where its event files may lie.
+        since_s: When the job's app was submitted, in seconds since the epoch: older event files are of another run.
     """
 
-    def __init__(self, log: LogFollower, folders: Iterable[Path]) -> None:
+    def __init__(self, log: LogFollower, folders: Iterable[Path], *, since_s: float = 0.0) -> None:
         self._log = log
         self._lines = LogReader()
-        self._events = EventFolder(folders)
+        self._events = EventFolder(folders, since_s)
         self._log_tells_steps = False
         self._searched_at_s = -math.inf
 

@@ -27,7 +27,7 @@ from themis.config.names import check_app_name, check_parameter_name, login_name
 from themis.config.placeholders import GIVEN_BY_APP_MASTER, check_placeholders, placeholders
 from themis.config.scalars import Scalar, Variable
 from themis.config.search_space import HyperParameters, Range, draw
-from themis.config.tuner_settings import SINGLE, check_tuner
+from themis.config.tuner_settings import SINGLE, check_acts, check_tuner
 from themis.errors import InputError
 
 INT32_MAX = 2**31 - 1
@@ -151,6 +151,7 @@ def build_app(file: GroupFile, source: str) -> AppSpec:
     )
     tuner = TunerSpec(name=file.tuner.name, settings=file.tuner.model_extra or {})
     check_tuner(tuner, jobs=len(jobs), iterations=iterations, source=source)
+    check_acts(tuner, jobs=len(jobs), iterations=iterations, source=source)
     return AppSpec(
         name=file.name,
         user=file.user,

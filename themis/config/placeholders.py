@@ -17,6 +17,9 @@ GIVEN_BY_APP_MASTER: Mapping[str, str] = {
 }
 """Names with a value in every job that are no parameters, and the key of the group file that each comes from."""
 
+CHECKPOINT_PATH_VARIABLE = "SUBMARINE_CHECKPOINT_PATH"
+"""Of a job that Submarine's command line submits: the environment variable with the folder of its checkpoints."""
+
 _PLACEHOLDER = re.compile(r"%([A-Za-z_][A-Za-z0-9_]*)%")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated, Any
 
@@ -16,6 +17,16 @@ def number(value: Any) -> Any:
     return float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
 
 
+def _scalar(value: Any) -> Any:
+    # Else a value that is none is answered by the first kind of value that it is not: a truth value.
+    value = number(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a finite number is wanted")
+    if not isinstance(value, int | float | str):
+        raise ValueError("a number, text, true or false is wanted")
+    return value
+
+
 def _variable(value: Any) -> Any:
     # YAML turns `on`, `1.0` and `0x10` into other things than were written; a whole number is safe.
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
@@ -23,7 +34,7 @@ def _variable(value: Any) -> Any:
     raise ValueError("the value of an environment variable is text; put it in quotes")
 
 
-Scalar = Annotated[StrictBool | StrictInt | FiniteFloat | StrictStr, BeforeValidator(number)]
+Scalar = Annotated[StrictBool | StrictInt | FiniteFloat | StrictStr, BeforeValidator(_scalar)]
 """A number, text or truth value, kept as the file gives it; `1e-3` counts as a number."""
 
 Variable = Annotated[StrictStr, BeforeValidator(_variable)]

@@ -215,6 +215,42 @@ _BOUND: Mapping[str, tuple[str, ...]] = {
 """Settings that cannot be more than the iterations of a job."""
 
 
+def check_acts(tuner: TunerSpec, *, jobs: int, iterations: int, source: str) -> None:
+    """Check that a tuner's settings, each fit by itself, let it do something in this app: a limit can be met.
+
+    For apps that are submitted: one that runs already goes on with what it was submitted with.
+
+    Args:
+        tuner: The tuner's name and settings, which `check_tuner` has passed.
+        jobs: How many jobs the app has.
+        iterations: The longest job's iterations.
+        source: The file, for errors.
+
+    Raises:
+        InputError: A setting that can never have an effect.
+    """
+    for name in _BEFORE_THE_END.get(tuner.name, ()):
+        if iterations > 1:
+            _check_at_most(name, tuner.settings, iterations - 1, "it must be below job.iterations", source)
+    if jobs > 1 and tuner.name == MEDIAN_STOPPING:
+        _check_at_most("min_jobs", tuner.settings, jobs - 1, "a job has no more others", source)
+    if jobs > 1 and tuner.name == OPTUNA:
+        _check_at_most("trials", tuner.settings, jobs, "there are no more jobs", source)
+        run = min(jobs, int(tuner.settings.get("trials", jobs)))
+        for name in ("startup_trials", "n_startup_trials"):
+            _check_at_most(name, tuner.settings, max(run - 1, 0), "a job has no more before it", source)
+
+
+_BEFORE_THE_END: Mapping[str, tuple[str, ...]] = {
+    SUCCESSIVE_HALVING: ("first_iterations",),
+    ASYNCHRONOUS_HALVING: ("first_iterations",),
+    MEDIAN_STOPPING: ("warmup",),
+    PERFORMANCE_CURVE: ("warmup",),
+    OPTUNA: ("min_resource", "n_warmup_steps"),
+}
+"""Settings before which no job is stopped: at its end there is nothing left to stop."""
+
+
 def plugins() -> Mapping[str, EntryPoint]:
     """The tuners of other packages by name, not loaded yet; a package cannot take the name of one of ours."""
     # Slow to import, and few apps are tuned by others.
@@ -280,6 +316,13 @@ def _check_within(name: str, settings: Mapping[str, Setting], iterations: int, s
     if isinstance(value, int) and value > iterations:
         remedy = f"use at most job.iterations, {iterations}"
         raise InputError(f"{source}: tuner.{name} is beyond the jobs' end", value=value, remedy=remedy)
+
+
+def _check_at_most(name: str, settings: Mapping[str, Setting], most: int, why: str, source: str) -> None:
+    value = settings.get(name)
+    if isinstance(value, int) and value > most:
+        remedy = f"use at most {most}: {why}; or leave it out"
+        raise InputError(f"{source}: with tuner.{name} so high it can never act", value=value, remedy=remedy)
 
 
 def _check_optuna(settings: Mapping[str, Setting], source: str) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from am.jobs.run import JobRun
-from am.log_watch import LogWatch
+from am.log_watch import LogWatch, checkpoint_folders
 from am.profiler import follower
 from am.profiler.follower import LogFollower
 from am.profiler.health import STALL_LEAST_S
@@ -21,11 +22,13 @@ from themis.lifecycle import JobState
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "profiler"
 
+SUBMITTED_AT_S = 1.7e9
+
 
 class Watched:
     """A job whose log is watched every `look_s` seconds, and what was told of it."""
 
-    def __init__(self, folder: Path, look_s: float = 10.0) -> None:
+    def __init__(self, folder: Path, look_s: float = 10.0, checkpoints: str = "hdfs://nn/ckpt", path: str = "") -> None:
         self.told: list[tuple[str, dict[str, object]]] = []
         self.now_s, self.look_s = 0.0, look_s
         self.job = JobRun(
@@ -42,6 +45,11 @@ class Watched:
         self.app = SimpleNamespace(
             now_s=lambda: self.now_s,
             restarted=lambda _: None,
+            submitted_at_s=SUBMITTED_AT_S,
+            checkpoint_uri=checkpoints,
+            spec=SimpleNamespace(
+                program=SimpleNamespace(environment={"SUBMARINE_CHECKPOINT_PATH": path} if path else {})
+            ),
             board=SimpleNamespace(
                 jobs={"job-00": self.job},
                 progressed=lambda _: None,
@@ -104,6 +112,49 @@ def test_event_files_in_the_jobs_folder_tell_of_a_silent_one(tmp_path):
     watched.log("training\n")
     assert watched.job.state is JobState.RUNNING
     assert watched.job.profile.iteration == 40
+
+
+@pytest.mark.parametrize(
+    ("settings", "lies"),
+    [
+        ({"checkpoints": "{0}/ckpt"}, "ckpt/job-00"),
+        ({"checkpoints": "file://{0}/ckpt"}, "ckpt/job-00/model"),
+        ({"path": "{0}/model"}, "model/train"),
+        ({"path": "model"}, "jobs/job-00/model"),
+    ],
+)
+def test_event_files_where_the_script_keeps_its_model_tell_of_a_silent_one(tmp_path, settings, lies):
+    (source,) = (GOLDEN / "summary_events").iterdir()
+    folder, job = tmp_path / lies, tmp_path / "jobs" / "job-00"
+    folder.mkdir(parents=True)
+    job.mkdir(parents=True, exist_ok=True)
+    (folder / source.name).write_bytes(source.read_bytes())
+    watched = Watched(job, **{name: value.format(tmp_path) for name, value in settings.items()})
+    watched.log("training\n")
+    assert watched.job.profile.iteration == 40
+
+
+def test_event_files_that_an_earlier_run_left_in_the_model_directory_are_left_alone(tmp_path):
+    (source,) = (GOLDEN / "summary_events").iterdir()
+    job, model, left = tmp_path / "job", tmp_path / "model", tmp_path / "model" / source.name
+    for folder in (job, model):
+        folder.mkdir()
+    left.write_bytes(source.read_bytes())
+    os.utime(left, (SUBMITTED_AT_S - 1.0, SUBMITTED_AT_S - 1.0))
+    watched = Watched(job, path=str(model))
+    watched.log("training\n")
+    assert watched.job.profile.iteration == 0
+    os.utime(left, (SUBMITTED_AT_S, SUBMITTED_AT_S))
+    watched.log("training\n")
+    assert watched.job.profile.iteration == 40
+
+
+@pytest.mark.parametrize(
+    "places", [{"checkpoints": "hdfs://nn/ckpt"}, {"path": "webhdfs://nn:1/model"}, {"path": "s3://bucket/model"}]
+)
+def test_a_model_directory_that_is_no_local_folder_is_not_looked_at(tmp_path, places):
+    watched = Watched(tmp_path, **places)
+    assert checkpoint_folders(watched.app, watched.job) == []
 
 
 def test_a_stall_is_told_once_and_again_when_it_comes_back(tmp_path):

@@ -307,6 +307,16 @@ class TestFolders:
         assert reader.read(101.0) == []
         assert reader.read(106.0) == [StepLoss(step=1, loss=1.0)]
 
+    def test_once_the_log_tells_a_step_nothing_more_of_them_is_read(self, tmp_path):
+        reader, file = JobReader(LogFollower(tmp_path / "log"), [tmp_path]), tmp_path / "events.out.tfevents.1.host"
+        self.write(file, event(1, simple("loss", 1.0)))
+        assert reader.read(100.0) == [StepLoss(step=1, loss=1.0)]
+        (tmp_path / "log").write_text("INFO:tensorflow:loss = 0.5, step = 2\n")
+        self.write(file, event(1, simple("loss", 1.0)), event(7, simple("loss", 9.0)))
+        assert reader.read(101.0) == [StepLoss(step=2, loss=0.5)]
+        self.write(tmp_path / "events.out.tfevents.2.host", event(8, simple("loss", 9.0)))
+        assert reader.read(110.0) == []
+
     def test_at_the_end_files_are_searched_for_at_once(self, tmp_path):
         reader = JobReader(LogFollower(tmp_path / "log"), [tmp_path])
         assert reader.read(100.0) == []

@@ -203,10 +203,11 @@ class TestEstimates:
 class TestSlowdown:
     def test_alike_gpu_counts_are_compared_first(self):
         paces = {
-            Placement(2, Level.MACHINE): settled(1.0),
+            Placement(2, Level.MACHINE): settled(2.0),
             Placement(4, Level.MACHINE): settled(0.8),
             Placement(4, Level.RACK): settled(1.2),
         }
+        # By the unlike pair it would be 1.2, and by both the lower of the two.
         assert factors(paces) == pytest.approx([1.0, 1.0, 1.5, 1.5])
 
     def test_other_gpu_counts_do_when_none_are_alike(self):

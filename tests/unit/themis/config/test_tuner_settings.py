@@ -7,7 +7,7 @@ import pytest
 from am.tuners.registry import TUNERS as MADE
 from am.tuners.registry import make_tuner
 from themis.apps import JobSpec, TunerSpec
-from themis.config.tuner_settings import PLUGIN_GROUP, TUNERS, check_tuner, find_plugin, plugins
+from themis.config.tuner_settings import PLUGIN_GROUP, TUNERS, check_acts, check_tuner, find_plugin, plugins
 from themis.errors import InputError, UnknownNameError
 
 JOBS = [JobSpec(job_id=f"j{index}", iterations_total=100) for index in range(4)]
@@ -165,6 +165,43 @@ class TestSettings:
     def test_what_is_refused(self, name, settings, told):
         with pytest.raises(InputError, match=told):
             check(name, **settings)
+
+    @pytest.mark.parametrize(
+        ("name", "settings", "told"),
+        [
+            (
+                "median_stopping",
+                {"min_jobs": 4},
+                "tuner.min_jobs so high it can never act: 4; use at most 3: a job has",
+            ),
+            (
+                "median_stopping",
+                {"warmup": 100},
+                "tuner.warmup so .*: 100; use at most 99: it must be below job.iterat",
+            ),
+            ("performance_curve", {"warmup": 100}, "tuner.warmup so high"),
+            ("successive_halving", {"first_iterations": 100}, "tuner.first_iterations so high"),
+            ("asynchronous_halving", {"first_iterations": 100}, "tuner.first_iterations so high .* at most 99"),
+            ("optuna", {"min_resource": 100}, "tuner.min_resource so high"),
+            ("optuna", {"pruner": "median", "n_warmup_steps": 100}, "tuner.n_warmup_steps so high"),
+            ("optuna", {"pruner": "median", "n_startup_trials": 4}, "tuner.n_startup_trials so high .* at most 3"),
+            ("optuna", {"sampler": "random", "trials": 5}, "tuner.trials so high .* at most 4: there are no more jobs"),
+            ("optuna", {"sampler": "tpe", "startup_trials": 4}, "tuner.startup_trials so high .* at most 3"),
+            ("optuna", {"sampler": "tpe", "trials": 2, "startup_trials": 2}, "tuner.startup_trials so .* at most 1"),
+        ],
+    )
+    def test_what_can_never_act_is_refused_where_apps_are_submitted(self, name, settings, told):
+        """One less is taken; and an app that runs already goes on."""
+        check(name, **settings)
+        with pytest.raises(InputError, match=told):
+            check_acts(TunerSpec(name=name, settings=settings), jobs=4, iterations=100, source="the file")
+        last = list(settings)[-1]
+        acting = {**settings, last: settings[last] - 1}
+        check_acts(TunerSpec(name=name, settings=acting), jobs=4, iterations=100, source="the file")
+
+    def test_of_a_lone_job_and_of_a_lone_iteration_nothing_is_asked(self):
+        for name, settings in (("median_stopping", {"min_jobs": 3, "warmup": 1}), ("optuna", {"startup_trials": 9})):
+            check_acts(TunerSpec(name=name, settings=settings), jobs=1, iterations=1, source="the file")
 
     def test_a_missing_extra_is_told(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "optuna", None)
