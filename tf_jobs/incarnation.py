@@ -46,6 +46,7 @@ class Incarnation:
         meta: What a checkpoint has to agree on with the run that goes on from it.
         stop: Whether this task has been asked to stop.
         watchdog: Ends the task when its peers are not heard of; started where there are any.
+        before: Iterations of the job that something else did, such as an earlier fit of the script.
     """
 
     context: TaskContext
@@ -53,6 +54,7 @@ class Incarnation:
     meta: Meta
     stop: StopRequest
     watchdog: Watchdog
+    before: int = 0
 
     def train(self, tf: Any, learner: Resumable, workers: Workers) -> int:
         """Train to the end or to a stop; returns the exit code.
@@ -61,7 +63,7 @@ class Incarnation:
             PeerLostError: Another task is gone.
             ThemisError: The tasks do not start from the same state, or the state cannot be read or saved.
         """
-        scratch = self._scratch()
+        scratch = scratch_of(self.context)
         start, restore_s = self._restore(learner, scratch)
         facts = (float(start), float(self.values.whole("iterations")), float(learner.digest()))
         agree(tf, workers, self.context, facts)
@@ -74,18 +76,13 @@ class Incarnation:
         self._part(tf, workers)
         return code
 
-    def _scratch(self) -> Path:
-        """A folder of this task, below the job's: one in the system's temporary folder would outlive a kill."""
-        scratch = self.context.job_dir / "scratch" / str(self.context.task_index)
-        scratch.mkdir(parents=True, exist_ok=True)
-        return scratch
-
     def _restore(self, learner: Resumable, scratch: Path) -> tuple[int, float | None]:
-        """Iterations already done, and the seconds it took to restore them; (0, None) for a fresh start."""
+        """Iterations already done, and the seconds it took to restore them; (before, None) for a fresh start."""
         begun_s = time.monotonic()
-        found = restore(open_store(self.context.checkpoint_uri), self.context.job_id, scratch, self.meta)
+        store = open_store(self.context.checkpoint_uri)
+        found = restore(store, self.context.job_id, scratch, self.meta, after=self.before)
         if found is None:
-            return 0, None
+            return self.before, None
         learner.read_state(scratch)
         return found.iteration, time.monotonic() - begun_s
 
@@ -111,3 +108,10 @@ class Incarnation:
             return  # All that had to be saved is saved.
         if self.context.chief:
             time.sleep(LINGER_S)
+
+
+def scratch_of(context: TaskContext) -> Path:
+    """A folder of this task, below the job's: one in the system's temporary folder would outlive a kill."""
+    scratch = context.job_dir / "scratch" / str(context.task_index)
+    scratch.mkdir(parents=True, exist_ok=True)
+    return scratch

@@ -18,7 +18,7 @@ from tf_jobs.workers import PeerLostError
 from themis.errors import InputError
 
 CALLBACKS_NAME = "callbacks.json"
-"""In a checkpoint: what callbacks keep to themselves, the epoch, and the sum and number of its losses so far."""
+"""In a checkpoint: what callbacks keep, the epoch, sum and number of its losses so far, and the history before it."""
 
 REFUSED = ("BackupAndRestore", "EarlyStopping", "TerminateOnNaN")
 """Callbacks of Keras that save the run or end it, which is Themis' own part."""
@@ -75,6 +75,9 @@ class CalledBack:
     evaluation. It ends it, and the next start does it anew. An epoch that a stop has cut goes on where it was,
     without another beginning. An epoch that the run ends in has no end.
 
+    Attributes:
+        history: As Keras' `fit` returns it, of all ended epochs over all starts; `loss` and `val_..` are in it.
+
     Args:
         learner: What trains.
         model: Its model.
@@ -106,6 +109,9 @@ class CalledBack:
         self._epoch, self._loss_sum, self._batches = -1, 0.0, 0
         self._told: dict[str, float] = {}
         self._begun = False
+        self.history = keras.callbacks.History()
+        self.history.epoch = []
+        self.history.set_model(model)
 
     @property
     def parameters(self) -> int:
@@ -135,11 +141,11 @@ class CalledBack:
 
     def ended(self) -> None:
         """The last iteration of the run is done and saved; nothing is told where this start had none to do."""
-        if not (self._begun and self._callbacks):
-            return
-        if self._length.ends_epoch(self._length.iterations):
+        # A checkpoint is of an epoch that has not ended, so the last one is evaluated by every start that comes here.
+        if self._batches and self._length.ends_epoch(self._length.iterations):
             self._tell_end(self._length.iterations, self._learner.evaluate(self._alive))
-        self._call("on_train_end", self._told)
+        if self._begun:
+            self._call("on_train_end", self._told)
 
     def validate(self) -> tuple[float, float | None] | None:
         """As the learner's."""
@@ -148,12 +154,16 @@ class CalledBack:
     def snapshot(self) -> Snapshot:
         """As the learner's, with what callbacks keep to themselves."""
         weights = self._learner.snapshot()
-        epoch = [self._epoch, self._loss_sum, self._batches]
-        ours = json.dumps({"epoch": epoch, "callbacks": self._state.taken()})
+        past = {name: list(values) for name, values in self.history.history.items()}
+        ours = {
+            "epoch": [self._epoch, self._loss_sum, self._batches],
+            "callbacks": self._state.taken(),
+            "history": {"epoch": list(self.history.epoch), "history": past},
+        }
 
         def write(folder: Path) -> dict[str, Path]:
             path = folder / CALLBACKS_NAME
-            path.write_text(ours, encoding="utf-8")
+            path.write_text(json.dumps(ours), encoding="utf-8")
             return {**weights(folder), CALLBACKS_NAME: path}
 
         return write
@@ -166,6 +176,8 @@ class CalledBack:
             ours = json.loads(path.read_text(encoding="utf-8"))
             self._epoch, self._loss_sum, self._batches = ours["epoch"]
             self._state.restore(ours["callbacks"])
+            # Checkpoints had no history once.
+            vars(self.history).update(ours.get("history", {}))
 
     def digest(self) -> int:
         """As the learner's."""
@@ -196,8 +208,13 @@ class CalledBack:
             "loss": self._loss_sum / self._batches,
             **{f"val_{name}": value for name, value in held_out.items()},
         }
-        self._call("on_epoch_end", self._length.place_of(iteration)[0], self._told)
-        self._state.check()
+        epoch = self._length.place_of(iteration)[0]
+        self.history.epoch.append(epoch)
+        for name, value in self._told.items():
+            self.history.history.setdefault(name, []).append(value)
+        if self._begun:
+            self._call("on_epoch_end", epoch, self._told)
+            self._state.check()
 
     def _refuse_to_end(self, iteration: int) -> None:
         if self._model.stop_training:

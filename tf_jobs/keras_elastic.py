@@ -11,15 +11,20 @@ import math
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tf_jobs.context import TaskContext, read_context
 from tf_jobs.dealing import check_batch_size
 from tf_jobs.exit_codes import EXIT_DONE
 from tf_jobs.flags import Values
+from tf_jobs.keras_fits import FitInJob, Fits
 from tf_jobs.signals import HandledStop
-from tf_jobs.watchdog import Watchdog, begin_watch
+from tf_jobs.watchdog import STARTUP_LIMIT_S, Watchdog, begin_watch
 from themis.errors import InputError, ThemisError
+
+if TYPE_CHECKING:
+    from tf_jobs.keras_arguments import FitArguments
+    from tf_jobs.keras_callbacks import CalledBack
 
 
 class JobStop(HandledStop):
@@ -39,6 +44,7 @@ class ElasticJob:
         self._workers = workers
         self._stop = stop
         self._watchdog = watchdog
+        self._fits = Fits(context)
 
     @property
     def chief(self) -> bool:
@@ -48,22 +54,25 @@ class ElasticJob:
     def fit(
         self,
         model: Any,
-        x: Any,
-        y: Any,
-        *,
+        x: Any = None,
+        y: Any = None,
         batch_size: int = 32,
         epochs: int = 1,
+        verbose: object = None,  # noqa: ARG002 - Keras' own, so that scripts need not drop it
+        *,
         iterations: int | None = None,
         validation_data: tuple[Any, Any] | None = None,
-        callbacks: Sequence[Any] = (),
+        callbacks: Sequence[Any] | None = None,
         seed: int = 0,
         checkpoint_every: int = 100,
         keep_checkpoints: int = 3,
         log_every: int = 20,
-    ) -> None:
-        """Train a compiled model in place of Keras' `fit`; returns when all iterations of the job are done.
+        **others: object,
+    ) -> Any:
+        """Train a compiled model in place of Keras' `fit`; returns when all its iterations are done.
 
-        A stop ends the process, with exit code 75, once the state is saved; so does an error, with its own.
+        A stop ends the process, with exit code 75, once the state is saved; so does an error, with its own, and what
+        cannot be used, with 2. A script may fit as often as it likes: a later start finds what is done, fit by fit.
 
         Args:
             model: Compiled, with its variables built or an input shape known from `x`.
@@ -71,35 +80,35 @@ class ElasticJob:
             y: What to answer, likewise.
             batch_size: Samples an iteration, over all tasks together.
             epochs: Passes over the data, over all starts of the job.
-            iterations: In place of epochs: the iteration at which the job ends, as `%iterations%` gives it.
-            validation_data: Held-out inputs and answers.
+            verbose: Not heeded, and taken for Keras' sake: how much is told is `log_every`'s.
+            iterations: In place of epochs: of this fit, as `%iterations%` gives it where the script has no other.
+            validation_data: Held-out inputs and answers, evaluated after every epoch.
             callbacks: Keras' callbacks, called on every task; none that saves or ends the run.
             seed: Of the data's order.
             checkpoint_every: Iterations between checkpoints.
             keep_checkpoints: Newest checkpoints to keep.
             log_every: Iterations between log lines.
-        """
-        from tf_jobs.keras_learner import KerasLearner, samples_of
+            others: What else Keras' `fit` takes: refused.
 
-        samples = samples_of(x)
-        values = Values(
-            {
-                "batch_size": batch_size,
-                "iterations": math.ceil(epochs * samples / batch_size) if iterations is None else iterations,
-                "seed": seed,
-                "checkpoint_every": checkpoint_every,
-                "keep_checkpoints": keep_checkpoints,
-                "log_every": log_every,
-            }
-        )
+        Returns:
+            keras.callbacks.History: `loss` and `val_..` by epoch, also of those before a restart.
+        """
+        from tf_jobs.keras_arguments import checked
+
+        numbers = {
+            "batch_size": batch_size,
+            "epochs": epochs,
+            "iterations": iterations,
+            "seed": seed,
+            "checkpoint_every": checkpoint_every,
+            "keep_checkpoints": keep_checkpoints,
+            "log_every": log_every,
+        }
+        history: Any = None
         try:
-            check_batch_size(batch_size, self._context.tasks)
-            learner = KerasLearner(self._tf, model, (x, y), validation_data, values, self._context, self._workers)
-            # Tasks without callbacks of their own wait at the ends of epochs for those that have some.
-            if learner.any_task(bool(callbacks)):
-                code = self._train_called_back(learner, model, callbacks, values, samples)
-            else:
-                code = self._train(learner, values, samples)
+            arguments = checked(model, (x, y), validation_data, callbacks, numbers, others)
+            check_batch_size(arguments.values.whole("batch_size"), self._context.tasks)
+            code, history = self._train(model, arguments)
         except ThemisError as error:
             sys.stderr.write(f"ERROR:themis:{error}\n")
             code = error.exit_code
@@ -107,37 +116,54 @@ class ElasticJob:
             _leave(code)
         self._stop.training_ended()
         self._watchdog.beat(math.inf, "what comes after fit")
+        return history
 
-    def _train_called_back(
-        self, learner: Any, model: Any, callbacks: Sequence[Any], values: Values, samples: int
-    ) -> int:
+    def _train(self, model: Any, arguments: FitArguments) -> tuple[int, Any]:
+        """The next fit of the script, or what is left of it; returns the exit code and the History."""
         from tf_jobs.keras_callbacks import CalledBack, Length
+        from tf_jobs.keras_learner import KerasLearner
 
-        length = Length(iterations=values.whole("iterations"), samples=samples, batch_size=values.whole("batch_size"))
-        called_back = CalledBack(learner, model, callbacks, length, self._busy, self._stop)
-        code = self._train(called_back, values, samples)
+        values = arguments.values
+        self._fits.begin()
+        self._watchdog.beat(STARTUP_LIMIT_S, f"coming to fit {self._fits.number}")
+        learner = KerasLearner(
+            self._tf, model, arguments.data, arguments.validation, values, self._context, self._workers
+        )
+        length = Length(
+            iterations=values.whole("iterations"), samples=arguments.samples, batch_size=values.whole("batch_size")
+        )
+        called_back = CalledBack(learner, model, arguments.callbacks, length, self._busy, self._stop)
+        code = self._train_on(called_back, arguments)
         if code == EXIT_DONE:
+            self._busy()
             called_back.ended()
+        return code, called_back.history
+
+    def _train_on(self, learner: CalledBack, arguments: FitArguments) -> int:
+        """Take over the end of a fit that is done, or train; returns the exit code."""
+        from tf_jobs.incarnation import Incarnation, scratch_of
+
+        iterations, before = arguments.values.whole("iterations"), self._fits.before
+        meta = self._fits.meta(arguments.meta(learner.parameters))
+        scratch = scratch_of(self._context)
+        if (finished := self._fits.finished(iterations, scratch, meta)) is not None:
+            learner.read_state(scratch)
+            self._fits.ended(finished.iteration)
+            return EXIT_DONE
+        if self._context.chief:
+            self._fits.put_by(scratch)
+        values = Values(arguments.values.by_name | {"iterations": before + iterations})
+        incarnation = Incarnation(
+            context=self._context, values=values, meta=meta, stop=self._stop, watchdog=self._watchdog, before=before
+        )
+        code = incarnation.train(self._tf, FitInJob(learner, before), self._workers)
+        self._fits.ended(before + iterations)
         return code
 
     def _busy(self) -> None:
         from tf_jobs.incarnation import SAVE_LIMIT_S
 
         self._watchdog.beat(SAVE_LIMIT_S, "callbacks at the end of an epoch")
-
-    def _train(self, learner: Any, values: Values, samples: int) -> int:
-        from tf_jobs.incarnation import Incarnation
-
-        meta = {
-            "seed": values.whole("seed"),
-            "batch_size": values.whole("batch_size"),
-            "samples": samples,
-            "parameters": learner.parameters,
-        }
-        incarnation = Incarnation(
-            context=self._context, values=values, meta=meta, stop=self._stop, watchdog=self._watchdog
-        )
-        return incarnation.train(self._tf, learner, self._workers)
 
 
 def join() -> ElasticJob:

@@ -35,9 +35,6 @@ class KerasLearner:
         values: batch_size and seed of the run.
         context: This task's place among the job's tasks.
         workers: The job's tasks.
-
-    Raises:
-        InputError: The model is not compiled.
     """
 
     def __init__(
@@ -50,8 +47,6 @@ class KerasLearner:
         context: TaskContext,
         workers: Workers,
     ) -> None:
-        if getattr(model, "optimizer", None) is None:
-            raise InputError("the model is not compiled", value=model.name, remedy="call model.compile first")
         self._tf, self._model, self._workers = tf, model, workers
         self._data, self._validation = data, validation
         self._samples = samples_of(data[0])

@@ -67,7 +67,7 @@ class Recorder:
         )
 
 
-def restore(store: CheckpointStore, job_id: str, into: Path, expected: Meta) -> Checkpoint | None:
+def restore(store: CheckpointStore, job_id: str, into: Path, expected: Meta, *, after: int = 0) -> Checkpoint | None:
     """Fetch the newest whole checkpoint into `into`, its content read once, or return None where there is none.
 
     Args:
@@ -75,12 +75,13 @@ def restore(store: CheckpointStore, job_id: str, into: Path, expected: Meta) -> 
         job_id: Whose.
         into: A folder of this task alone.
         expected: What the checkpoint's meta has to agree with.
+        after: Iterations done by something else that saved under the same name: a checkpoint of no more is not ours.
 
     Raises:
         InputError: The checkpoint belongs to another program, model or data order.
     """
     found = store.fetch_latest(job_id, into)
-    if found is None:
+    if found is None or 0 < found.iteration <= after:
         return None
     for name, wanted in expected.items():
         if found.meta.get(name) != wanted:

@@ -80,15 +80,19 @@ class BackgroundSaver:
     def _write_on(self) -> None:
         """The thread: write what is offered, until that fails."""
         while not self._failed:
-            offer = self._next()
-            try:
-                self._write(offer, "checkpoint")
-            except Exception as error:
-                self._failure = error
-            finally:
-                with self._changed:
-                    self._writing = False
-                    self._changed.notify_all()
+            self._write_next()
+
+    def _write_next(self) -> None:
+        """A method of its own, so that a thread that waits holds no state that is written already."""
+        offer = self._next()
+        try:
+            self._write(offer, "checkpoint")
+        except Exception as error:
+            self._failure = error
+        finally:
+            with self._changed:
+                self._writing = False
+                self._changed.notify_all()
 
     def _next(self) -> _Offer:
         """Wait for an offer, and take it."""

@@ -139,6 +139,32 @@ def test_a_run_is_told_by_epochs():
     assert heard.params == {"epochs": 3, "steps": 2, "verbose": 0}
 
 
+def test_the_history_goes_on_over_starts_as_if_there_had_been_one(tmp_path):
+    def done(*stops):
+        (folder := tmp_path / str(len(list(tmp_path.iterdir())))).mkdir()
+        last, before = 0, None
+        for end in (*stops, 6):
+            learner = called_back()
+            if before is not None:
+                learner.read_state(before)
+            for iteration in range(last + 1, end + 1):
+                learner.step(iteration, stop=False)
+            last, before = end, saved(learner, folder)
+        again = called_back()
+        again.read_state(before)
+        told = []
+        for each in (learner, again):
+            each.ended()
+            told.append((each.history.epoch, each.history.history))
+        assert told[0] == told[1], "also where a start finds everything done"
+        return told[0]
+
+    held_out = {"val_loss": [0.5] * 3, "val_accuracy": [0.75] * 3}
+    assert done() == ([0, 1, 2], {"loss": [1.5, 3.5, 5.5], **held_out})
+    assert done(3) == done()
+    assert done(2, 4, 5) == done()
+
+
 def test_a_start_that_finds_everything_done_tells_nothing():
     heard = Heard()
     called_back(heard).ended()

@@ -134,6 +134,19 @@ def test_a_dead_peer_is_a_failure_unless_a_stop_was_asked_for(job):
     assert job.store.latest("j").iteration == 5
 
 
+@pytest.mark.parametrize("start", [0, 4])
+def test_a_stop_before_any_work_saves_nothing(job, start):
+    """A peer was told to stop and left before the first iteration, as it happens when a lease ends at once."""
+    if start:
+        job.run(Counter(), start)
+    before = job.store.latest("j")
+    assert job.run(Counter(peer_dies_at=start + 1), 10, stop_after=0, start=start) == EXIT_CHECKPOINTED
+    assert job.store.latest("j") == before
+    assert job.events()[-1] == (job.incarnation, "stop", start)
+    saved = f"INFO:themis:checkpoint iteration = {start},"
+    assert job.output.getvalue().count(saved) == (1 if start else 0)
+
+
 def test_nothing_to_do_saves_nothing_but_validates(job):
     job.run(Counter(), 8)
     before = job.store.latest("j")

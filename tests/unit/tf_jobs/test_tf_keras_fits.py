@@ -1,0 +1,19 @@
+"""Fits of a Keras script, in a process of their own: TensorFlow and protoc, which another test loads, clash."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKS = Path(__file__).with_name("keras_fit_checks.py")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="Keras comes with the extra 'tf'")
+@pytest.mark.timeout(180)
+def test_a_script_fits_again_and_again_and_is_told_what_cannot_be():
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(CHECKS)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+    assert ended.returncode == 0, ended.stdout[-4000:]
+    assert "46 passed" in ended.stdout
