@@ -156,12 +156,16 @@ def _last_drawings(data: bytes) -> bytes:
     while (redrawn := data.find(b"\r", at)) >= 0:
         begin = max(at, data.rfind(b"\n", at, redrawn) + 1)
         end = data.find(b"\n", redrawn)
-        end = len(data) if end < 0 else end
-        tag = _TAGGED.match(data, begin, redrawn)
-        line = _last_drawing(data[begin:end])
-        kept += [data[at:begin], tag[0] if tag and not _TAGGED.match(line) else b"", line]
-        at = end
-    return b"".join((*kept, data[at:]))
+        line = data[begin:end] if end >= 0 else data[begin:]
+        drawing = _last_drawing(line)
+        kept.append(data[at:begin])
+        # Most lines begin with their carriage return.
+        if redrawn > begin and (tag := _TAGGED.match(line)) and not _TAGGED.match(drawing):
+            kept.append(tag[0])
+        kept.append(drawing)
+        at = begin + len(line)
+    kept.append(data[at:])
+    return b"".join(kept)
 
 
 def _last_drawing(line: bytes) -> bytes:
