@@ -14,7 +14,6 @@ from typing import Any, Protocol
 from tf_jobs.context import TaskContext
 from tf_jobs.data import task_rows
 from tf_jobs.dealing import check_parts
-from tf_jobs.workers import Workers
 
 Share = Callable[[slice], Any]
 """What some of the task's rows, counted from its first, add to the sum: a flat tensor."""
@@ -29,8 +28,12 @@ class BatchSum(Protocol):
 
     rows: slice
 
-    def total(self, share: Share, stop: Any) -> Any:
-        """The sum of all shares with that of `stop` behind it; call it within `Workers.run`."""
+    def mine(self, share: Share, stop: Any) -> Any:
+        """What this task gives to the collective, `stop` among it."""
+        ...
+
+    def added(self, told: Any) -> Any:
+        """The sum of all shares with that of `stop` behind it, of what the collective told."""
         ...
 
 
@@ -39,19 +42,21 @@ class TaskShares:
 
     Args:
         tf: The tensorflow module.
-        workers: The job's tasks.
         context: This task's place among them.
         batch_size: Samples of a batch.
     """
 
-    def __init__(self, tf: Any, workers: Workers, context: TaskContext, batch_size: int) -> None:
+    def __init__(self, tf: Any, context: TaskContext, batch_size: int) -> None:
         self._tf = tf
-        self._workers = workers
         self.rows = task_rows(batch_size=batch_size, task_index=context.task_index, tasks=context.tasks)
 
-    def total(self, share: Share, stop: Any) -> Any:
-        """One collective over the shares."""
-        return self._workers.total(self._tf.concat([share(slice(None)), [stop]], axis=0))
+    def mine(self, share: Share, stop: Any) -> Any:
+        """The task's share."""
+        return self._tf.concat([share(slice(None)), [stop]], axis=0)
+
+    def added(self, told: Any) -> Any:
+        """The collective has added them."""
+        return told
 
 
 class OrderedParts:
@@ -63,7 +68,6 @@ class OrderedParts:
 
     Args:
         tf: The tensorflow module.
-        workers: The job's tasks.
         context: This task's place among them.
         batch_size: Samples of a batch.
         parts: As many as tasks at least, as samples at most.
@@ -72,18 +76,17 @@ class OrderedParts:
         InputError: Too few parts, or too many.
     """
 
-    def __init__(self, tf: Any, workers: Workers, context: TaskContext, batch_size: int, parts: int) -> None:
+    def __init__(self, tf: Any, context: TaskContext, batch_size: int, parts: int) -> None:
         check_parts(parts, batch_size, context.tasks)
         self._tf = tf
-        self._workers = workers
         self._parts = parts
         self._own = task_rows(batch_size=parts, task_index=context.task_index, tasks=context.tasks)
         rows = [task_rows(batch_size=batch_size, task_index=part, tasks=parts) for part in range(parts)][self._own]
         self.rows = slice(rows[0].start, rows[-1].stop)
         self.bounds = [(each.start - rows[0].start, each.stop - rows[0].start) for each in rows]
 
-    def total(self, share: Share, stop: Any) -> Any:
-        """One collective that leaves the parts apart: to each, all tasks but one add zeros, which change nothing."""
+    def mine(self, share: Share, stop: Any) -> Any:
+        """All parts, apart: to each, all tasks but one add zeros, which change nothing."""
         tf = self._tf
         own = tf.map_fn(
             lambda bounds: share(slice(bounds[0], bounds[1])),
@@ -92,13 +95,17 @@ class OrderedParts:
             parallel_iterations=1,
         )
         every = tf.pad(own, [[self._own.start, self._parts - self._own.stop], [0, 0]])
-        told = self._workers.total(tf.concat([tf.reshape(every, [-1]), [stop]], axis=0))
+        return tf.concat([tf.reshape(every, [-1]), [stop]], axis=0)
+
+    def added(self, told: Any) -> Any:
+        """The parts in their order."""
+        tf = self._tf
         summed = tf.reduce_sum(tf.reshape(told[:-1], [self._parts, -1]), axis=0)
         return tf.concat([summed, told[-1:]], axis=0)
 
 
-def batch_sum(tf: Any, workers: Workers, context: TaskContext, *, batch_size: int, parts: int) -> BatchSum:
+def batch_sum(tf: Any, context: TaskContext, *, batch_size: int, parts: int) -> BatchSum:
     """`OrderedParts` for a number of parts, `TaskShares` for 0; raises InputError for a number that does not fit."""
     if parts:
-        return OrderedParts(tf, workers, context, batch_size, parts)
-    return TaskShares(tf, workers, context, batch_size)
+        return OrderedParts(tf, context, batch_size, parts)
+    return TaskShares(tf, context, batch_size)

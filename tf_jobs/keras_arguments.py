@@ -16,7 +16,7 @@ from themis.errors import InputError, UnknownNameError
 
 TAKEN = (
     "model", "x", "y", "batch_size", "epochs", "verbose", "iterations", "validation_data", "callbacks", "seed",
-    "checkpoint_every", "keep_checkpoints", "log_every",
+    "checkpoint_every", "keep_checkpoints", "log_every", "ordered_parts",
 )  # fmt: skip
 
 INSTEAD = {
@@ -35,7 +35,7 @@ INSTEAD = {
 _ARRAYS = "give arrays with one row a sample, or lists or dictionaries of them"
 
 
-_LOWEST = {"seed": 0}
+_LOWEST = {"seed": 0, "ordered_parts": 0}
 """Of the whole numbers, those that need not be 1 or more."""
 
 
@@ -48,7 +48,7 @@ class FitArguments:
         samples: Their rows.
         validation: Held-out inputs and answers, or None.
         callbacks: Keras' callbacks or the user's own.
-        values: iterations, batch_size, seed, checkpoint_every, keep_checkpoints and log_every.
+        values: iterations, batch_size, seed, checkpoint_every, keep_checkpoints, log_every and ordered_parts.
     """
 
     data: tuple[Any, Any]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tf_jobs.context import TaskContext, read_context
-from tf_jobs.dealing import check_batch_size
+from tf_jobs.dealing import check_batch_size, check_parts
 from tf_jobs.exit_codes import EXIT_DONE
 from tf_jobs.flags import Values
 from tf_jobs.keras_fits import FitInJob, Fits
@@ -67,6 +67,7 @@ class ElasticJob:
         checkpoint_every: int = 100,
         keep_checkpoints: int = 3,
         log_every: int = 20,
+        ordered_parts: int = 0,
         **others: object,
     ) -> Any:
         """Train a compiled model in place of Keras' `fit`; returns when all its iterations are done.
@@ -88,6 +89,7 @@ class ElasticJob:
             checkpoint_every: Iterations between checkpoints.
             keep_checkpoints: Newest checkpoints to keep.
             log_every: Iterations between log lines.
+            ordered_parts: In how many parts a batch is summed, so that no resize changes a bit; 0: a share a task.
             others: What else Keras' `fit` takes: refused.
 
         Returns:
@@ -103,11 +105,14 @@ class ElasticJob:
             "checkpoint_every": checkpoint_every,
             "keep_checkpoints": keep_checkpoints,
             "log_every": log_every,
+            "ordered_parts": ordered_parts,
         }
         history: Any = None
         try:
             arguments = checked(model, (x, y), validation_data, callbacks, numbers, others)
-            check_batch_size(arguments.values.whole("batch_size"), self._context.tasks)
+            values = arguments.values
+            check_batch_size(values.whole("batch_size"), self._context.tasks)
+            check_parts(values.whole("ordered_parts"), values.whole("batch_size"), self._context.tasks)
             code, history = self._train(model, arguments)
         except ThemisError as error:
             sys.stderr.write(f"ERROR:themis:{error}\n")

@@ -11,8 +11,9 @@ import keras  # type: ignore[import-untyped]
 import numpy as np
 from numpy.typing import NDArray
 
+from tf_jobs.batch_sums import batch_sum
 from tf_jobs.context import TaskContext
-from tf_jobs.data import batch_indices, task_rows
+from tf_jobs.data import batch_indices
 from tf_jobs.flags import Values
 from tf_jobs.learner import STATE_NAME, StepOutcome, snapshot_of, value_of
 from tf_jobs.saver import Snapshot
@@ -32,9 +33,12 @@ class KerasLearner:
         model: The compiled model.
         data: Inputs and answers, all of them on every task.
         validation: Held-out inputs and answers, or None.
-        values: batch_size and seed of the run.
+        values: batch_size, seed and ordered_parts of the run.
         context: This task's place among the job's tasks.
         workers: The job's tasks.
+
+    Raises:
+        InputError: The model has layers that no parts in order can be made of.
     """
 
     def __init__(
@@ -52,10 +56,13 @@ class KerasLearner:
         self._samples = samples_of(data[0])
         self._seed, self._batch_size = values.whole("seed"), values.whole("batch_size")
         self._tasks = context.tasks
-        self._part = task_rows(batch_size=self._batch_size, task_index=context.task_index, tasks=context.tasks)
-        self._share = (self._part.stop - self._part.start) / self._batch_size
+        parts = values.whole("ordered_parts")
+        self._sum = batch_sum(tf, context, batch_size=self._batch_size, parts=parts)
         if not model.built:
             model(_rows_of(data[0], np.arange(1)))
+        if parts:
+            _check_parts_can_be(model)
+            tf.config.experimental.enable_op_determinism()
         model.optimizer.build(model.trainable_variables)
         self._kept = [v for v in model.non_trainable_variables if _floating(v)]
         if context.tasks > 1:
@@ -76,14 +83,14 @@ class KerasLearner:
         """
         tf = self._tf
         rows = batch_indices(seed=self._seed, iteration=iteration, batch_size=self._batch_size, samples=self._samples)[
-            self._part
+            self._sum.rows
         ]
         x, y = _rows_of(self._data, rows)
         try:
             loss, asked = self._joint_step(x, y, tf.constant(float(stop)))
             return StepOutcome(loss=float(loss), stop=float(asked) > 0.0)
         except tf.errors.OpError as error:
-            if self._share == 1.0:
+            if self._tasks == 1:
                 raise
             raise peer_lost(error) from error
 
@@ -173,7 +180,8 @@ class KerasLearner:
         """The graph of one joint step."""
         tf = self._tf
         # Only the sum is for all tasks together: within a strategy, Keras would divide losses by their number.
-        summed = self._workers.run(self._workers.total, self._contribution(x, y, stop))
+        mine = self._sum.mine(lambda rows: self._share(_part_of(x, rows), _part_of(y, rows)), stop)
+        summed = self._sum.added(self._workers.run(self._workers.total, mine))
         changed = (*self._model.trainable_variables, *self._kept)
         pieces = tf.split(summed, [*(int(np.prod(v.shape)) for v in changed), 1, 1])
         shaped = [tf.cast(tf.reshape(piece, v.shape), v.dtype) for piece, v in zip(pieces[:-2], changed, strict=True)]
@@ -183,8 +191,8 @@ class KerasLearner:
             variable.assign(mean)
         return pieces[-2][0], pieces[-1][0]
 
-    def _contribution(self, x: Any, y: Any, stop: Any) -> Any:
-        """This task's share of the gradients, of what layers keep, and of the loss, to be summed over all tasks."""
+    def _share(self, x: Any, y: Any) -> Any:
+        """What some samples add to the gradients, to what layers keep, and to the loss, summed over all tasks."""
         tf, model = self._tf, self._model
         with tf.GradientTape() as tape:
             answers = model(x, training=True)
@@ -192,8 +200,9 @@ class KerasLearner:
             scaled = model.optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled, [v.value for v in model.trainable_variables], unconnected_gradients="zero")
         shared = [*gradients, *(v.value for v in self._kept), loss]
-        flat = [tf.reshape(tf.cast(tf.convert_to_tensor(each), tf.float32), [-1]) * self._share for each in shared]
-        return tf.concat([*flat, [stop]], axis=0)
+        weight = tf.cast(tf.shape(keras.tree.flatten(x)[0])[0], tf.float32) / self._batch_size
+        flat = [tf.reshape(tf.cast(tf.convert_to_tensor(each), tf.float32), [-1]) * weight for each in shared]
+        return tf.concat(flat, axis=0)
 
 
 def _asking(model: Any, goes_on: Callable[[], bool]) -> Any:
@@ -214,6 +223,21 @@ def samples_of(x: Any) -> int:
 def _rows_of(data: Any, rows: NDArray[np.int64]) -> Any:
     """Those rows of every array in `data`."""
     return keras.tree.map_structure(lambda array: np.asarray(array)[rows], data)
+
+
+def _part_of(data: Any, rows: slice) -> Any:
+    """Those rows of every tensor in `data`."""
+    return keras.tree.map_structure(lambda tensor: tensor[rows], data)
+
+
+def _check_parts_can_be(model: Any) -> None:
+    """Raise InputError where a model's layers have what goes on from one part of a batch to the next on a task."""
+    if model.non_trainable_variables:
+        raise InputError(
+            "ordered_parts needs a model whose variables are all trained",
+            value=model.non_trainable_variables[0].path,
+            remedy="leave out dropout, normalisation that keeps averages, and frozen layers, or ordered_parts",
+        )
 
 
 def _array(variable: Any) -> NDArray[Any]:

@@ -82,7 +82,7 @@ class Learner:
         initial = model.initial(self._seed)
         self._variables: dict[str, Any] = {"params": tf.Variable(initial)}
         self._variables |= {name: tf.Variable(np.zeros_like(initial)) for name in slot_names}
-        self._sum = batch_sum(tf, workers, context, batch_size=self._batch_size, parts=values.whole("ordered_parts"))
+        self._sum = batch_sum(tf, context, batch_size=self._batch_size, parts=values.whole("ordered_parts"))
         answers_a_sample = int(np.prod(data.train.labels.shape[1:], dtype=np.int64))
         self._answers = self._batch_size * answers_a_sample
         self._joint_step: Callable[..., Any] = tf.function(self._trace_step, autograph=False)
@@ -153,7 +153,7 @@ class Learner:
         def share(rows: slice) -> Any:
             return self._share(inputs[rows], labels[rows], None if mask is None else mask[rows])
 
-        return self._sum.total(share, stop)
+        return self._sum.added(self._workers.total(self._sum.mine(share, stop)))
 
     def _share(self, inputs: Any, labels: Any, mask: Any) -> Any:
         """What some samples add to the gradient, and behind it to the loss."""

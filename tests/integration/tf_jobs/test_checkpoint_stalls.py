@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 
@@ -20,7 +21,7 @@ COPIED = re.compile(r"INFO:themis:copied iteration = (\d+), stalled = (\S+)")
 
 
 def share_of_writing(folder, program):
-    """Seconds that training stood still over seconds that a thread wrote, of ten checkpoints."""
+    """Mean seconds that training stood still for each of ten checkpoints, over those that a thread wrote one for."""
     environment = os.environ | {
         "THEMIS_JOB_ID": "j",
         "THEMIS_TASK_INDEX": "0",
@@ -37,9 +38,12 @@ def share_of_writing(folder, program):
     records = [parse_line(line) for line in told.splitlines()]
     writes = {record.iteration: record.seconds for record in records if isinstance(record, CheckpointSaved)}
     assert len(stalls) == 10
-    # The last is of the program's end, which nothing goes on beside.
-    assert stalls.keys() | {210} == writes.keys(), "each is written before the next is due"
-    return sum(stalls.values()) / sum(writes[iteration] for iteration in stalls)
+    # The last is of the program's end, which nothing goes on beside. Where a write takes longer than twenty iterations
+    # a newer state takes the place of one that waits.
+    del writes[210]
+    assert writes.keys() <= stalls.keys()
+    assert len(writes) >= 3
+    return statistics.mean(stalls.values()) / statistics.mean(writes.values())
 
 
 IN_PLACE = """
@@ -100,6 +104,77 @@ print(json.dumps({"stood_still_s": stood_still_s, "written_s": statistics.median
 """
 
 
+BESIDE = """
+import json, statistics, sys, threading, time
+import tensorflow as tf
+from am.checkpoints.uri import open_store
+from tf_jobs.learner import snapshot_of, value_of
+from pathlib import Path
+
+folder = Path(sys.argv[1])
+store = open_store(str(folder / "store"))
+variables = [tf.Variable(tf.random.normal([633_000])) for _ in range(60)]
+changes = [tf.random.normal([633_000]) for _ in variables]
+square = tf.random.normal([700, 700])
+
+@tf.function
+def writes():
+    for variable, change in zip(variables, changes):
+        variable.assign_sub(change)
+    return tf.reduce_sum(variables[0][:10])
+
+@tf.function
+def computes():
+    found = square
+    for _ in range(6):
+        found = tf.tanh(found @ square)
+    return tf.reduce_sum(found)
+
+def timed(step):
+    begun_s = time.perf_counter()
+    step().numpy()
+    return time.perf_counter() - begun_s
+
+def beside_a_write(step, number):
+    alone_s = [timed(step) for _ in range(10)]
+    begun_s, steps = time.perf_counter(), 0
+    kept = {str(place): value_of(tf, each) for place, each in enumerate(variables)}
+    writer = threading.Thread(target=lambda: store.save("j", number, snapshot_of(kept)(folder), {}))
+    writer.start()
+    while writer.is_alive():
+        step().numpy()
+        steps += 1
+    seconds = time.perf_counter() - begun_s
+    store.prune("j", 1)
+    usual_s = statistics.median(alone_s + [timed(step) for _ in range(10)])
+    return {"write_s": seconds, "step_s": usual_s, "beside_s": seconds / steps, "lost": 1.0 - steps * usual_s / seconds}
+
+told = {}
+for place, step in enumerate((writes, computes)):
+    timed(step)
+    runs = [beside_a_write(step, 10 * place + number) for number in range(7)]
+    told[step.python_function.__name__] = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+print(json.dumps(told))
+"""
+
+
+def steps_beside_a_write(folder):
+    """Medians of seven writes of 152 MB, for steps that write to all of it and for some that only compute.
+
+    Seconds from keeping the state to the end of the write, of a step alone and of one beside it, and the share of that
+    time that training loses, with what keeping and copying cost: 1 less (steps done then, each as long as one alone).
+    """
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-c", BESIDE, str(folder)]
+    return json.loads(subprocess.run(command, env=environment, check=True, text=True, stdout=subprocess.PIPE).stdout)
+
+
+def test_training_keeps_most_of_its_pace_beside_a_large_write(tmp_path):
+    """0.4 was seen, on two cores that were busy with other things. A write that kept others waiting would take all."""
+    for told in steps_beside_a_write(tmp_path).values():
+        assert told["lost"] < 0.7, told
+
+
 def test_a_large_state_is_kept_in_a_small_part_of_the_time_to_write_it(tmp_path):
     """152 MB: to keep it, and the copy that the next step then makes of what it writes to, all in place."""
     command = [sys.executable, "-c", LARGE, str(tmp_path)]
@@ -107,7 +182,7 @@ def test_a_large_state_is_kept_in_a_small_part_of_the_time_to_write_it(tmp_path)
         command, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}, check=True, text=True, stdout=subprocess.PIPE
     )
     told = json.loads(done.stdout)
-    assert 0.0 < told["stood_still_s"] < 0.2 * told["written_s"]
+    assert 0.0 < told["stood_still_s"] < 0.1 * told["written_s"]
 
 
 def test_what_is_kept_for_a_checkpoint_is_as_it_was_whatever_steps_write_in_place():
@@ -117,8 +192,8 @@ def test_what_is_kept_for_a_checkpoint_is_as_it_was_whatever_steps_write_in_plac
 
 @pytest.mark.parametrize(
     ("program", "at_most"),
-    [("digits_lstm", 0.1), ("digits_dense", 0.1), ("text_transformer", 0.15), ("text_lstm", 0.25)],
+    [("digits_lstm", 0.1), ("digits_dense", 0.1), ("digits_cnn", 0.1), ("text_transformer", 0.1), ("text_lstm", 0.15)],
 )
 def test_training_stalls_for_a_small_part_of_the_writing(program, at_most, tmp_path):
-    """Twice what docs/elastic.md tells and more: how fast a disk is, and what else runs, changes from run to run."""
+    """A tenth is the aim. `text_lstm` was seen at 0.08, too near for a machine that is busy with other things."""
     assert 0.0 < share_of_writing(tmp_path, program) < at_most

@@ -304,7 +304,7 @@ def test_an_evaluation_ends_between_two_batches_when_it_is_asked_to():
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse", run_eagerly=True)
     data, asked = (np.zeros((20, 2)), np.ones((20, 1))), []
-    values = Values({"seed": 0, "batch_size": 2})
+    values = Values({"seed": 0, "batch_size": 2, "ordered_parts": 0})
     learner = KerasLearner(tf, model, data, data, values, read_context("keras", {}), Alone())
     learner.evaluate(lambda: asked.append(True) or len(asked) < 3)
     assert len(asked) == 3

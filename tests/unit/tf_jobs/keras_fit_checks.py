@@ -208,6 +208,9 @@ def test_another_model_in_a_later_fit_is_refused_after_a_restart(tmp_path, capfd
 
 DATASET = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
 
+DROPS = keras.Sequential([keras.Input((4,)), keras.layers.Dropout(0.5), keras.layers.Dense(2)])
+DROPS.compile("adam", "mse")
+
 
 @pytest.mark.parametrize(
     ("given", "message"),
@@ -241,6 +244,9 @@ DATASET = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
         ({"batchsize": 8}, "unknown argument of job.fit: 'batchsize'; did you mean 'batch_size'?"),
         ({"model": X}, "the first argument of job.fit is no Keras model: 'ndarray'"),
         ({"model": keras.Sequential([keras.layers.Dense(1)])}, "the model is not compiled"),
+        ({"ordered_parts": -1}, "ordered_parts is not a whole number of 0 or more: -1"),
+        ({"ordered_parts": 9}, r"ordered_parts is out of range: 9; use 1 \(tasks\) to 8 \(batch_size\)"),
+        ({"ordered_parts": 2, "model": DROPS}, "ordered_parts needs a model whose variables are all trained"),
         ({"callbacks": [print]}, "not a callback of Keras"),
     ],
 )  # fmt: skip

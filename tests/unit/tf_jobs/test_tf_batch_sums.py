@@ -6,7 +6,6 @@ from tf_jobs.batch_sums import OrderedParts, TaskShares, batch_sum
 from tf_jobs.context import read_context
 from tf_jobs.program import _run
 from tf_jobs.signals import StopRequest
-from tf_jobs.workers import Alone
 from themis.errors import InputError
 
 
@@ -19,9 +18,7 @@ def context(task_index, tasks):
 
 
 def dealt(tasks, *, batch_size, parts):
-    return [
-        batch_sum(None, Alone(), context(index, tasks), batch_size=batch_size, parts=parts) for index in range(tasks)
-    ]
+    return [batch_sum(None, context(index, tasks), batch_size=batch_size, parts=parts) for index in range(tasks)]
 
 
 @pytest.mark.parametrize("parts", [0, 8, 11])
