@@ -145,7 +145,10 @@ MISTAKES = {
         changed("machines", to=[{"id": f"m{index}", "gpus": MOST if index == 0 else 1} for index in range(11)]),
         r"market\.machines are too uneven: 11 of them, times 100000 GPUs",
     ),
-    "no slots": (changed("machines", 0, to={"id": "m0", "slots": []}), r"machines\[0\]\.slots must be 1 to 1024 slots: 0"),
+    "no slots": (
+        changed("machines", 0, to={"id": "m0", "slots": []}),
+        r"machines\[0\]\.slots must be 1 to 1024 slots: 0",
+    ),
     "more slots than any machine has": (
         changed("machines", 0, to={"id": "m0", "slots": [1] * (MOST_SLOTS + 1)}),
         r"machines\[0\]\.slots must be 1 to 1024 slots: 1025",
