@@ -14,6 +14,7 @@ from audit.properties.registry import PROPERTIES
 from audit.round_cases import snapshot_of
 from rm_plugin.arbiter import rounding
 from rm_plugin.solvers.brute_force import BruteForceSolver
+from rm_plugin.solvers.exact.rows import Rows
 from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.port import SolveStatus
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market, PlacedGang
@@ -194,3 +195,13 @@ def test_which_of_two_rows_that_ask_the_same_wins_is_no_matter_of_order():
     )
     for seed in range(5):
         assert PROPERTIES["order"](Case(market, Mechanism(make_solver=ExactSolver), seed=seed)) == []
+
+
+def test_rows_told_apart_by_their_place_in_the_bid_are_found_by_rows_regrouped(monkeypatch):
+    """Rows that differ only in which pinned GPUs belong together, as they once were: the first of the bid won."""
+    monkeypatch.setattr(Rows, "with_fewest_parts_first", lambda rows, bids: rows)
+    cases = (
+        Case(family("regrouped").market(1, number), Mechanism(make_solver=ExactSolver), seed=number)
+        for number in range(12)
+    )
+    assert any(PROPERTIES["order"](case) for case in cases)
