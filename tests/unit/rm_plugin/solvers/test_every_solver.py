@@ -174,7 +174,7 @@ def test_the_optimum_found_without_a_proof_has_a_gap():
 
     bids = [bid("a", 0.1, row(0.2, gang(2, Level.MACHINE)))]
     one = market([machine("m0", 2)], *bids)
-    solution = solve_by(out_of_time, one, bidders_of(one), 60.0)
+    solution = solve_by(out_of_time, one, bidders_of, 60.0)
     assert solution.status is SolveStatus.TIME_LIMIT
     assert solution.gap == SMALLEST_GAP
 
