@@ -132,6 +132,9 @@ def cover_price(cover: Cover, dual: Array) -> int:
 def cover_fullest(cover: Cover) -> tuple[int, int]:
     """The pattern that the last solution takes most of, and how often to fix it: 0 for none."""
 
+def cover_whole(cover: Cover) -> list[tuple[int, int]]:
+    """Patterns that the last solution takes at least once, and how often, rounded down."""
+
 def cover_fix(cover: Cover, pattern: int, times: int) -> None:
     """Take a pattern so many times (or back): less is asked for, and less groups are left."""
 

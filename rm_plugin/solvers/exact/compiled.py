@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -18,7 +19,7 @@ from rm_plugin.solvers.exact.knapsack import (
     used_by_gangs,
     uses_of,
 )
-from rm_plugin.solvers.exact.learning import settle
+from rm_plugin.solvers.exact.learning import settle, settle_quickly
 from rm_plugin.solvers.exact.places import Places, Searched
 from rm_plugin.solvers.exact.resources import Resource, first_resources, pinned_resources
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays, read_market
@@ -33,8 +34,15 @@ _ONE_BIDDER_LESS, _ONE_LIMIT_MORE = 0.01, 0.002
 _STATES_A_PAIR, _MOST_STATES = 5_000, 8_000_000
 """States of all passes of one search, by pairs of bidders: past them HiGHS decides, which takes about as long for a
 problem of that size. Most problems keep a few hundred a bidder; a million takes 0.2 to 0.5 s, eight some 300 MB."""
-_FEWER = 20
-"""So many times less once a problem of the market was too wide: the others are much like it."""
+_FEWER, _FEWEST = 20, 80
+"""So many times less at first, until what a good choice teaches is learnt; and at the least, once problem after problem
+was too wide, in markets too large for HiGHS."""
+_SEARCHED_WIDE = 1
+"""Searches at the most states that problems of a market too large for HiGHS have together."""
+_SHRINK = 4
+"""So many times less after a problem that was too wide."""
+_TOO_LARGE = 4_000_000
+"""Rows times machines past which HiGHS is not asked: at 10,000 GPUs it found nothing in half a minute a problem."""
 
 
 class CompiledMarket:
@@ -44,8 +52,10 @@ class CompiledMarket:
         self.market = market
         self.arrays = read_market(market) if arrays is None else arrays
         self.places = Places(self.arrays)
-        self._most_states = min(_STATES_A_PAIR * len(market.bids) ** 2, _MOST_STATES)
-        self.most_states = self._most_states
+        self.most_states = min(_STATES_A_PAIR * len(market.bids) ** 2, _MOST_STATES)
+        self.few_states = max(1, self.most_states // _FEWER)
+        self._spare_states = _SEARCHED_WIDE * self.most_states if self.too_large else math.inf
+        self._least_states = max(1, self.most_states // (_FEWEST if self.too_large else _FEWER))
         self._position = {bid.app_id: place for place, bid in enumerate(self.arrays.bids)}
         self._priced = False
         rows, kinds = self.arrays.rows, self.arrays.kinds
@@ -76,15 +86,40 @@ class CompiledMarket:
         """What rows by bidder gain together, in whole units."""
         return int(sum(int(self.arrays.rows.gain[row]) for row in row_of.values()))
 
-    def be_quicker_to_give_up(self) -> None:
-        """Search less from now on: a problem of this market was too wide, and the others are much like it."""
-        self.most_states = self._most_states // _FEWER
+    @property
+    def limits(self) -> int:
+        """How many limits the rows are held to."""
+        return len(self._resources)
 
-    def settle(self, chosen: Ints) -> Resource | Searched | None:
-        """A limit that the chosen rows break, or places for them that best fit did not find; None for neither."""
+    @property
+    def too_large(self) -> bool:
+        """Whether HiGHS would not even begin in time."""
+        return self.arrays.rows.rows * len(self.arrays.machines) > _TOO_LARGE
+
+    def spend(self, states: int) -> None:
+        """Take what a search kept beyond `few_states` off what all problems may; then each has no more than those."""
+        self._spare_states -= max(0, states - self.few_states)
+        if self._spare_states <= 0:
+            self.most_states = min(self.most_states, self.few_states)
+
+    def search_less(self) -> None:
+        """Search less from now on: a problem of this market was too wide, and the others are much like it."""
+        self.most_states = max(self.most_states // _SHRINK, self._least_states)
+
+    def search_more(self) -> None:
+        """Search as much as at first again, step by step: a problem was solved in less."""
+        self.most_states = max(self.most_states, min(self.most_states * 2, self.few_states))
+
+    def settle(self, chosen: Ints, *, quick: bool = False) -> Resource | Searched | None:
+        """A limit that the chosen rows break, or places for them that best fit did not find; None for neither.
+
+        With `quick` in some ten milliseconds, and less thoroughly.
+        """
         learnt = sum(resource.name[0] == "learnt" for resource in self._resources)
         if learnt >= _MOST_LEARNT:
             return None
+        if quick:
+            return settle_quickly(self.arrays, chosen, self.places, learnt)
         return settle(self.arrays, chosen, self.places, learnt)
 
     def hold_to(self, resource: Resource, skip: int, price: Prices) -> Prices:

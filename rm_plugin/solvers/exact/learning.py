@@ -52,6 +52,14 @@ def settle(market: MarketArrays, chosen: Ints, places: Places, number: int) -> R
     return placed if placed is not None or alike else _dealt(places, chosen, answer)
 
 
+def settle_quickly(market: MarketArrays, chosen: Ints, places: Places, number: int) -> Resource | Searched | None:
+    """As `settle`, but over single machines alone, and for places by one list of patterns."""
+    counts, left = market.rows.counts[chosen].sum(axis=0), places.left_beside(chosen)
+    asked = {kind: int(count) for kind, count in zip(market.kinds, counts, strict=True) if count}
+    answer = _over_machines(market, asked, left, number, quick=True)
+    return answer if isinstance(answer, Resource) else _dealt(places, chosen, answer)
+
+
 def _dealt(places: Places, chosen: Ints, dive: Iterable[Callable[[], list[Pattern]]] | None) -> Searched | None:
     """Places by the last patterns of a dive over machines, which are the most."""
     last = deque(dive or (), maxlen=1)
@@ -71,7 +79,9 @@ def _made_up(places: Places, chosen: Ints, dive: Iterable[Callable[[], list[Patt
     return next((each for each in tried if each is not None), None)
 
 
-def _over_machines(market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int) -> Resource | Dive | None:
+def _over_machines(
+    market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int, *, quick: bool = False
+) -> Resource | Dive | None:
     items: Counter[Item] = Counter()
     for kind, count in asked.items():
         items[item_of(kind)] += kind.units * count
@@ -81,7 +91,7 @@ def _over_machines(market: MarketArrays, asked: Mapping[Kind, int], left: Ints, 
         alike.setdefault(key, []).append([place])
     groups = [Group.of(members, left, slots) for key, members in sorted(alike.items()) if key[0]]
     nothing = np.zeros(len(left), dtype=np.int32)
-    answer = separate(Asked(items=items, gangs={}, singles=0, pinned=nothing), groups)
+    answer = separate(Asked(items=items, gangs={}, singles=0, pinned=nothing), groups, quick=quick)
     if not isinstance(answer, Weights):
         return answer
     # No single GPUs were asked for, and none are weighed below.

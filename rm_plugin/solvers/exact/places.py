@@ -61,17 +61,18 @@ class Places:
         return left
 
     def pack(self, chosen: Ints) -> Packed | int:
-        """The chosen rows on machines, largest gangs first, each by best fit; or a row whose gang found no place."""
+        """The chosen rows on machines, largest gangs first, each by best fit; or the kind of a gang without a place."""
         owner, kind = np.nonzero(self._market.rows.counts[chosen])
         times = self._market.rows.counts[chosen[owner], kind]
         order = np.lexsort((owner, self._rank_of[kind]))
         owner_of_gang = np.repeat(owner[order], times[order])
-        gangs = self._shapes[np.repeat(kind[order], times[order])]
+        kind_of_gang = np.repeat(kind[order], times[order])
         parts = np.empty((int(self.free.sum()) + 1, 4), dtype=np.int32)
         left = self.left_beside(chosen)
+        gangs = self._shapes[kind_of_gang]
         written = _core.pack(self._racks, left, self._rack, self._slot_start, self._slot_free, gangs, parts)
         if written < 0:
-            return int(chosen[owner_of_gang[-1 - written]])
+            return int(kind_of_gang[-1 - written])
         return Packed(self._market, chosen[owner_of_gang], parts[:written])
 
     def fits(self, chosen: Ints) -> Searched | Literal[False] | None:

@@ -19,15 +19,17 @@ from rm_plugin.solvers.exact.rows import Ints
 from rm_plugin.solvers.port import SMALLEST_GAP, SolveStatus
 
 _FIRST_GAP = 1e-6
-_BEAM = 1_000
+_BEAM = 100
+_WIDER = 4
+"""A narrow search looks so many times as far below the bound as was proven to hold nothing."""
 _OPTIMAL, _TOO_WIDE = 0, 2
 _MOST_LABELLED_STATES = 300_000
 _MOST_CHOICES = 4_000
 _FIRST_REMAINDER = 1e-3
+_MOST_SWAPS = 4
+"""Rows of a bidder that are looked at in place of one whose gangs do not all find places."""
 _MOST_DECIDED = 20
 """Choices of a problem that an integer programme decides on."""
-_TOO_LARGE = 4_000_000
-"""Rows times machines past which HiGHS is not asked: at 10,000 GPUs it found nothing in half a minute a problem."""
 
 
 def solve_problem(market: CompiledMarket, skip: int, deadline_s: float) -> Found:
@@ -47,21 +49,31 @@ class _Problem:
         self._price = market.prices(skip)
         self._states = 0
         self._decided = 0
+        self._sketch: Found | None = None
+        self._sketch_limits = 0
 
     def solve(self) -> Found:
         """Search until a choice fits, learning a limit from each that does not."""
         market = self._market
         choice = np.empty(len(market.arrays.bids), dtype=np.int32)
+        most_states = min(market.few_states, market.most_states)
         while True:
             status, value, bound, states = _core.search(
-                market.problem, self._skip, self._price, _FIRST_GAP, 0, self._left_s(), market.most_states, choice
+                market.problem, self._skip, self._price, _FIRST_GAP, 0, self._left_s(), most_states, choice
             )
             self._states += states
+            market.spend(states)
             if status == _TOO_WIDE:
-                market.be_quicker_to_give_up()
+                if self._is_narrower(bound):
+                    continue
+                if most_states < market.most_states:
+                    most_states = market.most_states
+                    continue
+                market.search_less()
                 return self._remainder(bound)
             if status != _OPTIMAL:
                 return self._best_effort(bound)
+            market.search_more()
             if self._skip >= 0 and market.sufficient:
                 return self._certified(choice, None)
             answer = self._fitted(choice[choice >= 0])
@@ -71,6 +83,14 @@ class _Problem:
                 return self._certified(choice, answer)
             else:
                 return self._remainder(value) if answer is None else self._next_best(value)
+
+    def _is_narrower(self, bound: int) -> bool:
+        """Whether a good choice taught limits, which make a search narrower and would cost it more to learn."""
+        limits = self._market.limits
+        if self._sketch is None or self._sketch_limits < limits:
+            self._sketch = self._sketched(bound)
+            self._sketch_limits = self._market.limits
+        return self._market.limits > limits
 
     def _fitted(self, chosen: Ints) -> Resource | Packed | Searched | Literal[False] | None:
         """Places of the chosen rows, or a limit that they break; False: they do not fit; None: not decided."""
@@ -130,7 +150,7 @@ class _Problem:
         market is so large that HiGHS would not even begin in time, the latter at once.
         """
         market = self._market
-        if market.arrays.rows.rows * len(market.arrays.machines) > _TOO_LARGE:
+        if market.too_large:
             return self._best_effort(most)
         loss = np.empty(market.arrays.rows.rows, dtype=np.int64)
         bound = _core.losses(market.problem, self._skip, self._price, loss)
@@ -167,24 +187,70 @@ class _Problem:
         )
 
     def _best_effort(self, bound: int) -> Found:
-        """Out of time: a good choice by a narrow search, less rows whose gangs find no place."""
+        """Out of time: a good choice by a narrow search."""
+        found = self._sketch or self._sketched(bound)
+        return self._unproven(replace(found, states=self._states), bound)
+
+    def _sketched(self, bound: int) -> Found:
+        """A good choice by a narrow search; limits that it breaks are learnt, rows that find no place are swapped.
+
+        `bound` is what a search has proven of the value: about as far below the bound of the prices choices begin.
+        """
         market = self._market
         choice = np.empty(len(market.arrays.bids), dtype=np.int32)
-        _core.search(market.problem, self._skip, self._price, _FIRST_GAP, _BEAM, math.inf, 0, choice)
-        packed = market.places.pack(choice[choice >= 0])
-        if not isinstance(packed, Packed):
-            settled = market.settle(choice[choice >= 0])
-            if isinstance(settled, Searched):
-                return self._unproven(self._certified(choice, settled), bound)
-        while not isinstance(packed, Packed):
-            choice[choice == packed] = -1
-            packed = market.places.pack(choice[choice >= 0])
-        return self._unproven(self._certified(choice, packed), bound)
+        loss = np.empty(market.arrays.rows.rows, dtype=np.int64)
+        while True:
+            most = _core.losses(market.problem, self._skip, self._price, loss)
+            gap = max(_FIRST_GAP, _WIDER * (most - bound) / market.arrays.unit)
+            _core.search(market.problem, self._skip, self._price, gap, _BEAM, math.inf, 0, choice)
+            chosen = choice[choice >= 0]
+            packed = market.places.pack(chosen)
+            # Places are looked for at any cost only for the gangs that will be held.
+            quick = self._skip >= 0 or self._left_s() <= 0.0
+            answer = packed if isinstance(packed, Packed) else market.settle(chosen, quick=quick)
+            if not isinstance(answer, Resource):
+                return self._certified(choice, answer) if answer else self._mended(choice)
+            if self._left_s() <= 0.0:
+                return self._mended(choice)
+            self._price = market.hold_to(answer, self._skip, self._price)
+
+    def _mended(self, choice: Ints) -> Found:
+        """A choice some of whose gangs find no place, less such gangs: each time by the swap that loses least."""
+        places = self._market.places
+        while True:
+            packed = places.pack(choice[choice >= 0])
+            if isinstance(packed, Packed):
+                return self._certified(choice, packed)
+            for _, bidder, row in self._swaps(choice, packed):
+                trial = choice.copy()
+                trial[bidder] = row
+                # To win nothing pins nothing, so one of the swaps will do.
+                if (places.left_beside(trial[trial >= 0]) >= 0).all():
+                    choice = trial
+                    break
+
+    def _swaps(self, choice: Ints, kind: int) -> list[tuple[int, int, int]]:
+        """What winners lose by their best row, or -1 for none, that asks for fewer gangs of a kind and no more GPUs."""
+        rows = self._market.arrays.rows
+        swaps = []
+        chosen = choice[choice >= 0]
+        for row in chosen[rows.counts[chosen, kind] > 0].tolist():
+            bidder = int(np.searchsorted(rows.row_start, row, side="right")) - 1
+            end = int(rows.row_start[bidder + 1])
+            less = (rows.counts[row:end, kind] < rows.counts[row, kind]) & (rows.gpus[row:end] <= rows.gpus[row])
+            others = row + np.flatnonzero(less)[:_MOST_SWAPS]
+            swaps += [(int(rows.gain[row] - rows.gain[other]), bidder, int(other)) for other in others.tolist()]
+            swaps.append((int(rows.gain[row]), bidder, -1))
+        return sorted(swaps)
 
     def _unproven(self, found: Found, bound: int) -> Found:
         """A choice with its distance from the bound; one that reaches it is proven after all."""
-        open_gap = bound - self._market.value(found.row_of)
-        return replace(found, gap=max(open_gap / self._market.arrays.unit, SMALLEST_GAP)) if open_gap > 0 else found
+        market = self._market
+        loss = np.empty(market.arrays.rows.rows, dtype=np.int64)
+        # Limits learnt since may tell more than the search did.
+        bound = min(bound, _core.losses(market.problem, self._skip, self._price, loss))
+        open_gap = bound - market.value(found.row_of)
+        return replace(found, gap=max(open_gap / market.arrays.unit, SMALLEST_GAP)) if open_gap > 0 else found
 
     def _left_s(self) -> float:
         return self._deadline_s - time.monotonic()

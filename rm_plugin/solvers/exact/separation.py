@@ -138,12 +138,13 @@ Dive = Iterator[Callable[[], list[Pattern]]]
 """Lists of patterns to try, each longer than the one before; made when called, for most are not looked at."""
 
 
-def separate(asked: Asked, groups: Sequence[Group]) -> Weights | Dive | None:
+def separate(asked: Asked, groups: Sequence[Group], *, quick: bool = False) -> Weights | Dive | None:
     """Tell why a choice does not fit, or how it may.
 
     Args:
         asked: What the choice asks for.
         groups: The machines.
+        quick: Only round the programme's solution down; the patterns to try are one list then.
 
     Returns:
         Whole weights of which the choice asks for more than all groups hold; or lists of patterns to try, which make up
@@ -155,7 +156,7 @@ def separate(asked: Asked, groups: Sequence[Group]) -> Weights | Dive | None:
     cover = _Cover(asked, groups)
     answer = cover.price()
     if answer == _MADE_UP:
-        return _dive(cover, groups)
+        return _rounded(cover, groups) if quick else _dive(cover, groups)
     return _whole(cover, asked, groups) if answer == _TOO_MUCH else None
 
 
@@ -180,6 +181,15 @@ def _dive(cover: _Cover, groups: Sequence[Group]) -> Dive:
         taken_back += 1
         if cover.price() != _MADE_UP:
             return
+
+
+def _rounded(cover: _Cover, groups: Sequence[Group]) -> Dive:
+    """Every pattern as often as its fraction is whole: few groups and little of what is asked for are left."""
+    fixed: list[tuple[int, Ints]] = []
+    for column, times in cover.whole():
+        cover.fix(column, times)
+        fixed += [cover.column(column)] * times
+    yield partial(_patterns, cover, groups, tuple(fixed), cover.left().tolist())
 
 
 def _patterns(
@@ -249,6 +259,10 @@ class _Cover:
     def fullest(self) -> tuple[int, int]:
         """The pattern that the last solution takes most of, and how often to fix it: 0 for none."""
         return _core.cover_fullest(self._core)
+
+    def whole(self) -> list[tuple[int, int]]:
+        """The patterns that the last solution takes at least once, and how often, rounded down."""
+        return _core.cover_whole(self._core)
 
     def fix(self, column: int, times: int) -> None:
         """Take a pattern so many times (or back): less is asked for, and less groups are left."""

@@ -127,6 +127,11 @@ int fullest_pattern(const Cover *c, int32_t *times) {
     return tight >= 0 ? tight : best;
 }
 
+int32_t whole_times(const Cover *c, int column) {
+    double value = value_of(&c->programme, column);
+    return value > 0.0 ? (int32_t)(value + NOTHING) : 0;
+}
+
 void fix_pattern(Cover *c, int column, int times) {
     const Programme *p = &c->programme;
     for (int n = p->start[column]; n < p->start[column + 1]; n++) {

@@ -29,6 +29,9 @@ int price_patterns(Cover *cover);
 /* The pattern that the last solution takes most of, and how often to fix it (0: none); one that wastes nothing first. */
 int fullest_pattern(const Cover *cover, int32_t *times);
 
+/* How often the last solution takes a pattern, rounded down. */
+int32_t whole_times(const Cover *cover, int column);
+
 /* Takes a pattern so many times (or back): less is asked for, and less groups are left. */
 void fix_pattern(Cover *cover, int column, int times);
 

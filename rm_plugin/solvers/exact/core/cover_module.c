@@ -89,6 +89,20 @@ PyObject *run_cover_fullest(PyObject *self, PyObject *capsule) {
     return Py_BuildValue("ii", column, (int)times);
 }
 
+PyObject *run_cover_whole(PyObject *self, PyObject *capsule) {
+    (void)self;
+    Cover *c = PyCapsule_GetPointer(capsule, CAPSULE);
+    PyObject *list = c ? PyList_New(0) : NULL;
+    for (int column = 0; list && column < c->programme.columns; column++) {
+        int32_t times = whole_times(c, column);
+        if (!times) continue;
+        PyObject *pair = Py_BuildValue("ii", column, (int)times);
+        if (!pair || PyList_Append(list, pair) < 0) Py_CLEAR(list);
+        Py_XDECREF(pair);
+    }
+    return list;
+}
+
 PyObject *run_cover_fix(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *capsule;

@@ -8,6 +8,7 @@
 PyObject *make_cover(PyObject *self, PyObject *args);
 PyObject *run_cover_price(PyObject *self, PyObject *args);
 PyObject *run_cover_fullest(PyObject *self, PyObject *args);
+PyObject *run_cover_whole(PyObject *self, PyObject *capsule);
 PyObject *run_cover_fix(PyObject *self, PyObject *args);
 PyObject *run_cover_forbid(PyObject *self, PyObject *args);
 PyObject *run_cover_pattern(PyObject *self, PyObject *args);

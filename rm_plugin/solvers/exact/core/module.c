@@ -287,6 +287,7 @@ static PyMethodDef METHODS[] = {
     {"cover", make_cover, METH_VARARGS, "A cover: groups of machines, and what is asked of them."},
     {"cover_price", run_cover_price, METH_VARARGS, "Whether fractions of patterns make up what is left, and the duals."},
     {"cover_fullest", run_cover_fullest, METH_O, "The pattern taken most of: (pattern, times)."},
+    {"cover_whole", run_cover_whole, METH_O, "Patterns taken at least once: [(pattern, times)]."},
     {"cover_fix", run_cover_fix, METH_VARARGS, "Takes a pattern so many times."},
     {"cover_forbid", run_cover_forbid, METH_VARARGS, "Uses a pattern no more."},
     {"cover_pattern", run_cover_pattern, METH_VARARGS, "What a pattern covers; its group is returned."},

@@ -566,7 +566,7 @@ static void sink_target(Run *run, int64_t gap, int beam, int32_t *choice, Outcom
         if (run->status) break;
         /* Everything worth more than what was pruned has been looked at. */
         if (!beam && run->best_pruned < outcome->bound) outcome->bound = run->best_pruned;
-        gap = next_gap(run, gap, beam ? 0 : run->states - before);
+        gap = beam ? 2 * gap + 1 : next_gap(run, gap, run->states - before);
     }
     outcome->status = run->status;
     outcome->value = 0;

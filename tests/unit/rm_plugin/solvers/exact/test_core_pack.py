@@ -29,7 +29,7 @@ def test_packed_rows_are_feasible(racks):
             continue
         packed = places.pack(chosen)
         if not isinstance(packed, Packed):
-            assert packed in chosen
+            assert arrays.rows.counts[chosen, packed].any()
             refused_some += 1
             continue
         packed_some += 1
