@@ -49,6 +49,11 @@ FAMILIES: Mapping[str, Family] = {
         _by_recipe("racks", "gangs within racks", Recipe(machines=5, racks=3, sizes=(2, 4, 6), levels=_RACK)),
         _by_recipe("units", "gangs in units of two and three GPUs", Recipe(sizes=(2, 4, 6), pinned=False)),
         _by_recipe("pinned", "GPUs kept: pinned rows, gangs over machines", Recipe(pinned_gangs=True, units=False)),
+        _by_recipe(
+            "regrouped",
+            "rows that differ only in which pinned GPUs belong together",
+            Recipe(pinned_gangs=True, regrouped=True, units=False, rows=3),
+        ),
         _by_recipe("explicit", "rows that name machines only", Recipe(explicit=True, bidders=4)),
         Family(
             name="explicit-poor",

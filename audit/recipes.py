@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
 from themis.choices import EmptyBundle
@@ -30,6 +30,8 @@ class Recipe:
         units: Whether gangs may come in units of several GPUs.
         pinned: Whether rows may pin GPUs on named machines.
         pinned_gangs: Whether pinned GPUs lie on two machines and are told apart by gangs.
+        regrouped: Whether every bid holds each row of several pinned GPUs twice more: with them all in one gang, and
+            with each alone.
         explicit: Whether all rows name machines only.
         slot_gpus: Most free GPUs of a slot.
         value: Draws the value of a row.
@@ -46,6 +48,7 @@ class Recipe:
     units: bool = True
     pinned: bool = True
     pinned_gangs: bool = False
+    regrouped: bool = False
     explicit: bool = False
     slot_gpus: int = 3
     value: Callable[[random.Random], float] = uniform_value
@@ -72,6 +75,8 @@ def _bid(app_id: str, rng: random.Random, machines: tuple[FreeMachine, ...], rec
     poor = recipe.empty_bundle is EmptyBundle.LEXICOGRAPHIC and rng.random() < 0.7
     empty = 0.0 if poor else rng.uniform(*recipe.empty)
     rows = tuple(_row(rng, machines, recipe) for _ in range(rng.randint(1, recipe.rows)))
+    if recipe.regrouped:
+        rows += tuple(other for row in rows for other in _regrouped(row))
     return Bid(app_id=app_id, round_id=0, empty_value=empty, rows=rows)
 
 
@@ -90,6 +95,14 @@ def _row(rng: random.Random, machines: tuple[FreeMachine, ...], recipe: Recipe) 
         pinned=sum(pinned, Allocation()),
         pinned_gangs=pinned if recipe.pinned_gangs else (),
     )
+
+
+def _regrouped(row: BidRow) -> Iterator[BidRow]:
+    """The same row with its pinned GPUs together, and with each alone."""
+    if row.pinned.gpus > 1:
+        yield replace(row, pinned_gangs=(row.pinned,))
+        alone = [Allocation.of({machine: 1}) for machine, count in row.pinned for _ in range(count)]
+        yield replace(row, pinned_gangs=tuple(alone))
 
 
 def _pin(rng: random.Random, machines: tuple[FreeMachine, ...]) -> Allocation:

@@ -13,11 +13,17 @@ from audit.matching import all_served
 from audit.round_cases import snapshot_of
 from audit.rounding_odds import expected, kept_odds
 from rm_plugin.arbiter.round_values import Decision, RoundSnapshot
+from rm_plugin.arbiter.rounding import keep_shares
 from rm_plugin.policies.demands import usable_left
 from themis.bids import GangDemand, PlacedGang
 from themis.choices import Rounding
 
 _NOISE = 1e-6
+
+_DRAWS = 128
+_LEAST_ODDS = 0.2
+"""A draw of less even odds is not looked at: of honest ones no 128 are all the same, but once in 10^12."""
+_TWIN = "twin"
 
 
 def grants(case: Case) -> list[str]:
@@ -25,7 +31,7 @@ def grants(case: Case) -> list[str]:
     findings = []
     for rounding in Rounding:
         snapshot = snapshot_of(case, rounding)
-        problems = [*_unexpected(case, snapshot)]
+        problems = [*_unexpected(case, snapshot), *_drawn_alike(case, snapshot)]
         decision = case.mechanism.policy.decide(snapshot)
         if isinstance(decision, Decision):
             problems += _problems(case, snapshot, decision)
@@ -36,17 +42,41 @@ def grants(case: Case) -> list[str]:
 
 
 def _unexpected(case: Case, snapshot: RoundSnapshot) -> Iterator[str]:
-    """Rounding must neither favour nor starve: over its draws a winner keeps c k of k gangs, or of k GPUs."""
+    """Over its draws a winner keeps c k of k gangs, or of k GPUs, and never what lies farther apart than the rest."""
     rounding = snapshot.settings.rounding
-    if rounding is Rounding.NEAREST:
-        return
     unit, size = ("GPUs", _gpus) if rounding is Rounding.BY_GPU else ("gangs", len)
     for app_id, win in case.outcome.wins.items():
         share = case.outcome.shares[app_id]
         wanted = share * size(win.gangs)
-        kept = expected(kept_odds(win.gangs, share, rounding, snapshot.reports[app_id].demands), size)
-        if not abs(kept - wanted) <= _NOISE:
+        odds = kept_odds(win.gangs, share, rounding, snapshot.reports[app_id].demands)
+        kept = expected(odds, size)
+        if rounding is not Rounding.NEAREST and not abs(kept - wanted) <= _NOISE:
             yield f"{app_id} keeps {kept!r} {unit} in expectation where c k is {wanted!r}"
+        if any(_farther_kept(outcome, win.gangs) for outcome in odds):
+            yield f"{app_id} may keep a gang that lies farther apart than one that it gives up"
+
+
+def _farther_kept(kept: tuple[PlacedGang, ...], won: tuple[PlacedGang, ...]) -> bool:
+    """Whether a gang kept, or a part of one, spans a farther level than one given up, or given up in part."""
+    given_up = Counter(won) - Counter(kept)
+    return bool(kept and given_up) and max(gang.level for gang in kept) > min(gang.level for gang in given_up)
+
+
+def _drawn_alike(case: Case, snapshot: RoundSnapshot) -> Iterator[str]:
+    """Every winner draws on its own and anew in each round: beside a twin, the two keep as many now and then only."""
+    if snapshot.settings.rounding is not Rounding.PROBABILISTIC:
+        return
+    rng = case.rng("rounding")
+    for app_id, win in case.outcome.wins.items():
+        share = case.outcome.shares[app_id]
+        if not _LEAST_ODDS <= share * len(win.gangs) % 1.0 <= 1.0 - _LEAST_ODDS:
+            continue
+        gangs, shares = dict.fromkeys((app_id, _TWIN), win.gangs), dict.fromkeys((app_id, _TWIN), share)
+        rounds = [keep_shares(gangs, shares, {}, rng.getrandbits(63)) for _ in range(_DRAWS)]
+        if len({len(kept[app_id]) for kept in rounds}) == 1:
+            yield f"{app_id} keeps as many gangs whatever the seed"
+        if all(len(kept[app_id]) == len(kept[_TWIN]) for kept in rounds):
+            yield f"{app_id} and a twin keep as many gangs as each other whatever the seed"
 
 
 def _gpus(gangs: tuple[PlacedGang, ...]) -> int:

@@ -9,14 +9,15 @@ def market_document(market: Market) -> dict[str, object]:
     """A market as a JSON document, which `parse_market` reads back to the same market.
 
     What the auction does not read stays behind: a bid's round and its count of dropped rows. A market knows only the
-    free GPUs of each slot, so the slots are written as large as what is free in them, and at least 1.
+    free GPUs of each slot, so the slots are written as large as what is free in them, and at least 1; a machine without
+    slots is written as one of a single GPU that is taken.
 
     Args:
         market: Free machines and bids; rows must pin GPUs of these machines only.
     """
     return {
         "machines": [_machine(machine) for machine in market.machines],
-        "free": {machine.machine_id: list(machine.free_slots) for machine in market.machines},
+        "free": {machine.machine_id: list(machine.free_slots or (0,)) for machine in market.machines},
         "empty_bundle": market.empty_bundle.value,
         "bidders": [_bidder(bid) for bid in market.bids],
     }
@@ -26,7 +27,7 @@ def _machine(machine: FreeMachine) -> dict[str, object]:
     return {
         "id": machine.machine_id,
         "rack": machine.rack_id,
-        "slots": [max(1, free) for free in machine.free_slots],
+        "slots": [max(1, free) for free in machine.free_slots or (0,)],
     }
 
 

@@ -20,8 +20,12 @@ MOST = 100_000
 MOST_GPUS = 1_000_000
 """The most GPUs that all machines together may have: what solvers add up stays well within 32 bits."""
 
-MOST_CELLS = 10_000_000
-"""The most that machines times GPUs of the largest may be: `exact` keeps tables of that shape, some of them at once."""
+MOST_CELLS = 1_000_000
+"""The most that machines times GPUs of the largest may be: `exact` makes a table of that shape for each size of gang,
+before it first looks at the clock. 60,000 machines of 16 GPUs have fewer."""
+
+MOST_SLOTS = 1_024
+"""The most slots of one machine, far above any we know of: packing looks at all of a machine's slots for each gang."""
 
 _MOST_DIGITS = 400
 """A whole number of more digits is past every bound, and Python refuses to read a very long one."""
@@ -234,7 +238,7 @@ def _counts(value: object, path: str, known: Mapping[str, _Shape]) -> Allocation
         raise InputError(f"{path} must be an object of GPUs by machine", value=_Brief(value))
     for machine_id in value:
         _check_machine(machine_id, known, path)
-    return Allocation.of({machine: _whole(count, f"{path}.{machine}") for machine, count in value.items()})
+    return Allocation.of({machine: _whole(count, f"{path}.{machine}", least=1) for machine, count in value.items()})
 
 
 def _whole(value: object, path: str, *, least: int = 0) -> int:
@@ -255,12 +259,21 @@ def _shape(entry: object, path: str) -> _Shape:
     if "slots" not in fields:
         slots: tuple[int, ...] = (fields.whole("gpus"),)
     else:
-        slots = tuple(_whole(size, where, least=1) for size, where in fields.entries("slots"))
+        slots = _slots(fields)
     if "gpus" in fields and fields.whole("gpus") != sum(slots):
         raise InputError(
             f"{path}.slots must add up to its gpus", value=_Brief(list(slots)), remedy=f"gpus is {fields.whole('gpus')}"
         )
     return _Shape(machine_id=fields.text("id"), rack_id=fields.text("rack", "rack"), slots=slots)
+
+
+def _slots(fields: _Fields) -> tuple[int, ...]:
+    """The GPUs of each slot that a machine states."""
+    stated = fields.entries("slots")
+    if not 1 <= len(stated) <= MOST_SLOTS:
+        remedy = "leave machines without GPUs out" if not stated else "tell the machine as several"
+        raise InputError(f"{fields.at('slots')} must be 1 to {MOST_SLOTS} slots", value=len(stated), remedy=remedy)
+    return tuple(_whole(size, where, least=1) for size, where in stated)
 
 
 def _free_slots(root: _Fields, known: Mapping[str, _Shape]) -> dict[str, tuple[int, ...]]:

@@ -121,14 +121,18 @@ def _bidder(bid: Bid, free: Mapping[str, int], *, one_rack: bool) -> Bidder:
         and all(count <= free.get(machine, 0) for machine, count in row.pinned)
     ]
     # Canonical: by value, then by what the row asks for, so that the order of the rows in the bid does not matter.
-    fitting.sort(
-        key=lambda row: (-row.log_value, row.gpus, row.kinds, row.pinned.counts, sorted(row.pinned_parts), row.row)
-    )
+    fitting.sort(key=_rank)
     return Bidder(
         app_id=bid.app_id,
         log_empty=math.log(bid.empty_value) if bid.empty_value > 0 else None,
         candidates=_undominated(fitting),
     )
+
+
+def _rank(row: Candidate) -> tuple[object, ...]:
+    """Best first; of rows that differ only in which pinned GPUs belong together, the one of the fewest parts first."""
+    parts = sorted(row.pinned_parts)
+    return (-row.log_value, row.gpus, row.kinds, row.pinned.counts, len(parts), parts, row.row)
 
 
 def _undominated(rows: Sequence[Candidate]) -> tuple[Candidate, ...]:

@@ -7,6 +7,7 @@ typed status LICENCE.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,7 @@ class GurobiSolver:
             InputError: Two bids of one app, or a finite market with an empty bundle worth 0.
             ThemisError: Gurobi failed for another reason than its licence.
         """
-        return solve_by(self._run, market, self._memo.bidders_of(market), time_limit_s)
+        return solve_by(self._run, market, self._memo.bidders_of, time_limit_s)
 
     def without(self, market: Market, app_ids: Sequence[str], time_limit_s: float) -> dict[str, Solution]:
         """One problem after the other; only the bidders' canonical form and Gurobi's environment are shared."""
@@ -76,15 +77,16 @@ class GurobiSolver:
         """One Gurobi run; see `mip.Run`."""
         import gurobipy
 
+        deadline_s = time.monotonic() + time_limit_s
         try:
             with gurobipy.Model(env=self._environment()) as programme:
-                programme.setParam("TimeLimit", time_limit_s)
                 _fill(programme, model, gains, at_least)
+                programme.setParam("TimeLimit", max(0.0, deadline_s - time.monotonic()))
                 programme.optimize()
                 return _answer(programme)
         except gurobipy.GurobiError as error:
             if error.errno in (gurobipy.GRB.Error.SIZE_LIMIT_EXCEEDED, gurobipy.GRB.Error.NO_LICENSE):
-                return Answer(status=SolveStatus.LICENCE, solution=None, bound=math.inf, used_s=0.0)
+                return Answer(status=SolveStatus.LICENCE, solution=None, bound=math.inf)
             raise ThemisError("Gurobi failed", value=str(error), remedy="choose another solver") from error
 
     def _environment(self) -> gurobipy.Env:
@@ -133,5 +135,4 @@ def _answer(programme: gurobipy.Model) -> Answer:
         status=SolveStatus.OPTIMAL if programme.Status == GRB.OPTIMAL else SolveStatus.TIME_LIMIT,
         solution=None if found is None else np.rint(np.array(found)).astype(np.int64),
         bound=float(programme.ObjBound),
-        used_s=float(programme.Runtime),
     )

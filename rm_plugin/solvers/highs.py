@@ -35,7 +35,7 @@ class HighsSolver:
         Raises:
             InputError: Two bids of one app, or a finite market with an empty bundle worth 0.
         """
-        return solve_by(run_highs, market, self._memo.bidders_of(market), time_limit_s)
+        return solve_by(run_highs, market, self._memo.bidders_of, time_limit_s)
 
     def without(self, market: Market, app_ids: Sequence[str], time_limit_s: float) -> dict[str, Solution]:
         """One problem after the other; only the bidders' canonical form is shared."""
@@ -61,7 +61,7 @@ def run_highs(
 def _answer(highs: highspy.Highs) -> Answer:
     status = highs.getModelStatus()
     if status == highspy.HighsModelStatus.kModelEmpty:
-        return Answer(status=SolveStatus.OPTIMAL, solution=np.zeros(0, dtype=np.int64), bound=0.0, used_s=0.0)
+        return Answer(status=SolveStatus.OPTIMAL, solution=np.zeros(0, dtype=np.int64), bound=0.0)
     if status not in _STATUS:
         raise InvariantError("HiGHS ended a winner determination in an unexpected way", value=str(status))
     info = highs.getInfo()
@@ -70,7 +70,6 @@ def _answer(highs: highspy.Highs) -> Answer:
         status=_STATUS[status],
         solution=np.rint(np.array(highs.getSolution().col_value)).astype(np.int64) if found else None,
         bound=float(info.mip_dual_bound),
-        used_s=float(highs.getRunTime()),
     )
 
 

@@ -10,8 +10,9 @@ same. No perturbation is used, because below a solver's own tolerances none coul
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -39,17 +40,20 @@ class AtLeast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """How one run ended: a whole solution (None when none was found), its upper bound, seconds used."""
+    """How one run ended: a whole solution (None when none was found), and its upper bound."""
 
     status: SolveStatus
     solution: NDArray[np.int64] | None
     bound: float
-    used_s: float
 
     @property
     def proven(self) -> bool:
         """True when no better solution exists."""
         return self.status is SolveStatus.OPTIMAL
+
+
+_OUT_OF_TIME = Answer(status=SolveStatus.TIME_LIMIT, solution=None, bound=math.inf)
+"""No run at all."""
 
 
 class Run(Protocol):
@@ -66,33 +70,58 @@ class Run(Protocol):
         ...
 
 
-def solve_by(run: Run, market: Market, bidders: Sequence[Bidder], time_limit_s: float) -> Solution:
+def solve_by(
+    run: Run, market: Market, bidders_of: Callable[[Market], Sequence[Bidder]], time_limit_s: float
+) -> Solution:
     """Solve one market.
 
     Args:
         run: The solver.
         market: Free machines and bids.
-        bidders: The market's bidders in canonical form.
-        time_limit_s: Seconds for the whole solve. Past it the best choice found is returned with its gap; when there
-            is none, nobody wins, which is always feasible.
+        bidders_of: Brings the market's bidders into canonical form.
+        time_limit_s: Seconds for the whole solve, in which bids are read and the model is built. Past it the best
+            choice found is returned with its gap; when there is none, nobody wins, which is always feasible.
 
     Raises:
         InvariantError: The solver's choice does not fit the free GPUs.
     """
-    model = build_model(market.machines, bidders)
-    answer, positive_open = _solve_stages(run, model, bidders, time_limit_s)
+    deadline_s = time.monotonic() + time_limit_s
+    bidders = bidders_of(market)
+    model = build_model(market.machines, bidders) if _left_s(deadline_s) else None
+    if model is None or not _left_s(deadline_s):
+        return _solution(bidders, _OUT_OF_TIME, {}, {}, positive_open=True)
+    answer, positive_open = _solve_stages(run, model, bidders, deadline_s)
     chosen = deal_among_alike(bidders, chosen_rows(model, bidders, answer.solution))
+    wins = _wins(market, model, chosen, answer.solution)
+    return _solution(bidders, answer, chosen, wins, positive_open=positive_open)
+
+
+def _left_s(deadline_s: float) -> float:
+    """Seconds until a time on the monotonic clock, 0 once it is past."""
+    return max(0.0, deadline_s - time.monotonic())
+
+
+def _solution(
+    bidders: Sequence[Bidder],
+    answer: Answer,
+    chosen: Mapping[str, Candidate],
+    wins: Mapping[str, Win],
+    *,
+    positive_open: bool,
+) -> Solution:
+    """What was found, in the terms of the port. Where no row can win, nobody's winning is proven to be the best."""
+    proven = answer.proven or not any(bidder.candidates for bidder in bidders)
     log_objective, positive = score(bidders, chosen)
     return Solution(
-        status=answer.status,
-        gap=0.0 if answer.proven else _gap(bidders, answer, chosen, positive_open=positive_open),
+        status=SolveStatus.OPTIMAL if proven else answer.status,
+        gap=0.0 if proven else _gap(bidders, answer, chosen, positive_open=positive_open),
         log_objective=log_objective,
         positive=positive,
-        wins=_wins(market, model, chosen, answer.solution),
+        wins=wins,
     )
 
 
-def _solve_stages(run: Run, model: MachineModel, bidders: Sequence[Bidder], time_limit_s: float) -> tuple[Answer, bool]:
+def _solve_stages(run: Run, model: MachineModel, bidders: Sequence[Bidder], deadline_s: float) -> tuple[Answer, bool]:
     """Solve; with empty bundles worth 0, first for the most bidders of positive value, then for the product.
 
     Returns:
@@ -100,16 +129,16 @@ def _solve_stages(run: Run, model: MachineModel, bidders: Sequence[Bidder], time
     """
     rescued = np.array([bidders[bidder].log_empty is None for bidder, _ in model.choice_of], dtype=np.float64)
     if not rescued.any():
-        return run(model, model.gains, time_limit_s), False
+        return run(model, model.gains, _left_s(deadline_s)), False
     counting = np.zeros_like(model.gains)
     counting[: len(rescued)] = rescued
-    first = run(model, counting, time_limit_s)
+    first = run(model, counting, _left_s(deadline_s))
     if first.solution is None or not first.proven:
         return first, True
     most = AtLeast(weights=counting, number=round(float(counting @ first.solution)))
-    second = run(model, model.gains, max(0.0, time_limit_s - first.used_s), most)
+    second = run(model, model.gains, _left_s(deadline_s), most)
     if second.solution is None and second.status is SolveStatus.TIME_LIMIT:
-        second = Answer(status=second.status, solution=first.solution, bound=second.bound, used_s=second.used_s)
+        second = replace(second, solution=first.solution)
     return second, False
 
 

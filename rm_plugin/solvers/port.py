@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -72,6 +73,11 @@ class WinnerDetermination(Protocol):
 def each_alone(
     solver: WinnerDetermination, market: Market, app_ids: Sequence[str], time_limit_s: float
 ) -> dict[str, Solution]:
-    """`without` for solvers that share nothing: one problem after the other, each with an equal part of the time."""
-    share_s = time_limit_s / max(1, len(app_ids))
-    return {app_id: solver.solve(market.without(app_id), share_s) for app_id in app_ids}
+    """`without` for solvers that share nothing: one problem after the other, each with its part of the time left."""
+    deadline_s = time.monotonic() + time_limit_s
+    solutions = {}
+    for number, app_id in enumerate(app_ids):
+        # What one takes beyond its part, the others go without.
+        part_s = max(0.0, deadline_s - time.monotonic()) / (len(app_ids) - number)
+        solutions[app_id] = solver.solve(market.without(app_id), part_s)
+    return solutions

@@ -15,7 +15,7 @@ from themis.cluster import Allocation
 from themis.errors import InputError
 
 VALUES = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
-SLOTS = st.lists(st.integers(0, 8), max_size=4).map(tuple)
+SLOTS = st.lists(st.integers(0, 8), min_size=1, max_size=4).map(tuple)
 
 
 @st.composite

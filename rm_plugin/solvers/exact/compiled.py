@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from rm_plugin.solvers.candidates import chains_of
 from rm_plugin.solvers.exact import _core
+from rm_plugin.solvers.exact.found import Found
 from rm_plugin.solvers.exact.knapsack import (
     build_problem,
     most_pinned,
@@ -46,7 +47,12 @@ _TOO_LARGE = 4_000_000
 
 
 class CompiledMarket:
-    """Rows, limits and prices of one market, kept between its problems."""
+    """Rows, limits and prices of one market, kept between its problems.
+
+    Attributes:
+        full: What the problem with all bidders found, once it was looked at.
+        sketch_s: Seconds that the last narrow search without a bidder took.
+    """
 
     def __init__(self, market: Market, arrays: MarketArrays | None = None) -> None:
         self.market = market
@@ -56,6 +62,8 @@ class CompiledMarket:
         self.few_states = max(1, self.most_states // _FEWER)
         self._spare_states = _SEARCHED_WIDE * self.most_states if self.too_large else math.inf
         self._least_states = max(1, self.most_states // (_FEWEST if self.too_large else _FEWER))
+        self.full: Found | None = None
+        self.sketch_s = 0.0
         self._position = {bid.app_id: place for place, bid in enumerate(self.arrays.bids)}
         self._priced = False
         rows, kinds = self.arrays.rows, self.arrays.kinds
@@ -81,6 +89,11 @@ class CompiledMarket:
         if not self._priced:
             self._price, self._priced = price.copy(), True
         return price
+
+    @property
+    def known_prices(self) -> Prices:
+        """The best prices known so far, not fitted to any problem."""
+        return self._price
 
     def value(self, row_of: Mapping[int, int]) -> int:
         """What rows by bidder gain together, in whole units."""

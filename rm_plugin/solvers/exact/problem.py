@@ -32,20 +32,47 @@ _MOST_DECIDED = 20
 """Choices of a problem that an integer programme decides on."""
 
 
-def solve_problem(market: CompiledMarket, skip: int, deadline_s: float) -> Found:
-    """The best choice without the bidder at `skip` (-1: with all), within a time on the monotonic clock."""
+def solve_problem(market: CompiledMarket, skip: int, deadline_s: float, last_s: float | None = None) -> Found:
+    """The best choice without the bidder at `skip` (-1: with all), within a time on the monotonic clock.
+
+    Args:
+        market: The market.
+        skip: Position of the bidder left out.
+        deadline_s: When to stop. The full problem then still makes a choice, by one narrow search.
+        last_s: Until when a problem without a bidder may begin a narrow search, where it shares its time with others;
+            later it takes what the full market's choice leaves it, which takes no time at all.
+    """
     if not market.arrays.rows.rows:
         return Found(skip=skip, row_of={})
-    return _Problem(market, skip, deadline_s).solve()
+    last_s = deadline_s if last_s is None else last_s
+    if skip >= 0 and market.full is not None and time.monotonic() >= last_s:
+        return _left_by_all(market, market.full, skip)
+    found = _Problem(market, skip, deadline_s, last_s).solve()
+    if skip < 0:
+        market.full = found
+    return found
+
+
+def _left_by_all(market: CompiledMarket, full: Found, skip: int) -> Found:
+    """The full market's choice less a bidder's row, which has its places for sure: for when no time is left."""
+    row_of = {bidder: row for bidder, row in full.row_of.items() if bidder != skip}
+    unit, value = market.arrays.unit, market.value(row_of)
+    loss = np.empty(market.arrays.rows.rows, dtype=np.int64)
+    # Nobody is better off without a bidder than the best choice with it is.
+    most = market.value(full.row_of) + math.ceil(full.gap * unit)
+    open_gap = min(most, _core.losses(market.problem, skip, market.known_prices, loss)) - value
+    return Found(skip=skip, row_of=row_of, gap=max(open_gap / unit, SMALLEST_GAP) if open_gap > 0 else 0.0)
 
 
 class _Problem:
     """The state of one problem: prices of its own, and states kept so far."""
 
-    def __init__(self, market: CompiledMarket, skip: int, deadline_s: float) -> None:
+    def __init__(self, market: CompiledMarket, skip: int, deadline_s: float, last_s: float) -> None:
         self._market = market
         self._skip = skip
         self._deadline_s = deadline_s
+        self._last_s = last_s
+        self._most_reserved_s = max(0.0, self._left_s()) / 2
         self._price = market.prices(skip)
         self._states = 0
         self._decided = 0
@@ -59,7 +86,7 @@ class _Problem:
         most_states = min(market.few_states, market.most_states)
         while True:
             status, value, bound, states = _core.search(
-                market.problem, self._skip, self._price, _FIRST_GAP, 0, self._left_s(), most_states, choice
+                market.problem, self._skip, self._price, _FIRST_GAP, 0, self._search_s(), most_states, choice
             )
             self._states += states
             market.spend(states)
@@ -88,7 +115,7 @@ class _Problem:
         """Whether a good choice taught limits, which make a search narrower and would cost it more to learn."""
         limits = self._market.limits
         if self._sketch is None or self._sketch_limits < limits:
-            self._sketch = self._sketched(bound)
+            self._sketch = self._timed_sketch(bound)
             self._sketch_limits = self._market.limits
         return self._market.limits > limits
 
@@ -115,7 +142,7 @@ class _Problem:
         choices = np.empty((_MOST_CHOICES, len(market.arrays.bids)), dtype=np.int32)
         loss = np.empty(market.arrays.rows.rows, dtype=np.int64)
         bound = _core.losses(market.problem, self._skip, self._price, loss)
-        gap, looked_at = bound - value + int(market.arrays.unit * _FIRST_GAP), 0
+        gap, looked_at = max(1, bound - value + int(market.arrays.unit * _FIRST_GAP)), 0
         while True:
             status, count, states = _core.choices(
                 market.problem, self._skip, self._price, gap, self._left_s(), _MOST_LABELLED_STATES, choices
@@ -147,10 +174,10 @@ class _Problem:
         """Let HiGHS choose among the rows that can still be part of something better than what it finds.
 
         `most` is a proven bound on the value. Out of time, the better of what HiGHS and a narrow search found; where a
-        market is so large that HiGHS would not even begin in time, the latter at once.
+        market is so large that HiGHS would not even begin in time, or none is left, the latter at once.
         """
         market = self._market
-        if market.too_large:
+        if market.too_large or self._left_s() <= 0.0:
             return self._best_effort(most)
         loss = np.empty(market.arrays.rows.rows, dtype=np.int64)
         bound = _core.losses(market.problem, self._skip, self._price, loss)
@@ -187,9 +214,22 @@ class _Problem:
         )
 
     def _best_effort(self, bound: int) -> Found:
-        """Out of time: a good choice by a narrow search."""
-        found = self._sketch or self._sketched(bound)
+        """Out of time: a good choice by a narrow search, or what the full market's choice leaves, if that is better."""
+        market = self._market
+        left = _left_by_all(market, market.full, self._skip) if self._skip >= 0 and market.full is not None else None
+        if self._sketch is None and (left is None or time.monotonic() < self._last_s):
+            self._sketch = self._timed_sketch(bound)
+        choices = [each for each in (self._sketch, left) if each is not None]
+        found = max(choices, key=lambda each: market.value(each.row_of))
         return self._unproven(replace(found, states=self._states), bound)
+
+    def _timed_sketch(self, bound: int) -> Found:
+        """As `_sketched`; how long it took is what the next problems' searches leave of their time."""
+        began_s = time.monotonic()
+        found = self._sketched(bound)
+        if self._skip >= 0:
+            self._market.sketch_s = time.monotonic() - began_s
+        return found
 
     def _sketched(self, bound: int) -> Found:
         """A good choice by a narrow search; limits that it breaks are learnt, rows that find no place are swapped.
@@ -251,6 +291,11 @@ class _Problem:
         bound = min(bound, _core.losses(market.problem, self._skip, self._price, loss))
         open_gap = bound - market.value(found.row_of)
         return replace(found, gap=max(open_gap / market.arrays.unit, SMALLEST_GAP)) if open_gap > 0 else found
+
+    def _search_s(self) -> float:
+        """Seconds for a search that may prove nothing: what a narrow one after it takes is left, up to half of all."""
+        reserved = self._skip >= 0 and self._sketch is None
+        return self._left_s() - (min(self._market.sketch_s, self._most_reserved_s) if reserved else 0.0)
 
     def _left_s(self) -> float:
         return self._deadline_s - time.monotonic()

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rm_plugin.solvers.kinds import Kind, has_one_rack, kind_of
 from themis.bids import Bid, FreeMachine, Gang, Market
+from themis.cluster import Allocation
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -60,6 +61,11 @@ class Rows:
         """The row of each pin [pins]."""
         return np.repeat(np.arange(self.rows), np.diff(self.pin_start))
 
+    @property
+    def bidder(self) -> NDArray[np.intp]:
+        """The bidder of each row [rows]."""
+        return np.repeat(np.arange(len(self.row_start) - 1), np.diff(self.row_start))
+
     def only(self, keep: NDArray[np.bool_]) -> Rows:
         """These rows alone; bidders stay, also those left without a row."""
         if keep.all():
@@ -68,8 +74,25 @@ class Rows:
 
     def best_first(self) -> Rows:
         """The same rows, those of each bidder by gain, GPUs and digest; of equal ones the first of the bid first."""
-        bidder = np.repeat(np.arange(len(self.row_start) - 1), np.diff(self.row_start))
-        return self._taken(np.lexsort((self.index, self.tie, self.gpus, -self.gain, bidder)), self.row_start)
+        return self._taken(np.lexsort((self.index, self.tie, self.gpus, -self.gain, self.bidder)), self.row_start)
+
+    def with_fewest_parts_first(self, bids: Sequence[Bid]) -> Rows:
+        """Rows that are `best_first`, and such as differ only in which pinned GPUs belong together in an order too.
+
+        The fewest parts come first, then the smaller ones: payments keep or take a part as one, so it matters which of
+        these rows wins, though the digest does not know them apart.
+        """
+        keys = (self.bidder, self.gain, self.gpus, self.tie)
+        like_the_one_before = np.logical_and.reduce([key[1:] == key[:-1] for key in keys])
+        like_the_one_before &= np.diff(self.pin_start)[1:] > 0
+        if not like_the_one_before.any():
+            return self
+        order = np.arange(self.rows)
+        for run in np.split(order, np.flatnonzero(~like_the_one_before) + 1):
+            if len(run) > 1:
+                bid = bids[self.bidder[run[0]]]
+                order[run] = sorted(run.tolist(), key=lambda row: _grouping(bid, int(self.index[row])))
+        return self._taken(order, self.row_start)
 
     def _taken(self, order: NDArray[np.intp], row_start: NDArray[np.int64] | Ints) -> Rows:
         lengths = np.diff(self.pin_start)[order]
@@ -188,9 +211,14 @@ class _Reader:
             pin_machine=pin_machine.astype(np.int32),
             pin_gpus=pin_gpus.astype(np.int32),
         )
-        return MarketArrays(
-            machines=machines, bids=bids, kinds=tuple(kinds), rows=rows.only(gain > 0).best_first(), unit=unit
-        )
+        ordered = rows.only(gain > 0).best_first().with_fewest_parts_first(bids)
+        return MarketArrays(machines=machines, bids=bids, kinds=tuple(kinds), rows=ordered, unit=unit)
+
+
+def _grouping(bid: Bid, index: int) -> tuple[int, list[Allocation], int]:
+    """How a row's pinned GPUs belong together, to order rows by; of equal ones the first of the bid comes first."""
+    parts = sorted(bid.rows[index].pinned_parts)
+    return len(parts), parts, index
 
 
 def _gains(values: NDArray[np.float64], row_start: Ints, bids: Sequence[Bid]) -> tuple[Longs, float]:

@@ -52,14 +52,17 @@ class ExactSolver:
         return _solution(self._of(market), None, deadline_s)
 
     def without(self, market: Market, app_ids: Sequence[str], time_limit_s: float) -> Mapping[str, Solution]:
-        """The market without each of these bidders, from the prices and limits that the first problem found."""
+        """The market without each of these bidders, from the prices and limits that the first problem found.
+
+        Problems that no time is left for take the first one's choice less the bidder's row, with its gap.
+        """
         deadline_s = time.monotonic() + time_limit_s
         compiled = self._of(market)
         solutions = {}
         for number, app_id in enumerate(app_ids):
             # Whoever needs less than its part leaves the rest to those that come later.
             part_s = (deadline_s - time.monotonic()) / (len(app_ids) - number)
-            solutions[app_id] = _solution(compiled, app_id, time.monotonic() + part_s)
+            solutions[app_id] = _solution(compiled, app_id, time.monotonic() + part_s, deadline_s)
         return solutions
 
     def _of(self, market: Market) -> CompiledMarket | TableMarket:
@@ -73,9 +76,11 @@ class ExactSolver:
         return self._compiled
 
 
-def _solution(compiled: CompiledMarket | TableMarket, without: str | None, deadline_s: float) -> Solution:
+def _solution(
+    compiled: CompiledMarket | TableMarket, without: str | None, deadline_s: float, last_s: float | None = None
+) -> Solution:
     """The best choice without a bidder (None: with all); gangs find their places where all bidders are there."""
     if isinstance(compiled, TableMarket):
         return compiled.solution(without, deadline_s)
     skip = -1 if without is None else compiled.position(without)
-    return as_solution(compiled.arrays, solve_problem(compiled, skip, deadline_s), placed=without is None)
+    return as_solution(compiled.arrays, solve_problem(compiled, skip, deadline_s, last_s), placed=without is None)

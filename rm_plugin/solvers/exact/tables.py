@@ -74,7 +74,7 @@ class TableMarket:
         # Past its nodes or equals the search may know all the same that nothing is worth more.
         gap = max((bound - value) / self._arrays.unit, SMALLEST_GAP) if bound > value else 0.0
         found = Found(skip=skip, row_of=row_of, gap=gap, gangs=dict.fromkeys(row_of, ()), states=nodes)
-        if status == _TOO_WIDE:
+        if status == _TOO_WIDE and time.monotonic() < deadline_s:
             return self._or_better(found, value, deadline_s)
         return as_solution(self._arrays, found, placed=skip < 0)
 

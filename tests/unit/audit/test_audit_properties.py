@@ -13,7 +13,9 @@ from audit.properties import grants
 from audit.properties.registry import PROPERTIES
 from audit.round_cases import snapshot_of
 from rm_plugin.arbiter import rounding
+from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.solvers.brute_force import BruteForceSolver
+from rm_plugin.solvers.exact.rows import Rows
 from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.port import SolveStatus
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market, PlacedGang
@@ -138,6 +140,33 @@ def test_a_rounding_that_starves_winners_is_told(monkeypatch, rule):
     assert f"{rule}: a0 keeps 0.0 " in told(TRUE, "grants")
 
 
+@pytest.mark.parametrize("rule", Rounding)
+def test_a_rounding_that_keeps_the_worst_gangs_is_told(monkeypatch, rule):
+    """a wins a gang on one machine and one over two, and keeps 0.56 of them: b would win 0.18 in place of 0.1."""
+    both = BidRow(value=1.0, gangs=(Gang(2, Level.MACHINE), Gang(4, Level.CLUSTER)))
+    bid = Bid(app_id="a", round_id=0, empty_value=0.1, rows=(both,))
+    case = Case(Market(machines=machines(3, 3), bids=(bid, wants("b", {1: 0.18}))), TRUE)
+    assert PROPERTIES["grants"](case) == []
+    true = rounding._KEEP[rule]
+    monkeypatch.setitem(rounding._KEEP, rule, lambda ranked, *rest: true(ranked[::-1], *rest))
+    finding = f"{rule}: a may keep a gang that lies farther apart than one that it gives up"
+    assert finding in PROPERTIES["grants"](case)
+
+
+@pytest.mark.parametrize(
+    ("seed_of", "finding"),
+    [
+        (lambda seed, *names: child_seed(seed, *names[:1]), "and a twin keep as many gangs as each other"),
+        (lambda seed, *names: child_seed(0, *names), "keeps as many gangs whatever the seed"),
+    ],
+    ids=["one for all apps", "the same each round"],
+)
+def test_draws_that_are_not_of_their_own_are_told(monkeypatch, seed_of, finding):
+    assert finding not in told(TRUE, "grants")
+    monkeypatch.setattr(rounding, "child_seed", seed_of)
+    assert finding in told(TRUE, "grants")
+
+
 def test_a_choice_that_is_better_for_one_alone_is_told():
     market = Market(machines=machines(2), bids=(wants("a", {1: 0.5}), wants("b", {1: 0.5})))
     (finding,) = PROPERTIES["pareto"](Case(market, solving(mutants.first_winner_forgotten)))
@@ -194,3 +223,13 @@ def test_which_of_two_rows_that_ask_the_same_wins_is_no_matter_of_order():
     )
     for seed in range(5):
         assert PROPERTIES["order"](Case(market, Mechanism(make_solver=ExactSolver), seed=seed)) == []
+
+
+def test_rows_told_apart_by_their_place_in_the_bid_are_found_by_rows_regrouped(monkeypatch):
+    """Rows that differ only in which pinned GPUs belong together, as they once were: the first of the bid won."""
+    monkeypatch.setattr(Rows, "with_fewest_parts_first", lambda rows, bids: rows)
+    cases = (
+        Case(family("regrouped").market(1, number), Mechanism(make_solver=ExactSolver), seed=number)
+        for number in range(12)
+    )
+    assert any(PROPERTIES["order"](case) for case in cases)

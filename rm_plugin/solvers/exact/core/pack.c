@@ -11,6 +11,7 @@ typedef struct {
     uint64_t *some;                         /* a bit for each number of free GPUs that some machine has */
     int32_t *member_start, *member;         /* machines by rack */
     int32_t *room;                          /* scratch: units by rack */
+    int32_t *asked, *tightest;              /* by machine: its tightest slot for this size, while asked is not 0 */
     Part *part;
     int32_t parts;
 } Packer;
@@ -47,11 +48,15 @@ static int slot_room(const Packer *p, int m, int slot) {
     return p->slot_free[slot] < p->free[m] ? p->slot_free[slot] : p->free[m];
 }
 
-/* The slot of a machine that holds so many GPUs most tightly, or -1. */
-static int tightest_slot(const Packer *p, int m, int gpus) {
+/* The slot of a machine that holds so many GPUs most tightly, or -1. Kept while nothing is taken from the machine:
+ * gangs of one size come one after the other, and each is put on one machine of many. */
+static int tightest_slot(Packer *p, int m, int gpus) {
+    if (p->asked[m] == gpus) return p->tightest[m];
     int best = -1;
     for (int slot = p->cluster->slot_start[m]; slot < p->cluster->slot_start[m + 1]; slot++)
         if (slot_room(p, m, slot) >= gpus && (best < 0 || slot_room(p, m, slot) < slot_room(p, m, best))) best = slot;
+    p->asked[m] = gpus;
+    p->tightest[m] = best;
     return best;
 }
 
@@ -80,6 +85,7 @@ static void take(Packer *p, int gang, int m, int gpus, int slot) {
         p->slot_free[slot] -= gpus;
     else
         drain_slots(p, m, gpus);
+    p->asked[m] = 0;
     unlink_machine(p, m);
     p->free[m] -= gpus;
     link_machine(p, m);
@@ -190,10 +196,12 @@ static int open_packer(Packer *p) {
     p->some = calloc((size_t)p->most_free / 64 + 1, sizeof(uint64_t));
     p->next = malloc(sizeof(int32_t) * (c->machines + 1));
     p->previous = malloc(sizeof(int32_t) * (c->machines + 1));
+    p->asked = calloc(c->machines + 1, sizeof(int32_t));
+    p->tightest = malloc(sizeof(int32_t) * (c->machines + 1));
     p->member_start = calloc(c->racks + 2, sizeof(int32_t));
     p->member = malloc(sizeof(int32_t) * (c->machines + 1));
     if (!p->free || !p->slot_free || !p->rack_free || !p->room || !p->head || !p->some || !p->next || !p->previous ||
-        !p->member_start || !p->member)
+        !p->asked || !p->tightest || !p->member_start || !p->member)
         return 0;
     memcpy(p->free, c->free, sizeof(int32_t) * c->machines);
     memcpy(p->slot_free, c->slot_free, sizeof(int32_t) * slots);
@@ -209,8 +217,8 @@ static int open_packer(Packer *p) {
 }
 
 static void close_packer(Packer *p) {
-    void *all[] = {p->free, p->slot_free, p->rack_free, p->room,         p->head,
-                   p->next, p->previous,  p->member,    p->member_start, p->some};
+    void *all[] = {p->free,     p->slot_free, p->rack_free, p->room,         p->head, p->next,
+                   p->previous, p->asked,     p->tightest,  p->member_start, p->member, p->some};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
 }
 

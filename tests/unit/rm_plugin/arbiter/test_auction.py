@@ -1,9 +1,12 @@
 """The auction and its payments on markets worked out by hand, and with solvers that run out of time."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.arbiter.payments import kept_share
+from rm_plugin.solvers import port
 from rm_plugin.solvers.highs import HighsSolver
 from rm_plugin.solvers.port import Solution, SolveStatus, Win, each_alone
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
@@ -102,15 +105,17 @@ def test_an_answer_worse_than_the_full_one_is_a_defect_where_both_claim_to_be_op
 
 
 class _Impatient:
-    """A solver that notes the time it is given and never proves anything."""
+    """A solver that notes the time it is given, takes it all and never proves anything."""
 
     name = "impatient"
 
     def __init__(self):
         self.limits = []
+        self.now_s = 0.0
 
     def solve(self, market, time_limit_s):
         self.limits.append(time_limit_s)
+        self.now_s += time_limit_s
         found = HighsSolver().solve(market, 10.0)
         return Solution(
             status=SolveStatus.TIME_LIMIT,
@@ -124,8 +129,9 @@ class _Impatient:
         return each_alone(self, market, app_ids, time_limit_s)
 
 
-def test_the_record_says_so_when_time_ran_out_and_all_problems_share_the_time():
+def test_the_record_says_so_when_time_ran_out_and_all_problems_share_the_time(monkeypatch):
     solver = _Impatient()
+    monkeypatch.setattr(port, "time", SimpleNamespace(monotonic=lambda: solver.now_s))
     outcome = run_auction(BOTH, solver, 8.0)
     assert (outcome.optimal, outcome.worst_gap) == (False, 0.25)
     assert solver.limits == [4.0, 2.0, 2.0]

@@ -7,9 +7,9 @@ import pytest
 
 from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.arbiter.market_document import market_document
-from rm_plugin.arbiter.market_file import MOST, parse_market, read_market
+from rm_plugin.arbiter.market_file import MOST, MOST_SLOTS, parse_market, read_market
 from rm_plugin.solvers.highs import HighsSolver
-from themis.bids import Gang
+from themis.bids import FreeMachine, Gang, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Level
 from themis.errors import InputError
@@ -67,6 +67,12 @@ def test_gpus_of_an_explicit_row_that_belong_together_are_won_as_one_gang():
     assert parse_market(market_document(together)) == together
 
 
+def test_a_machine_without_slots_is_written_as_one_without_a_free_gpu():
+    """A market at hand may hold one; a document that lists no slots is refused."""
+    empty = Market(machines=(FreeMachine(machine_id="m0", rack_id="r0", free_slots=()),), bids=())
+    assert parse_market(market_document(empty)).machines[0].free_slots == (0,)
+
+
 @pytest.mark.parametrize(
     ("free", "slots"),
     [({"m0": 3}, (2, 1)), ({"m0": [1, 2]}, (1, 2)), ({}, (0, 0))],
@@ -118,6 +124,15 @@ MISTAKES = {
     ),
     "unknown free machine": (changed("free", to={"x": 1}), "machine in market.free.*'x'"),
     "negative": (changed(*ROW, "pinned", to={"m0": -1}), r"pinned\.m0 must be a whole number"),
+    "nothing pinned": (changed(*ROW, "pinned", to={"m0": 0}), r"pinned\.m0 must be a whole number from 1 to 100000: 0"),
+    "nothing explicit": (
+        changed("bidders", 0, "rows", 1, "gpus", to={"m0": 0}),
+        r"rows\[1\]\.gpus\.m0 must be a whole number from 1",
+    ),
+    "nothing pinned together": (
+        changed(*ROW, "pinned_gangs", to=[{"m0": 0}]),
+        r"pinned_gangs\[0\]\.m0 must be a whole number from 1",
+    ),
     "too many free": (changed("free", to={"m0": 5}), r"market\.free\.m0 is more than the machine has"),
     "too many in a slot": (changed("free", to={"m0": [3, 0]}), r"market\.free\.m0 is more than the machine has"),
     "too many slots": (changed("free", to={"m0": [1, 1, 1]}), r"market\.free\.m0 must have one number a slot"),
@@ -127,8 +142,16 @@ MISTAKES = {
         r"market\.machines have more than \d+ GPUs together",
     ),
     "one machine far larger than many": (
-        changed("machines", to=[{"id": f"m{index}", "gpus": MOST if index == 0 else 1} for index in range(101)]),
-        r"market\.machines are too uneven: 101 of them, times 100000 GPUs",
+        changed("machines", to=[{"id": f"m{index}", "gpus": MOST if index == 0 else 1} for index in range(11)]),
+        r"market\.machines are too uneven: 11 of them, times 100000 GPUs",
+    ),
+    "no slots": (
+        changed("machines", 0, to={"id": "m0", "slots": []}),
+        r"machines\[0\]\.slots must be 1 to 1024 slots: 0",
+    ),
+    "more slots than any machine has": (
+        changed("machines", 0, to={"id": "m0", "slots": [1] * (MOST_SLOTS + 1)}),
+        r"machines\[0\]\.slots must be 1 to 1024 slots: 1025",
     ),
     "slots": (changed("machines", 0, "slots", to=[2, 1]), r"machines\[0\]\.slots must add up"),
     "pinned gangs": (changed(*ROW, "pinned_gangs", to=[{"m0": 2}]), r"rows\[0\]: the pinned gangs must add up"),

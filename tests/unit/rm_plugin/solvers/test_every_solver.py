@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 from small_markets import bid, gang, machine, market, row, rows_won
@@ -11,7 +12,7 @@ from rm_plugin.solvers.highs import run_highs
 from rm_plugin.solvers.mip import solve_by
 from rm_plugin.solvers.port import SMALLEST_GAP, SolveStatus
 from rm_plugin.solvers.registry import SOLVERS, solver
-from themis.cluster import Level
+from themis.cluster import Allocation, Level
 from themis.errors import InputError, UnknownNameError
 
 # Brute force is the yardstick of small tests: it neither checks its input twice nor looks at a clock.
@@ -173,7 +174,7 @@ def test_the_optimum_found_without_a_proof_has_a_gap():
 
     bids = [bid("a", 0.1, row(0.2, gang(2, Level.MACHINE)))]
     one = market([machine("m0", 2)], *bids)
-    solution = solve_by(out_of_time, one, bidders_of(one), 60.0)
+    solution = solve_by(out_of_time, one, bidders_of, 60.0)
     assert solution.status is SolveStatus.TIME_LIMIT
     assert solution.gap == SMALLEST_GAP
 
@@ -199,3 +200,28 @@ def test_the_order_of_rows_does_not_make_bidders_unlike(name):
     solution = solve(solver(name), [machine("m0", 4)], *bids)
     assert rows_won(solution) == {"a": 1, "b": 1, "c": 0}
     assert solution.log_objective == pytest.approx(math.log(0.9 * 0.5 * 0.5))
+
+
+@pytest.mark.parametrize("name", FOR_USERS)
+def test_of_rows_that_differ_in_which_pinned_gpus_belong_together_the_one_of_fewest_parts_wins(name):
+    """Wherever it stands in the bid: the seed decides on whole parts, so their number decides on what is kept."""
+    apart = row(1.0, m0=2, m1=2)
+    together = replace(apart, pinned_gangs=(apart.pinned,))
+    alone = replace(apart, pinned_gangs=tuple(Allocation.of({name: 1}) for name in ("m0", "m0", "m1", "m1")))
+    rival = bid("b", 0.1, row(0.55, m0=1))
+    machines = [machine("m0", 2), machine("m1", 2)]
+    for rows in permutations([apart, together, alone]):
+        # With a gang anywhere the market is none of tables, which another search solves.
+        for others in ((), (row(0.12, gang(1, Level.CLUSTER)),)):
+            solution = solve(solver(name), machines, bid("a", 0.1, *rows, *others), rival)
+            assert [gang.gpus for gang in solution.wins["a"].gangs] == [apart.pinned]
+
+
+@pytest.mark.parametrize("name", FOR_USERS)
+def test_of_as_many_parts_the_smaller_ones_win(name):
+    whole = row(1.0, m0=2, m1=2)
+    parts = [[{"m0": 2}, {"m1": 2}], [{"m0": 1}, {"m0": 1, "m1": 2}], [{"m0": 1, "m1": 1}, {"m0": 1, "m1": 1}]]
+    rows = [replace(whole, pinned_gangs=tuple(map(Allocation.of, each))) for each in parts]
+    for turned in permutations(rows):
+        solution = solve(solver(name), [machine("m0", 2), machine("m1", 2)], bid("a", 0.1, *turned))
+        assert [gang.gpus.by_machine() for gang in solution.wins["a"].gangs] == [{"m0": 1}, {"m0": 1, "m1": 2}]

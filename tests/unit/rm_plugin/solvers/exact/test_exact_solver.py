@@ -113,6 +113,18 @@ def test_of_equal_choices_the_one_that_asks_for_fewest_gpus_wins():
         assert gpus[0] == gpus[1], seed
 
 
+def test_choices_below_an_optimum_that_does_not_fit_are_found_from_any_distance(monkeypatch):
+    """Also from none at all, as where the unit is so coarse that the least gap is no unit: it doubles."""
+    monkeypatch.setattr(problem, "_FIRST_GAP", 0.0)
+    gaps, choices = [], _core.choices
+    monkeypatch.setattr(_core, "choices", lambda *given: gaps.append(given[3]) or choices(*given))
+    racks = Recipe(machines=5, racks=3, sizes=(2, 4, 6), levels=(RACK, RACK, MACHINE, CLUSTER))
+    given = random_market(38, racks)
+    found, best = ExactSolver().solve(given, 60.0), BruteForceSolver().solve(given, 60.0)
+    assert (found.status, found.log_objective) == (SolveStatus.OPTIMAL, pytest.approx(best.log_objective, abs=1e-10))
+    assert gaps[:3] == [1, 2, 4]
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_what_remains_is_decided_over_rows_enough_for_a_proof(name, monkeypatch):
     """However few rows it begins with: HiGHS's best of them counts only once no other row can be part of a better."""
@@ -123,7 +135,7 @@ def test_what_remains_is_decided_over_rows_enough_for_a_proof(name, monkeypatch)
         compiled = CompiledMarket(given)
         if not compiled.arrays.rows.rows:
             continue
-        whole = problem._Problem(compiled, -1, time.monotonic() + 60.0)
+        whole = problem._Problem(compiled, -1, time.monotonic() + 60.0, 0.0)
         over, asked = whole._over, []
         monkeypatch.setattr(whole, "_over", lambda rows, over=over, asked=asked: asked.append(len(rows)) or over(rows))
         best = ExactSolver().solve(given, 60.0)

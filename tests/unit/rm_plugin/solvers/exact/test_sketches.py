@@ -79,7 +79,7 @@ def test_what_is_swapped_loses_least_and_asks_for_fewer_of_the_gangs_that_found_
         rows = compiled.arrays.rows
         if not rows.rows:
             continue
-        whole = problem._Problem(compiled, -1, in_time())
+        whole = problem._Problem(compiled, -1, in_time(), in_time())
         starts = rows.row_start[:-1]
         choice = np.where(np.diff(rows.row_start) > 0, starts, -1).astype(np.int32)
         for kind in np.flatnonzero(rows.counts[choice[choice >= 0]].any(axis=0)).tolist():

@@ -1,0 +1,155 @@
+"""Past the time limit: how much work the problems without one bidder are still worth, and what they answer."""
+
+import math
+import random
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from small_markets import bid, gang, machine, market, row
+
+from audit.feasibility import infeasible
+from audit.recipes import Recipe, random_market
+from rm_plugin.arbiter.auction import run_auction
+from rm_plugin.solvers.exact import _core, problem, solver, tables
+from rm_plugin.solvers.exact.places import Places
+from rm_plugin.solvers.exact.solver import ExactSolver
+from rm_plugin.solvers.port import SolveStatus
+from themis.choices import EmptyBundle
+from themis.cluster import Level
+
+MANY = Recipe(machines=10, bidders=8, rows=20, sizes=(1, 2, 3, 4, 5), racks=3, slot_gpus=4)
+
+
+def wide_market(bidders=24):
+    """Rows of gangs of any size, worth as much as they are large: nothing tells good choices from bad ones."""
+    rng = random.Random(2)
+    sizes = [[[rng.randint(5, 25) for _ in range(rng.randint(1, 4))] for _ in range(10)] for _ in range(bidders)]
+    bids = [
+        bid(
+            f"a{number:02}",
+            0.1,
+            *(
+                row(0.1 * 2.718281828 ** (sum(gpus) / 50), *(gang(each, Level.MACHINE) for each in gpus))
+                for gpus in rows
+            ),
+        )
+        for number, rows in enumerate(sizes)
+    ]
+    return market([machine(f"m{number}", 32) for number in range(12)], *bids)
+
+
+@pytest.fixture
+def work(monkeypatch):
+    """How often rows were searched for, prices made and gangs packed."""
+    calls = {"search": 0, "prices": 0, "pack": 0}
+
+    def counted(name, true):
+        def call(*given):
+            calls[name] += 1
+            return true(*given)
+
+        return call
+
+    for name in ("search", "prices"):
+        monkeypatch.setattr(_core, name, counted(name, getattr(_core, name)))
+    monkeypatch.setattr(Places, "pack", counted("pack", Places.pack))
+    return calls
+
+
+def test_without_time_the_problems_without_one_bidder_take_no_work(work):
+    given, exact = wide_market(), ExactSolver()
+    full = exact.solve(given, 0.0)
+    assert full.status is SolveStatus.TIME_LIMIT
+    assert len(full.wins) > 5
+    before = dict(work)
+    rest = exact.without(given, sorted(full.wins), 0.0)
+    assert work == before
+    for app_id, found in rest.items():
+        assert found.status is SolveStatus.TIME_LIMIT
+        assert {app: win.row for app, win in found.wins.items()} == {
+            app: win.row for app, win in full.wins.items() if app != app_id
+        }
+
+
+@pytest.mark.parametrize("full_s", [0.0, 60.0])
+@pytest.mark.parametrize("empty_bundle", EmptyBundle)
+def test_what_is_left_without_a_bidder_has_a_gap_that_covers_the_optimum(full_s, empty_bundle):
+    late = 0
+    for seed in range(4):
+        given, exact = random_market(seed, replace(MANY, empty_bundle=empty_bundle)), ExactSolver()
+        full = exact.solve(given, full_s)
+        for app_id, found in exact.without(given, sorted(full.wins)[:3], 0.0).items():
+            best = ExactSolver().solve(given.without(app_id), 60.0)
+            assert infeasible(given.without(app_id), {app: full.wins[app] for app in found.wins}) == []
+            assert (found.status is SolveStatus.TIME_LIMIT) == (found.gap > 0.0)
+            assert found.positive <= best.positive
+            if found.positive == best.positive:
+                assert found.log_objective - 1e-9 <= best.log_objective <= found.log_objective + found.gap + 1e-9
+            late += found.status is SolveStatus.TIME_LIMIT
+    assert late > 0
+
+
+def test_whoever_no_time_is_left_for_pays_nothing():
+    outcome = run_auction(wide_market(), ExactSolver(), 0.0)
+    assert not outcome.optimal
+    assert outcome.wins
+    assert set(outcome.shares.values()) == {1.0}
+
+
+class Clock:
+    """A clock by which searches take all the time they are given, and narrow ones `sketch_s`."""
+
+    def __init__(self, monkeypatch, sketch_s):
+        self.now_s = 100.0
+        self.searches_s = []
+        self.sketches = 0
+        self.sketch_s = sketch_s
+        self.search = _core.search
+        for module in (problem, solver, tables):
+            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        monkeypatch.setattr(_core, "search", self.searched)
+
+    def searched(self, given, skip, price, gap, beam, seconds, most_states, choice):
+        if beam:
+            self.sketches += 1
+            self.now_s += self.sketch_s
+            return self.search(given, skip, price, gap, beam, seconds, most_states, choice)
+        self.searches_s.append(seconds)
+        self.now_s += max(0.0, seconds)
+        return self.search(given, skip, price, gap, beam, 0.0, most_states, choice)
+
+
+def test_narrow_searches_end_with_the_time_of_all_problems(monkeypatch):
+    """Each takes a second, of 4 for 12 problems: at most one is begun just before the end."""
+    given, exact = wide_market(), ExactSolver()
+    full = exact.solve(given, 0.0)
+    clock = Clock(monkeypatch, sketch_s=1.0)
+    rest = exact.without(given, sorted(full.wins)[:12], 4.0)
+    assert len(rest) == 12
+    assert clock.sketches <= 4
+    assert clock.now_s <= 105.0
+    assert all(found.status is SolveStatus.TIME_LIMIT for found in rest.values())
+
+
+def test_searches_leave_the_time_of_a_narrow_one(monkeypatch):
+    """Of 12 s for 4 problems the first takes 3 s and one more; the others know, and so all have their turn."""
+    given, exact = wide_market(), ExactSolver()
+    full = exact.solve(given, 0.0)
+    clock = Clock(monkeypatch, sketch_s=1.0)
+    exact.without(given, sorted(full.wins)[:4], 12.0)
+    assert clock.searches_s == pytest.approx([3.0, 8 / 3 - 1, 8 / 3 - 1, 8 / 3 - 1])
+    assert (clock.sketches, clock.now_s) == (4, pytest.approx(112.0))
+
+
+def test_an_answer_without_time_is_no_worse_than_what_the_others_keep():
+    given, exact = wide_market(), ExactSolver()
+    full = exact.solve(given, 0.2)
+    for app_id, found in exact.without(given, sorted(full.wins), 1.0).items():
+        kept = {app: win for app, win in full.wins.items() if app != app_id}
+        assert log_gain(given.bids, found.wins) >= log_gain(given.bids, kept) - 1e-9
+
+
+def log_gain(bids, wins):
+    won = [(each.rows[wins[each.app_id].row].value, each.empty_value) for each in bids if each.app_id in wins]
+    return math.fsum(math.log(value / empty) for value, empty in won)

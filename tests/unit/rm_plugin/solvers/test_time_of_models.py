@@ -1,0 +1,99 @@
+"""Time limits of mixed-integer solvers: reading bids and building models count, and neither is begun too late."""
+
+from types import SimpleNamespace
+
+import pytest
+from small_markets import bid, gang, machine, market, row
+
+from rm_plugin.solvers import mip, port
+from rm_plugin.solvers.candidates import bidders_of
+from rm_plugin.solvers.highs import run_highs
+from rm_plugin.solvers.machine_model import build_model
+from rm_plugin.solvers.mip import solve_by
+from rm_plugin.solvers.port import Solution, SolveStatus, each_alone
+from themis.cluster import Level
+
+MARKET = market(
+    [machine("m0", 4)],
+    *(bid(app, 0.1, row(0.5, gang(1, Level.MACHINE)), row(0.8, gang(3, Level.MACHINE))) for app in "abcd"),
+)
+
+
+class Clock:
+    """A clock that stands still unless told; models take `model_s` to build."""
+
+    def __init__(self, monkeypatch, model_s):
+        self.now_s = 100.0
+        self.models = 0
+        self.model_s = model_s
+        for module in (mip, port):
+            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        monkeypatch.setattr(mip, "build_model", self.build)
+
+    def build(self, machines, bidders):
+        self.models += 1
+        self.now_s += self.model_s
+        return build_model(machines, bidders)
+
+
+class Counted:
+    """HiGHS by the clock: how long each run was given, and how long it took."""
+
+    name = "counted"
+
+    def __init__(self, clock, run_s=0.0):
+        self.given_s = []
+        self.clock = clock
+        self.run_s = run_s
+
+    def run(self, model, gains, time_limit_s, at_least=None):
+        self.given_s.append(time_limit_s)
+        self.clock.now_s += self.run_s
+        return run_highs(model, gains, 60.0, at_least)
+
+    def solve(self, given, time_limit_s) -> Solution:
+        return solve_by(self.run, given, bidders_of, time_limit_s)
+
+
+def test_a_run_gets_the_time_that_the_model_left(monkeypatch):
+    solver = Counted(Clock(monkeypatch, model_s=4.0))
+    assert solver.solve(MARKET, 10.0).status is SolveStatus.OPTIMAL
+    assert solver.given_s == [6.0]
+
+
+def test_the_second_stage_gets_what_the_first_left(monkeypatch):
+    solver = Counted(Clock(monkeypatch, model_s=4.0), run_s=1.0)
+    poor = market(MARKET.machines, bid("poor", 0.0, row(0.3, gang(3, Level.MACHINE))), *MARKET.bids, lexicographic=True)
+    assert solver.solve(poor, 10.0).status is SolveStatus.OPTIMAL
+    assert solver.given_s == [6.0, 5.0]
+
+
+def test_a_model_that_took_all_the_time_is_not_run(monkeypatch):
+    solver = Counted(Clock(monkeypatch, model_s=11.0))
+    solution = solver.solve(MARKET, 10.0)
+    assert (solution.status, dict(solution.wins), solver.given_s) == (SolveStatus.TIME_LIMIT, {}, [])
+    best = Counted(Clock(monkeypatch, model_s=0.0)).solve(MARKET, 10.0)
+    assert solution.log_objective + solution.gap >= best.log_objective > solution.log_objective
+
+
+def test_problems_that_no_time_is_left_for_are_answered_without_a_model(monkeypatch):
+    clock = Clock(monkeypatch, model_s=3.0)
+    solver = Counted(clock)
+    solutions = each_alone(solver, MARKET, ["a", "b", "c", "d"], 8.0)
+    # Parts of 2, 5 / 3 and 1 s, each of which its model takes; then nothing is left, and nothing is built.
+    assert clock.models == 3
+    assert clock.now_s == 109.0
+    assert [solution.status for solution in solutions.values()] == [SolveStatus.TIME_LIMIT] * 4
+
+
+def test_what_one_problem_leaves_the_later_ones_get(monkeypatch):
+    solver = Counted(Clock(monkeypatch, model_s=0.0))
+    each_alone(solver, MARKET, ["a", "b", "c", "d"], 8.0)
+    assert solver.given_s == pytest.approx([2.0, 8 / 3, 4.0, 8.0])
+
+
+def test_where_nobody_can_win_no_time_is_enough(monkeypatch):
+    solver = Counted(Clock(monkeypatch, model_s=1.0))
+    hopeless = market(MARKET.machines, bid("a", 0.1, row(0.5, gang(9, Level.MACHINE))))
+    solution = solver.solve(hopeless, 0.0)
+    assert (solution.status, solution.gap, dict(solution.wins)) == (SolveStatus.OPTIMAL, 0.0, {})
