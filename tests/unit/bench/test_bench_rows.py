@@ -22,9 +22,13 @@ from themis.errors import InputError, InvariantError
 VARIANT = Variant(size=SIZES[64], gangs=GangMix.POWERS, cluster=ClusterState.EMPTY, kind=RowKind.GANGS)
 
 
-def figures(ours_s, highs_s=None, *, sampled=None, rows=100, objective=1.0):
+def figures(ours_s, highs_s=None, *, sampled=None, rows=100, objective=1.0, process_s=None):
     ours = OurAuction(
-        seconds=Seconds(ours_s, ours_s), objectives={None: 1.0}, optimal=True, states=None, fallbacks=None
+        seconds=Seconds(ours_s, ours_s if process_s is None else process_s),
+        objectives={None: 1.0},
+        optimal=True,
+        states=None,
+        fallbacks=None,
     )
     highs = HighsAuction(
         seconds=Seconds(highs_s or 0.0, highs_s or 0.0), objectives={None: objective}, proven=True, sampled=sampled
@@ -49,6 +53,13 @@ def test_ratios_are_per_market_their_median_and_their_least():
     assert (row.ours_s, row.highs_s) == (pytest.approx(0.1), pytest.approx(4.0))
     assert (row.highs_markets, row.highs_sampled) == (3, False)
     assert (row.bid_p50_ms, row.bid_p95_ms) == (pytest.approx(10), pytest.approx(30))
+
+
+def test_ratios_by_seconds_computed_leave_out_what_the_machine_did_besides():
+    row = sum_up(VARIANT, [figures(0.4, 1.0, process_s=0.1), figures(0.1, 4.0), figures(0.2, 4.0, process_s=0.0)])
+    assert (row.ratio, row.worst_ratio) == (pytest.approx(20), pytest.approx(2.5))
+    assert row.worst_process_ratio == pytest.approx(10)
+    assert row.process_ratio == pytest.approx(40)
 
 
 def test_the_largest_difference_of_the_objectives_counts():
