@@ -1,9 +1,15 @@
 import dataclasses
+import importlib
 import pickle
+import pkgutil
 
 import pytest
 from msgspec import field
 
+import am
+import rm_plugin
+import simulator
+import themis
 from themis.values import Value, remembered
 
 
@@ -58,3 +64,32 @@ class TestRemembered:
 
     def test_the_class_shows_its_words(self):
         assert Point.seen.__doc__ == "Both."
+
+
+def subclasses(kind):
+    for each in kind.__subclasses__():
+        yield each
+        yield from subclasses(each)
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    """Every such class of the project."""
+    packages = (am, rm_plugin, simulator, themis)
+    for package in packages:
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if module.name.rpartition(".")[2] not in ("main", "__main__"):
+                importlib.import_module(module.name)
+    names = {package.__name__ for package in packages}
+    return {kind for kind in subclasses(Value) if kind.__module__.partition(".")[0] in names}
+
+
+class TestEveryClass:
+    def test_no_default_is_a_field_of_dataclasses(self, shipped):
+        # `dataclasses.field(default_factory=..)` would be the default itself, and no type checker tells.
+        assert len(shipped) > 20
+        defaults = [(kind.__name__, default) for kind in shipped for default in kind.__struct_defaults__]
+        assert [name for name, default in defaults if isinstance(default, dataclasses.Field)] == []
+
+    def test_all_are_frozen(self, shipped):
+        assert [kind.__name__ for kind in shipped if not kind.__struct_config__.frozen] == []
