@@ -38,13 +38,22 @@ def bound_s(app: AppView, machines: Sequence[FreeMachine], around: Surroundings,
         around: For the racks.
         reached_s: A time that can be reached: no job need be put where it alone takes longer.
     """
-    free = {machine.machine_id: machine.free for machine in machines}
-    room = Room(free, {machine.machine_id: machine.free_slots for machine in machines}, around)
-    kinds = gang_kinds(app, room)
-    times_s = np.array([[job_time_s(job, kind.at) for kind in kinds] for job in app.jobs])
-    limits = _limits(kinds, machines, room)
+    room, kinds = kinds_of(app, machines, around)
+    times_s, limits = times_of(app, kinds), limits_of(kinds, machines, room)
     low_s = max(_packing_s(times_s, kinds, room), _relaxed_s(times_s, limits, reached_s))
     return _narrowed_s(times_s, limits, low_s, reached_s)
+
+
+def kinds_of(app: AppView, machines: Sequence[FreeMachine], around: Surroundings) -> tuple[Room, tuple[GangKind, ...]]:
+    """The room of a bundle, and the kinds of gangs that an app can form of it."""
+    free = {machine.machine_id: machine.free for machine in machines}
+    room = Room(free, {machine.machine_id: machine.free_slots for machine in machines}, around)
+    return room, gang_kinds(app, room)
+
+
+def times_of(app: AppView, kinds: Sequence[GangKind]) -> Times:
+    """J x K seconds of each job on a gang of each kind, infinite where it cannot run."""
+    return np.array([[job_time_s(job, kind.at) for kind in kinds] for job in app.jobs])
 
 
 def _narrowed_s(times_s: Times, limits: Sequence[tuple[list[float], int]], low_s: float, reached_s: float) -> float:
@@ -94,7 +103,7 @@ def _bins(fastest_s: Times, end_s: float) -> int:
     return most
 
 
-def _limits(kinds: Sequence[GangKind], machines: Sequence[FreeMachine], room: Room) -> list[tuple[list[float], int]]:
+def limits_of(kinds: Sequence[GangKind], machines: Sequence[FreeMachine], room: Room) -> list[tuple[list[float], int]]:
     """Rows of «so much of each kind is no more than so much»; every division of the bundle keeps to them."""
     limits: list[tuple[list[float], int]] = [([float(kind.at.gpus) for kind in kinds], room.gpus)]
     slots = [count for machine in machines for count in machine.free_slots]

@@ -12,7 +12,9 @@ procedures for solving mixed-variables programming problems", 1962). What is rou
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import highspy
 import numpy as np
@@ -22,7 +24,7 @@ Times = NDArray[np.float64]
 Limits = Sequence[tuple[Sequence[float], float]]
 """Rows of «so much of each kind is no more than so much»."""
 
-_GRID = 2000
+GRID = 2000
 """Parts of the end in which times are counted, rounded down: more fits than really does, so proofs stay proofs."""
 
 _MOST_DIVISIONS, _MOST_TURNS = 300, 300
@@ -30,30 +32,47 @@ _TOLERANCE = 1e-6
 _NO_ROWS: NDArray[np.int32] = np.array([], dtype=np.int32)
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Whether an end is proven to be too soon; else how many gangs of each kind may be enough, where that is known."""
+
+    is_too_soon: bool
+    division: tuple[int, ...] | None = None
+
+
 def is_too_soon(times_s: Times, limits: Limits, end_s: float) -> bool:
-    """True when it is proven that not all jobs can end by then; False when not, or when it would take too long.
+    """True when it is proven that not all jobs can end by then; False when not, or when it would take too long."""
+    return finding(times_s, limits, end_s).is_too_soon
+
+
+def finding(
+    times_s: Times, limits: Limits, end_s: float, *, grid: int = GRID, until_cpu_s: float = math.inf
+) -> Finding:
+    """What can be told of an end.
 
     Args:
         times_s: J x K seconds of each job on a gang of each kind, infinite where it cannot run.
         limits: Room for gangs by kind.
         end_s: The end.
+        grid: Parts of the end in which times are counted: more take longer and prove more.
+        until_cpu_s: No further gangs are looked at once the process has had so many seconds of CPU time.
     """
     if (times_s.min(axis=1) > end_s).any():
-        return True
-    gangs, columns = _Gangs(times_s.shape, limits), _Columns(_Pricing(times_s, end_s), times_s)
+        return Finding(True)
+    gangs, columns = _Gangs(times_s.shape, limits), Columns(Pricing(times_s, end_s, grid), times_s)
     before: tuple[int, ...] = ()
     for _ in range(_MOST_DIVISIONS):
         division = gangs.likeliest()
         if division is None:
-            return gangs.are_ruled_out
-        if division == before:
-            return False
+            return Finding(gangs.are_ruled_out)
+        if division == before or time.process_time() > until_cpu_s:
+            break
         why_not = columns.why_too_few(division)
         if why_not is None:
-            return False
+            return Finding(False, division)
         gangs.rule_out(*why_not)
         before = division
-    return False
+    return Finding(False)
 
 
 class _Gangs:
@@ -97,13 +116,14 @@ class _Gangs:
         self._model.addRow(low, high, len(used), places, np.array(list(used.values())))
 
 
-class _Columns:
+class Columns:
     """The programme over the columns known so far: jobs that are not held cost something, gangs are as many as told."""
 
-    def __init__(self, pricing: _Pricing, times_s: Times) -> None:
+    def __init__(self, pricing: Pricing, times_s: Times) -> None:
         self._pricing = pricing
         self._jobs, self._kinds = times_s.shape
         self._model = _quiet()
+        self._held: list[tuple[int, tuple[int, ...]]] = []
         for _ in range(self._jobs):
             self._model.addRow(1.0, math.inf, 0, _NO_ROWS, np.array([]))
         for _ in range(self._kinds):
@@ -140,7 +160,19 @@ class _Columns:
                 return None
         return None
 
+    def leave_out(self, jobs: Sequence[int]) -> None:
+        """Only the other jobs need be held from now on."""
+        gone = set(jobs)
+        for job in range(self._jobs):
+            self._model.changeRowBounds(job, float(job not in gone), math.inf)
+
+    def used(self) -> list[tuple[float, int, tuple[int, ...]]]:
+        """What was found last: how often a gang of some kind does some jobs, where that is not never."""
+        often = np.array(self._model.getSolution().col_value)[self._jobs :]
+        return [(float(often[place]), *self._held[place]) for place in np.flatnonzero(often > _TOLERANCE).tolist()]
+
     def _add_held(self, kind: int, jobs: Sequence[int]) -> None:
+        self._held.append((kind, tuple(jobs)))
         self._add(0.0, [*jobs, self._jobs + kind])
 
     def _add(self, cost: float, rows: Sequence[int]) -> None:
@@ -148,37 +180,38 @@ class _Columns:
         self._model.addCol(cost, 0.0, math.inf, len(rows), places, np.ones(len(rows)))
 
 
-class _Pricing:
+class Pricing:
     """The jobs worth most that end in time on one gang, by kind: a knapsack of times."""
 
-    def __init__(self, times_s: Times, end_s: float) -> None:
+    def __init__(self, times_s: Times, end_s: float, grid: int = GRID, *, round_up: bool = False) -> None:
+        self._grid = grid
         with np.errstate(invalid="ignore"):
-            parts = np.floor(times_s * (_GRID / end_s))
-        self._parts = np.where(times_s <= end_s, np.minimum(parts, _GRID), _GRID + 1).astype(np.int64)
+            parts = (np.ceil if round_up else np.floor)(times_s * (grid / end_s))
+        self._parts = np.where(times_s <= end_s, np.minimum(parts, grid), grid + 1).astype(np.int64)
 
     def first(self) -> list[tuple[int, list[int]]]:
         """Every job alone, on each kind of gang on which it ends in time."""
-        return [(kind, [job]) for job, kind in np.argwhere(self._parts <= _GRID).tolist()]
+        return [(kind, [job]) for job, kind in np.argwhere(self._parts <= self._grid).tolist()]
 
     def best(self, worth: Times) -> list[tuple[float, list[int]]]:
         """For each kind what the best jobs are worth together, and which they are."""
         return [self._knapsack(self._parts[:, kind], worth) for kind in range(self._parts.shape[1])]
 
     def _knapsack(self, parts: NDArray[np.int64], worth: Times) -> tuple[float, list[int]]:
-        jobs = [job for job in np.flatnonzero(parts <= _GRID).tolist() if worth[job] > 0.0]
-        value = np.zeros(_GRID + 1)
-        taken = np.zeros((len(jobs), _GRID + 1), dtype=bool)
+        jobs = [job for job in np.flatnonzero(parts <= self._grid).tolist() if worth[job] > 0.0]
+        value = np.zeros(self._grid + 1)
+        taken = np.zeros((len(jobs), self._grid + 1), dtype=bool)
         for place, job in enumerate(jobs):
             size = int(parts[job])
-            with_it = value[: _GRID + 1 - size] + worth[job]
+            with_it = value[: self._grid + 1 - size] + worth[job]
             taken[place, size:] = with_it > value[size:]
             value[size:] = np.maximum(value[size:], with_it)
-        chosen, left = [], _GRID
+        chosen, left = [], self._grid
         for place in range(len(jobs) - 1, -1, -1):
             if taken[place, left]:
                 chosen.append(jobs[place])
                 left -= int(parts[jobs[place]])
-        return float(value[_GRID]), chosen
+        return float(value[self._grid]), chosen
 
 
 def _is_solved(model: highspy.Highs) -> bool:

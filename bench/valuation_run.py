@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -11,11 +12,12 @@ from statistics import median
 from am.agent.bidding import make_bid, make_report
 from am.agent.finish_time import phase_time_s
 from am.agent.views import AppView
-from bench.valuation_bound import bound_s
+from bench.valuation_bound import bound_s, kinds_of, limits_of, times_of
 from bench.valuation_cases import BUNDLES_GPUS, Case, bundle_of, in_a_search, large_case, small_case
 from bench.valuation_exact import exact_time_s
+from bench.valuation_reference import answer
 from rm_plugin.solvers.registry import solver
-from themis.bids import Bid, FreeMachine, Market
+from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
 
 NEAR = 0.01
 """The gap that counts as near."""
@@ -26,12 +28,16 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to measure: how many small and large apps are packed, and how many bids of large apps are timed."""
+    """What to measure: how many small and large apps are packed, and how many bids of large apps are timed.
+
+    `reference_s` is how many seconds of CPU time the reference has for each bundle that the bound leaves open.
+    """
 
     small: int = 200
     large: int = 12
     bids: int = 24
     seed: int = 1
+    reference_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +63,40 @@ class GapRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceRow:
+    """How many packings are within `NEAR` of the best ones, where the reference settles what the bound leaves open.
+
+    Attributes:
+        part: `alone-GPUS`, the bundles of that gap.
+        near: Bundles for which it is proven that they are within it, by the bound or by the reference.
+        far: Those for which a packing was found that ends so much earlier that they are not.
+        undecided: The others.
+        shown_gap: The widest gap to a packing that was found; 0 without one. The best one may be better still.
+    """
+
+    part: str
+    near: int
+    far: int
+    undecided: int
+    shown_gap: float
+
+
+@dataclass(frozen=True, slots=True)
+class LargeGap:
+    """Gaps of one large bundle to the bound, by the rows of the bid on everything and by a bid on the bundle alone.
+
+    Attributes:
+        is_near: Whether the latter is within `NEAR` of the least T; None where that is not known.
+        shown: The gap to a packing that shows that it is not; 0 without one.
+    """
+
+    of_rows: float
+    alone: float
+    is_near: bool | None
+    shown: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRow:
     """Milliseconds of CPU time, with apps of a hundred jobs on 168 free GPUs.
 
@@ -73,23 +113,34 @@ class TimeRow:
     p95_ms: float
 
 
-def run_plan(plan: Plan) -> Iterator[GapRow | TimeRow]:
+Row = GapRow | ReferenceRow | TimeRow
+
+
+def run_plan(plan: Plan) -> Iterator[Row]:
     """The rows, as they are measured."""
     if plan.small:
         small = [small_gaps(plan.seed + number) for number in range(plan.small)]
         yield _gap_row("small", [gaps[0] for gaps in small])
         yield _gap_row("small-as-run", [gaps[1] for gaps in small])
     if plan.large:
-        gaps = [_large_gaps(plan.seed + number) for number in range(plan.large)]
-        for place, gpus in enumerate(BUNDLES_GPUS):
-            yield _gap_row(f"large-{gpus}", [each[place][0] for each in gaps])
-        for place, gpus in enumerate(BUNDLES_GPUS):
-            yield _gap_row(f"alone-{gpus}", [each[place][1] for each in gaps])
+        yield from _large_rows(plan)
     if plan.bids:
         cases = [in_a_search(large_case(plan.seed + number)) for number in range(plan.bids)]
         yield _time_row("bid", [_timed_ms(lambda case=case: _bid(case)) for case in cases])  # type: ignore[misc]
         yield _time_row("rho-first", [_timed_ms(lambda case=case: _ask(case)) for case in map(_fresh, cases)])  # type: ignore[misc]
         yield _time_row("rho-again", [_asked_again_ms(case) for case in cases])
+
+
+def _large_rows(plan: Plan) -> Iterator[GapRow | ReferenceRow]:
+    gaps = [_large_gaps(plan.seed + number, plan.reference_s) for number in range(plan.large)]
+    by_gpus = dict(zip(BUNDLES_GPUS, zip(*gaps, strict=True), strict=True))
+    for gpus, its in by_gpus.items():
+        yield _gap_row(f"large-{gpus}", [gap.of_rows for gap in its])
+    for gpus, its in by_gpus.items():
+        yield _gap_row(f"alone-{gpus}", [gap.alone for gap in its])
+    if plan.reference_s:
+        for gpus, its in by_gpus.items():
+            yield _reference_row(f"alone-{gpus}", its)
 
 
 # ---- gaps -----------------------------------------------------------------------------------------------------------
@@ -103,8 +154,8 @@ def small_gaps(seed: int) -> tuple[float, float]:
     return _gap(told_s, exact_time_s(case.app, case.machines)), _gap(told_s, as_run_s)
 
 
-def _large_gaps(seed: int) -> list[tuple[float, float]]:
-    """For each bundle the gap by the rows of the bid on everything, and by a bid on the bundle alone."""
+def _large_gaps(seed: int, reference_s: float) -> list[LargeGap]:
+    """For each bundle the gaps, and what the reference finds of it in so many seconds."""
     case = large_case(seed)
     bid = _bid(case)
     gaps = []
@@ -113,8 +164,36 @@ def _large_gaps(seed: int) -> list[tuple[float, float]]:
         told_s = told_time_s(case, bid, machines)
         alone_s = told_time_s(case, _bid(replace(case, machines=machines)), machines)
         least_s = bound_s(case.app, machines, case.around, min(told_s, alone_s))
-        gaps.append((_gap(told_s, least_s), _gap(alone_s, least_s)))
+        gap = LargeGap(_gap(told_s, least_s), _gap(alone_s, least_s), is_near=True)
+        if gap.alone > NEAR:
+            is_near, shown = settled(case, machines, alone_s, reference_s) if reference_s else (None, 0.0)
+            gap = replace(gap, is_near=is_near, shown=shown)
+        gaps.append(gap)
     return gaps
+
+
+def settled(case: Case, machines: Sequence[FreeMachine], told_s: float, most_cpu_s: float) -> tuple[bool | None, float]:
+    """Whether what is told of a bundle is within `NEAR` of the least T, None where that is not found out in time.
+
+    And the gap to a packing that shows that it is not, 0 without one.
+    """
+    room, kinds = kinds_of(case.app, machines, case.around)
+    times_s = times_of(case.app, kinds)
+    found = answer(times_s, limits_of(kinds, machines, room), told_s / (1.0 + NEAR), most_cpu_s)
+    if found.is_too_soon:
+        return True, 0.0
+    counts = Counter(kinds[kind] for kind, _ in found.held or ())
+    gangs = [Gang(kind.at.gpus, kind.within, count, kind.unit_gpus) for kind, count in counts.items()]
+    if not gangs or not _fits(machines, tuple(sorted(gangs))):
+        return None, 0.0
+    return False, _gap(told_s, found.end_s(times_s))
+
+
+def _fits(machines: Sequence[FreeMachine], gangs: tuple[Gang, ...]) -> bool:
+    """Whether there is room for these gangs together, as an auction finds it."""
+    bid = Bid(app_id="app", round_id=1, empty_value=_NOTHING, rows=(BidRow(value=1.0, gangs=gangs),))
+    market = Market(machines=tuple(machines), bids=(bid,))
+    return "app" in solver("exact").solve(market, _SOLVE_S).wins
 
 
 def told_time_s(case: Case, bid: Bid, machines: Sequence[FreeMachine]) -> float:
@@ -156,6 +235,12 @@ def _gap_row(part: str, gaps: Sequence[float]) -> GapRow:
         near_share=sum(gap <= NEAR for gap in gaps) / len(gaps),
         exact_share=sum(gap == 0.0 for gap in gaps) / len(gaps),
     )
+
+
+def _reference_row(part: str, gaps: Sequence[LargeGap]) -> ReferenceRow:
+    told = Counter(gap.is_near for gap in gaps)
+    shown = max(gap.shown for gap in gaps)
+    return ReferenceRow(part=part, near=told[True], far=told[False], undecided=told[None], shown_gap=shown)
 
 
 # ---- times ----------------------------------------------------------------------------------------------------------

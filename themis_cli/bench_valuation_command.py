@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,13 @@ def add_to(group: Subcommands) -> None:
     parser.add_argument("--small", type=int, default=200, metavar="N", help="small apps; default: %(default)s")
     parser.add_argument("--large", type=int, default=12, metavar="N", help="apps of 100 jobs; default: %(default)s")
     parser.add_argument("--bids", type=int, default=24, metavar="N", help="bids to time; default: %(default)s")
+    parser.add_argument(
+        "--reference-s",
+        type=float,
+        default=0.0,
+        metavar="N",
+        help="seconds of CPU time to settle each bundle that the bound leaves open; default: %(default)s",
+    )
     parser.add_argument("--seed", type=int, default=1, help="of the first app; default: %(default)s")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_valuation)
@@ -47,4 +55,6 @@ def _plan(options: argparse.Namespace) -> Plan:
             raise InputError(f"--{name} must be 0 or more", value=value)
     if not any(counts.values()):
         raise InputError("there is nothing to measure", remedy="give one of --small, --large and --bids")
-    return Plan(**counts, seed=options.seed)
+    if not (math.isfinite(options.reference_s) and options.reference_s >= 0.0):
+        raise InputError("--reference-s must be 0 or more and finite", value=options.reference_s)
+    return Plan(**counts, seed=options.seed, reference_s=options.reference_s)

@@ -125,6 +125,8 @@ def test_the_command_prints_one_document_and_progress_goes_elsewhere():
     ("options", "told"),
     [
         (["--small", "-1"], "--small must be 0 or more: -1"),
+        (["--reference-s", "-1"], "--reference-s must be 0 or more and finite: -1.0"),
+        (["--reference-s", "nan"], "--reference-s must be 0 or more and finite: nan"),
         (
             ["--small", "0", "--large", "0", "--bids", "0"],
             "there is nothing to measure; give one of --small, --large and --bids",

@@ -6,7 +6,7 @@ from dataclasses import fields
 from documents import code, table_rows, text_of
 
 from bench.valuation_output import document
-from bench.valuation_run import NEAR, GapRow, Plan, TimeRow
+from bench.valuation_run import NEAR, GapRow, Plan, ReferenceRow, TimeRow
 from themis_cli.bench_valuation_command import add_to
 
 PAGE = "docs/bench.md"
@@ -26,6 +26,7 @@ def test_options_and_their_defaults_are_all_there():
 
 def test_keys_are_all_there():
     assert names("key of a gap") == {field.name for field in fields(GapRow)}
+    assert names("key of a reference") == {field.name for field in fields(ReferenceRow)}
     assert names("key of a time") == {field.name for field in fields(TimeRow)}
     assert all(f"`{key}`" in text_of(PAGE) for key in document(Plan(), []))
     assert f"`near` ({NEAR:g})" in text_of(PAGE)
