@@ -6,15 +6,17 @@ import hashlib
 import os
 import platform
 from collections.abc import Iterator
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import testbed
 
-PACKAGES = ("am", "rm_plugin", "submarine_client", "testbed", "tf_jobs", "themis", "themis_cli")
+PACKAGES = ("am", "devcluster", "hadoop", "rm_plugin", "submarine_client", "testbed", "tf_jobs", "themis", "themis_cli")
 """What takes part in a run."""
+
+_KINDS = ("py", "c", "h", "csv", "json", "yaml")
+"""Code, and the data that it goes by."""
 
 _CODE_DIGITS = 12
 
@@ -30,9 +32,8 @@ def environment() -> dict[str, Any]:
     }
 
 
-@cache
 def code_digest(root: Path) -> str:
-    """A digest of all source files of PACKAGES below a folder: runs with the same one were made by the same code."""
+    """A digest of all code and data of PACKAGES below a folder: runs with the same one were made by the same code."""
     digest = hashlib.sha256()
     for path in _sources(root):
         digest.update(f"{path.relative_to(root).as_posix()}\0{path.stat().st_size}\0".encode())
@@ -42,7 +43,7 @@ def code_digest(root: Path) -> str:
 
 def _sources(root: Path) -> Iterator[Path]:
     for package in PACKAGES:
-        yield from sorted(path for suffix in ("py", "c", "h") for path in (root / package).rglob(f"*.{suffix}"))
+        yield from sorted(path for suffix in _KINDS for path in (root / package).rglob(f"*.{suffix}"))
 
 
 def _version_of(*names: str) -> str | None:

@@ -27,9 +27,17 @@ class _FieldsOnDemand:
     def __get__(self, value: object, kind: type[msgspec.Struct]) -> Fields:
         fields = self._made.get(kind)
         if fields is None:
-            made: Any = dataclasses.make_dataclass(kind.__name__, kind.__struct_fields__, kw_only=True)
+            told = [(each.name, each.type, _with_default(each)) for each in msgspec.structs.fields(kind)]
+            made: Any = dataclasses.make_dataclass(kind.__name__, told, kw_only=True)
             fields = self._made[kind] = made.__dataclass_fields__
         return fields
+
+
+def _with_default(told: msgspec.structs.FieldInfo) -> Any:
+    """A field as `dataclasses` knows it, with the default of one that msgspec knows."""
+    if told.default_factory is not msgspec.NODEFAULT:
+        return dataclasses.field(default_factory=told.default_factory)
+    return dataclasses.field() if told.default is msgspec.NODEFAULT else dataclasses.field(default=told.default)
 
 
 class Value(msgspec.Struct, frozen=True):

@@ -21,7 +21,12 @@ def test_the_same_code_has_the_same_digest_wherever_it_lies(tmp_path):
 
 
 def test_any_other_line_is_other_code(tmp_path):
-    for package, name in (("am", "app.py"), ("rm_plugin", "solvers/exact/core/search.c"), ("themis", "clock.py")):
+    for package, name in (
+        ("am", "app.py"),
+        ("rm_plugin", "solvers/exact/core/search.c"),
+        ("themis", "clock.py"),
+        ("hadoop", "__init__.py"),
+    ):
         root = copied(tmp_path, package)
         with (root / package / name).open("a", encoding="utf-8") as file:
             file.write("\n")

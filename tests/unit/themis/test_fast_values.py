@@ -35,6 +35,11 @@ class TestValues:
         assert [each.name for each in dataclasses.fields(point)] == ["x", "y", "names"]
         assert dataclasses.asdict(point) == {"x": 1, "y": 2, "names": {"a": "b"}}
 
+    def test_fields_tell_types_and_defaults(self):
+        x, y, names = dataclasses.fields(Point)
+        assert (x.type, x.default, y.default) == (int, dataclasses.MISSING, 0)
+        assert (names.default, names.default_factory) == (dataclasses.MISSING, dict)
+
     def test_each_class_has_fields_of_its_own(self):
         assert [each.name for each in dataclasses.fields(Other)] == ["x"]
         assert [each.name for each in dataclasses.fields(Point)] == ["x", "y", "names"]
