@@ -24,7 +24,7 @@ MOST_CELLS = 1_000_000
 """The most that machines times GPUs of the largest may be: `exact` makes a table of that shape for each size of gang,
 before it first looks at the clock. 60,000 machines of 16 GPUs have fewer."""
 
-MOST_SLOTS = 1_024
+MOST_SLOTS = 128
 """The most slots of one machine, far above any we know of: packing looks at all of a machine's slots for each gang."""
 
 _MOST_DIGITS = 400

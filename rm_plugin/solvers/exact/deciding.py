@@ -6,6 +6,7 @@ That has some hundred columns where a programme over machines and gangs has thou
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,33 @@ _MOST_NODES = 1_000
 _MOST_STEPS = 10_000
 """Of the simplex for the relaxation, which no number of nodes bounds: HiGHS knows no such limit within a search."""
 _TOLERANCE = 1e-9
+_MOST_TRIES = 50_000
+"""Of gangs on a machine, for all patterns together: where slots are unlike, there are more ways than can be tried."""
+_LOOK_EVERY = 500
+
+
+class _TooManyError(Exception):
+    """There are too many patterns, or they take too long: not decided."""
+
+
+class _Patience:
+    """How many tries are left, and whether there is time."""
+
+    def __init__(self, time_limit_s: float) -> None:
+        self._deadline_s = time.monotonic() + time_limit_s
+        self.tries = 0
+
+    def spend(self) -> None:
+        """One more try; raises _TooManyError when that is too many."""
+        self.tries += 1
+        late = self.tries % _LOOK_EVERY == 0 and time.monotonic() > self._deadline_s
+        if late or self.tries > _MOST_TRIES:
+            raise _TooManyError
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the deadline."""
+        return max(0.0, self._deadline_s - time.monotonic())
 
 
 def decide(market: MarketArrays, counts: Ints, left: Ints, time_limit_s: float) -> Ints | bool | None:
@@ -34,13 +62,17 @@ def decide(market: MarketArrays, counts: Ints, left: Ints, time_limit_s: float) 
         market: The market.
         counts: Gangs to place, by kind [kinds].
         left: Free GPUs by machine [machines].
-        time_limit_s: Seconds for the programme.
+        time_limit_s: Seconds for patterns and programme together.
     """
     asked = {kind: many for kind, many in zip(market.kinds, counts.tolist(), strict=True) if many}
-    programme = _Programme(market, asked, left)
+    patience = _Patience(time_limit_s)
+    try:
+        programme = _Programme(market, asked, left, patience)
+    except _TooManyError:
+        return None
     if programme.columns > _MOST_COLUMNS:
         return None
-    answer = programme.solve(time_limit_s)
+    answer = programme.solve(patience.left_s)
     if not isinstance(answer, list):
         return answer
     on_machine, hosted = programme.read(answer)
@@ -69,7 +101,7 @@ class _Row:
 class _Programme:
     """Columns: patterns by rack and machines alike, then gangs by kind and rack."""
 
-    def __init__(self, market: MarketArrays, asked: dict[Kind, int], left: Ints) -> None:
+    def __init__(self, market: MarketArrays, asked: dict[Kind, int], left: Ints, patience: _Patience) -> None:
         self._market, self._asked = market, asked
         self._alike: dict[tuple[Alike, str], list[int]] = {}
         for place, (machine, free) in enumerate(zip(market.machines, left.tolist(), strict=True)):
@@ -79,8 +111,10 @@ class _Programme:
         self._held: list[tuple[tuple[Alike, str], Counter[Item]]] = []
         for key in self._alike:
             if key[0] not in self._patterns:
-                self._patterns[key[0]] = _patterns(self._items, *key[0])
+                self._patterns[key[0]] = _patterns(self._items, *key[0], patience)
             self._held += [(key, pattern) for pattern in self._patterns[key[0]]]
+            if len(self._held) > _MOST_COLUMNS:
+                raise _TooManyError
         racks = sorted({rack for _, rack in self._alike})
         self._hosting = [(kind, rack) for kind in asked if kind.level is Level.RACK for rack in racks]
         self.columns = len(self._held) + len(self._hosting)
@@ -157,30 +191,51 @@ class _Programme:
         return on_machine, hosted
 
 
-def _patterns(items: Sequence[Item], free: int, slots: Sequence[int]) -> list[Counter[Item]]:
-    """Everything that a machine holds, up to some more than there may be columns."""
+def _patterns(items: Sequence[Item], free: int, slots: Sequence[int], patience: _Patience) -> list[Counter[Item]]:
+    """Everything that a machine holds.
+
+    Raises:
+        _TooManyError: That is more than there may be columns, or takes longer than there is patience.
+    """
     found: list[Counter[Item]] = [Counter()]
     for item in items:
-        for pattern in found[: _MOST_COLUMNS + 1]:
+        for pattern in tuple(found):
             room = free - sum(each.gpus * many for each, many in pattern.items())
             for many in range(1, room // item.gpus + 1):
+                patience.spend()
                 more = Counter({**pattern, item: many})
-                if not item.in_slot or _fit_slots(more, slots):
-                    found.append(more)
+                if item.in_slot and not _fit_slots(more, slots, patience):
+                    break
+                found.append(more)
+                if len(found) > _MOST_COLUMNS:
+                    raise _TooManyError
     return found
 
 
-def _fit_slots(pattern: Counter[Item], slots: Sequence[int]) -> bool:
+def _fit_slots(pattern: Counter[Item], slots: Sequence[int], patience: _Patience) -> bool:
+    """Whether a pattern's items inside slots fit, by trying: largest first, the tightest slot first.
+
+    Slots with as much room are one choice, and what is left of them is looked at once however it came about.
+    """
     sizes = sorted((item.gpus for item in pattern.elements() if item.in_slot), reverse=True)
-    return _fit_sizes(sizes, tuple(slots))
-
-
-def _fit_sizes(sizes: Sequence[int], room: tuple[int, ...]) -> bool:
-    """Whether items of these sizes, largest first, fit into slots with so much room, by trying."""
-    if not sizes:
-        return True
-    return any(
-        _fit_sizes(sizes[1:], (*room[:slot], free - sizes[0], *room[slot + 1 :]))
-        for slot, free in enumerate(room)
-        if free >= sizes[0] and free not in room[:slot]
-    )
+    if any(sum(free // size for free in slots) < sizes.count(size) for size in set(sizes)):
+        return False
+    begin = (0, tuple(sorted(Counter(slots).items())))
+    tried, to_try = {begin}, [begin]
+    while to_try:
+        placed, rooms = to_try.pop()
+        if placed == len(sizes):
+            return True
+        patience.spend()
+        size = sizes[placed]
+        for free, _ in reversed(rooms):
+            if free < size:
+                break
+            left = Counter(dict(rooms))
+            left[free] -= 1
+            left[free - size] += 1
+            after = (placed + 1, tuple(sorted((+left).items())))
+            if after not in tried:
+                tried.add(after)
+                to_try.append(after)
+    return False

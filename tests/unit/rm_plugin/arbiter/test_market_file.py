@@ -147,11 +147,11 @@ MISTAKES = {
     ),
     "no slots": (
         changed("machines", 0, to={"id": "m0", "slots": []}),
-        r"machines\[0\]\.slots must be 1 to 1024 slots: 0",
+        r"machines\[0\]\.slots must be 1 to 128 slots: 0",
     ),
     "more slots than any machine has": (
         changed("machines", 0, to={"id": "m0", "slots": [1] * (MOST_SLOTS + 1)}),
-        r"machines\[0\]\.slots must be 1 to 1024 slots: 1025",
+        r"machines\[0\]\.slots must be 1 to 128 slots: 129",
     ),
     "slots": (changed("machines", 0, "slots", to=[2, 1]), r"machines\[0\]\.slots must add up"),
     "pinned gangs": (changed(*ROW, "pinned_gangs", to=[{"m0": 2}]), r"rows\[0\]: the pinned gangs must add up"),
