@@ -176,7 +176,8 @@ def test_a_checkpoint_written_before_there_were_histories_is_gone_on_from(tmp_pa
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [
-        ({"epochs": 4}, {}, "fit 1 of the script is longer"),
+        ({"epochs": 4}, {}, "fit 1 of the script has another length than when the next one began: 12"),
+        ({"epochs": 2}, {}, "fit 1 of the script has another length than when the next one began: 6"),
         ({"seed": 3}, {}, "has seed = 0"),
         ({}, {"seed": 3}, "has seed = 0"),
     ],
