@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tf_jobs.context import TaskContext, read_context
 from tf_jobs.dealing import check_batch_size, check_parts
-from tf_jobs.exit_codes import EXIT_DONE
+from tf_jobs.exit_codes import EXIT_CHECKPOINTED, EXIT_DONE
 from tf_jobs.flags import Values
 from tf_jobs.keras_fits import FitInJob, Fits
 from tf_jobs.signals import HandledStop
@@ -72,7 +72,7 @@ class ElasticJob:
     ) -> Any:
         """Train a compiled model in place of Keras' `fit`; returns when all its iterations are done.
 
-        A stop ends the process, with exit code 75, once the state is saved; so does an error, with its own, and what
+        A stop ends the process, with exit code 75, once the state is saved, the last iteration's too; so does an error, with its own, and what
         cannot be used, with 2. A script may fit as often as it likes: a later start finds what is done, fit by fit.
 
         Args:
@@ -120,6 +120,9 @@ class ElasticJob:
         if code != EXIT_DONE:
             _leave(code)
         self._stop.training_ended()
+        if self._stop.requested():
+            # It came too late for this fit to heed. All is saved, and the next start gives the fit back at once.
+            _leave(EXIT_CHECKPOINTED)
         self._watchdog.beat(math.inf, "what comes after fit")
         return history
 

@@ -147,6 +147,26 @@ def test_a_script_that_is_done_trains_no_more(tmp_path, capfd):
     assert ", step = " not in capfd.readouterr().err
 
 
+def test_a_stop_in_the_last_iteration_of_a_fit_is_heeded_once_it_has_ended(tmp_path, capfd):
+    script = Script(tmp_path)
+    job = script.job()
+    with pytest.raises(Left, match="75"):
+        job.fit(net(), X, Y, 8, 3, callbacks=StopAt(script.stop, 9))
+    assert script.store.latest_iteration("j") == 9
+    capfd.readouterr()
+    assert len(script.job().fit(net(), X, Y, 8, 3).history["loss"]) == 3
+    assert ", step = " not in capfd.readouterr().err
+
+
+def test_a_stop_that_comes_as_callbacks_hear_of_the_end_is_heeded(tmp_path):
+    script = Script(tmp_path)
+    job = script.job()
+    asks = keras.callbacks.LambdaCallback(on_train_end=lambda _logs: script.stop.told_by_peer())
+    with pytest.raises(Left, match="75"):
+        job.fit(net(), X, Y, 8, 3, callbacks=asks)
+    assert script.store.latest_iteration("j") == 9
+
+
 def test_a_stop_between_two_fits_begins_the_next_one_afresh(whole, tmp_path):
     script = Script(tmp_path)
     script.begun, script.starts = whole[0].begun, 1
