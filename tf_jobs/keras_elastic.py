@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from tf_jobs.keras_arguments import FitArguments
     from tf_jobs.keras_callbacks import CalledBack
 
+KERAS_BATCH_SIZE = 32
+"""Samples an iteration where a script gives no other, as of Keras' `fit`."""
+
 
 class JobStop(HandledStop):
     """A stop that this task hears of by a signal, or from a peer that was quicker to get one."""
@@ -56,7 +59,7 @@ class ElasticJob:
         model: Any,
         x: Any = None,
         y: Any = None,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         epochs: int = 1,
         verbose: object = None,  # noqa: ARG002 - Keras' own, so that scripts need not drop it
         *,
@@ -79,7 +82,7 @@ class ElasticJob:
             model: Compiled, with its variables built or an input shape known from `x`.
             x: Inputs: an array, or lists or dictionaries of arrays, with one row a sample.
             y: What to answer, likewise.
-            batch_size: Samples an iteration, over all tasks together.
+            batch_size: Samples an iteration, over all tasks together; None: 32, as for Keras.
             epochs: Passes over the data, over all starts of the job.
             verbose: Not heeded, and taken for Keras' sake: how much is told is `log_every`'s.
             iterations: In place of epochs: of this fit, as `%iterations%` gives it where the script has no other.
@@ -90,7 +93,7 @@ class ElasticJob:
             keep_checkpoints: Newest checkpoints to keep.
             log_every: Iterations between log lines.
             ordered_parts: In how many parts a batch is summed, so that no resize changes a bit; 0: a share a task.
-            others: What else Keras' `fit` takes: refused.
+            others: What else Keras' `fit` takes: refused, unless it is Keras' default.
 
         Returns:
             keras.callbacks.History: `loss` and `val_..` by epoch, also of those before a restart.
@@ -98,7 +101,7 @@ class ElasticJob:
         from tf_jobs.keras_arguments import checked
 
         numbers = {
-            "batch_size": batch_size,
+            "batch_size": KERAS_BATCH_SIZE if batch_size is None else batch_size,
             "epochs": epochs,
             "iterations": iterations,
             "seed": seed,

@@ -1,5 +1,6 @@
 """Checks that `test_tf_keras_fits.py` runs: fits of a script one after another, over stops, and what `fit` refuses."""
 
+import inspect
 import json
 import re
 import shutil
@@ -12,6 +13,7 @@ import tensorflow as tf
 from am.checkpoints.folder import FolderStore
 from tf_jobs import keras_elastic
 from tf_jobs.context import read_context
+from tf_jobs.keras_arguments import INSTEAD
 from tf_jobs.keras_elastic import ElasticJob, JobStop
 from tf_jobs.watchdog import Watchdog
 from tf_jobs.workers import Alone
@@ -238,7 +240,7 @@ DROPS.compile("adam", "mse")
     [
         ({"batch_size": 0}, "batch_size is not a whole number of 1 or more: 0"),
         ({"batch_size": 30.5}, "batch_size is not a whole number of 1 or more: 30.5"),
-        ({"batch_size": None}, "batch_size is not a whole number of 1 or more: 'None'"),
+        ({"epochs": None}, "epochs is not a whole number of 1 or more: 'None'"),
         ({"log_every": 0}, "log_every is not a whole number of 1 or more: 0"),
         ({"checkpoint_every": 0}, "checkpoint_every is not a whole number of 1 or more: 0"),
         ({"keep_checkpoints": 0}, "keep_checkpoints is not a whole number of 1 or more: 0"),
@@ -260,7 +262,8 @@ DROPS.compile("adam", "mse")
         ({"validation_split": 0.2}, "job.fit does not take: 'validation_split'; split the arrays"),
         ({"sample_weight": Y}, "does not take: 'sample_weight'"),
         ({"class_weight": {0: 1.0}}, "does not take: 'class_weight'"),
-        ({"shuffle": True}, "does not take: 'shuffle'"),
+        ({"shuffle": False}, "does not take: 'shuffle'"),
+        ({"steps_per_epoch": 0}, "does not take: 'steps_per_epoch'"),
         ({"initial_epoch": 3}, "does not take: 'initial_epoch'"),
         ({"batchsize": 8}, "unknown argument of job.fit: 'batchsize'; did you mean 'batch_size'?"),
         ({"model": X}, "the first argument of job.fit is no Keras model: 'ndarray'"),
@@ -285,3 +288,12 @@ def test_what_keras_takes_and_scripts_often_give_is_taken(tmp_path):
     told = Script(tmp_path).job().fit(net(), X, Y, np.int64(8), 1, 0, callbacks=None)
     assert isinstance(told, keras.callbacks.History)
     assert len(told.history["loss"]) == 1
+
+
+def test_what_keras_itself_takes_where_nothing_is_given_is_taken(tmp_path):
+    parameters = inspect.signature(keras.Model.fit).parameters
+    defaults = {name: parameters[name].default for name in ("batch_size", *INSTEAD)}
+    script = Script(tmp_path)
+    script.job().fit(net(), X, Y, iterations=1, **defaults)
+    assert script.store.latest("j").meta["batch_size"] == 32
+    script.job().fit(net(), X, Y, iterations=1, validation_split=0, initial_epoch=np.int64(0))
