@@ -75,8 +75,9 @@ class ElasticJob:
     ) -> Any:
         """Train a compiled model in place of Keras' `fit`; returns when all its iterations are done.
 
-        A stop ends the process, with exit code 75, once the state is saved, the last iteration's too; so does an error, with its own, and what
-        cannot be used, with 2. A script may fit as often as it likes: a later start finds what is done, fit by fit.
+        A stop ends the process, with exit code 75, once the state is saved, that of the last iteration too; so does an
+        error, with its own, and what cannot be used, with 2. A script may fit as often as it likes: a later start finds
+        what is done, fit by fit.
 
         Args:
             model: Compiled, with its variables built or an input shape known from `x`.
