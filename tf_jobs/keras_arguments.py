@@ -121,7 +121,7 @@ def _check_names(others: Mapping[str, object]) -> None:
 
 def _is_default(name: str, value: object) -> bool:
     """Whether an argument that is not taken is as if it were not given; arrays never are, nor compared."""
-    default = _DEFAULTS.get(name)
+    default: object = _DEFAULTS.get(name)
     return value is default or (isinstance(value, Number) and value == default)
 
 
