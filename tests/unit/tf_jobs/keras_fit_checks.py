@@ -16,7 +16,7 @@ from tf_jobs.context import read_context
 from tf_jobs.keras_arguments import INSTEAD
 from tf_jobs.keras_elastic import ElasticJob, JobStop
 from tf_jobs.watchdog import Watchdog
-from tf_jobs.workers import Alone
+from tf_jobs.workers import Alone, exchange
 
 # Of Keras, with a newer NumPy than it was written for.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -282,6 +282,21 @@ def test_what_cannot_be_used_is_one_line_and_exit_2(given, message, tmp_path, ca
     assert line.startswith("ERROR:themis:")
     assert re.search(message, line), line
     assert list(tmp_path.iterdir()) == [], "refused before anything is made"
+
+
+def test_what_tasks_exchange_is_traced_once_whatever_its_size():
+    class Counted(Alone):
+        traces = 0
+
+        def total(self, tensor):
+            self.traces += 1
+            return super().total(tensor)
+
+    tasks = Counted()
+    for size in range(1, 7):
+        values = np.arange(2.0 * size).reshape(2, size)
+        assert np.array_equal(exchange(tf, tasks, values), values)
+    assert tasks.traces == 1
 
 
 def test_what_keras_takes_and_scripts_often_give_is_taken(tmp_path):
