@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Number
 from typing import Any
 
 import keras  # type: ignore[import-untyped]
@@ -31,6 +31,9 @@ INSTEAD = {
     "sample_weight": "weigh within the loss that compile is given",
 }
 """Of the arguments of Keras' `fit` that ours does not take: what to do."""
+
+_DEFAULTS = {"validation_split": 0.0, "validation_freq": 1, "initial_epoch": 0, "shuffle": True}
+"""Of those arguments, what Keras takes where none is given, and so may a script; of the others it is None."""
 
 _ARRAYS = "give arrays with one row a sample, or lists or dictionaries of them"
 
@@ -83,7 +86,7 @@ def checked(
         validation: Held-out inputs and answers, or None.
         callbacks: Several, one or None.
         numbers: The whole numbers; `iterations` may be None, and goes before `epochs`.
-        others: Arguments that `job.fit` does not know.
+        others: Arguments that `job.fit` does not know; what Keras takes by default may be among them.
 
     Raises:
         InputError: Something cannot be used.
@@ -109,10 +112,17 @@ def checked(
 
 def _check_names(others: Mapping[str, object]) -> None:
     """Raise InputError where `fit` is given what it does not know, or does not take."""
-    for name in others:
-        if name in INSTEAD:
+    for name, value in others.items():
+        if name not in INSTEAD:
+            raise UnknownNameError("argument of job.fit", name, TAKEN)
+        if not _is_default(name, value):
             raise InputError("an argument of Keras' fit that job.fit does not take", value=name, remedy=INSTEAD[name])
-        raise UnknownNameError("argument of job.fit", name, TAKEN)
+
+
+def _is_default(name: str, value: object) -> bool:
+    """Whether an argument that is not taken is as if it were not given; arrays never are, nor compared."""
+    default: object = _DEFAULTS.get(name)
+    return value is default or (isinstance(value, Number) and value == default)
 
 
 def _check_model(model: object) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tf_jobs.context import TaskContext, read_context
 from tf_jobs.dealing import check_batch_size, check_parts
-from tf_jobs.exit_codes import EXIT_DONE
+from tf_jobs.exit_codes import EXIT_CHECKPOINTED, EXIT_DONE
 from tf_jobs.flags import Values
 from tf_jobs.keras_fits import FitInJob, Fits
 from tf_jobs.signals import HandledStop
@@ -25,6 +25,9 @@ from themis.errors import InputError, ThemisError
 if TYPE_CHECKING:
     from tf_jobs.keras_arguments import FitArguments
     from tf_jobs.keras_callbacks import CalledBack
+
+KERAS_BATCH_SIZE = 32
+"""Samples an iteration where a script gives no other, as of Keras' `fit`."""
 
 
 class JobStop(HandledStop):
@@ -56,7 +59,7 @@ class ElasticJob:
         model: Any,
         x: Any = None,
         y: Any = None,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         epochs: int = 1,
         verbose: object = None,  # noqa: ARG002 - Keras' own, so that scripts need not drop it
         *,
@@ -72,14 +75,15 @@ class ElasticJob:
     ) -> Any:
         """Train a compiled model in place of Keras' `fit`; returns when all its iterations are done.
 
-        A stop ends the process, with exit code 75, once the state is saved; so does an error, with its own, and what
-        cannot be used, with 2. A script may fit as often as it likes: a later start finds what is done, fit by fit.
+        A stop ends the process, with exit code 75, once the state is saved, that of the last iteration too; so does an
+        error, with its own, and what cannot be used, with 2. A script may fit as often as it likes: a later start finds
+        what is done, fit by fit.
 
         Args:
             model: Compiled, with its variables built or an input shape known from `x`.
             x: Inputs: an array, or lists or dictionaries of arrays, with one row a sample.
             y: What to answer, likewise.
-            batch_size: Samples an iteration, over all tasks together.
+            batch_size: Samples an iteration, over all tasks together; None: 32, as for Keras.
             epochs: Passes over the data, over all starts of the job.
             verbose: Not heeded, and taken for Keras' sake: how much is told is `log_every`'s.
             iterations: In place of epochs: of this fit, as `%iterations%` gives it where the script has no other.
@@ -90,7 +94,7 @@ class ElasticJob:
             keep_checkpoints: Newest checkpoints to keep.
             log_every: Iterations between log lines.
             ordered_parts: In how many parts a batch is summed, so that no resize changes a bit; 0: a share a task.
-            others: What else Keras' `fit` takes: refused.
+            others: What else Keras' `fit` takes: refused, unless it is Keras' default.
 
         Returns:
             keras.callbacks.History: `loss` and `val_..` by epoch, also of those before a restart.
@@ -98,7 +102,7 @@ class ElasticJob:
         from tf_jobs.keras_arguments import checked
 
         numbers = {
-            "batch_size": batch_size,
+            "batch_size": KERAS_BATCH_SIZE if batch_size is None else batch_size,
             "epochs": epochs,
             "iterations": iterations,
             "seed": seed,
@@ -120,6 +124,9 @@ class ElasticJob:
         if code != EXIT_DONE:
             _leave(code)
         self._stop.training_ended()
+        if self._stop.requested():
+            # It came too late for this fit to heed. All is saved, and the next start gives the fit back at once.
+            _leave(EXIT_CHECKPOINTED)
         self._watchdog.beat(math.inf, "what comes after fit")
         return history
 

