@@ -144,14 +144,21 @@ class LogWatch:
 def checkpoint_folders(app: App, job: JobRun) -> list[Path]:
     """The local folders that a program may take for its model directory: `%checkpoint_path%`, and the one of `job run`.
 
-    A task on another machine sees a folder of its own there, and nothing of it can be read here.
+    What lies there must be this job's own. So the latter, which all jobs of an app have in their environment, counts
+    for an app of one job, and no folder counts below which another job's lies. A task on another machine sees a folder
+    of its own there, and nothing of it can be read here.
     """
-    places = [f"{app.checkpoint_uri}/{job.job_id}", app.spec.program.environment.get(CHECKPOINT_PATH_VARIABLE, "")]
+    others = [each.folder.resolve() for each in app.board.jobs.values() if each is not job]
+    places = [f"{app.checkpoint_uri}/{job.job_id}"]
+    if not others:
+        places.append(app.spec.program.environment.get(CHECKPOINT_PATH_VARIABLE, ""))
     found = []
     for place in filter(None, places):
         with contextlib.suppress(InputError):
             # What the user's command has as a relative path begins at the job's folder.
-            found.append(job.folder / local_folder(place))
+            folder = job.folder / local_folder(place)
+            if not any(other.is_relative_to(folder.resolve()) for other in others):
+                found.append(folder)
     return found
 
 

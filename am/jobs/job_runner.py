@@ -14,7 +14,8 @@ from am.jobs.pool import tasks_of
 from am.jobs.run import JobRun
 from am.jobs.start_mark import mark_start
 from am.jobs.trouble import trouble_of
-from am.profiler.themis_format import begun_line
+from am.profiler.records import Begun
+from am.profiler.themis_format import parse_themis
 from am.runtimes.port import ContainerRuntime, ExitReason, NoRoomError, Seat, SeatRequest, TaskExit, TaskLaunch
 from themis.cluster import GpuId
 from themis.errors import ThemisError
@@ -249,7 +250,8 @@ class JobRunner:
         usage = (
             bool(exits) and all(code in (EXIT_USAGE, -15, EXIT_CHECKPOINTED) for code in codes) and EXIT_USAGE in codes
         )
-        last = last_line(job)
+        # Where no task ran, the log's last words are those of an earlier incarnation.
+        last = last_line(job) if exits else ""
         self._again(job, reason, hopeless=usage, last_words=f": {last}" if last else "")
 
     def _again(self, job: JobRun, reason: str, *, hopeless: bool, last_words: str = "") -> None:
@@ -346,12 +348,19 @@ def _ended_well(exits: Sequence[TaskExit]) -> bool:
 
 
 def last_line(job: JobRun) -> str:
-    """The last line that a job's chief wrote, for diagnostics; none where this incarnation wrote nothing."""
+    """The last line that a job's chief wrote, for diagnostics; none where this incarnation wrote nothing.
+
+    Its lines lie behind its mark. Where no mark is among the last of the log, all of them are this incarnation's.
+    """
     try:
         with job.log_path.open("rb") as file:
             file.seek(max(0, job.log_path.stat().st_size - 4096))
             lines = file.read().decode("utf-8", errors="replace").split("\n")
     except OSError:
         return ""
-    last = next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
-    return "" if last == begun_line(job.incarnation) else last
+    last = ""
+    for line in reversed(lines):
+        if isinstance(mark := parse_themis(line), Begun):
+            return last if mark.incarnation == job.incarnation else ""
+        last = last or line.strip()[:300]
+    return last

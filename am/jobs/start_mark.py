@@ -15,15 +15,21 @@ def mark_start(log: Path, incarnation: int) -> None:
     """Write into a log that an incarnation begins, behind all that those before have written; an empty log needs none.
 
     In the log it is in its place for good: also for the app master's next attempt, which reads all of it at once. A
-    line that a killed writer left without its end gets one.
+    line that a killed writer left without its end gets one. Written by one append: what another writer of the log adds
+    meanwhile, such as a process that outlived its incarnation, stays.
     """
     try:
-        with log.open("rb+") as file:
+        with log.open("rb") as file:
             if file.seek(0, os.SEEK_END) == 0:
                 return
             file.seek(-1, os.SEEK_END)
             end = b"" if file.read(1) == b"\n" else b"\n"
-            file.write(end + begun_line(incarnation).encode() + b"\n")
+        # A log that was removed since then is not made anew.
+        appending = os.open(log, os.O_WRONLY | os.O_APPEND)
+        try:
+            os.write(appending, end + begun_line(incarnation).encode() + b"\n")
+        finally:
+            os.close(appending)
     except FileNotFoundError:
         return
     except OSError as error:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
+from math import inf
 from pathlib import Path
 
 from am.profiler.event_format import EVALUATION_FOLDERS, EventReader, Role
@@ -15,14 +19,14 @@ EVENT_FILE_MARK = ".tfevents."
 
 MAX_DEPTH = 5
 MAX_ENTRIES = 2000
-"""No deeper is searched, and no more entries are looked at: a job may keep its data below its folder."""
+"""Of each folder no deeper is searched, and no more entries are looked at: a job may keep its data below it."""
 
 
 class EventFolder:
     """The event files below some folders, in the order of their names, which begin with the time of their writing.
 
     Args:
-        folders: Where to search; they may come into being later, and lie within one another.
+        folders: Where to search, in this order; they may come into being later, and lie within one another.
         since_s: Files that nobody has written to since then, in seconds since the epoch, are left alone.
     """
 
@@ -30,11 +34,28 @@ class EventFolder:
         self._since_s = since_s
         self._folders = tuple(folders)
         self._files: dict[Path, tuple[Role, FileFollower, EventReader]] = {}
+        self._walk = _event_files(self._folders)
         self._trained = False
 
     def search(self) -> None:
-        """Look for files that are new."""
-        for path in sorted(_event_files(self._folders)):
+        """Look for files that are new, in all the folders."""
+        self._walk = _event_files(self._folders)
+        self.search_for(inf)
+
+    def search_for(self, seconds: float) -> None:
+        """Look for files that are new for so long, by one listing at the least; the next call goes on from there.
+
+        Folders may lie on a file server that is slow, or away.
+        """
+        until_s = time.monotonic() + seconds
+        found: list[Path] = []
+        for paths in self._walk:
+            found += paths
+            if time.monotonic() >= until_s:
+                break
+        else:
+            self._walk = _event_files(self._folders)
+        for path in sorted(found):
             if path not in self._files and _written_since(path, self._since_s):
                 role = Role.EVALUATION if path.parent.name.lower() in EVALUATION_FOLDERS else Role.TRAINING
                 self._files[path] = (role, FileFollower(path), EventReader(role))
@@ -77,20 +98,36 @@ def _written_since(path: Path, since_s: float) -> bool:
         return False
 
 
-def _event_files(folders: Iterable[Path]) -> Iterator[Path]:
-    """Event files below the folders, nearest first; links to folders are not followed."""
+def _event_files(folders: Iterable[Path]) -> Iterator[list[Path]]:
+    """Event files below the folders, one folder after the other, by one listing each."""
+    for folder in folders:
+        yield from _files_below(folder)
+
+
+def _files_below(top: Path) -> Iterator[list[Path]]:
+    """Event files below a folder, nearest first, by one listing each; links to folders are not followed."""
     left = MAX_ENTRIES
-    todo = deque((folder, 1) for folder in folders)
-    while todo:
+    todo = deque([(str(top), 1)])
+    while todo and left > 0:
         folder, depth = todo.popleft()
-        try:
-            for entry in folder.iterdir():
-                left -= 1
-                if left < 0:
-                    return
-                if EVENT_FILE_MARK in entry.name:
-                    yield entry
-                elif depth < MAX_DEPTH and not entry.is_symlink() and entry.is_dir():
-                    todo.append((entry, depth + 1))
-        except OSError:
-            continue
+        entries = _entries(folder, left)
+        left -= len(entries)
+        yield [Path(entry.path) for entry in entries if EVENT_FILE_MARK in entry.name]
+        if depth < MAX_DEPTH:
+            todo += [(entry.path, depth + 1) for entry in entries if _is_folder(entry)]
+
+
+def _entries(folder: str, most: int) -> list[os.DirEntry[str]]:
+    """What a folder holds, with types: one request to a file server, where one for each entry would be thousands."""
+    try:
+        with os.scandir(folder) as entries:
+            return list(islice(entries, most))
+    except OSError:
+        return []
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return EVENT_FILE_MARK not in entry.name and entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False

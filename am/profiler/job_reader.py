@@ -14,6 +14,9 @@ from am.profiler.records import Record, StepLoss, believable
 SEARCH_EVERY_S = 5.0
 """New event files are searched for at most once in so many seconds."""
 
+SEARCH_MOST_S = 0.2
+"""Then for so long, in seconds: the app master's loop waits. The next search goes on where this one ended."""
+
 
 class JobReader:
     """Reads on in a job's files.
@@ -41,7 +44,8 @@ class JobReader:
             self._events.close()
             return records
         if not 0.0 <= now_s - self._searched_at_s < SEARCH_EVERY_S:
-            self._search(now_s)
+            self._searched_at_s = now_s
+            self._events.search_for(SEARCH_MOST_S)
         return records + believable(self._events.read())
 
     def catch_up(self, now_s: float, *, ended_well: bool = False) -> Iterator[Record]:
@@ -64,7 +68,8 @@ class JobReader:
         if self._log_tells_steps:
             self._events.close()
             return
-        self._search(now_s)
+        self._searched_at_s = now_s
+        self._events.search()
         yield from believable(self._events.read())
         while self._events.behind:
             yield from believable(self._events.read())
@@ -76,7 +81,3 @@ class JobReader:
         records = believable(self._lines.read(lines))
         self._log_tells_steps = self._log_tells_steps or any(isinstance(record, StepLoss) for record in records)
         return records
-
-    def _search(self, now_s: float) -> None:
-        self._searched_at_s = now_s
-        self._events.search()

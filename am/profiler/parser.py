@@ -34,12 +34,15 @@ SILENCE_RECORDS = 100
 """So many records of other workers without one of the worker believed, and another is believed from then on."""
 
 # What launchers put before every line of a worker: `[1,0]<stdout>:`, `(worker pid=7) `, `worker-0: `; or of a log, as
-# `kubectl logs --timestamps` does: `2026-01-01T00:00:00.123456789Z `.
-_TAG = (
+# `kubectl logs --timestamps` does: `2026-01-01T00:00:00.123456789Z `; or a tag behind a time. No alternative begins
+# with something optional: `re` tells by its first byte whether to try it.
+_WORKER = (
     rb"\[[\w,.:/ =-]{1,40}\](?:<std(?:out|err)>:?)?:? ?|\([\w,.:/ =-]{1,60}\) ?"
     rb"|(?:chief|worker|task|rank|replica)[\w.-]{0,20}(?:\|[0-9]{1,6})?: ?"
-    rb"|20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,20}(?:Z|[+-][0-9]{2}:?[0-9]{2})? "
 )
+_TIME = rb"20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,20}+(?:Z|[+-][0-9]{2}:?[0-9]{2})? "
+_TAG = _WORKER + b"|" + _TIME + b"(?:" + _WORKER + b")?"
+_TIMED = re.compile(_TIME)
 _TAGGED = re.compile(_TAG)
 _COLOURS = re.compile(rb"\x1b\[[0-9;]{0,10}m")
 _EPOCH = b"\nEpoch "
@@ -132,7 +135,10 @@ class LogReader:
         return self._formats[way.lastindex - 1].read(line.decode("utf-8", "replace").rstrip())
 
     def _believes(self, tag: bytes, found: Sequence[Record]) -> bool:
-        if _CLOCK.search(tag):
+        if (timed := _TIMED.match(tag)) is not None:
+            tag = tag[timed.end() :]
+        # Times tell no worker from another.
+        if not tag or _CLOCK.search(tag):
             return True
         vacant = self._believed is None or self._silent >= SILENCE_RECORDS
         if vacant and any(isinstance(record, StepLoss) for record in found):

@@ -18,6 +18,8 @@ from themis.apps import JobSpec
 
 NAME = "median_stopping"
 DEFAULT_MIN_JOBS = 3
+"""Of an app of fewer other jobs it is all of them: else none would ever be stopped."""
+
 WARMUP_SHARE = 10
 """The default warm-up is such a part of the longest job's iterations."""
 
@@ -46,18 +48,19 @@ class MedianRule:
 
 
 def median_stopping(
-    jobs: Sequence[JobSpec], *, warmup: int | None = None, min_jobs: int = DEFAULT_MIN_JOBS
+    jobs: Sequence[JobSpec], *, warmup: int | None = None, min_jobs: int | None = None
 ) -> StoppingTuner:
     """The tuner for these jobs.
 
     Args:
         jobs: The jobs of the app.
         warmup: No job is stopped before this iteration. None: a tenth of the longest job's iterations.
-        min_jobs: How many others must have come as far as a job before it can be stopped.
+        min_jobs: How many others must have come as far as a job before it can be stopped. None: 3, or all of fewer.
 
     Raises:
         InputError: A setting out of range.
     """
     check_settings(NAME, jobs, warmup=warmup, min_jobs=min_jobs)
     warmup = max(1, longest(jobs) // WARMUP_SHARE) if warmup is None else warmup
+    min_jobs = max(1, min(DEFAULT_MIN_JOBS, len(jobs) - 1)) if min_jobs is None else min_jobs
     return StoppingTuner(NAME, jobs, MedianRule(warmup=warmup, min_jobs=min_jobs))

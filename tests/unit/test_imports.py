@@ -91,6 +91,7 @@ IMPURE = {"asyncio", "grpc", "logging", "multiprocessing", "os", "psutil", "sock
 IMPURE |= {"datetime", "secrets", "tempfile", "threading", "time", "uuid"}
 # What a pure folder holds that is not pure, and why.
 EXCEPTIONS = {
+    "am.profiler.event_folder": {"os", "time"},  # lists folders with the types of entries, and no longer than it may
     "am.profiler.follower": {"os"},  # reads growing files; beside listing folders the one I/O of the profiler
 }
 # A solver has a time limit, so it may look at a clock.

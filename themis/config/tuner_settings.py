@@ -122,7 +122,9 @@ TUNERS: Mapping[str, TunerEntry] = {
         settings={
             "warmup": _WARMUP,
             "min_jobs": SettingEntry(
-                kind=int, low=1, help="others that must have come as far before a job is stopped; default 3"
+                kind=int,
+                low=1,
+                help="others that must have come as far before a job is stopped; default 3, or all of fewer",
             ),
         },
     ),
@@ -229,17 +231,23 @@ def check_acts(tuner: TunerSpec, *, jobs: int, iterations: int, source: str) -> 
     Raises:
         InputError: A setting that can never have an effect.
     """
+    if jobs == 1:
+        # A lone job is compared with no other, whatever the settings.
+        return
     for name in _BEFORE_THE_END.get(tuner.name, ()):
         if iterations > 1:
             _check_at_most(name, tuner.settings, iterations - 1, "it must be below job.iterations", source)
-    if jobs > 1 and tuner.name == MEDIAN_STOPPING:
+    if tuner.name == MEDIAN_STOPPING:
         _check_at_most("min_jobs", tuner.settings, jobs - 1, "a job has no more others", source)
-    if jobs > 1 and tuner.name == OPTUNA:
+    if tuner.name == OPTUNA:
         _check_at_most("trials", tuner.settings, jobs, "there are no more jobs", source)
         run = min(jobs, int(tuner.settings.get("trials", jobs)))
-        for name in ("startup_trials", "n_startup_trials"):
-            _check_at_most(name, tuner.settings, max(run - 1, 0), "a job has no more before it", source)
+        for name, default in OPTUNA_DEFAULTS.items() if run > 1 else ():
+            _check_at_most(name, tuner.settings, run - 1, "a job has no more before it", source, default)
 
+
+OPTUNA_DEFAULTS: Mapping[str, int] = {"startup_trials": 10, "n_startup_trials": 5}
+"""Optuna's own defaults of what must have gone before, which small apps may never come to."""
 
 _BEFORE_THE_END: Mapping[str, tuple[str, ...]] = {
     SUCCESSIVE_HALVING: ("first_iterations",),
@@ -318,10 +326,13 @@ def _check_within(name: str, settings: Mapping[str, Setting], iterations: int, s
         raise InputError(f"{source}: tuner.{name} is beyond the jobs' end", value=value, remedy=remedy)
 
 
-def _check_at_most(name: str, settings: Mapping[str, Setting], most: int, why: str, source: str) -> None:
+def _check_at_most(
+    name: str, settings: Mapping[str, Setting], most: int, why: str, source: str, default: int = 0
+) -> None:
+    """To leave a setting out is a remedy unless its default is as far beyond what can act."""
     value = settings.get(name)
     if isinstance(value, int) and value > most:
-        remedy = f"use at most {most}: {why}; or leave it out"
+        remedy = f"use at most {most}: {why}" + ("; or leave it out" if default <= most else "")
         raise InputError(f"{source}: with tuner.{name} so high it can never act", value=value, remedy=remedy)
 
 

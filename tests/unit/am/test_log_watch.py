@@ -157,6 +157,26 @@ def test_a_model_directory_that_is_no_local_folder_is_not_looked_at(tmp_path, pl
     assert checkpoint_folders(watched.app, watched.job) == []
 
 
+@pytest.mark.parametrize(
+    ("checkpoints", "path", "looked_at"),
+    [
+        # All jobs have the variable, with one value: whose event files lie there is not known.
+        ("hdfs://nn/ckpt", "model", []),
+        ("hdfs://nn/ckpt", "{0}/model", []),
+        ("{0}/ckpt", "{0}/model", ["ckpt/job-00"]),
+        # The app is called as the job, and its checkpoints lie beside apps' folders.
+        ("{0}", "", []),
+        ("{0}/job-00/jobs", "", ["job-00/jobs/job-00"]),
+    ],
+)
+def test_of_several_jobs_none_reads_what_another_writes(tmp_path, checkpoints, path, looked_at):
+    folder = tmp_path / "job-00" / "jobs"
+    watched = Watched(folder / "job-00", checkpoints=checkpoints.format(tmp_path), path=path.format(tmp_path))
+    watched.app.board.jobs["job-01"] = Watched(folder / "job-01").job
+    found = [os.path.relpath(each, tmp_path) for each in checkpoint_folders(watched.app, watched.job)]
+    assert found == looked_at
+
+
 def test_a_stall_is_told_once_and_again_when_it_comes_back(tmp_path):
     watched = Watched(tmp_path, look_s=1.0)
     for step in range(1, 6):

@@ -9,7 +9,7 @@ from documents import code, table_rows, text_of
 from am.profiler.event_folder import MAX_DEPTH, MAX_ENTRIES
 from am.profiler.event_format import EVALUATION_FOLDERS, LOSS_TAGS
 from am.profiler.health import LONGEST_LOOK_S, NON_FINITE_LOSSES, STALL_FIRST_S, STALL_LEAST_S, STALL_USUAL
-from am.profiler.job_reader import SEARCH_EVERY_S
+from am.profiler.job_reader import SEARCH_EVERY_S, SEARCH_MOST_S
 from am.profiler.pace import WINDOW
 from am.profiler.parser import FORMATS, SILENCE_RECORDS, LogReader
 from am.profiler.records import StepLoss
@@ -41,7 +41,7 @@ def whole(line):
 
 def test_numbers_and_names_of_the_text_are_those_of_the_code():
     known = text()
-    assert f"five levels, {MAX_ENTRIES:,} entries, every {SEARCH_EVERY_S:g} s" in known
+    assert f"five levels, {MAX_ENTRIES:,} entries, every {SEARCH_EVERY_S:g} s for at most {SEARCH_MOST_S:g} s" in known
     assert MAX_DEPTH == 5
     assert all(f"`{name}`" in known for name in (*LOSS_TAGS, *EVALUATION_FOLDERS))
     assert f"silent for {SILENCE_RECORDS} records" in known

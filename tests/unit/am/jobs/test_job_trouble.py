@@ -461,3 +461,42 @@ def test_a_restart_is_marked_in_the_log_and_the_mark_is_nobodys_last_word(attemp
 
     assert asyncio.run(scenario()) == ("INFO:tensorflow:loss = 0.5, step = 1 (1.000 sec)", "")
     assert one.jobs["j0"].log_path.read_text().splitlines()[1:] == ["INFO:themis:begun incarnation = 2"]
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("the first's\nINFO:themis:begun incarnation = 3\nits own\n\n", "its own"),
+        ("the first's\nINFO:themis:begun incarnation = 3\n \n\n", ""),
+        ("INFO:themis:begun incarnation = 2\nthe second's\n", ""),
+        ("INFO:themis:begun incarnation = 2  \n", ""),
+        ("INFO:themis:begun incarnation = 3\n" + "x\n" * 5000 + "its own", "its own"),
+        # Nobody wrote before it: such a log is not marked.
+        ("its own\n", "its own"),
+    ],
+)
+def test_an_incarnations_last_words_lie_behind_its_own_mark(attempt, log, words):
+    job = attempt().jobs["j0"]
+    job.folder.mkdir(parents=True)
+    job.incarnation = 3
+    job.log_path.write_text(log)
+    assert last_line(job) == words
+
+
+def test_of_a_job_that_cannot_be_started_no_earlier_words_are_told(attempt, monkeypatch):
+    one = attempt(restarts=0)
+
+    async def reserve(requests):
+        raise OSError("no such image")
+
+    async def scenario():
+        await one.start("j0")
+        one.log("j0", 0.5)
+        one.runner.stop(one.jobs["j0"], "its lease ends")
+        await one.ended("j0")
+        monkeypatch.setattr(one.runtime, "reserve", reserve)
+        one.runner.start(one.jobs["j0"], (SLOT["j0"],))
+        await one.ended("j0")
+
+    asyncio.run(scenario())
+    assert one.jobs["j0"].diagnostics == "j0: it could not be started: no such image"

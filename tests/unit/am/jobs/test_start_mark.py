@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from am.jobs import start_mark
 from am.jobs.start_mark import mark_start
 from am.profiler.follower import LogFollower
 from am.profiler.job_reader import JobReader
 from am.profiler.parser import SILENCE_RECORDS
 from am.profiler.profile import JobProfile
+from am.profiler.themis_format import begun_line
 from themis.cluster import Level
 
 
@@ -109,6 +111,27 @@ def test_the_mark_has_a_line_of_its_own(tmp_path, left, end):
     log.write_bytes(left)
     mark_start(log, 2)
     assert log.read_bytes() == left + end + b"INFO:themis:begun incarnation = 2\n"
+
+
+def test_what_another_writer_appends_meanwhile_stays(tmp_path, monkeypatch):
+    log = tmp_path / "log"
+    log.write_bytes(b"first\n")
+    with log.open("ab", buffering=0) as other:
+
+        def line_told_late(incarnation):
+            # The end of the log has been looked at, nothing is written yet.
+            other.write(b"a word as long as a line that would lie over it\n")
+            return begun_line(incarnation)
+
+        monkeypatch.setattr(start_mark, "begun_line", line_told_late)
+        mark_start(log, 2)
+        other.write(b"last\n")
+    assert log.read_text().splitlines() == [
+        "first",
+        "a word as long as a line that would lie over it",
+        "INFO:themis:begun incarnation = 2",
+        "last",
+    ]
 
 
 def test_a_log_that_cannot_be_written_costs_the_mark_alone(tmp_path, caplog):

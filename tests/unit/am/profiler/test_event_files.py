@@ -300,6 +300,44 @@ class TestFolders:
         folder.search()
         assert folder.read() == []
 
+    def test_each_folder_is_searched_as_far_as_if_it_were_alone(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(event_folder, "MAX_ENTRIES", 10)
+        own, checkpoints = tmp_path / "job", tmp_path / "checkpoints"
+        checkpoints.mkdir()
+        for number in range(30):
+            (checkpoints / f"model.ckpt-{number}").touch()
+        self.write(own / "logs" / "events.out.tfevents.1.host", event(1, simple("loss", 1.0)))
+        for folders in ([own, checkpoints], [checkpoints, own]):
+            folder = EventFolder(folders)
+            folder.search()
+            assert folder.read() == [StepLoss(step=1, loss=1.0)]
+            folder.close()
+
+    def test_a_search_that_took_its_time_goes_on_with_the_next(self, tmp_path):
+        for number in (1, 2):
+            path = tmp_path / "logs" / f"run{number}" / f"events.out.tfevents.{number}.host"
+            self.write(path, event(number, simple("loss", 1.0)))
+        folder = EventFolder([tmp_path])
+        told = []
+        for _ in range(4):
+            folder.search_for(0.0)
+            told.append(len(folder.read()))
+        # The folder, the one below it, and then the two with files, in whatever order.
+        assert told == [0, 0, 1, 1]
+        self.write(tmp_path / "events.out.tfevents.3.host", event(3, simple("loss", 1.0)))
+        folder.search_for(0.0)
+        folder.search_for(0.0)
+        assert folder.read() == [StepLoss(step=3, loss=1.0)]
+        folder.close()
+
+    def test_links_to_folders_are_not_followed(self, tmp_path):
+        self.write(tmp_path / "elsewhere" / "events.out.tfevents.1.host", event(1, simple("loss", 1.0)))
+        (tmp_path / "job").mkdir()
+        (tmp_path / "job" / "link").symlink_to(tmp_path / "elsewhere")
+        folder = EventFolder([tmp_path / "job"])
+        folder.search()
+        assert folder.read() == []
+
     def test_new_files_are_searched_for_now_and_then(self, tmp_path):
         reader = JobReader(LogFollower(tmp_path / "log"), [tmp_path])
         assert reader.read(100.0) == []

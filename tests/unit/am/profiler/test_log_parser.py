@@ -203,6 +203,20 @@ class TestWorkers:
         data = b"".join(self.line(tag, step, loss) for step in (10, 20) for tag, loss in ((one, 1.0), (other, 9.0)))
         assert [(record.step, record.loss) for record in read(data)] == [(10, 1.0), (20, 1.0)]
 
+    @pytest.mark.parametrize("tag", ["[1,{}]<stdout>:", "(worker pid={}) ", "worker-{}: ", "[worker {}] "])
+    def test_behind_a_time_the_tag_says_which(self, tag):
+        data = b"".join(
+            self.line(f"2026-01-01T00:00:{step}.{worker}Z {tag.format(worker)}", step, loss=worker)
+            for step in (10, 20, 30)
+            for worker in (0, 1)
+        )
+        assert [(record.step, record.loss) for record in read(data)] == [(10, 0.0), (20, 0.0), (30, 0.0)]
+
+    def test_a_time_and_a_tag_stand_for_all_drawings_of_a_line(self):
+        bar = b"\r 1/8 [>..] - ETA: 1s - loss: 1.0\r 2/8 [>..] - ETA: 1s - loss: 1.0\n"
+        one, other = (b"2026-01-01T00:00:00Z worker-%d: " % worker for worker in (0, 1))
+        assert [record.step for record in read(one + b"Epoch 1/1\n" + one + bar + other + bar)] == [2]
+
     def test_another_once_that_one_is_silent(self):
         reader = LogReader()
         reader.read(self.line("[0] ", 1))

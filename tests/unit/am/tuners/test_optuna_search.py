@@ -1,17 +1,18 @@
 """An Optuna study's sampler as a tuner: what it would draw by itself, the nearest job is run."""
 
+import inspect
 import math
 import random
 
 import optuna
 import pytest
-from optuna.pruners import SuccessiveHalvingPruner
+from optuna.pruners import MedianPruner, SuccessiveHalvingPruner
 from optuna.samplers import NSGAIISampler, RandomSampler, TPESampler
 from tuner_cases import Search, facts, failed, jobs, jobs_of, make, progress, reached
 
 from am.tuners.optuna_search import study_search
 from themis.apps import JobSpec, TunerSpec
-from themis.config.tuner_settings import check_tuner
+from themis.config.tuner_settings import OPTUNA_DEFAULTS, check_tuner
 from themis.errors import InputError
 
 TOTAL = 100
@@ -170,3 +171,9 @@ def test_bad_settings_are_refused_by_the_client(settings, word):
 def test_a_pruners_settings_beside_a_sampler_want_a_pruner():
     with pytest.raises(InputError, match="pruner"):
         make("optuna", jobs(4), sampler="tpe", min_resource=5)
+
+
+def test_optunas_defaults_are_those_that_are_told_of():
+    takers = {"startup_trials": TPESampler, "n_startup_trials": MedianPruner}
+    found = {name: inspect.signature(made).parameters["n_startup_trials"].default for name, made in takers.items()}
+    assert found == OPTUNA_DEFAULTS

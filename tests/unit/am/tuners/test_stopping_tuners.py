@@ -100,6 +100,20 @@ class TestMedian:
         tuner.observe(failed("j03"))
         assert (tuner.plan().finished, tuner.plan().best, tuner.plan().stopped) == (True, "j00", {"j01", "j02"})
 
+    @pytest.mark.parametrize("count", [2, 3, 4])
+    def test_in_a_small_app_all_others_are_enough_by_default(self, count):
+        tuner = median_stopping(jobs(count))
+        losses = {f"j{place:02}": float(place) for place in range(count)}
+        plan = self.feed(tuner, 10, **losses)
+        assert f"j{count - 1:02}" in plan.stopped
+        assert "j00" not in plan.stopped
+
+    def test_all_others_but_one_are_not_enough_by_default(self):
+        tuner = median_stopping(jobs(3))
+        assert self.feed(tuner, 10, j00=1.0, j02=9.0).stopped == frozenset()
+        assert self.feed(tuner, 10, j01=2.0).stopped == frozenset()
+        assert self.feed(tuner, 11, j00=1.0, j01=2.0, j02=9.0).stopped == {"j02"}
+
     def test_who_diverged_is_stopped(self):
         tuner = median_stopping(jobs(4))
         self.feed(tuner, 10, j00=1.0, j01=2.0, j02=3.0, j03=0.1)

@@ -142,7 +142,10 @@ def test_a_search_is_the_same_to_the_byte_for_the_same_seed_and_name() -> None:
             MINIMAL + "tuner: {name: performance_curve, threshold: -.inf}\n",
             "tuner.threshold: a finite number is wanted",
         ),
-        (MINIMAL + "tuner: {name: median_stopping, warmup: 10}\n", "tuner.warmup so high it can never act: 10; use"),
+        (
+            MINIMAL + "tuner: {name: median_stopping, warmup: 10}\nhyper_parameters: [{a: 1}, {a: 2}]\n",
+            "tuner.warmup so high it can never act: 10; use",
+        ),
         (MINIMAL + "hyper_parameters: [{a-b: 1}]\n", "no digit first: 'a-b'"),
         (MINIMAL + "arguments: {a: 1}\nhyper_parameters: [{a: 1}]\n", "an argument is also a hyper-parameter"),
         (MINIMAL + "arguments: {seed: 1}\n", "the key seed of the group file sets it"),

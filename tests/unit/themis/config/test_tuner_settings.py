@@ -199,9 +199,43 @@ class TestSettings:
         acting = {**settings, last: settings[last] - 1}
         check_acts(TunerSpec(name=name, settings=acting), jobs=4, iterations=100, source="the file")
 
-    def test_of_a_lone_job_and_of_a_lone_iteration_nothing_is_asked(self):
-        for name, settings in (("median_stopping", {"min_jobs": 3, "warmup": 1}), ("optuna", {"startup_trials": 9})):
-            check_acts(TunerSpec(name=name, settings=settings), jobs=1, iterations=1, source="the file")
+    @pytest.mark.parametrize(
+        ("name", "settings"),
+        [
+            ("median_stopping", {"min_jobs": 3, "warmup": 100}),
+            ("successive_halving", {"first_iterations": 100}),
+            ("asynchronous_halving", {"first_iterations": 100}),
+            ("performance_curve", {"warmup": 100}),
+            ("optuna", {"sampler": "tpe", "startup_trials": 9, "trials": 3}),
+        ],
+    )
+    def test_of_a_lone_job_nothing_is_asked(self, name, settings):
+        check_acts(TunerSpec(name=name, settings=settings), jobs=1, iterations=100, source="the file")
+
+    def test_of_a_lone_iteration_and_of_a_lone_trial_nothing_is_asked(self):
+        for name, settings in (
+            ("median_stopping", {"warmup": 1}),
+            ("optuna", {"sampler": "tpe", "trials": 1, "startup_trials": 1}),
+        ):
+            check_acts(TunerSpec(name=name, settings=settings), jobs=4, iterations=1, source="the file")
+
+    @pytest.mark.parametrize(
+        ("name", "settings", "jobs", "helps"),
+        [
+            ("median_stopping", {"min_jobs": 2}, 2, True),
+            ("median_stopping", {"warmup": 100}, 2, True),
+            ("optuna", {"sampler": "tpe", "trials": 99}, 2, True),
+            ("optuna", {"sampler": "tpe", "startup_trials": 99}, 10, False),
+            ("optuna", {"sampler": "tpe", "startup_trials": 99}, 11, True),
+            ("optuna", {"sampler": "tpe", "startup_trials": 99, "trials": 10}, 11, False),
+            ("optuna", {"pruner": "median", "n_startup_trials": 99}, 5, False),
+            ("optuna", {"pruner": "median", "n_startup_trials": 99}, 6, True),
+        ],
+    )
+    def test_leaving_a_setting_out_is_the_remedy_where_its_default_acts(self, name, settings, jobs, helps):
+        with pytest.raises(InputError, match="can never act") as caught:
+            check_acts(TunerSpec(name=name, settings=settings), jobs=jobs, iterations=100, source="the file")
+        assert ("or leave it out" in str(caught.value)) is helps
 
     def test_a_missing_extra_is_told(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "optuna", None)
