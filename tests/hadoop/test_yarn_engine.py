@@ -68,8 +68,14 @@ def test_logs_are_there_while_an_app_runs_and_after_its_end(themis):
     assert themis.wait_until_ended(app_id).state == "FINISHED"
     ended = "".join(chunk.text for chunk in themis.client.logs(app_id))
     assert ended.startswith(running[:200]) and "step = 300" in ended
-    of_yarn = yarn(themis, "logs", "-applicationId", themis.app(app_id).engine_id)
-    assert "step = 300" in of_yarn and "am.main" in of_yarn
+    engine_id = themis.app(app_id).engine_id
+
+    def of_yarn():
+        return yarn(themis, "logs", "-applicationId", engine_id)
+
+    # YARN gathers the logs of containers once they have ended, in its own time.
+    themis.until(lambda: "step = 300" in of_yarn(), "YARN has gathered the tasks' logs")
+    assert "am.main" in of_yarn()
 
 
 def test_yarns_own_command_lists_an_app_and_its_logs_and_kills_it(themis):
