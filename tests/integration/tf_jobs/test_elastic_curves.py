@@ -15,16 +15,6 @@ FLOAT_NOISE = 2e-4
 """Relative: sums over other parts of a batch differ in the last bits, and training makes more of it; 1e-5 was seen."""
 
 
-@pytest.fixture(scope="module")
-def recorder():
-    """The tool that records the curves of docs/elastic.md."""
-    spec = importlib.util.spec_from_file_location("recorder", ROOT / "tools" / "record_elastic_curves.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @real
 @long
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import sys
 import time
 
 import pytest
-from documents import ROOT
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("real training needs the extra 'tf'", allow_module_level=True)
@@ -53,16 +52,6 @@ callbacks = [halves, told] if job.chief else [halves]
 job.fit(model, x, x.sum(1), batch_size=2, epochs=3, validation_data=held_out, callbacks=callbacks, log_every=1)
 print("done")
 """
-
-
-@pytest.fixture(scope="module")
-def recorder():
-    """The tool whose gangs these are."""
-    spec = importlib.util.spec_from_file_location("recorder", ROOT / "tools" / "record_elastic_curves.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def until_evaluating(gang):

@@ -6,7 +6,6 @@ import signal
 import sys
 
 import pytest
-from documents import ROOT
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("real training needs the extra 'tf'", allow_module_level=True)
@@ -33,16 +32,6 @@ for fold in range(2):
         print("fold", fold, len(told.history["loss"]), f"{told.history['val_loss'][-1]:.4f}", flush=True)
 """
 ITERATIONS = 2 * 80
-
-
-@pytest.fixture(scope="module")
-def recorder():
-    """The tool whose gangs these are."""
-    spec = importlib.util.spec_from_file_location("recorder", ROOT / "tools" / "record_elastic_curves.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def folds(log):

@@ -5,7 +5,6 @@ import sys
 
 import numpy as np
 import pytest
-from documents import ROOT
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("real training needs the extra 'tf'", allow_module_level=True)
@@ -33,16 +32,6 @@ model = keras.Sequential(layers)
 model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 job.fit(model, x, y, batch_size=50, iterations=int(sys.argv[2]), log_every=1, ordered_parts=4)
 """
-
-
-@pytest.fixture(scope="module")
-def recorder():
-    """The tool whose gangs these are."""
-    spec = importlib.util.spec_from_file_location("recorder", ROOT / "tools" / "record_elastic_curves.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def state(folder):
