@@ -35,7 +35,7 @@ _ONE_BIDDER_LESS, _ONE_LIMIT_MORE = 0.01, 0.002
 _STATES_A_PAIR, _MOST_STATES = 5_000, 8_000_000
 """States of all passes of one search, by pairs of bidders: past them HiGHS decides, which takes about as long for a
 problem of that size. Most problems keep a few hundred a bidder; a million takes 0.2 to 0.5 s, eight some 300 MB."""
-_FEWER, _FEWEST = 20, 80
+_FEWER, _FEWEST = 20, 320
 """So many times less at first, until what a good choice teaches is learnt; and at the least, once problem after problem
 was too wide, in markets too large for HiGHS."""
 _SEARCHED_WIDE = 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 
 import numpy as np
 
@@ -24,6 +25,8 @@ IN_RACK, ON_MACHINE, IN_SLOT = -2, -1, 0
 Items = Mapping[Item, int]
 Alike = tuple[int, tuple[int, ...]]
 """Free GPUs of a machine, and those of each slot, pinned ones included."""
+Held = tuple[int, Items]
+"""What a machine holds, and before that the units that it then has for gangs in racks."""
 
 
 def deal(market: MarketArrays, counts: Ints, left: Ints, patterns: Sequence[Pattern]) -> Ints | None:
@@ -61,47 +64,43 @@ def _dealt_out(
 ) -> list[Items]:
     """Items by machine, such that racks host as many as they can of the gangs of so many units, the largest first."""
     alike = list(zip(left.tolist(), (machine.free_slots for machine in market.machines), strict=True))
-    held: dict[Alike, list[Items]] = {key: [] for key in alike}
+    held: dict[Alike, list[Held]] = {key: [] for key in alike}
     for pattern in patterns:
-        held[alike[pattern.machines[0]]].append(pattern.items)
+        key = alike[pattern.machines[0]]
+        held[key].append((room_of(pattern.items, key[0], unit), pattern.items))
     for key, count in Counter(alike).items():
-        held[key] += [{}] * (count - len(held[key]))
-        held[key].sort(key=lambda items: room_of(items, key[0], unit))
+        held[key] += [(room_of({}, key[0], unit), {})] * (count - len(held[key]))
+        held[key].sort(key=itemgetter(0))
     racks: dict[str, list[int]] = {}
     for place, machine in enumerate(market.machines):
         racks.setdefault(machine.rack_id, []).append(place)
     on_machine: list[Items] = [{}] * len(alike)
     for rack in sorted(racks):
         keys = [alike[place] for place in racks[rack]]
-        richest = _fill_rack(keys, held, unit, gangs)
+        richest = _fill_rack(keys, held, gangs)
         for place in racks[rack]:
             mine, rest = richest[alike[place]], held[alike[place]]
-            on_machine[place] = mine.pop() if mine else rest.pop(0)
+            on_machine[place] = mine.pop() if mine else rest.pop(0)[1]
     return on_machine
 
 
-def _fill_rack(
-    keys: Sequence[Alike],
-    held: Mapping[Alike, list[Items]],
-    unit: int,
-    gangs: list[int],
-) -> dict[Alike, list[Items]]:
+def _fill_rack(keys: Sequence[Alike], held: Mapping[Alike, list[Held]], gangs: list[int]) -> dict[Alike, list[Items]]:
     """Patterns for a rack's machines that fill as many gangs as they can; both are taken off what is left of them."""
     taken: dict[Alike, list[Items]] = {key: [] for key in keys}
     count = Counter(keys)
-    offered = [(key, items) for key in count for items in held[key][-count[key] :]]
-    most = sum(room_of(items, key[0], unit) for key, items in offered)
+    offered = [(key, each) for key in count for each in held[key][-count[key] :]]
+    most = sum(room for _, (room, _) in offered)
     wanted = 0
     for units in list(gangs):
         if wanted + units <= most:
             wanted += units
             gangs.remove(units)
-    for key, items in sorted(offered, key=lambda each: -room_of(each[1], each[0][0], unit)):
-        room = room_of(items, key[0], unit)
+    for key, each in sorted(offered, key=lambda offer: -offer[1][0]):
+        room, items = each
         if 0 < room <= wanted:
             wanted -= room
             taken[key].append(items)
-            held[key].remove(items)
+            held[key].remove(each)
     return taken
 
 

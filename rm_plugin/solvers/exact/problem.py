@@ -19,7 +19,9 @@ from rm_plugin.solvers.exact.rows import Ints
 from rm_plugin.solvers.port import SMALLEST_GAP, SolveStatus
 
 _FIRST_GAP = 1e-6
-_BEAM = 100
+_BEAM, _BEAM_WITHOUT = 100, 30
+"""States a bidder that a narrow search keeps, with all bidders and without one: what somebody will hold is worth
+a closer look than what a payment rests on."""
 _WIDER = 4
 """A narrow search looks so many times as far below the bound as was proven to hold nothing."""
 _OPTIMAL, _TOO_WIDE = 0, 2
@@ -239,10 +241,11 @@ class _Problem:
         market = self._market
         choice = np.empty(len(market.arrays.bids), dtype=np.int32)
         loss = np.empty(market.arrays.rows.rows, dtype=np.int64)
+        beam = _BEAM if self._skip < 0 else _BEAM_WITHOUT
         while True:
             most = _core.losses(market.problem, self._skip, self._price, loss)
             gap = max(_FIRST_GAP, _WIDER * (most - bound) / market.arrays.unit)
-            _core.search(market.problem, self._skip, self._price, gap, _BEAM, math.inf, 0, choice)
+            _core.search(market.problem, self._skip, self._price, gap, beam, math.inf, 0, choice)
             chosen = choice[choice >= 0]
             packed = market.places.pack(chosen)
             # Places are looked for at any cost only for the gangs that will be held.
