@@ -123,17 +123,23 @@ class CompiledMarket:
         """Search as much as at first again, step by step: a problem was solved in less."""
         self.most_states = max(self.most_states, min(self.most_states * 2, self.few_states))
 
-    def settle(self, chosen: Ints, *, quick: bool = False) -> Resource | Searched | None:
+    def settle(self, chosen: Ints, deadline_s: float) -> Resource | Searched | None:
         """A limit that the chosen rows break, or places for them that best fit did not find; None for neither.
 
-        With `quick` in some ten milliseconds, and less thoroughly.
+        Nothing more is tried past the deadline, on the monotonic clock.
         """
-        learnt = sum(resource.name[0] == "learnt" for resource in self._resources)
-        if learnt >= _MOST_LEARNT:
-            return None
-        if quick:
-            return settle_quickly(self.arrays, chosen, self.places, learnt)
-        return settle(self.arrays, chosen, self.places, learnt)
+        learnt = self._learnt
+        return settle(self.arrays, chosen, self.places, learnt, deadline_s) if learnt < _MOST_LEARNT else None
+
+    def settle_quickly(self, chosen: Ints) -> Resource | Searched | None:
+        """As `settle`, in some ten milliseconds and less thoroughly."""
+        learnt = self._learnt
+        return settle_quickly(self.arrays, chosen, self.places, learnt) if learnt < _MOST_LEARNT else None
+
+    @property
+    def _learnt(self) -> int:
+        """How many limits were learnt so far."""
+        return sum(resource.name[0] == "learnt" for resource in self._resources)
 
     def hold_to(self, resource: Resource, skip: int, price: Prices) -> Prices:
         """Hold the rows to one more limit from now on; prices for this problem with it."""

@@ -124,7 +124,7 @@ class _Problem:
         packed = self._market.places.pack(chosen)
         if isinstance(packed, Packed):
             return packed
-        settled = self._market.settle(chosen)
+        settled = self._market.settle(chosen, self._deadline_s)
         return settled if settled is not None else self._searched(chosen)
 
     def _searched(self, chosen: Ints) -> Searched | Literal[False] | None:
@@ -152,6 +152,8 @@ class _Problem:
                 return self._remainder(value)
             # What stood before the last gap's end stands first again, and did not fit.
             for choice in choices[looked_at : min(count, _MOST_CHOICES)]:
+                if self._left_s() <= 0.0:
+                    return self._remainder(value)
                 packed = market.places.pack(choice[choice >= 0])
                 placed = packed if isinstance(packed, Packed) else self._searched(choice[choice >= 0])
                 if placed is None:
@@ -244,15 +246,26 @@ class _Problem:
             gap = max(_FIRST_GAP, _WIDER * (most - bound) / market.arrays.unit)
             _core.search(market.problem, self._skip, self._price, gap, _BEAM, math.inf, 0, choice)
             chosen = choice[choice >= 0]
-            packed = market.places.pack(chosen)
-            # Places are looked for at any cost only for the gangs that will be held.
-            quick = self._skip >= 0 or self._left_s() <= 0.0
-            answer = packed if isinstance(packed, Packed) else market.settle(chosen, quick=quick)
+            answer = self._placed(chosen)
             if not isinstance(answer, Resource):
                 return self._certified(choice, answer) if answer else self._mended(choice)
             if self._left_s() <= 0.0:
                 return self._mended(choice)
             self._price = market.hold_to(answer, self._skip, self._price)
+
+    def _placed(self, chosen: Ints) -> Packed | Searched | Resource | None:
+        """Places of a good choice's rows, or a limit that they break; None for neither.
+
+        What is quick is tried first. More is only for the gangs that will be held, and only as long as there is time.
+        """
+        market = self._market
+        packed = market.places.pack(chosen)
+        if isinstance(packed, Packed):
+            return packed
+        answer = market.settle_quickly(chosen)
+        if answer is not None or self._skip >= 0 or self._left_s() <= 0.0:
+            return answer
+        return market.settle(chosen, self._deadline_s)
 
     def _mended(self, choice: Ints) -> Found:
         """A choice some of whose gangs find no place, less such gangs: each time by the swap that loses least."""

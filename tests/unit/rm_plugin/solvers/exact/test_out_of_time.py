@@ -1,17 +1,20 @@
 """Past the time limit: how much work the problems without one bidder are still worth, and what they answer."""
 
+import itertools
 import math
 import random
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from small_markets import bid, gang, machine, market, row
 
 from audit.feasibility import infeasible
 from audit.recipes import Recipe, random_market
 from rm_plugin.arbiter.auction import run_auction
-from rm_plugin.solvers.exact import _core, problem, solver, tables
+from rm_plugin.solvers.exact import _core, learning, problem, solver, tables
+from rm_plugin.solvers.exact.compiled import CompiledMarket
 from rm_plugin.solvers.exact.places import Places
 from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.port import SolveStatus
@@ -153,3 +156,78 @@ def test_an_answer_without_time_is_no_worse_than_what_the_others_keep():
 def log_gain(bids, wins):
     won = [(each.rows[wins[each.app_id].row].value, each.empty_value) for each in bids if each.app_id in wins]
     return math.fsum(math.log(value / empty) for value, empty in won)
+
+
+class Ticking:
+    """A clock that goes on by a second with each attempt at places, none of which finds any."""
+
+    def __init__(self, monkeypatch):
+        self.now_s = 100.0
+        for module in (problem, learning):
+            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        for name in ("made_up", "dealt"):
+            monkeypatch.setattr(Places, name, self.tried)
+
+    def tried(self, *_):
+        self.now_s += 1.0
+
+
+def choices():
+    """Choices that fit, so that no limit is broken, each with its market made ready; racks come in every other."""
+    for seed in range(12):
+        levels = (Level.RACK, Level.MACHINE) if seed % 2 else (Level.SLOT, Level.MACHINE)
+        compiled = CompiledMarket(
+            random_market(seed, replace(MANY, machines=20, bidders=16, pinned=False, units=False, levels=levels))
+        )
+        starts = compiled.arrays.rows.row_start.tolist()
+        rows = [random.Random(seed).randrange(start, end) for start, end in itertools.pairwise(starts) if end > start]
+        while isinstance(compiled.places.pack(np.array(rows, dtype=np.int32)), int):
+            rows.pop()
+        yield compiled, np.array(rows, dtype=np.int32)
+
+
+def test_places_are_looked_for_no_longer_than_there_is_time(monkeypatch):
+    """The attempt that is begun in time is the last."""
+    clock, took_s = Ticking(monkeypatch), []
+    for compiled, rows in choices():
+        before = clock.now_s
+        assert compiled.settle(rows, math.inf) is None
+        took_s.append(clock.now_s - before)
+        for time_s in (0.0, 1.5, 4.0):
+            before = clock.now_s
+            assert compiled.settle(rows, before + time_s) is None
+            assert clock.now_s - before <= min(took_s[-1], math.ceil(time_s) + 1.0)
+    assert sum(seconds >= 5.0 for seconds in took_s) > 6
+
+
+@pytest.mark.parametrize(("time_s", "tries"), [(-1.0, 1), (0.5, 1), (1.5, 2), (1000.0, 6)])
+def test_the_full_market_looks_quickly_first_and_thoroughly_while_there_is_time(monkeypatch, time_s, tries):
+    """A quick attempt is always made, and takes a second; how many follow is a matter of time."""
+    clock, looked_at = Ticking(monkeypatch), []
+    ready = [(compiled, rows) for compiled, rows in choices() if compiled.arrays.kinds[0].level is not Level.SLOT]
+    monkeypatch.setattr(Places, "pack", lambda *given: 0)
+    for compiled, rows in ready:
+        before = clock.now_s
+        assert problem._Problem(compiled, -1, before + time_s, before + time_s)._placed(rows) is None
+        looked_at.append(clock.now_s - before)
+    assert max(looked_at) == tries
+
+
+def test_next_best_choices_are_not_looked_at_past_the_deadline(monkeypatch):
+    """None of a thousand choices fits, and each takes a second to know that of."""
+    clock, given = Ticking(monkeypatch), random_market(1, MANY)
+    compiled = CompiledMarket(given)
+    whole = problem._Problem(compiled, -1, clock.now_s + 5.0, clock.now_s + 5.0)
+    decided = []
+
+    def fits_not(self, chosen):
+        clock.now_s += 1.0
+        decided.append(chosen)
+        return False
+
+    monkeypatch.setattr(_core, "choices", lambda *given: (0, 1_000, 0))
+    monkeypatch.setattr(Places, "pack", lambda *given: 0)
+    monkeypatch.setattr(problem._Problem, "_searched", fits_not)
+    monkeypatch.setattr(problem._Problem, "_remainder", lambda self, most: most)
+    assert whole._next_best(7) == 7
+    assert len(decided) == 5

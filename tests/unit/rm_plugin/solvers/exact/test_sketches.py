@@ -104,7 +104,7 @@ def test_what_is_settled_quickly_is_true():
         chosen = np.array([row for row, end in zip(rows.row_start, rows.row_start[1:], strict=False) if end > row])
         if not len(chosen):
             continue
-        settled = compiled.settle(chosen.astype(np.int32), quick=True)
+        settled = compiled.settle_quickly(chosen.astype(np.int32))
         fits = compiled.places.fits(chosen.astype(np.int32))
         answers[type(settled)] += 1
         if isinstance(settled, Resource):
