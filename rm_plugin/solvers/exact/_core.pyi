@@ -106,7 +106,7 @@ def pack(
 def prune(
     row_start: Array, needs: int, need: Array, pin_start: Array, pin_machine: Array, pin_gpus: Array, keep: Array
 ) -> None:
-    """Mark in u1 `keep` the rows that no other row of the bidder, standing before it, matches for no more needs."""
+    """Mark in u1 `keep` the rows that none of the thousand last kept before them matches for no more needs."""
 
 def cover(
     machine_start: Array,  # i4 [groups + 1]

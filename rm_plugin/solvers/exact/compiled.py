@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -46,15 +47,22 @@ _TOO_LARGE = 4_000_000
 """Rows times machines past which HiGHS is not asked: at 10,000 GPUs it found nothing in half a minute a problem."""
 
 
+class OutOfTimeError(Exception):
+    """A market was not made ready in time."""
+
+
 class CompiledMarket:
     """Rows, limits and prices of one market, kept between its problems.
 
     Attributes:
         full: What the problem with all bidders found, once it was looked at.
         sketch_s: Seconds that the last narrow search without a bidder took.
+
+    Raises:
+        OutOfTimeError: The deadline, on the monotonic clock, passed before the rows were held to their limits.
     """
 
-    def __init__(self, market: Market, arrays: MarketArrays | None = None) -> None:
+    def __init__(self, market: Market, arrays: MarketArrays | None = None, deadline_s: float = math.inf) -> None:
         self.market = market
         self.arrays = read_market(market) if arrays is None else arrays
         self.places = Places(self.arrays)
@@ -73,7 +81,9 @@ class CompiledMarket:
         asked = most_pinned(rows, len(self.arrays.machines))
         self._resources: list[Resource] = [*first.each, *pinned_resources(self.places.free, len(kinds), asked)]
         self.sufficient = first.sufficient
+        _check_time(deadline_s)
         self._prune()
+        _check_time(deadline_s)
         self._by_gangs = used_by_gangs(self.arrays.rows, self._resources)
         self.problem = self._build()
         self._price = np.zeros(len(self._resources))
@@ -172,6 +182,11 @@ class CompiledMarket:
         if left is not rows:
             self.arrays = replace(self.arrays, rows=left)
             self.places = Places(self.arrays)
+
+
+def _check_time(deadline_s: float) -> None:
+    if time.monotonic() >= deadline_s:
+        raise OutOfTimeError
 
 
 def _chain_columns(kinds: Sequence[Kind]) -> Ints:

@@ -12,6 +12,7 @@ import numpy as np
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.compiled import CompiledMarket
 from rm_plugin.solvers.exact.found import Found, rows_by_bidder
+from rm_plugin.solvers.exact.mending import mended
 from rm_plugin.solvers.exact.places import Packed, Searched
 from rm_plugin.solvers.exact.remainder import solve_over
 from rm_plugin.solvers.exact.resources import Resource
@@ -26,8 +27,6 @@ _OPTIMAL, _TOO_WIDE = 0, 2
 _MOST_LABELLED_STATES = 300_000
 _MOST_CHOICES = 4_000
 _FIRST_REMAINDER = 1e-3
-_MOST_SWAPS = 4
-"""Rows of a bidder that are looked at in place of one whose gangs do not all find places."""
 _MOST_DECIDED = 20
 """Choices of a problem that an integer programme decides on."""
 
@@ -268,33 +267,8 @@ class _Problem:
         return market.settle(chosen, self._deadline_s)
 
     def _mended(self, choice: Ints) -> Found:
-        """A choice some of whose gangs find no place, less such gangs: each time by the swap that loses least."""
-        places = self._market.places
-        while True:
-            packed = places.pack(choice[choice >= 0])
-            if isinstance(packed, Packed):
-                return self._certified(choice, packed)
-            for _, bidder, row in self._swaps(choice, packed):
-                trial = choice.copy()
-                trial[bidder] = row
-                # To win nothing pins nothing, so one of the swaps will do.
-                if (places.left_beside(trial[trial >= 0]) >= 0).all():
-                    choice = trial
-                    break
-
-    def _swaps(self, choice: Ints, kind: int) -> list[tuple[int, int, int]]:
-        """What winners lose by their best row, or -1 for none, that asks for fewer gangs of a kind and no more GPUs."""
-        rows = self._market.arrays.rows
-        swaps = []
-        chosen = choice[choice >= 0]
-        for row in chosen[rows.counts[chosen, kind] > 0].tolist():
-            bidder = int(np.searchsorted(rows.row_start, row, side="right")) - 1
-            end = int(rows.row_start[bidder + 1])
-            less = (rows.counts[row:end, kind] < rows.counts[row, kind]) & (rows.gpus[row:end] <= rows.gpus[row])
-            others = row + np.flatnonzero(less)[:_MOST_SWAPS]
-            swaps += [(int(rows.gain[row] - rows.gain[other]), bidder, int(other)) for other in others.tolist()]
-            swaps.append((int(rows.gain[row]), bidder, -1))
-        return sorted(swaps)
+        """A choice some of whose gangs find no place, less such gangs."""
+        return self._certified(*mended(self._market.arrays.rows, self._market.places, choice))
 
     def _unproven(self, found: Found, bound: int) -> Found:
         """A choice with its distance from the bound; one that reaches it is proven after all."""

@@ -42,6 +42,13 @@ def wide_market(bidders=24):
     return market([machine(f"m{number}", 32) for number in range(12)], *bids)
 
 
+def made_ready(given):
+    """A solver that has read a market and held it to its limits, whatever the clock says."""
+    exact = ExactSolver()
+    exact._market, exact._ready = given, CompiledMarket(given)
+    return exact
+
+
 @pytest.fixture
 def work(monkeypatch):
     """How often rows were searched for, prices made and gangs packed."""
@@ -61,7 +68,8 @@ def work(monkeypatch):
 
 
 def test_without_time_the_problems_without_one_bidder_take_no_work(work):
-    given, exact = wide_market(), ExactSolver()
+    given = wide_market()
+    exact = made_ready(given)
     full = exact.solve(given, 0.0)
     assert full.status is SolveStatus.TIME_LIMIT
     assert len(full.wins) > 5
@@ -93,8 +101,10 @@ def test_what_is_left_without_a_bidder_has_a_gap_that_covers_the_optimum(full_s,
     assert late > 0
 
 
-def test_whoever_no_time_is_left_for_pays_nothing():
-    outcome = run_auction(wide_market(), ExactSolver(), 0.0)
+@pytest.mark.parametrize("solver_of", [made_ready, lambda given: ExactSolver()], ids=["ready", "hasty"])
+def test_whoever_no_time_is_left_for_pays_nothing(solver_of):
+    given = wide_market()
+    outcome = run_auction(given, solver_of(given), 0.0)
     assert not outcome.optimal
     assert outcome.wins
     assert set(outcome.shares.values()) == {1.0}
@@ -125,7 +135,8 @@ class Clock:
 
 def test_narrow_searches_end_with_the_time_of_all_problems(monkeypatch):
     """Each takes a second, of 4 for 12 problems: at most one is begun just before the end."""
-    given, exact = wide_market(), ExactSolver()
+    given = wide_market()
+    exact = made_ready(given)
     full = exact.solve(given, 0.0)
     clock = Clock(monkeypatch, sketch_s=1.0)
     rest = exact.without(given, sorted(full.wins)[:12], 4.0)
@@ -137,7 +148,8 @@ def test_narrow_searches_end_with_the_time_of_all_problems(monkeypatch):
 
 def test_searches_leave_the_time_of_a_narrow_one(monkeypatch):
     """Of 12 s for 4 problems the first takes 3 s and one more; the others know, and so all have their turn."""
-    given, exact = wide_market(), ExactSolver()
+    given = wide_market()
+    exact = made_ready(given)
     full = exact.solve(given, 0.0)
     clock = Clock(monkeypatch, sketch_s=1.0)
     exact.without(given, sorted(full.wins)[:4], 12.0)
