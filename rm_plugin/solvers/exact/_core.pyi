@@ -92,6 +92,9 @@ def lift(
 def losses(problem: Problem, skip: int, price: Array, loss: Array) -> int:
     """What each row loses against the bound at these prices, into i8 `loss`; the bound is returned."""
 
+def bounds(problem: Problem, price: Array, bound: Array) -> None:
+    """The bound at these prices without each bidder, into i8 `bound` [bidders]."""
+
 def pack(
     racks: int,
     free: Array,  # i4 [machines], pinned GPUs left out

@@ -87,6 +87,7 @@ class CompiledMarket:
         self._by_gangs = used_by_gangs(self.arrays.rows, self._resources)
         self.problem = self._build()
         self._price = np.zeros(len(self._resources))
+        self._bounds: list[int] | None = None
 
     def position(self, app_id: str) -> int:
         """Position of a bidder."""
@@ -97,13 +98,16 @@ class CompiledMarket:
         price = self._price.copy()
         _core.prices(self.problem, skip, price, _ONE_BIDDER_LESS / len(self.market.bids) if self._priced else 0.0)
         if not self._priced:
-            self._price, self._priced = price.copy(), True
+            self._price, self._priced, self._bounds = price.copy(), True, None
         return price
 
-    @property
-    def known_prices(self) -> Prices:
-        """The best prices known so far, not fitted to any problem."""
-        return self._price
+    def known_bound(self, skip: int) -> int:
+        """What the best prices known so far, fitted to no problem, say of the value without a bidder."""
+        if self._bounds is None:
+            bounds = np.empty(len(self.arrays.bids), dtype=np.int64)
+            _core.bounds(self.problem, self._price, bounds)
+            self._bounds = bounds.tolist()
+        return self._bounds[skip]
 
     def value(self, row_of: Mapping[int, int]) -> int:
         """What rows by bidder gain together, in whole units."""
@@ -157,7 +161,7 @@ class CompiledMarket:
         added = used_by_gangs(self.arrays.rows, [resource])
         self._by_gangs = np.concatenate([self._by_gangs, added], axis=1)
         self.problem = self._build()
-        self._price = np.append(self._price, 0.0)
+        self._price, self._bounds = np.append(self._price, 0.0), None
         price = np.append(price, 0.0)
         _core.prices(self.problem, skip, price, _ONE_LIMIT_MORE)
         return price

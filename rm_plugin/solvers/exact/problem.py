@@ -56,10 +56,9 @@ def _left_by_all(market: CompiledMarket, full: Found, skip: int) -> Found:
     """The full market's choice less a bidder's row, which has its places for sure: for when no time is left."""
     row_of = {bidder: row for bidder, row in full.row_of.items() if bidder != skip}
     unit, value = market.arrays.unit, market.value(row_of)
-    loss = np.empty(market.arrays.rows.rows, dtype=np.int64)
     # Nobody is better off without a bidder than the best choice with it is.
     most = market.value(full.row_of) + math.ceil(full.gap * unit)
-    open_gap = min(most, _core.losses(market.problem, skip, market.known_prices, loss)) - value
+    open_gap = min(most, market.known_bound(skip)) - value
     return Found(skip=skip, row_of=row_of, gap=max(open_gap / unit, SMALLEST_GAP) if open_gap > 0 else 0.0)
 
 

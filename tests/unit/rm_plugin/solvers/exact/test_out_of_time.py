@@ -243,3 +243,13 @@ def test_next_best_choices_are_not_looked_at_past_the_deadline(monkeypatch):
     monkeypatch.setattr(problem._Problem, "_remainder", lambda self, most: most)
     assert whole._next_best(7) == 7
     assert len(decided) == 5
+
+
+def test_the_bound_without_each_bidder_is_what_the_prices_say_of_its_problem():
+    for seed in range(10):
+        compiled = CompiledMarket(random_market(seed, MANY))
+        loss = np.empty(compiled.arrays.rows.rows, dtype=np.int64)
+        compiled.known_bound(0)
+        price = compiled.prices(-1)
+        for skip in range(len(compiled.arrays.bids)):
+            assert compiled.known_bound(skip) == _core.losses(compiled.problem, skip, price, loss)
