@@ -11,6 +11,7 @@ from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 
+_IN_SLOTS = (Level.SLOT, Level.SLOT, Level.MACHINE, Level.CLUSTER)
 _SMALL = Recipe(machines=3, bidders=3, rows=4)
 
 
@@ -85,6 +86,34 @@ def explicit_poor(seed: int) -> Market:
     recipe = Recipe(bidders=4, explicit=True, value=tied_value, empty_bundle=EmptyBundle.LEXICOGRAPHIC)
     market = random_market(seed, recipe)
     return replace(market, bids=tuple(replace(bid, empty_value=0.0) for bid in market.bids))
+
+
+def unlike_slots(seed: int) -> Market:
+    """Machines of four to six slots of 1 to 8 GPUs, partly held; gangs in slots that few can hold, and GPUs kept.
+
+    Half of the slots are free, the others hold something, and one row of every bidder is a gang as large as the largest
+    room of any slot, so that it fits in the fewest of them.
+    """
+    rng = random.Random(seed)
+    recipe = Recipe(machines=2, bidders=4, rows=4, sizes=tuple(range(1, 9)), levels=_IN_SLOTS, pinned_gangs=True)
+    market = random_market(seed, replace(recipe, units=False))
+    machines = tuple(replace(machine, free_slots=_unlike(rng)) for machine in market.machines)
+    largest = max(free for machine in machines for free in machine.free_slots)
+    bids = tuple(_with_one_in_a_slot(rng, bid, largest) for bid in market.bids)
+    return replace(market, machines=machines, bids=bids)
+
+
+def _unlike(rng: random.Random) -> tuple[int, ...]:
+    """What is free in the slots of a machine."""
+    slots = rng.sample(range(1, 9), rng.randint(4, 6))
+    return tuple(rng.choice((gpus, rng.randint(0, gpus - 1))) for gpus in slots)
+
+
+def _with_one_in_a_slot(rng: random.Random, bid: Bid, gpus: int) -> Bid:
+    """A bid whose first row is one gang of so many GPUs in a slot, if there are any."""
+    if gpus == 0:
+        return bid
+    return replace(bid, rows=(BidRow(value=rng.uniform(0.3, 1.0), gangs=(Gang(gpus, Level.SLOT),)), *bid.rows[1:]))
 
 
 def fragmented(seed: int) -> Market:

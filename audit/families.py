@@ -61,6 +61,9 @@ FAMILIES: Mapping[str, Family] = {
             draw=corners.explicit_poor,
         ),
         Family(name="fragmented", about="many machines with few free GPUs", draw=corners.fragmented),
+        Family(
+            name="unlike-slots", about="machines of many slots of unlike size, partly held", draw=corners.unlike_slots
+        ),
         Family(name="lexicographic", about="empty bundles worth 0", draw=corners.lexicographic),
         Family(name="identical", about="bidders with one bid", draw=corners.identical),
         _by_recipe("ties", "many choices of one value", Recipe(value=corners.tied_value, empty=(0.125, 0.125))),

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import linear_regression, median
 
 from bench.auction_plan import Variant
-from bench.auction_timing import HighsAuction, OurAuction, relative_difference
+from bench.auction_timing import HighsAuction, OurAuction, Seconds, relative_difference
 
 _LEAST_S = 1e-6
 
@@ -21,7 +21,7 @@ class MarketFigures:
     rows_dropped: int
     free_gpus: int
     asked_gpus: int
-    bid_s: tuple[float, ...]
+    bids: tuple[Seconds, ...]
     ours: OurAuction
     highs: HighsAuction | None
 
@@ -74,6 +74,8 @@ class ResultRow:
     highs_sampled_problems: int = 0
     bid_p50_ms: float | None = None
     bid_p95_ms: float | None = None
+    bid_p50_process_ms: float | None = None
+    bid_p95_process_ms: float | None = None
 
     def document(self) -> dict[str, object]:
         """The row as JSON has it."""
@@ -128,16 +130,24 @@ def percentile(values: Sequence[float], percent: int) -> float:
 
 
 def _with_markets(row: ResultRow, figures: Sequence[MarketFigures]) -> ResultRow:
-    bid_s = [seconds for each in figures for seconds in each.bid_s]
+    wall_s = [seconds.wall_s for each in figures for seconds in each.bids]
+    process_s = [seconds.process_s for each in figures for seconds in each.bids]
     return replace(
         row,
         rows=median(each.rows for each in figures),
         rows_dropped=median(each.rows_dropped for each in figures),
         free_gpus=median(each.free_gpus for each in figures),
         asked_gpus=median(each.asked_gpus for each in figures),
-        bid_p50_ms=1e3 * percentile(bid_s, 50) if bid_s else None,
-        bid_p95_ms=1e3 * percentile(bid_s, 95) if bid_s else None,
+        bid_p50_ms=_milliseconds(wall_s, 50),
+        bid_p95_ms=_milliseconds(wall_s, 95),
+        bid_p50_process_ms=_milliseconds(process_s, 50),
+        bid_p95_process_ms=_milliseconds(process_s, 95),
     )
+
+
+def _milliseconds(seconds: Sequence[float], percent: int) -> float | None:
+    """A percentile in milliseconds; None of nothing."""
+    return 1e3 * percentile(seconds, percent) if seconds else None
 
 
 def _with_ours(row: ResultRow, figures: Sequence[MarketFigures]) -> ResultRow:

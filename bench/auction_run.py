@@ -11,7 +11,7 @@ from random import Random
 from bench.auction_markets import explicit_market, round_scene
 from bench.auction_plan import HighsUse, Plan, RowKind, Variant
 from bench.auction_rows import MarketFigures, ResultRow, sum_up
-from bench.auction_timing import HighsAuction, OurAuction, time_highs, time_ours, timed
+from bench.auction_timing import HighsAuction, OurAuction, Seconds, time_highs, time_ours, timed
 from rm_plugin.arbiter.seeds import child_seed
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
 from themis.cluster import Level
@@ -65,7 +65,7 @@ def _run_variant(plan: Plan, variant: Variant, part_s: float) -> Iterator[Market
     for number in range(plan.markets):
         if time.perf_counter() - begun_s >= part_s:
             return
-        market, bid_s = _draw(plan, variant, number)
+        market, bids = _draw(plan, variant, number)
         auctions_begun_s = time.perf_counter()
         try:
             ours, highs = _compare(plan, market, number, highs_left_s / (plan.markets - number))
@@ -81,14 +81,14 @@ def _run_variant(plan: Plan, variant: Variant, part_s: float) -> Iterator[Market
             rows_dropped=sum(bid.rows_dropped for bid in market.bids),
             free_gpus=market.free.gpus,
             asked_gpus=sum(max((row.gpus for row in bid.rows), default=0) for bid in market.bids),
-            bid_s=bid_s,
+            bids=bids,
             ours=ours,
             highs=highs,
         )
 
 
-def _draw(plan: Plan, variant: Variant, number: int) -> tuple[Market, tuple[float, ...]]:
-    """A market of the variant, and the seconds that each agent took for its bid."""
+def _draw(plan: Plan, variant: Variant, number: int) -> tuple[Market, tuple[Seconds, ...]]:
+    """A market of the variant, and how long each agent took for its bid."""
     size, seed = variant.size, plan.seed + number
     if variant.kind is RowKind.EXPLICIT:
         # Its tables are no agent's work, so their times say nothing.
@@ -96,7 +96,7 @@ def _draw(plan: Plan, variant: Variant, number: int) -> tuple[Market, tuple[floa
     scene = round_scene(size, seed, gangs=variant.gangs, cluster=variant.cluster, elastic_share=plan.elastic_share)
     bids = [timed(bidder.bid) for bidder in scene.bidders]
     market = Market(machines=scene.machines, bids=tuple(bid for _, bid in bids))
-    return market, tuple(seconds.wall_s for seconds, _ in bids)
+    return market, tuple(seconds for seconds, _ in bids)
 
 
 def _compare(plan: Plan, market: Market, number: int, left_s: float) -> tuple[OurAuction, HighsAuction | None]:

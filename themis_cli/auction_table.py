@@ -19,7 +19,7 @@ TIES = {
     "exact": "fewest GPUs, then the smallest sum of digests of the rows",
     "highs": _MIXED_INTEGER,
     "gurobi": _MIXED_INTEGER,
-    "brute_force": "fewest GPUs, then the smaller row indices, bidders by id",
+    "brute_force": "fewest GPUs, then the smallest sum of digests of the rows",
 }
 """How each solver chooses among equal optima, in a line (docs/auction.md)."""
 

@@ -37,7 +37,7 @@ def optimality(case: Case) -> list[str] | None:
         market = case.market if left_out is None else case.market.without(left_out)
         best = reference.solve(market, REFERENCE_LIMIT_S)
         if best.status is SolveStatus.OPTIMAL:
-            findings += _differs(problem, best, reference.name)
+            findings += differs(problem, best, reference.name)
         else:
             case.unreferenced += 1
     return None if case.unreferenced == len(problems) and not findings else findings
@@ -67,7 +67,8 @@ def _misstated(case: Case) -> Iterator[str]:
         )
 
 
-def _differs(problem: Problem, best: Solution, reference: str) -> Iterator[str]:
+def differs(problem: Problem, best: Problem | Solution, reference: str) -> Iterator[str]:
+    """What is wrong with a problem's answer where the optimum is known; one out of time must be within its gap."""
     name = "the market" if problem.without is None else f"the market without {problem.without}"
     if problem.status is SolveStatus.OPTIMAL:
         equal = problem.positive == best.positive and same(problem.log_objective, best.log_objective)
@@ -80,7 +81,7 @@ def _differs(problem: Problem, best: Solution, reference: str) -> Iterator[str]:
         )
 
 
-def _within_gap(problem: Problem, best: Solution) -> bool:
+def _within_gap(problem: Problem, best: Problem | Solution) -> bool:
     if problem.positive != best.positive:
         return problem.positive < best.positive
     above = best.log_objective - problem.log_objective

@@ -9,6 +9,7 @@ from audit.properties.answers import answers
 from audit.properties.determinism import determinism
 from audit.properties.feasible import feasible
 from audit.properties.grants import grants
+from audit.properties.hurried import hurried
 from audit.properties.monotone import monotone
 from audit.properties.optimality import optimality
 from audit.properties.order import order
@@ -26,6 +27,7 @@ PROPERTIES: Mapping[str, Property] = {
     "payments": payments,
     "grants": grants,
     "optimality": optimality,
+    "hurried": hurried,
     "pareto": pareto,
     "order": order,
     "determinism": determinism,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from rm_plugin.solvers.exact.rows import digests_of
 from rm_plugin.solvers.port import Solution, SolveStatus, Win, each_alone
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market, PlacedGang
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
 
-_SAME = 1e-12
-"""Log objectives that differ by no more count as equal."""
+_UNITS = 2.0**40
+"""What rows gain counts in whole units of 2**-40, so that sums of equal gains are equal in whatever order."""
 
 _MOST_CHOICES = 2_000_000
 """Past it a market needs gigabytes and minutes; it is for another solver."""
@@ -26,10 +28,11 @@ Parts = tuple[tuple[int, int], ...]
 
 
 class BruteForceSolver:
-    """Every choice of rows, and for each every way to place its gangs; shares no code with the other solvers.
+    """Every choice of rows, and for each every way to place its gangs; of other solvers' code only digests of rows.
 
-    Ties: most bidders of positive value where that counts, largest objective, fewest GPUs, then the smaller row
-    indices, bidders by app id. It reads no clock, so the time limit is ignored and the answer always optimal.
+    Ties, as `exact` decides them: most bidders of positive value where that counts, largest objective, fewest GPUs, the
+    smallest sum of digests; of rows that differ only in which pinned GPUs belong together the one of fewest parts, then
+    of the smaller ones. It reads no clock, so the time limit is ignored and the answer always optimal.
     """
 
     name = "brute_force"
@@ -45,7 +48,7 @@ class BruteForceSolver:
             raise InputError("an empty bundle must be worth more than 0 in a finite market")
         _refuse_large(market)
         machines = sorted(market.machines, key=lambda machine: machine.machine_id)
-        for positive, log_objective, choice in _ranked(bids, market.free.gpus):
+        for positive, log_objective, choice in _ranked(bids, market.free.gpus, digests_of(market)):
             rows = {bid.app_id: bid.rows[row] for bid, row in zip(bids, choice, strict=True) if row is not None}
             placed = place_all(machines, rows)
             if placed is not None:
@@ -79,25 +82,52 @@ def _refuse_large(market: Market) -> None:
             raise InputError(f"brute_force takes at most {most} {what}", remedy="choose another solver")
 
 
-def _ranked(bids: Sequence[Bid], free_gpus: int) -> list[tuple[int, float, Choice]]:
+def _ranked(
+    bids: Sequence[Bid], free_gpus: int, digests: Mapping[tuple[str, int], int]
+) -> list[tuple[int, float, Choice]]:
     """All choices that do not ask for too many GPUs, best first."""
     scored = []
+    places = [_places(bid) for bid in bids]
     for choice in _choices(bids, free_gpus):
         values = [
             bid.empty_value if row is None else bid.rows[row].value for bid, row in zip(bids, choice, strict=True)
         ]
         logs = [math.log(value) for value in values if value > 0]
         gpus = sum(bid.rows[row].gpus for bid, row in zip(bids, choice, strict=True) if row is not None)
-        scored.append((len(logs), math.fsum(logs), gpus, choice))
-    scored.sort(
-        key=lambda entry: (
-            -entry[0],
-            -round(entry[1] / _SAME),
-            entry[2],
-            tuple(-1 if row is None else row for row in entry[3]),
+        units = sum(_gain(bid, row) for bid, row in zip(bids, choice, strict=True) if row is not None)
+        # A row without a digest finds no place even alone.
+        digest = sum(
+            digests.get((bid.app_id, row), 0) for bid, row in zip(bids, choice, strict=True) if row is not None
         )
-    )
-    return [(positive, log_objective, choice) for positive, log_objective, _, choice in scored]
+        place = tuple(-1 if row is None else where[row] for where, row in zip(places, choice, strict=True))
+        scored.append(((-len(logs), -units, gpus, digest, place), math.fsum(logs), choice))
+    scored.sort(key=lambda entry: entry[0])
+    return [(-key[0], log_objective, choice) for key, log_objective, choice in scored]
+
+
+def _gain(bid: Bid, row: int) -> int:
+    """What a row adds to the log objective over winning nothing, in whole units; its log value where that is 0."""
+    log_empty = math.log(bid.empty_value) if bid.empty_value > 0 else 0.0
+    return round((math.log(bid.rows[row].value) - log_empty) * _UNITS)
+
+
+def _places(bid: Bid) -> list[int]:
+    """Where each row of a bid comes in an order that does not look at where it stands, but for rows that are equal."""
+    content = [
+        (
+            len(row.pinned_parts),
+            sorted(row.pinned_parts),
+            sorted(Counter(row.gangs).items()),
+            row.pinned.counts,
+            -row.value,
+            index,
+        )
+        for index, row in enumerate(bid.rows)
+    ]
+    places = [0] * len(content)
+    for place, (*_, index) in enumerate(sorted(content)):
+        places[index] = place
+    return places
 
 
 def _choices(bids: Sequence[Bid], free_gpus: int) -> Iterator[Choice]:

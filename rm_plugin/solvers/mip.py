@@ -159,7 +159,8 @@ def _gap(bidders: Sequence[Bidder], answer: Answer, chosen: Mapping[str, Candida
     Never 0, which would say that there is a proof.
     """
     won = math.fsum(bidder.gain(chosen[bidder.app_id]) for bidder in bidders if bidder.app_id in chosen)
-    best = math.fsum(max((bidder.gain(row) for row in bidder.candidates), default=0.0) for bidder in bidders)
+    # Where winning nothing is worth 0 a row may count less than none: then not to win is what is best for the sum.
+    best = math.fsum(max([0.0, *(bidder.gain(row) for row in bidder.candidates)]) for bidder in bidders)
     bound = best if positive_open or not math.isfinite(answer.bound) else min(best, answer.bound)
     return max(SMALLEST_GAP, bound - won)
 

@@ -92,6 +92,9 @@ def lift(
 def losses(problem: Problem, skip: int, price: Array, loss: Array) -> int:
     """What each row loses against the bound at these prices, into i8 `loss`; the bound is returned."""
 
+def bounds(problem: Problem, price: Array, bound: Array) -> None:
+    """The bound at these prices without each bidder, into i8 `bound` [bidders]."""
+
 def pack(
     racks: int,
     free: Array,  # i4 [machines], pinned GPUs left out
@@ -106,7 +109,7 @@ def pack(
 def prune(
     row_start: Array, needs: int, need: Array, pin_start: Array, pin_machine: Array, pin_gpus: Array, keep: Array
 ) -> None:
-    """Mark in u1 `keep` the rows that no other row of the bidder, standing before it, matches for no more needs."""
+    """Mark in u1 `keep` the rows that none of the thousand last kept before them matches for no more needs."""
 
 def cover(
     machine_start: Array,  # i4 [groups + 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -46,15 +47,22 @@ _TOO_LARGE = 4_000_000
 """Rows times machines past which HiGHS is not asked: at 10,000 GPUs it found nothing in half a minute a problem."""
 
 
+class OutOfTimeError(Exception):
+    """A market was not made ready in time."""
+
+
 class CompiledMarket:
     """Rows, limits and prices of one market, kept between its problems.
 
     Attributes:
         full: What the problem with all bidders found, once it was looked at.
         sketch_s: Seconds that the last narrow search without a bidder took.
+
+    Raises:
+        OutOfTimeError: The deadline, on the monotonic clock, passed before the rows were held to their limits.
     """
 
-    def __init__(self, market: Market, arrays: MarketArrays | None = None) -> None:
+    def __init__(self, market: Market, arrays: MarketArrays | None = None, deadline_s: float = math.inf) -> None:
         self.market = market
         self.arrays = read_market(market) if arrays is None else arrays
         self.places = Places(self.arrays)
@@ -73,10 +81,13 @@ class CompiledMarket:
         asked = most_pinned(rows, len(self.arrays.machines))
         self._resources: list[Resource] = [*first.each, *pinned_resources(self.places.free, len(kinds), asked)]
         self.sufficient = first.sufficient
+        _check_time(deadline_s)
         self._prune()
+        _check_time(deadline_s)
         self._by_gangs = used_by_gangs(self.arrays.rows, self._resources)
         self.problem = self._build()
         self._price = np.zeros(len(self._resources))
+        self._bounds: list[int] | None = None
 
     def position(self, app_id: str) -> int:
         """Position of a bidder."""
@@ -87,13 +98,16 @@ class CompiledMarket:
         price = self._price.copy()
         _core.prices(self.problem, skip, price, _ONE_BIDDER_LESS / len(self.market.bids) if self._priced else 0.0)
         if not self._priced:
-            self._price, self._priced = price.copy(), True
+            self._price, self._priced, self._bounds = price.copy(), True, None
         return price
 
-    @property
-    def known_prices(self) -> Prices:
-        """The best prices known so far, not fitted to any problem."""
-        return self._price
+    def known_bound(self, skip: int) -> int:
+        """What the best prices known so far, fitted to no problem, say of the value without a bidder."""
+        if self._bounds is None:
+            bounds = np.empty(len(self.arrays.bids), dtype=np.int64)
+            _core.bounds(self.problem, self._price, bounds)
+            self._bounds = bounds.tolist()
+        return self._bounds[skip]
 
     def value(self, row_of: Mapping[int, int]) -> int:
         """What rows by bidder gain together, in whole units."""
@@ -123,17 +137,23 @@ class CompiledMarket:
         """Search as much as at first again, step by step: a problem was solved in less."""
         self.most_states = max(self.most_states, min(self.most_states * 2, self.few_states))
 
-    def settle(self, chosen: Ints, *, quick: bool = False) -> Resource | Searched | None:
+    def settle(self, chosen: Ints, deadline_s: float) -> Resource | Searched | None:
         """A limit that the chosen rows break, or places for them that best fit did not find; None for neither.
 
-        With `quick` in some ten milliseconds, and less thoroughly.
+        Nothing more is tried past the deadline, on the monotonic clock.
         """
-        learnt = sum(resource.name[0] == "learnt" for resource in self._resources)
-        if learnt >= _MOST_LEARNT:
-            return None
-        if quick:
-            return settle_quickly(self.arrays, chosen, self.places, learnt)
-        return settle(self.arrays, chosen, self.places, learnt)
+        learnt = self._learnt
+        return settle(self.arrays, chosen, self.places, learnt, deadline_s) if learnt < _MOST_LEARNT else None
+
+    def settle_quickly(self, chosen: Ints) -> Resource | Searched | None:
+        """As `settle`, in some ten milliseconds and less thoroughly."""
+        learnt = self._learnt
+        return settle_quickly(self.arrays, chosen, self.places, learnt) if learnt < _MOST_LEARNT else None
+
+    @property
+    def _learnt(self) -> int:
+        """How many limits were learnt so far."""
+        return sum(resource.name[0] == "learnt" for resource in self._resources)
 
     def hold_to(self, resource: Resource, skip: int, price: Prices) -> Prices:
         """Hold the rows to one more limit from now on; prices for this problem with it."""
@@ -141,7 +161,7 @@ class CompiledMarket:
         added = used_by_gangs(self.arrays.rows, [resource])
         self._by_gangs = np.concatenate([self._by_gangs, added], axis=1)
         self.problem = self._build()
-        self._price = np.append(self._price, 0.0)
+        self._price, self._bounds = np.append(self._price, 0.0), None
         price = np.append(price, 0.0)
         _core.prices(self.problem, skip, price, _ONE_LIMIT_MORE)
         return price
@@ -166,6 +186,11 @@ class CompiledMarket:
         if left is not rows:
             self.arrays = replace(self.arrays, rows=left)
             self.places = Places(self.arrays)
+
+
+def _check_time(deadline_s: float) -> None:
+    if time.monotonic() >= deadline_s:
+        raise OutOfTimeError
 
 
 def _chain_columns(kinds: Sequence[Kind]) -> Ints:

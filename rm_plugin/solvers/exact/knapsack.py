@@ -79,8 +79,11 @@ def _needs_table(rows: Rows, taken: NDArray[np.int32], free: Ints, limited: Cont
     pairs = np.unique(np.stack([rows.pin_machine, bidder_of_pin], axis=1), axis=0)
     machines, pinning = np.unique(pairs[:, 0], return_counts=True)
     asked = most_pinned(rows, len(free))
-    for machine in machines[pinning > 1].tolist():
-        step = int(np.gcd.reduce(rows.pin_gpus[rows.pin_machine == machine]))
+    by_machine = np.argsort(rows.pin_machine, kind="stable")
+    starts = np.searchsorted(rows.pin_machine[by_machine], machines)
+    steps = np.gcd.reduceat(rows.pin_gpus[by_machine], starts)
+    several = pinning > 1
+    for machine, step in zip(machines[several].tolist(), steps[several].tolist(), strict=True):
         unlimited = asked[machine] > free[machine] and machine not in limited
         shared[machine] = unlimited or not _adds_up(taken[machine, :, : free[machine] + 1], step)
     return shared
@@ -114,6 +117,8 @@ def _adds_up(taken: NDArray[np.int32], step: int) -> bool:
 
 def undominated(rows: Rows, needs: Ints, by_table: Bools) -> Bools:
     """Rows that no other of their bidder beats: no less gain, no more of any need, no more pinned on any machine.
+
+    Each is compared with the thousand nearest in gain of those that are kept, so time grows as the rows do.
 
     Args:
         rows: Rows, best first.

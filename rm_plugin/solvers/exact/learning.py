@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,8 +21,12 @@ from themis.cluster import Level
 
 _FEW_STEPS, _MORE_STEPS = 5_000, 30_000
 
+Each = TypeVar("Each")
 
-def settle(market: MarketArrays, chosen: Ints, places: Places, number: int) -> Resource | Searched | None:
+
+def settle(
+    market: MarketArrays, chosen: Ints, places: Places, number: int, deadline_s: float = math.inf
+) -> Resource | Searched | None:
     """Settle a choice that best fit found no places for: a limit that it breaks, or places.
 
     Over single machines first; over racks where gangs must lie inside one and the machines' patterns do not tell.
@@ -28,24 +36,26 @@ def settle(market: MarketArrays, chosen: Ints, places: Places, number: int) -> R
         chosen: Rows of the choice.
         places: The market's machines.
         number: How many limits were learnt before.
+        deadline_s: When to stop, on the monotonic clock, which is looked at before every list of patterns.
 
     Returns:
-        None where fractions of patterns make the choice up, but whole ones were not found to.
+        None where fractions of patterns make the choice up, but whole ones were not found to, at least not in time.
     """
     counts, left = market.rows.counts[chosen].sum(axis=0), places.left_beside(chosen)
     asked = {kind: int(count) for kind, count in zip(market.kinds, counts, strict=True) if count}
     answer = _over_machines(market, asked, left, number)
     if isinstance(answer, Resource):
         return answer
+    answer = None if answer is None else _in_time(answer, deadline_s)
     if not any(kind.level is Level.RACK for kind in asked):
         dives = list(answer or ())
-        return _dealt(places, chosen, dives) or _made_up(places, chosen, dives)
+        return _dealt(places, chosen, dives) or _made_up(places, chosen, dives, deadline_s)
     # A tenth as dear as what follows; on large clusters it mostly finds places, even where pins make machines unlike.
     placed = _dealt(places, chosen, answer)
-    if placed is not None:
+    if placed is not None or time.monotonic() >= deadline_s:
         return placed
     over_racks = _over_racks(market, asked, left, number)
-    return over_racks if isinstance(over_racks, Resource) else _made_up(places, chosen, over_racks)
+    return over_racks if isinstance(over_racks, Resource) else _made_up(places, chosen, over_racks, deadline_s)
 
 
 def settle_quickly(market: MarketArrays, chosen: Ints, places: Places, number: int) -> Resource | Searched | None:
@@ -62,16 +72,23 @@ def _dealt(places: Places, chosen: Ints, dive: Iterable[Callable[[], list[Patter
     return places.dealt(chosen, last[0]()) if last else None
 
 
-def _made_up(places: Places, chosen: Ints, dive: Iterable[Callable[[], list[Pattern]]] | None) -> Searched | None:
+def _in_time(each: Iterable[Each], deadline_s: float) -> Iterator[Each]:
+    """What comes before a time on the monotonic clock."""
+    return takewhile(lambda _: time.monotonic() < deadline_s, each)
+
+
+def _made_up(
+    places: Places, chosen: Ints, dive: Iterable[Callable[[], list[Pattern]]] | None, deadline_s: float
+) -> Searched | None:
     """Places by the first patterns of a dive with which a search finds them, a short one for all before long ones."""
     dives = []
-    for make in dive or ():
+    for make in _in_time(dive or (), deadline_s):
         patterns = make()
         dives.append(patterns)
         placed = places.made_up(chosen, patterns, _FEW_STEPS)
         if placed is not None:
             return placed
-    tried = (places.made_up(chosen, patterns, _MORE_STEPS) for patterns in dives)
+    tried = (places.made_up(chosen, patterns, _MORE_STEPS) for patterns in _in_time(dives, deadline_s))
     return next((each for each in tried if each is not None), None)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.compiled import CompiledMarket
 from rm_plugin.solvers.exact.found import Found, rows_by_bidder
+from rm_plugin.solvers.exact.mending import mended
 from rm_plugin.solvers.exact.places import Packed, Searched
 from rm_plugin.solvers.exact.remainder import solve_over
 from rm_plugin.solvers.exact.resources import Resource
@@ -28,8 +29,6 @@ _OPTIMAL, _TOO_WIDE = 0, 2
 _MOST_LABELLED_STATES = 300_000
 _MOST_CHOICES = 4_000
 _FIRST_REMAINDER = 1e-3
-_MOST_SWAPS = 4
-"""Rows of a bidder that are looked at in place of one whose gangs do not all find places."""
 _MOST_DECIDED = 20
 """Choices of a problem that an integer programme decides on."""
 
@@ -59,10 +58,9 @@ def _left_by_all(market: CompiledMarket, full: Found, skip: int) -> Found:
     """The full market's choice less a bidder's row, which has its places for sure: for when no time is left."""
     row_of = {bidder: row for bidder, row in full.row_of.items() if bidder != skip}
     unit, value = market.arrays.unit, market.value(row_of)
-    loss = np.empty(market.arrays.rows.rows, dtype=np.int64)
     # Nobody is better off without a bidder than the best choice with it is.
     most = market.value(full.row_of) + math.ceil(full.gap * unit)
-    open_gap = min(most, _core.losses(market.problem, skip, market.known_prices, loss)) - value
+    open_gap = min(most, market.known_bound(skip)) - value
     return Found(skip=skip, row_of=row_of, gap=max(open_gap / unit, SMALLEST_GAP) if open_gap > 0 else 0.0)
 
 
@@ -126,7 +124,7 @@ class _Problem:
         packed = self._market.places.pack(chosen)
         if isinstance(packed, Packed):
             return packed
-        settled = self._market.settle(chosen)
+        settled = self._market.settle(chosen, self._deadline_s)
         return settled if settled is not None else self._searched(chosen)
 
     def _searched(self, chosen: Ints) -> Searched | Literal[False] | None:
@@ -154,6 +152,8 @@ class _Problem:
                 return self._remainder(value)
             # What stood before the last gap's end stands first again, and did not fit.
             for choice in choices[looked_at : min(count, _MOST_CHOICES)]:
+                if self._left_s() <= 0.0:
+                    return self._remainder(value)
                 packed = market.places.pack(choice[choice >= 0])
                 placed = packed if isinstance(packed, Packed) else self._searched(choice[choice >= 0])
                 if placed is None:
@@ -247,44 +247,30 @@ class _Problem:
             gap = max(_FIRST_GAP, _WIDER * (most - bound) / market.arrays.unit)
             _core.search(market.problem, self._skip, self._price, gap, beam, math.inf, 0, choice)
             chosen = choice[choice >= 0]
-            packed = market.places.pack(chosen)
-            # Places are looked for at any cost only for the gangs that will be held.
-            quick = self._skip >= 0 or self._left_s() <= 0.0
-            answer = packed if isinstance(packed, Packed) else market.settle(chosen, quick=quick)
+            answer = self._placed(chosen)
             if not isinstance(answer, Resource):
                 return self._certified(choice, answer) if answer else self._mended(choice)
             if self._left_s() <= 0.0:
                 return self._mended(choice)
             self._price = market.hold_to(answer, self._skip, self._price)
 
-    def _mended(self, choice: Ints) -> Found:
-        """A choice some of whose gangs find no place, less such gangs: each time by the swap that loses least."""
-        places = self._market.places
-        while True:
-            packed = places.pack(choice[choice >= 0])
-            if isinstance(packed, Packed):
-                return self._certified(choice, packed)
-            for _, bidder, row in self._swaps(choice, packed):
-                trial = choice.copy()
-                trial[bidder] = row
-                # To win nothing pins nothing, so one of the swaps will do.
-                if (places.left_beside(trial[trial >= 0]) >= 0).all():
-                    choice = trial
-                    break
+    def _placed(self, chosen: Ints) -> Packed | Searched | Resource | None:
+        """Places of a good choice's rows, or a limit that they break; None for neither.
 
-    def _swaps(self, choice: Ints, kind: int) -> list[tuple[int, int, int]]:
-        """What winners lose by their best row, or -1 for none, that asks for fewer gangs of a kind and no more GPUs."""
-        rows = self._market.arrays.rows
-        swaps = []
-        chosen = choice[choice >= 0]
-        for row in chosen[rows.counts[chosen, kind] > 0].tolist():
-            bidder = int(np.searchsorted(rows.row_start, row, side="right")) - 1
-            end = int(rows.row_start[bidder + 1])
-            less = (rows.counts[row:end, kind] < rows.counts[row, kind]) & (rows.gpus[row:end] <= rows.gpus[row])
-            others = row + np.flatnonzero(less)[:_MOST_SWAPS]
-            swaps += [(int(rows.gain[row] - rows.gain[other]), bidder, int(other)) for other in others.tolist()]
-            swaps.append((int(rows.gain[row]), bidder, -1))
-        return sorted(swaps)
+        What is quick is tried first. More is only for the gangs that will be held, and only as long as there is time.
+        """
+        market = self._market
+        packed = market.places.pack(chosen)
+        if isinstance(packed, Packed):
+            return packed
+        answer = market.settle_quickly(chosen)
+        if answer is not None or self._skip >= 0 or self._left_s() <= 0.0:
+            return answer
+        return market.settle(chosen, self._deadline_s)
+
+    def _mended(self, choice: Ints) -> Found:
+        """A choice some of whose gangs find no place, less such gangs."""
+        return self._certified(*mended(self._market.arrays.rows, self._market.places, choice))
 
     def _unproven(self, found: Found, bound: int) -> Found:
         """A choice with its distance from the bound; one that reaches it is proven after all."""

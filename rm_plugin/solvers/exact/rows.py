@@ -138,6 +138,14 @@ def read_market(market: Market) -> MarketArrays:
     return reader.arrays(machines, bids, row_start)
 
 
+def digests_of(market: Market) -> Mapping[tuple[str, int], int]:
+    """The digest by which ties are decided, of each row that may win, by app id and index in the bid."""
+    arrays = read_market(market)
+    rows = arrays.rows
+    apps = (arrays.bids[bidder].app_id for bidder in rows.bidder.tolist())
+    return dict(zip(zip(apps, rows.index.tolist(), strict=True), rows.tie.tolist(), strict=True))
+
+
 class _Reader:
     """Rows under construction, as flat lists: one pass of plain Python over what is most of a large auction's data."""
 

@@ -20,13 +20,16 @@ import time
 from collections.abc import Mapping, Sequence
 
 from rm_plugin.solvers.candidates import check_market
-from rm_plugin.solvers.exact.compiled import CompiledMarket
+from rm_plugin.solvers.exact.compiled import CompiledMarket, OutOfTimeError
 from rm_plugin.solvers.exact.found import as_solution
+from rm_plugin.solvers.exact.hasty import HastyMarket
 from rm_plugin.solvers.exact.problem import solve_problem
-from rm_plugin.solvers.exact.rows import read_market
+from rm_plugin.solvers.exact.rows import MarketArrays, read_market
 from rm_plugin.solvers.exact.tables import TableMarket, has_tables_only
 from rm_plugin.solvers.port import Solution
 from themis.bids import Market
+
+Ready = CompiledMarket | TableMarket | HastyMarket
 
 
 class ExactSolver:
@@ -36,20 +39,21 @@ class ExactSolver:
 
     def __init__(self) -> None:
         self._market: Market | None = None
-        self._compiled: CompiledMarket | TableMarket | None = None
+        self._ready: Ready | None = None
 
     def solve(self, market: Market, time_limit_s: float) -> Solution:
         """Solve one market.
 
         Args:
             market: Free machines and bids.
-            time_limit_s: Seconds for the whole solve. Past it the best choice found is returned with its gap.
+            time_limit_s: Seconds for the whole solve. Past it the best choice found is returned with its gap; where not
+                even the market was made ready by then, a choice by one price (`hasty`).
 
         Raises:
             InputError: Two bids of one app, or a finite market with an empty bundle worth 0.
         """
         deadline_s = time.monotonic() + time_limit_s
-        return _solution(self._of(market), None, deadline_s)
+        return _solution(self._made_ready(market, deadline_s), None, deadline_s)
 
     def without(self, market: Market, app_ids: Sequence[str], time_limit_s: float) -> Mapping[str, Solution]:
         """The market without each of these bidders, from the prices and limits that the first problem found.
@@ -57,30 +61,41 @@ class ExactSolver:
         Problems that no time is left for take the first one's choice less the bidder's row, with its gap.
         """
         deadline_s = time.monotonic() + time_limit_s
-        compiled = self._of(market)
+        ready = self._ready if self._market is market else None
+        ready = self._made_ready(market, deadline_s) if ready is None else ready
         solutions = {}
         for number, app_id in enumerate(app_ids):
             # Whoever needs less than its part leaves the rest to those that come later.
             part_s = (deadline_s - time.monotonic()) / (len(app_ids) - number)
-            solutions[app_id] = _solution(compiled, app_id, time.monotonic() + part_s, deadline_s)
+            solutions[app_id] = _solution(ready, app_id, time.monotonic() + part_s, deadline_s)
         return solutions
 
-    def _of(self, market: Market) -> CompiledMarket | TableMarket:
-        """The compiled form of a market, kept while the market is the same object."""
-        if self._compiled is None or self._market is not market:
+    def _made_ready(self, market: Market, deadline_s: float) -> Ready:
+        """A market made ready for its problems, kept while it is the same object, unless that was done in haste."""
+        if self._ready is None or self._market is not market or isinstance(self._ready, HastyMarket):
             check_market(market)
-            arrays = read_market(market)
-            tables = has_tables_only(arrays)
-            self._compiled = TableMarket(market, arrays) if tables else CompiledMarket(market, arrays)
+            self._ready = _ready(market, read_market(market), deadline_s)
             self._market = market
-        return self._compiled
+        return self._ready
 
 
-def _solution(
-    compiled: CompiledMarket | TableMarket, without: str | None, deadline_s: float, last_s: float | None = None
-) -> Solution:
+def _ready(market: Market, arrays: MarketArrays, deadline_s: float) -> Ready:
+    """What of reading is left of the time goes to limits, or to a relaxation where all rows name machines."""
+    if time.monotonic() >= deadline_s:
+        return HastyMarket(arrays)
+    if has_tables_only(arrays):
+        return TableMarket(market, arrays)
+    try:
+        return CompiledMarket(market, arrays, deadline_s)
+    except OutOfTimeError:
+        return HastyMarket(arrays)
+
+
+def _solution(ready: Ready, without: str | None, deadline_s: float, last_s: float | None = None) -> Solution:
     """The best choice without a bidder (None: with all); gangs find their places where all bidders are there."""
-    if isinstance(compiled, TableMarket):
-        return compiled.solution(without, deadline_s)
-    skip = -1 if without is None else compiled.position(without)
-    return as_solution(compiled.arrays, solve_problem(compiled, skip, deadline_s, last_s), placed=without is None)
+    if isinstance(ready, HastyMarket):
+        return ready.solution(without)
+    if isinstance(ready, TableMarket):
+        return ready.solution(without, deadline_s)
+    skip = -1 if without is None else ready.position(without)
+    return as_solution(ready.arrays, solve_problem(ready, skip, deadline_s, last_s), placed=without is None)

@@ -42,6 +42,32 @@ class RemembersTheFirst(Mutant):
         return solution if len(market.bids) <= self.bidders else with_wins(market, {})
 
 
+class Hasty(Mutant):
+    """Right with time; with less than a second its answer is changed."""
+
+    def solve(self, market, time_limit_s):
+        solution = BruteForceSolver().solve(market, time_limit_s)
+        return self.change(market, solution, 0) if time_limit_s < 1.0 else solution
+
+
+def gives_up_and_is_sure(market, solution, calls):
+    """Nobody wins, and that is said to be nearly the best."""
+    return replace(with_wins(market, {}), status=SolveStatus.TIME_LIMIT, gap=1e-9)
+
+
+def gives_up_without_a_gap(market, solution, calls):
+    return replace(with_wins(market, {}), status=SolveStatus.TIME_LIMIT)
+
+
+def in_the_first_slot(market, solution, calls):
+    """Gangs within a slot are put in the first of the machine, as if all slots of a machine were alike."""
+    wins = {
+        app: replace(win, gangs=tuple(gang if gang.slot is None else replace(gang, slot=0) for gang in win.gangs))
+        for app, win in solution.wins.items()
+    }
+    return replace(solution, wins=wins)
+
+
 class WrongWithoutWinners(Mutant):
     """Right about the market; without a winner nobody moves up, so that nobody pays."""
 

@@ -15,6 +15,8 @@ from audit.round_cases import snapshot_of
 from rm_plugin.arbiter import rounding
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.solvers.brute_force import BruteForceSolver
+from rm_plugin.solvers.exact import resources
+from rm_plugin.solvers.exact.hasty import HastyMarket
 from rm_plugin.solvers.exact.rows import Rows
 from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.port import SolveStatus
@@ -59,6 +61,18 @@ PLANTED = {
     "shares that are no numbers": (
         replace(TRUE, auction=auction_with_shares(lambda app, c, won: math.nan)),
         {"payments"},
+    ),
+    "a hurry that is too sure": (
+        Mechanism(make_solver=lambda: mutants.Hasty(mutants.gives_up_and_is_sure)),
+        {"hurried"},
+    ),
+    "a hurry without a gap": (
+        Mechanism(make_solver=lambda: mutants.Hasty(mutants.gives_up_without_a_gap)),
+        {"hurried"},
+    ),
+    "a hurry that gives GPUs twice": (
+        Mechanism(make_solver=lambda: mutants.Hasty(mutants.all_on_one_machine)),
+        {"hurried"},
     ),
     "no payments": (replace(TRUE, share=lambda market, full, without, app: 1.0), {"truthful"}),
     "leftovers that were won": (replace(TRUE, policy=PolicyMutant(mutants.given_twice)), {"grants"}),
@@ -203,7 +217,7 @@ def test_properties_say_nothing_of_problems_that_ran_out_of_time():
 
     case = Case(family("tiny").market(1, 0), solving(out_of_time))
     silent = {name for name, check in PROPERTIES.items() if check(case) is None}
-    assert silent == {"pareto", "order", "determinism", "monotone", "scale", "truthful"}
+    assert silent == {"hurried", "pareto", "order", "determinism", "monotone", "scale", "truthful"}
     assert not any(check(case) for check in PROPERTIES.values())
 
 
@@ -233,3 +247,39 @@ def test_rows_told_apart_by_their_place_in_the_bid_are_found_by_rows_regrouped(m
         for number in range(12)
     )
     assert any(PROPERTIES["order"](case) for case in cases)
+
+
+def found_in_unlike_slots(mechanism, name, markets=12):
+    cases = (Case(family("unlike-slots").market(1, number), mechanism, seed=number) for number in range(markets))
+    return [finding for case in cases for finding in PROPERTIES[name](case) or ()]
+
+
+def test_gangs_in_slots_that_are_too_small_are_found_by_unlike_slots():
+    """Where slots are alike it is no matter in which of them a gang is said to lie, as long as one has room."""
+    assert found_in_unlike_slots(solving(mutants.in_the_first_slot), "feasible")
+
+
+def test_a_limit_that_takes_slots_for_alike_is_found_by_unlike_slots(monkeypatch):
+    """Parts inside slots, counted as if each slot of a machine had the room of its first: too few in some machines."""
+    true = resources._parts_in_slots
+
+    def alike(machines, kinds):
+        return [
+            replace(limit, capacity=sum(m.free_slots[0] // limit.name[1] * len(m.free_slots) for m in machines))
+            for limit in true(machines, kinds)
+        ]
+
+    monkeypatch.setattr(resources, "_parts_in_slots", alike)
+    assert found_in_unlike_slots(Mechanism(make_solver=ExactSolver), "optimality")
+
+
+def test_gaps_that_leave_out_what_bidders_gain_are_found(monkeypatch):
+    """The bound of a hasty choice without what the bidders gain beyond the price."""
+    true = HastyMarket._priced.func
+
+    def nothing_beyond(market):
+        price, margins = true(market)
+        return price, [0] * len(margins)
+
+    monkeypatch.setattr(HastyMarket, "_priced", property(nothing_beyond))
+    assert found_in_unlike_slots(Mechanism(make_solver=ExactSolver), "hurried")

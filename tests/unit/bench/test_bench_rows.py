@@ -38,7 +38,7 @@ def figures(ours_s, highs_s=None, *, sampled=None, rows=100, objective=1.0, proc
         rows_dropped=0,
         free_gpus=64,
         asked_gpus=100,
-        bid_s=(0.01, 0.03),
+        bids=(Seconds(0.01, 0.002), Seconds(0.03, 0.004)),
         ours=ours,
         highs=None if highs_s is None else highs,
     )
@@ -53,6 +53,12 @@ def test_ratios_are_per_market_their_median_and_their_least():
     assert (row.ours_s, row.highs_s) == (pytest.approx(0.1), pytest.approx(4.0))
     assert (row.highs_markets, row.highs_sampled) == (3, False)
     assert (row.bid_p50_ms, row.bid_p95_ms) == (pytest.approx(10), pytest.approx(30))
+    assert (row.bid_p50_process_ms, row.bid_p95_process_ms) == (pytest.approx(2), pytest.approx(4))
+
+
+def test_tables_that_no_agent_makes_have_no_times_of_bids():
+    row = sum_up(VARIANT, [replace(figures(0.1), bids=())])
+    assert (row.bid_p50_ms, row.bid_p95_ms, row.bid_p50_process_ms, row.bid_p95_process_ms) == (None,) * 4
 
 
 def test_ratios_by_seconds_computed_leave_out_what_the_machine_did_besides():

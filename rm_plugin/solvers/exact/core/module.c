@@ -186,6 +186,24 @@ static PyObject *losses(PyObject *self, PyObject *args) {
     return PyLong_FromLongLong(bound);
 }
 
+static PyObject *bounds(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *capsule;
+    Py_buffer price, bound;
+    if (!PyArg_ParseTuple(args, "Oy*w*", &capsule, &price, &bound)) return NULL;
+    Problem *p = PyCapsule_GetPointer(capsule, CAPSULE);
+    if (p) {
+        int64_t full, whole[MOST_RESOURCES], *without = bound.buf;
+        whole_prices(p, price.buf, whole);
+        full = bound_at(p, -1, whole, without);
+        for (int i = 0; i < p->bidders; i++) without[i] = full - without[i];
+    }
+    PyBuffer_Release(&price);
+    PyBuffer_Release(&bound);
+    if (!p) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *run_pack(PyObject *self, PyObject *args) {
     (void)self;
     Py_buffer free_gpus, rack, slot_start, slot_free, gang, part;
@@ -283,6 +301,7 @@ static PyMethodDef METHODS[] = {
     {"fit", run_fit, METH_VARARGS, "Whether gangs fit: (answer, parts)."},
     {"lift", run_lift, METH_VARARGS, "What pinned GPUs may count as; the most weight that the group holds."},
     {"losses", losses, METH_VARARGS, "What each row loses against the bound, which is returned."},
+    {"bounds", bounds, METH_VARARGS, "The bound without each bidder."},
     {"pack", run_pack, METH_VARARGS, "Gangs on machines by best fit."},
     {"cover", make_cover, METH_VARARGS, "A cover: groups of machines, and what is asked of them."},
     {"cover_price", run_cover_price, METH_VARARGS, "Whether fractions of patterns make up what is left, and the duals."},

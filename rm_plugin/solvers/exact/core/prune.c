@@ -1,5 +1,8 @@
 #include "prune.h"
 
+/* Rows that one is compared with: all in bids as agents make them; of more the time would be the square. */
+enum { MOST_COMPARED = 1000 };
+
 static int needs_no_more(const Rows *rows, int a, int b) {
     const int32_t *left = rows->need + (size_t)a * rows->needs, *right = rows->need + (size_t)b * rows->needs;
     for (int n = 0; n < rows->needs; n++)
@@ -19,7 +22,8 @@ void prune(const Rows *rows, unsigned char *keep, int32_t *scratch) {
         for (int row = rows->row_start[i]; row < rows->row_start[i + 1]; row++) {
             int beaten = 0;
             /* The rows kept last are nearest in value, and so most likely to beat this one. */
-            for (int n = kept - 1; n >= 0 && !beaten; n--) beaten = needs_no_more(rows, scratch[n], row);
+            int last = kept > MOST_COMPARED ? kept - MOST_COMPARED : 0;
+            for (int n = kept - 1; n >= last && !beaten; n--) beaten = needs_no_more(rows, scratch[n], row);
             keep[row] = !beaten;
             if (!beaten) scratch[kept++] = row;
         }

@@ -12,7 +12,7 @@ typedef struct {
     const int32_t *pin_start, *pin_machine, *pin_gpus; /* by row; machines ascending */
 } Rows;
 
-/* Sets keep[row] to 1 or 0; `scratch` has room for the rows of one bidder. */
+/* Sets keep[row] to 1 or 0, by the thousand rows kept last before it; `scratch` has room for the rows of one bidder. */
 void prune(const Rows *rows, unsigned char *keep, int32_t *scratch);
 
 #endif

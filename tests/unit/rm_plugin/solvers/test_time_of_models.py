@@ -1,5 +1,6 @@
 """Time limits of mixed-integer solvers: reading bids and building models count, and neither is begun too late."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ from rm_plugin.solvers import mip, port
 from rm_plugin.solvers.candidates import bidders_of
 from rm_plugin.solvers.highs import run_highs
 from rm_plugin.solvers.machine_model import build_model
-from rm_plugin.solvers.mip import solve_by
+from rm_plugin.solvers.mip import Answer, solve_by
 from rm_plugin.solvers.port import Solution, SolveStatus, each_alone
 from themis.cluster import Level
 
@@ -97,3 +98,25 @@ def test_where_nobody_can_win_no_time_is_enough(monkeypatch):
     hopeless = market(MARKET.machines, bid("a", 0.1, row(0.5, gang(9, Level.MACHINE))))
     solution = solver.solve(hopeless, 0.0)
     assert (solution.status, solution.gap, dict(solution.wins)) == (SolveStatus.OPTIMAL, 0.0, {})
+
+
+def test_a_second_stage_out_of_time_has_a_gap_that_covers_the_optimum():
+    """Of values below 1 the sum is larger where the poorest wins nothing, whatever the best row of each is worth."""
+    poor = market(
+        [machine("m0", 1), machine("m1", 1)],
+        *(bid(app, 0.0, row(value, gang(1, Level.MACHINE))) for app, value in {"a": 0.5, "b": 0.5, "c": 0.2}.items()),
+        lexicographic=True,
+    )
+    runs = []
+
+    def without_a_second(model, gains, time_limit_s, at_least=None):
+        runs.append(at_least)
+        if at_least is None:
+            return run_highs(model, gains, 60.0)
+        return Answer(status=SolveStatus.TIME_LIMIT, solution=None, bound=math.inf)
+
+    found = solve_by(without_a_second, poor, bidders_of, 60.0)
+    best = solve_by(run_highs, poor, bidders_of, 60.0)
+    assert [at_least is None for at_least in runs] == [True, False]
+    assert (found.status, found.positive, best.positive) == (SolveStatus.TIME_LIMIT, 2, 2)
+    assert found.log_objective <= best.log_objective <= found.log_objective + found.gap

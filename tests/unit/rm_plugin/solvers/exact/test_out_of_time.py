@@ -1,17 +1,20 @@
 """Past the time limit: how much work the problems without one bidder are still worth, and what they answer."""
 
+import itertools
 import math
 import random
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from small_markets import bid, gang, machine, market, row
 
 from audit.feasibility import infeasible
 from audit.recipes import Recipe, random_market
 from rm_plugin.arbiter.auction import run_auction
-from rm_plugin.solvers.exact import _core, problem, solver, tables
+from rm_plugin.solvers.exact import _core, learning, problem, solver, tables
+from rm_plugin.solvers.exact.compiled import CompiledMarket
 from rm_plugin.solvers.exact.places import Places
 from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.port import SolveStatus
@@ -39,6 +42,13 @@ def wide_market(bidders=24):
     return market([machine(f"m{number}", 32) for number in range(12)], *bids)
 
 
+def made_ready(given):
+    """A solver that has read a market and held it to its limits, whatever the clock says."""
+    exact = ExactSolver()
+    exact._market, exact._ready = given, CompiledMarket(given)
+    return exact
+
+
 @pytest.fixture
 def work(monkeypatch):
     """How often rows were searched for, prices made and gangs packed."""
@@ -58,7 +68,8 @@ def work(monkeypatch):
 
 
 def test_without_time_the_problems_without_one_bidder_take_no_work(work):
-    given, exact = wide_market(), ExactSolver()
+    given = wide_market()
+    exact = made_ready(given)
     full = exact.solve(given, 0.0)
     assert full.status is SolveStatus.TIME_LIMIT
     assert len(full.wins) > 5
@@ -90,8 +101,10 @@ def test_what_is_left_without_a_bidder_has_a_gap_that_covers_the_optimum(full_s,
     assert late > 0
 
 
-def test_whoever_no_time_is_left_for_pays_nothing():
-    outcome = run_auction(wide_market(), ExactSolver(), 0.0)
+@pytest.mark.parametrize("solver_of", [made_ready, lambda given: ExactSolver()], ids=["ready", "hasty"])
+def test_whoever_no_time_is_left_for_pays_nothing(solver_of):
+    given = wide_market()
+    outcome = run_auction(given, solver_of(given), 0.0)
     assert not outcome.optimal
     assert outcome.wins
     assert set(outcome.shares.values()) == {1.0}
@@ -122,7 +135,8 @@ class Clock:
 
 def test_narrow_searches_end_with_the_time_of_all_problems(monkeypatch):
     """Each takes a second, of 4 for 12 problems: at most one is begun just before the end."""
-    given, exact = wide_market(), ExactSolver()
+    given = wide_market()
+    exact = made_ready(given)
     full = exact.solve(given, 0.0)
     clock = Clock(monkeypatch, sketch_s=1.0)
     rest = exact.without(given, sorted(full.wins)[:12], 4.0)
@@ -134,7 +148,8 @@ def test_narrow_searches_end_with_the_time_of_all_problems(monkeypatch):
 
 def test_searches_leave_the_time_of_a_narrow_one(monkeypatch):
     """Of 12 s for 4 problems the first takes 3 s and one more; the others know, and so all have their turn."""
-    given, exact = wide_market(), ExactSolver()
+    given = wide_market()
+    exact = made_ready(given)
     full = exact.solve(given, 0.0)
     clock = Clock(monkeypatch, sketch_s=1.0)
     exact.without(given, sorted(full.wins)[:4], 12.0)
@@ -153,3 +168,88 @@ def test_an_answer_without_time_is_no_worse_than_what_the_others_keep():
 def log_gain(bids, wins):
     won = [(each.rows[wins[each.app_id].row].value, each.empty_value) for each in bids if each.app_id in wins]
     return math.fsum(math.log(value / empty) for value, empty in won)
+
+
+class Ticking:
+    """A clock that goes on by a second with each attempt at places, none of which finds any."""
+
+    def __init__(self, monkeypatch):
+        self.now_s = 100.0
+        for module in (problem, learning):
+            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        for name in ("made_up", "dealt"):
+            monkeypatch.setattr(Places, name, self.tried)
+
+    def tried(self, *_):
+        self.now_s += 1.0
+
+
+def choices():
+    """Choices that fit, so that no limit is broken, each with its market made ready; racks come in every other."""
+    for seed in range(12):
+        levels = (Level.RACK, Level.MACHINE) if seed % 2 else (Level.SLOT, Level.MACHINE)
+        compiled = CompiledMarket(
+            random_market(seed, replace(MANY, machines=20, bidders=16, pinned=False, units=False, levels=levels))
+        )
+        starts = compiled.arrays.rows.row_start.tolist()
+        rows = [random.Random(seed).randrange(start, end) for start, end in itertools.pairwise(starts) if end > start]
+        while isinstance(compiled.places.pack(np.array(rows, dtype=np.int32)), int):
+            rows.pop()
+        yield compiled, np.array(rows, dtype=np.int32)
+
+
+def test_places_are_looked_for_no_longer_than_there_is_time(monkeypatch):
+    """The attempt that is begun in time is the last."""
+    clock, took_s = Ticking(monkeypatch), []
+    for compiled, rows in choices():
+        before = clock.now_s
+        assert compiled.settle(rows, math.inf) is None
+        took_s.append(clock.now_s - before)
+        for time_s in (0.0, 1.5, 4.0):
+            before = clock.now_s
+            assert compiled.settle(rows, before + time_s) is None
+            assert clock.now_s - before <= min(took_s[-1], math.ceil(time_s) + 1.0)
+    assert sum(seconds >= 5.0 for seconds in took_s) > 6
+
+
+@pytest.mark.parametrize(("time_s", "tries"), [(-1.0, 1), (0.5, 1), (1.5, 2), (1000.0, 6)])
+def test_the_full_market_looks_quickly_first_and_thoroughly_while_there_is_time(monkeypatch, time_s, tries):
+    """A quick attempt is always made, and takes a second; how many follow is a matter of time."""
+    clock, looked_at = Ticking(monkeypatch), []
+    ready = [(compiled, rows) for compiled, rows in choices() if compiled.arrays.kinds[0].level is not Level.SLOT]
+    monkeypatch.setattr(Places, "pack", lambda *given: 0)
+    for compiled, rows in ready:
+        before = clock.now_s
+        assert problem._Problem(compiled, -1, before + time_s, before + time_s)._placed(rows) is None
+        looked_at.append(clock.now_s - before)
+    assert max(looked_at) == tries
+
+
+def test_next_best_choices_are_not_looked_at_past_the_deadline(monkeypatch):
+    """None of a thousand choices fits, and each takes a second to know that of."""
+    clock, given = Ticking(monkeypatch), random_market(1, MANY)
+    compiled = CompiledMarket(given)
+    whole = problem._Problem(compiled, -1, clock.now_s + 5.0, clock.now_s + 5.0)
+    decided = []
+
+    def fits_not(self, chosen):
+        clock.now_s += 1.0
+        decided.append(chosen)
+        return False
+
+    monkeypatch.setattr(_core, "choices", lambda *given: (0, 1_000, 0))
+    monkeypatch.setattr(Places, "pack", lambda *given: 0)
+    monkeypatch.setattr(problem._Problem, "_searched", fits_not)
+    monkeypatch.setattr(problem._Problem, "_remainder", lambda self, most: most)
+    assert whole._next_best(7) == 7
+    assert len(decided) == 5
+
+
+def test_the_bound_without_each_bidder_is_what_the_prices_say_of_its_problem():
+    for seed in range(10):
+        compiled = CompiledMarket(random_market(seed, MANY))
+        loss = np.empty(compiled.arrays.rows.rows, dtype=np.int64)
+        compiled.known_bound(0)
+        price = compiled.prices(-1)
+        for skip in range(len(compiled.arrays.bids)):
+            assert compiled.known_bound(skip) == _core.losses(compiled.problem, skip, price, loss)

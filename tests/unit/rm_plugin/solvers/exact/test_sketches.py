@@ -10,9 +10,9 @@ from audit.feasibility import infeasible
 from audit.recipes import Recipe, random_market
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.exact import compiled as compiled_module
-from rm_plugin.solvers.exact import problem
 from rm_plugin.solvers.exact.compiled import CompiledMarket
 from rm_plugin.solvers.exact.found import as_solution
+from rm_plugin.solvers.exact.mending import swaps
 from rm_plugin.solvers.exact.places import Searched
 from rm_plugin.solvers.exact.problem import solve_problem
 from rm_plugin.solvers.exact.resources import Resource
@@ -79,13 +79,12 @@ def test_what_is_swapped_loses_least_and_asks_for_fewer_of_the_gangs_that_found_
         rows = compiled.arrays.rows
         if not rows.rows:
             continue
-        whole = problem._Problem(compiled, -1, in_time(), in_time())
         starts = rows.row_start[:-1]
         choice = np.where(np.diff(rows.row_start) > 0, starts, -1).astype(np.int32)
         for kind in np.flatnonzero(rows.counts[choice[choice >= 0]].any(axis=0)).tolist():
-            swaps = whole._swaps(choice, kind)
-            assert [loss for loss, _, _ in swaps] == sorted(loss for loss, _, _ in swaps)
-            for loss, bidder, row in swaps:
+            found = swaps(rows, choice, kind)
+            assert [loss for loss, _, _ in found] == sorted(loss for loss, _, _ in found)
+            for loss, bidder, row in found:
                 before = choice[bidder]
                 assert loss == rows.gain[before] - (rows.gain[row] if row >= 0 else 0)
                 assert row < 0 or rows.counts[row, kind] < rows.counts[before, kind]
@@ -104,7 +103,7 @@ def test_what_is_settled_quickly_is_true():
         chosen = np.array([row for row, end in zip(rows.row_start, rows.row_start[1:], strict=False) if end > row])
         if not len(chosen):
             continue
-        settled = compiled.settle(chosen.astype(np.int32), quick=True)
+        settled = compiled.settle_quickly(chosen.astype(np.int32))
         fits = compiled.places.fits(chosen.astype(np.int32))
         answers[type(settled)] += 1
         if isinstance(settled, Resource):
