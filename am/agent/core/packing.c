@@ -6,26 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "least_slack.h"
 #include "limits.h"
-
-struct Packer {
-    const double *times_s; /* jobs x kinds */
-    int jobs, kinds, gangs;
-    const int64_t *kind; /* of each gang; gangs of one kind lie side by side */
-    double *load_s, *start_s;
-    int *heap, *first;     /* gangs by kind, each kind a heap by load; where each kind begins */
-    int *open;             /* the first gang of each kind that has time for the shortest job */
-    double *shortest_s;    /* the shortest job on each kind */
-    double *fastest_s;     /* each job on its fastest kind */
-    double *weight, *work_after;
-    int64_t *place, *best;
-    int *head, *next, *many; /* the jobs of each gang: the first, the next after each job, how many */
-    int steps;
-    int in_pairs, shaken; /* jobs change places in pairs as well, and so many, times jobs, by chance */
-    double least_s;
-};
-
-static double time_of(const Packer *p, int job, int64_t kind) { return p->times_s[(size_t)job * p->kinds + kind]; }
+#include "packer.h"
 
 static void find_shortest_and_fastest(Packer *p) {
     for (int k = 0; k < p->kinds; k++) {
@@ -35,6 +18,17 @@ static void find_shortest_and_fastest(Packer *p) {
     for (int job = 0; job < p->jobs; job++) {
         p->fastest_s[job] = INFINITY;
         for (int k = 0; k < p->kinds; k++) p->fastest_s[job] = fmin(p->fastest_s[job], time_of(p, job, k));
+    }
+}
+
+static void sort_longest_first(Packer *p) {
+    for (int k = 0; k < p->kinds; k++) {
+        int *order = p->longest + (size_t)k * p->jobs;
+        for (int job = 0; job < p->jobs; job++) {
+            int at = job;
+            for (; at && time_of(p, order[at - 1], k) < time_of(p, job, k); at--) order[at] = order[at - 1];
+            order[at] = job;
+        }
     }
 }
 
@@ -57,9 +51,13 @@ Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs, i
     p->head = malloc(sizeof(int) * gangs);
     p->next = malloc(sizeof(int) * (jobs + 1));
     p->many = malloc(sizeof(int) * gangs);
+    p->longest = malloc(sizeof(int) * jobs * kinds + 1);
+    p->filling = malloc(sizeof(int) * jobs * 3);
+    p->filled_s = malloc(sizeof(double) * (2 * jobs + 1));
     if (p->load_s && p->start_s && p->heap && p->first && p->open && p->shortest_s && p->fastest_s && p->weight &&
         p->work_after && p->place && p->best && p->head && p->next && p->many) {
         find_shortest_and_fastest(p);
+        sort_longest_first(p);
         return p;
     }
     free_packer(p);
@@ -349,6 +347,30 @@ static void shake(Packer *p, double low_s) {
     }
 }
 
+int NV = 0, NP = 8, REPAIR = 1; double V[32]; double AIM = 0.01, LEASTAIM = 0.001;
+static void put_left(Packer *p) {
+    memcpy(p->load_s, p->start_s, sizeof(double) * p->gangs);
+    for (int job = 0; job < p->jobs; job++) if (p->place[job] >= 0) p->load_s[p->place[job]] += time_of(p, job, p->kind[p->place[job]]);
+    for (int job = 0; job < p->jobs; job++) if (p->place[job] < 0) {
+        double end_s = INFINITY; int to = 0;
+        for (int g = 0; g < p->gangs; g++) { double e = p->load_s[g] + time_of(p, job, p->kind[g]); if (e < end_s) end_s = e, to = g; }
+        p->place[job] = to; p->load_s[to] = end_s;
+    }
+}
+static void fill_sooner(Packer *p, double low_s) {
+    double step = AIM;
+    for (int pass = 0; pass < NP && p->least_s > NEAR_ENOUGH * low_s && step >= LEASTAIM; pass++) {
+        double before = p->least_s, end_s = fmax(low_s, p->least_s * (1.0 - step));
+        for (int v = 0; v < NV && p->least_s > end_s; v++) {
+            int left = fill_by(p, end_s, V[2*v], V[2*v+1]);
+            if (!left) { add_up_loads(p); double e = latest(p); if (e < p->least_s) keep(p, e); }
+            else if (left <= REPAIR) { put_left(p); change_places(p, low_s); }
+        }
+        if (p->least_s > end_s) step *= 0.5;
+        (void)before;
+    }
+}
+
 /* ---- every way ---------------------------------------------------------------------------------------------------- */
 
 static int seen_before(const Packer *p, int gang) {
@@ -409,6 +431,7 @@ double pack(Packer *p, const int64_t *kind, const double *load_s, int gangs, int
             memcpy(p->place, p->best, sizeof(int64_t) * p->jobs);
             change_places(p, low_s);
         }
+        if (p->jobs > FEW_JOBS && NV) fill_sooner(p, low_s);
         if (p->jobs > FEW_JOBS) shake(p, low_s);
         if (p->jobs <= FEW_JOBS && p->least_s > low_s) search(p);
     }
