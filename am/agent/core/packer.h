@@ -5,7 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct Packer {
+#include "packing.h"
+
+struct Packer {
     const double *times_s; /* jobs x kinds */
     int jobs, kinds, gangs;
     const int64_t *kind; /* of each gang; gangs of one kind lie side by side */
@@ -19,11 +21,11 @@ typedef struct Packer {
     int *head, *next, *many; /* the jobs of each gang: the first, the next after each job, how many */
     int steps;
     int in_pairs, shaken; /* jobs change places in pairs as well, and so many, times jobs, by chance */
+    int closely; /* gangs are filled one after the other as well, for which there is this room: */
+    int *longest, *filling; /* the jobs by kind, the longest first; those that may be put on a gang, and choices of them */
+    double *filling_s, *price; /* their times and worths; how often each job was left over, by what it is worth more */
     double least_s;
-    int *longest;          /* of each kind the jobs, the longest first */
-    int *filling;
-    double *filled_s;
-} Packer;
+};
 
 static inline double time_of(const Packer *p, int job, int64_t kind) { return p->times_s[(size_t)job * p->kinds + kind]; }
 
