@@ -144,7 +144,7 @@ class TestPairs:
 
 class TestFilledGangs:
     def test_a_gang_is_filled_with_what_leaves_least_of_its_time_over(self):
-        """Of 6, 5, 5, 3 and 1 first fit by 10 puts 6 and 3 together, then 5 and 5: full gangs are 6, 3 and 1, 5 and 5."""
+        """By 10 first fit puts 6 and 3 on a gang, and both 5 on the other; full are 6, 3 and 1, and 5 and 5."""
         works = (6.0, 5.0, 5.0, 3.0, 1.0)
         filler = Filler([[work] for work in works], [0, 0], [0.0, 0.0], [1.0], [20.0, 14.0, 9.0, 4.0, 1.0, 0.0])
         place = filler.fill_by(10.0, 0, [1.0] * 5)
