@@ -25,8 +25,8 @@ setup(
         ),
         Extension(
             "am.agent._packing",
-            sources=[f"{PACKING}/{name}.c" for name in ("module", "packing")],
-            depends=[f"{PACKING}/{name}.h" for name in ("limits", "packing")],
+            sources=[f"{PACKING}/{name}.c" for name in ("module", "packing", "least_slack")],
+            depends=[f"{PACKING}/{name}.h" for name in ("limits", "packing", "packer", "least_slack")],
             # Without a compiler `am/agent/packing.py` does the same, only slower.
             optional=True,
             extra_compile_args=ARGUMENTS,

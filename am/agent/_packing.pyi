@@ -13,6 +13,7 @@ def times_s(
     alone_s: Array,  # f8 [jobs, kinds], one of each at least
     counts: Array,  # i8 [divisions, kinds]
     in_pairs: bool,  # jobs change places in pairs as well
+    closely: bool,  # gangs are filled one after the other as well
     out: Array,  # f8 [divisions]
 ) -> None:
     """When the last job ends, for each division of gangs."""

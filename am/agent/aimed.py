@@ -3,7 +3,8 @@
 When an ask ends says little about which change brings it nearer to an earlier end. So an end is aimed at, and asks are
 told apart by how much time the jobs take that do not end by then (`packing.left_out_s`). Once an ask leaves none out
 the aim is an earlier end; where no change brings it nearer, one between that and the best end reached. At last the best
-takes the one change that ends it earliest.
+takes the one change that ends it earliest; the next best changes are told as well, since a bid packs a few asks more
+closely than any are timed here, and then another of them may be the best.
 """
 
 from __future__ import annotations
@@ -38,14 +39,24 @@ _MOST_WORK = 400_000
 """Jobs times the square of kinds, by which the changes grow, up to which steps are made: 100 jobs on 63 kinds. There
 they take some tenths of a second."""
 
+_MOST_STARTS, _TOLD = 8, 5
+"""How many of the asks that were there at the start may be the one that takes a change at last; how many are told."""
+
 _FIRST_AIM, _NEXT_AIM, _NEAR_ENOUGH = 0.985, 0.99, 0.997
 """What is aimed at first, by the end reached; then each time; and where steps end."""
 
 
 def aimed_asks(
-    kinds: Sequence[GangKind], room: Room, most_gangs: int, jobs: Sequence[JobView], starts: Sequence[Ask]
+    kinds: Sequence[GangKind],
+    room: Room,
+    most_gangs: int,
+    jobs: Sequence[JobView],
+    starts: Sequence[Ask],
+    whole: Sequence[Ask] = (),
 ) -> Iterator[Ask]:
     """Asks that end earlier and earlier, each found by some steps from the best of those to start from.
+
+    The last are the best ask, or one of `whole` where that ends earlier, and what single changes make of it.
 
     None where kinds and jobs are so many that steps would take too much of the time that a bid has.
     """
@@ -80,18 +91,20 @@ def aimed_asks(
             best, end_s = ask, reached_s
             yield tuple(ask.tolist())
         aim_s, left_out_s = _NEXT_AIM * min(aim_s, reached_s), math.inf
-    yield from _polished(phase, limits, _moves(sizes, (1,)), best)
+    near = asks[ends_s.argsort(kind="stable")[:_MOST_STARTS]]
+    ready = np.concatenate([best[None], near, limits.within(np.array(whole, dtype=np.int64).reshape(-1, len(kinds)))])
+    yield from _polished(phase, limits, _moves(sizes, (1,)), ready)
 
 
-def _polished(phase: PhaseOn, limits: _Limits, moves: Moves, ask: Counts) -> Iterator[Ask]:
-    """The ask that one change makes of this that ends earliest, with jobs packed as well as apps pack them.
+def _polished(phase: PhaseOn, limits: _Limits, moves: Moves, ready: Counts) -> Iterator[Ask]:
+    """Of the best of some asks and all that one change makes of it those that end earliest, with jobs packed in pairs.
 
-    None where this ends earlier. More changes make little better, and each takes a fifth of the time of a bid.
+    More changes make little better, and each takes a fifth of the time of a bid.
     """
-    tried = limits.within(np.concatenate([ask[None], ask + moves]))
-    best = int(phase.times_s(tried, in_pairs=True).argmin())
-    if best:
-        yield tuple(tried[best].tolist())
+    best = ready[phase.times_s(ready, in_pairs=True).argmin()]
+    tried = limits.within(np.concatenate([best[None], best + moves]))
+    for place in phase.times_s(tried, in_pairs=True).argsort(kind="stable")[:_TOLD]:
+        yield tuple(tried[place].tolist())
 
 
 class _Limits:

@@ -23,7 +23,9 @@ Seconds = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 
-def finish_times_s(app: AppView, gangs: Sequence[GangAt], counts: Counts, around: Surroundings) -> Seconds:
+def finish_times_s(
+    app: AppView, gangs: Sequence[GangAt], counts: Counts, around: Surroundings, *, closely: bool = False
+) -> Seconds:
     """`finish_time_s` of every division, in seconds.
 
     Args:
@@ -31,11 +33,12 @@ def finish_times_s(app: AppView, gangs: Sequence[GangAt], counts: Counts, around
         gangs: G gangs, each one once.
         counts: D x G, how many of each gang a division has.
         around: The cluster.
+        closely: As for `packing.end_times_s`; `finish_time_s` does not.
 
     Returns:
         D times, infinite where a division never ends.
     """
-    now_s = phase_times_s(app.jobs, gangs, counts)
+    now_s = phase_times_s(app.jobs, gangs, counts, closely=closely)
     if not app.later_phases or not len(now_s):
         return now_s
     gpus = counts @ np.array([gang.gpus for gang in gangs], dtype=np.int64)
@@ -47,7 +50,7 @@ def finish_times_s(app: AppView, gangs: Sequence[GangAt], counts: Counts, around
 
 
 def phase_times_s(
-    jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts, *, in_pairs: bool = True
+    jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts, *, in_pairs: bool = True, closely: bool = False
 ) -> Seconds:
     """`phase_time_s` of every division, in seconds; arguments as for `finish_times_s` and `packing.end_times_s`."""
     if not jobs:
@@ -59,7 +62,7 @@ def phase_times_s(
     alone_s, alike = merged(_job_times_s(jobs, [gangs[place] for place in order]))
     # Tables of one bid often hold the same gangs: each division is timed once.
     divisions, place = _each_once(np.add.reduceat(counts[:, order], alike, axis=1))
-    return end_times_s(alone_s, divisions, in_pairs=in_pairs)[place]
+    return end_times_s(alone_s, divisions, in_pairs=in_pairs, closely=closely)[place]
 
 
 class PhaseOn:

@@ -39,6 +39,9 @@ _NEAR = (math.inf, 1.0, 0.6, 0.0)
 """Parts of the places at each level but the farthest that are asked for, by the part of all GPUs asked for: all that
 there are, as many as an average bundle has, fewer, none."""
 
+_WHOLE_NEAR = (1.0, 0.0)
+"""The same where all GPUs are asked for."""
+
 
 @dataclass(slots=True)
 class _Part:
@@ -81,7 +84,8 @@ def filled_asks(
     if tables == 1:
         stepped = list(stepped_asks(kinds, most_gangs, most_gpus, jobs, fitted))
         if room is not None:
-            yield from aimed_asks(kinds, room, most_gangs, jobs, [*stepped, *fitted])
+            whole = _whole_asks(kinds, most_gpus, jobs)
+            yield from aimed_asks(kinds, room, most_gangs, jobs, [*stepped, *fitted], whole)
         yield from stepped
     yield from fitted
     yield from _dealt_asks(kinds, most_gangs, most_gpus, jobs)
@@ -91,6 +95,13 @@ def sizes_by_work(jobs: Sequence[JobView], gpus: int) -> list[Sizes]:
     """All of the GPUs dealt to shapes of jobs by their work, for each of `_LEAST_GANGS`; none where no gang fits."""
     dealt = [list(_dealt(jobs, len(jobs), gpus, least)) for least in _LEAST_GANGS]
     return list(dict.fromkeys(sizes[-1] for sizes in dealt if sizes))
+
+
+def _whole_asks(kinds: Sequence[GangKind], most_gpus: int, jobs: Sequence[JobView]) -> list[tuple[int, ...]]:
+    """All of the GPUs dealt to shapes of jobs by their work, gangs laid as near as there is room."""
+    layout = _Nearest(kinds)
+    asks = [layout.laid_out(sizes, near) for sizes in sizes_by_work(jobs, most_gpus) for near in _WHOLE_NEAR]
+    return [ask for ask in asks if ask is not None]
 
 
 def _dealt_asks(

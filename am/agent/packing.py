@@ -1,14 +1,15 @@
 """Jobs put on gangs that run one job at a time, so that the last one ends early: what bids value and apps then do.
 
-Four ways, of which the best counts. Longest first, each where it ends earliest (LPT). First fit under a bisected end
+Five ways, of which the best counts. Longest first, each where it ends earliest (LPT). First fit under a bisected end
 (MULTIFIT: Coffman, Garey and Johnson, "An application of bin-packing to multiprocessor scheduling", 1978; for gangs
 of unlike speed the slowest first: Friesen and Langston, "Bounds for MULTIFIT scheduling on uniform processors", 1983).
 What these find, with jobs that change places as long as that ends the last gang sooner: one for one, and where that
-does not help and gangs have few jobs, up to two for up to two. And of few jobs every way, as branch and bound.
+does not help and gangs have few jobs, up to two for up to two. Gang after gang filled up to an end that is aimed at
+(`least_slack`). And of few jobs every way, as branch and bound.
 
-A bid times hundreds of divisions, the planner packs few: it goes on from the best with jobs that are drawn to change
-places (iterated local search). What it packs anew when a job ends is then no worse than what it began, and a bid's
-promise is kept.
+A bid times hundreds of divisions, of which few are packed closely: by the fourth way as well. The planner packs few: it
+packs all of them closely, and goes on from the best with jobs that are drawn to change places (iterated local search).
+What it packs anew when a job ends is then no worse than what it began, and a bid's promise is kept.
 
 Jobs come in `finish_time.job_order`, kinds of gangs in `finish_time.gang_order`. It is done by the compiled
 `core/packing.c`, or without it by `packing_plain`, which is slower and tells the same to the last bit.
@@ -32,7 +33,7 @@ Counts = NDArray[np.int64]
 Seconds = NDArray[np.float64]
 
 
-def end_times_s(alone_s: Seconds, counts: Counts, *, in_pairs: bool = True) -> Seconds:
+def end_times_s(alone_s: Seconds, counts: Counts, *, in_pairs: bool = True, closely: bool = False) -> Seconds:
     """When the last job ends, for each of D divisions.
 
     Args:
@@ -41,6 +42,8 @@ def end_times_s(alone_s: Seconds, counts: Counts, *, in_pairs: bool = True) -> S
         counts: D x K, how many gangs of each kind a division has.
         in_pairs: Whether jobs change places in pairs as well. It takes twice as long: apps do it and bids tell it, but
             what only looks for good divisions can do without.
+        closely: Whether gangs are filled one after the other as well, of more than eight jobs. It takes one to four
+            milliseconds a division of a hundred jobs.
 
     Returns:
         D times, infinite where a job can nowhere run.
@@ -48,10 +51,11 @@ def end_times_s(alone_s: Seconds, counts: Counts, *, in_pairs: bool = True) -> S
     if _packing is None:
         # More gangs of a kind than there are jobs are of no use.
         rows, most = alone_s.tolist(), len(alone_s)
-        return np.array([_plain([min(most, n) for n in row], rows, in_pairs).pack()[0] for row in counts.tolist()])
+        laid = [[min(most, count) for count in row] for row in counts.tolist()]
+        return np.array([_plain(row, rows, in_pairs, closely).pack()[0] for row in laid])
     out = np.empty(len(counts))
     times_s = np.ascontiguousarray(alone_s, dtype=np.float64)
-    _packing.times_s(times_s, np.ascontiguousarray(counts, dtype=np.int64), in_pairs, out)
+    _packing.times_s(times_s, np.ascontiguousarray(counts, dtype=np.int64), in_pairs, closely, out)
     return out
 
 
@@ -97,6 +101,8 @@ def packed(alone_s: Sequence[Sequence[float]], kind: Sequence[int], load_s: Sequ
     return end_s, place.tolist()
 
 
-def _plain(counts: Sequence[int], alone_s: Sequence[Sequence[float]], in_pairs: bool = True) -> PlainPacker:
+def _plain(
+    counts: Sequence[int], alone_s: Sequence[Sequence[float]], in_pairs: bool = True, closely: bool = False
+) -> PlainPacker:
     kind = [place for place, count in enumerate(counts) for _ in range(count)]
-    return PlainPacker(alone_s, kind, [0.0] * len(kind), in_pairs=in_pairs, shaken=0)
+    return PlainPacker(alone_s, kind, [0.0] * len(kind), in_pairs=in_pairs, closely=closely, shaken=0)

@@ -10,6 +10,8 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
+from am.agent.least_slack import LEAN, Filler
+
 MOST_PASSES = 8
 """Ends that are tried between the bound and the best known one."""
 
@@ -29,6 +31,15 @@ bound: looking for pairs takes long."""
 MOST_SHAKEN, SHAKEN = 3000, 4
 """How many pairs of jobs are drawn to change places before all go on from there; how often that is done, times jobs."""
 
+MOST_FILLS, FILLING_ROUNDS = 16, 4
+"""How often gangs are filled one after the other; and up to one end in one way."""
+
+FIRST_SOONER, LEAST_SOONER = 0.01, 0.001
+"""By such a part of the best end an earlier one is aimed at, first and at least."""
+
+PRICE_STEP = 0.1
+"""By so much a job is worth more once it was left over."""
+
 LESS = 0.999999999
 """What jobs change places for: rounding must not do."""
 
@@ -46,14 +57,15 @@ class PlainPacker:
         load_s: Sequence[float],
         *,
         in_pairs: bool = True,
+        closely: bool = True,
         shaken: int = MOST_SHAKEN,
     ) -> None:
-        self._in_pairs, self._shaken = in_pairs, shaken
+        self._in_pairs, self._closely, self._shaken = in_pairs, closely, shaken
         self._alone_s, self._kind, self._start_s = alone_s, kind, list(load_s)
         self._members = [[gang for gang, its in enumerate(kind) if its == k] for k in range(len(alone_s[0]))]
         self._place = [-1] * len(alone_s)
         self._loads_s: list[float] = []
-        self._steps = 0
+        self._steps = self._fills = 0
         self.least_s = math.inf
         self.best: list[int] = []
 
@@ -68,6 +80,8 @@ class PlainPacker:
                 self._place = list(self.best)
                 self._change_places()
             if len(self._alone_s) > FEW_JOBS:
+                if self._closely:
+                    self._fill_sooner_and_sooner()
                 self._shake()
             if len(self._alone_s) <= FEW_JOBS and self.least_s > self._bound_s:
                 self._loads_s, self._steps = list(self._start_s), 0
@@ -178,6 +192,44 @@ class PlainPacker:
         self._add_up_loads()
         if max(self._loads_s) < self.least_s:
             self._keep(max(self._loads_s))
+
+    def _fill_sooner_and_sooner(self) -> None:
+        """Fill gangs up to an end sooner than the best, by a part that is halved where not all jobs end by then."""
+        filler = Filler(self._alone_s, self._kind, self._start_s, self._weights, self._work_after)
+        sooner, self._fills = FIRST_SOONER, 0
+        while self._fills < MOST_FILLS and sooner >= LEAST_SOONER and self.least_s > NEAR_ENOUGH * self._bound_s:
+            if not self._fill_in_ways(filler, max(self._bound_s, self.least_s * (1.0 - sooner))):
+                sooner *= 0.5
+
+    def _fill_in_ways(self, filler: Filler, end_s: float) -> bool:
+        """True once all jobs end by then: in one way after the other, what was left over is worth more next time."""
+        for way in range(len(LEAN)):
+            prices = [1.0] * len(self._alone_s)
+            for _ in range(FILLING_ROUNDS):
+                if self._fills == MOST_FILLS:
+                    return False
+                self._fills += 1
+                self._place = filler.fill_by(end_s, way, prices)
+                left = [job for job, place in enumerate(self._place) if place < 0]
+                for job in left:
+                    prices[job] += PRICE_STEP
+                self._put_left_over(left)
+                self._change_places()
+                if not left or self.least_s <= end_s:
+                    return True
+        return False
+
+    def _put_left_over(self, left: Sequence[int]) -> None:
+        """The jobs that are left over go where they end earliest."""
+        loads_s = list(self._start_s)
+        for job, gang in enumerate(self._place):
+            if gang >= 0:
+                loads_s[gang] += self._time_s(job, gang)
+        for job in left:
+            ends_s = [load_s + self._time_s(job, gang) for gang, load_s in enumerate(loads_s)]
+            end_s = min(ends_s)
+            self._place[job] = ends_s.index(end_s)
+            loads_s[self._place[job]] = end_s
 
     def _shake(self) -> None:
         """Some drawn jobs change places with others, and all go on from there; each time from the best way."""

@@ -3,11 +3,12 @@
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from agent_cases import FLAT, cluster_of
 from bid_cases import random_shape
 
-from am.agent.finish_time import phase_time_s
+from am.agent.batch import phase_times_s
 from am.agent.views import GangAt
 from rm_plugin.arbiter.core import LeasePolicy
 from simulator.costs import Costs
@@ -38,8 +39,9 @@ def jobs_of(works_s, shape):
 def promised_s(run, snapshot):
     """T of the best row of the app's bid on the whole cluster."""
     row = max(snapshot.bids["app"].rows, key=lambda row: row.value)
-    gangs = [GangAt(gang.gpus, gang.within) for gang in row.gangs for _ in range(gang.count)]
-    return phase_time_s(run.apps["app"].whole_view().jobs, gangs)
+    gangs = [GangAt(gang.gpus, gang.within) for gang in row.gangs]
+    counts = np.array([[gang.count for gang in row.gangs]])
+    return float(phase_times_s(run.apps["app"].whole_view().jobs, gangs, counts, closely=True)[0])
 
 
 def alone(app, cluster, restart_s):

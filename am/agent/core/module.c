@@ -74,13 +74,13 @@ static int lay_out(const int64_t *counts, int kinds, int jobs, int64_t *kind) {
 }
 
 /* `times_s` of arrays that agree, or `left_out_s` where an end is told; 0 without memory. */
-static int time_divisions(const Py_buffer *alone, const Py_buffer *counts, int in_pairs, const double *end_s,
-                          double most_s, const Py_buffer *out) {
+static int time_divisions(const Py_buffer *alone, const Py_buffer *counts, int in_pairs, int closely,
+                          const double *end_s, double most_s, const Py_buffer *out) {
     int jobs = (int)alone->shape[0], kinds = (int)alone->shape[1];
     size_t most = (size_t)jobs * kinds;
     int64_t *kind = malloc(sizeof(int64_t) * (most + 1));
     double *load_s = calloc(most + 1, sizeof(double));
-    Packer *packer = new_packer(alone->buf, jobs, kinds, (int)most, in_pairs, 0);
+    Packer *packer = new_packer(alone->buf, jobs, kinds, (int)most, in_pairs, closely, 0);
     int enough = kind && load_s && packer;
     if (enough) {
         Py_BEGIN_ALLOW_THREADS;
@@ -102,14 +102,14 @@ static PyObject *times_s(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *objects[3], *result = NULL;
     Py_buffer *alone, *counts, *out;
-    int in_pairs;
+    int in_pairs, closely;
     Arrays arrays = {.held = 0};
-    if (!PyArg_ParseTuple(args, "OOpO", &objects[0], &objects[1], &in_pairs, &objects[2])) return NULL;
+    if (!PyArg_ParseTuple(args, "OOppO", &objects[0], &objects[1], &in_pairs, &closely, &objects[2])) return NULL;
     if ((alone = array(&arrays, objects[0], is_float64, 2, 0)) && can_be_packed(alone) &&
         (counts = array(&arrays, objects[1], is_int64, 2, 0)) && agree("kinds", alone->shape[1], counts->shape[1]) &&
         (out = array(&arrays, objects[2], is_float64, 1, PyBUF_WRITABLE)) &&
         agree("divisions", counts->shape[0], out->shape[0]))
-        result = time_divisions(alone, counts, in_pairs, NULL, 0.0, out) ? Py_NewRef(Py_None) : PyErr_NoMemory();
+        result = time_divisions(alone, counts, in_pairs, closely, NULL, 0.0, out) ? Py_NewRef(Py_None) : PyErr_NoMemory();
     release(&arrays);
     return result;
 }
@@ -125,7 +125,7 @@ static PyObject *left_out_s(PyObject *self, PyObject *args) {
         (counts = array(&arrays, objects[1], is_int64, 2, 0)) && agree("kinds", alone->shape[1], counts->shape[1]) &&
         (out = array(&arrays, objects[2], is_float64, 1, PyBUF_WRITABLE)) &&
         agree("divisions", counts->shape[0], out->shape[0]))
-        result = time_divisions(alone, counts, 0, &end_s, most_s, out) ? Py_NewRef(Py_None) : PyErr_NoMemory();
+        result = time_divisions(alone, counts, 0, 0, &end_s, most_s, out) ? Py_NewRef(Py_None) : PyErr_NoMemory();
     release(&arrays);
     return result;
 }
@@ -142,7 +142,7 @@ static PyObject *places(PyObject *self, PyObject *args) {
         (out = array(&arrays, objects[3], is_int64, 1, PyBUF_WRITABLE)) &&
         agree("jobs", alone->shape[0], out->shape[0])) {
         int gangs = (int)kind->shape[0];
-        Packer *packer = new_packer(alone->buf, (int)alone->shape[0], (int)alone->shape[1], gangs, 1, MOST_SHAKEN);
+        Packer *packer = new_packer(alone->buf, (int)alone->shape[0], (int)alone->shape[1], gangs, 1, 1, MOST_SHAKEN);
         if (packer)
             result = PyFloat_FromDouble(pack(packer, kind->buf, load_s->buf, gangs, out->buf));
         else

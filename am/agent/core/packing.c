@@ -1,4 +1,4 @@
-/* Four ways to put jobs on gangs, and the best of what they find. Every sum is made in the order in which
+/* Five ways to put jobs on gangs, and the best of what they find. Every sum is made in the order in which
  * packing_plain.py makes it, so that both tell the same to the last bit. */
 #include "packing.h"
 
@@ -6,26 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "least_slack.h"
 #include "limits.h"
-
-struct Packer {
-    const double *times_s; /* jobs x kinds */
-    int jobs, kinds, gangs;
-    const int64_t *kind; /* of each gang; gangs of one kind lie side by side */
-    double *load_s, *start_s;
-    int *heap, *first;     /* gangs by kind, each kind a heap by load; where each kind begins */
-    int *open;             /* the first gang of each kind that has time for the shortest job */
-    double *shortest_s;    /* the shortest job on each kind */
-    double *fastest_s;     /* each job on its fastest kind */
-    double *weight, *work_after;
-    int64_t *place, *best;
-    int *head, *next, *many; /* the jobs of each gang: the first, the next after each job, how many */
-    int steps;
-    int in_pairs, shaken; /* jobs change places in pairs as well, and so many, times jobs, by chance */
-    double least_s;
-};
-
-static double time_of(const Packer *p, int job, int64_t kind) { return p->times_s[(size_t)job * p->kinds + kind]; }
+#include "packer.h"
 
 static void find_shortest_and_fastest(Packer *p) {
     for (int k = 0; k < p->kinds; k++) {
@@ -38,10 +21,11 @@ static void find_shortest_and_fastest(Packer *p) {
     }
 }
 
-Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs, int in_pairs, int shaken) {
+Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs, int in_pairs, int closely,
+                   int shaken) {
     Packer *p = calloc(1, sizeof *p);
     if (!p) return NULL;
-    p->times_s = times_s, p->jobs = jobs, p->kinds = kinds, p->in_pairs = in_pairs, p->shaken = shaken;
+    p->times_s = times_s, p->jobs = jobs, p->kinds = kinds, p->in_pairs = in_pairs, p->closely = closely, p->shaken = shaken;
     size_t gangs = (size_t)most_gangs + 1;
     p->load_s = malloc(sizeof(double) * gangs);
     p->start_s = malloc(sizeof(double) * gangs);
@@ -58,7 +42,8 @@ Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs, i
     p->next = malloc(sizeof(int) * (jobs + 1));
     p->many = malloc(sizeof(int) * gangs);
     if (p->load_s && p->start_s && p->heap && p->first && p->open && p->shortest_s && p->fastest_s && p->weight &&
-        p->work_after && p->place && p->best && p->head && p->next && p->many) {
+        p->work_after && p->place && p->best && p->head && p->next && p->many &&
+        (!closely || make_room_to_fill(p))) {
         find_shortest_and_fastest(p);
         return p;
     }
@@ -69,7 +54,8 @@ Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs, i
 void free_packer(Packer *p) {
     if (!p) return;
     void *all[] = {p->load_s, p->start_s,    p->heap,  p->first, p->open, p->shortest_s, p->fastest_s,
-                   p->weight, p->work_after, p->place, p->best,  p->head, p->next,       p->many};
+                   p->weight, p->work_after, p->place, p->best,  p->head, p->next,       p->many,
+                   p->longest, p->filling, p->filling_s, p->price};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
     free(p);
 }
@@ -349,6 +335,48 @@ static void shake(Packer *p, double low_s) {
     }
 }
 
+/* ---- gangs filled one after the other ---------------------------------------------------------------------------- */
+
+/* The jobs that are left over go where they end earliest. */
+static void put_left_over(Packer *p) {
+    memcpy(p->load_s, p->start_s, sizeof(double) * p->gangs);
+    for (int job = 0; job < p->jobs; job++)
+        if (p->place[job] >= 0) p->load_s[p->place[job]] += time_of(p, job, p->kind[p->place[job]]);
+    for (int job = 0; job < p->jobs; job++) {
+        if (p->place[job] >= 0) continue;
+        int at = 0;
+        double end_s = INFINITY;
+        for (int g = 0; g < p->gangs; g++) {
+            double here_s = p->load_s[g] + time_of(p, job, p->kind[g]);
+            if (here_s < end_s) end_s = here_s, at = g;
+        }
+        p->place[job] = at, p->load_s[at] = end_s;
+    }
+}
+
+/* True once all jobs end by then: in one way after the other, what was left over is worth more the next time. */
+static int fill_in_ways(Packer *p, double end_s, double low_s, int *fills) {
+    for (int way = 0; way < FILLING_WAYS; way++) {
+        for (int job = 0; job < p->jobs; job++) p->price[job] = 1.0;
+        for (int n = 0; n < FILLING_ROUNDS && *fills < MOST_FILLS; n++) {
+            ++*fills;
+            int left = fill_by(p, end_s, way);
+            for (int job = 0; job < p->jobs; job++)
+                if (p->place[job] < 0) p->price[job] += PRICE_STEP;
+            put_left_over(p);
+            change_places(p, low_s);
+            if (!left || p->least_s <= end_s) return 1;
+        }
+    }
+    return 0;
+}
+
+static void fill_sooner_and_sooner(Packer *p, double low_s) {
+    double sooner = FIRST_SOONER;
+    for (int fills = 0; fills < MOST_FILLS && sooner >= LEAST_SOONER && p->least_s > NEAR_ENOUGH * low_s;)
+        if (!fill_in_ways(p, fmax(low_s, p->least_s * (1.0 - sooner)), low_s, &fills)) sooner *= 0.5;
+}
+
 /* ---- every way ---------------------------------------------------------------------------------------------------- */
 
 static int seen_before(const Packer *p, int gang) {
@@ -409,6 +437,7 @@ double pack(Packer *p, const int64_t *kind, const double *load_s, int gangs, int
             memcpy(p->place, p->best, sizeof(int64_t) * p->jobs);
             change_places(p, low_s);
         }
+        if (p->jobs > FEW_JOBS && p->closely) fill_sooner_and_sooner(p, low_s);
         if (p->jobs > FEW_JOBS) shake(p, low_s);
         if (p->jobs <= FEW_JOBS && p->least_s > low_s) search(p);
     }

@@ -7,8 +7,9 @@
 typedef struct Packer Packer;
 
 /* Room for so many jobs, kinds and gangs; NULL without memory. `in_pairs`: jobs change places two for two as well;
- * `shaken`: how often, times jobs, they go on from the best way once some drawn jobs have. */
-Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs, int in_pairs, int shaken);
+ * `closely`: gangs are filled one after the other as well; `shaken`: how often, times jobs, they go on from the best way once some drawn jobs have. */
+Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs, int in_pairs, int closely,
+                   int shaken);
 void free_packer(Packer *packer);
 
 /* When the last job ends on these gangs, ordered by kind, each free once its load has passed: `gang` has the place of

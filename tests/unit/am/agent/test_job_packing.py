@@ -8,7 +8,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from am.agent import packing, packing_plain
+from am.agent import least_slack, packing, packing_plain
+from am.agent.least_slack import Filler
 from am.agent.packing import end_times_s, left_out_s, packed
 from am.agent.packing_plain import PlainPacker
 
@@ -73,9 +74,10 @@ class TestCompiled:
         kinds = rng.randint(1, 4)
         alone_s = np.array(drawn(f"{jobs} {seed}", jobs, kinds))
         counts = np.array([[rng.choice((0, rng.randint(0, jobs + 3))) for _ in range(kinds)] for _ in range(8)])
-        told = [end_times_s(alone_s, counts, in_pairs=pairs).tolist() for pairs in (True, False)]
+        how = ({"in_pairs": True}, {"in_pairs": False}, {"closely": True})
+        told = [end_times_s(alone_s, counts, **each).tolist() for each in how]
         monkeypatch.setattr(packing, "_packing", None)
-        assert told == [end_times_s(alone_s, counts, in_pairs=pairs).tolist() for pairs in (True, False)]
+        assert told == [end_times_s(alone_s, counts, **each).tolist() for each in how]
 
     def test_leaves_out_as_the_plain_one(self, jobs, seed, monkeypatch):
         pytest.importorskip("am.agent._packing")
@@ -98,7 +100,7 @@ class TestChanges:
         alone_s = [[work] for work in (9.0, 8.0, 7.0, 7.0, 6.0, 5.0, 5.0, 5.0, 2.0)]
         assert packed(alone_s, [0, 0, 0], [0.0] * 3)[0] == 18.0
         monkeypatch.setattr(packing_plain, "MOST_CHANGES", 0)
-        assert PlainPacker(alone_s, [0, 0, 0], [0.0] * 3, shaken=0).pack()[0] == 19.0
+        assert PlainPacker(alone_s, [0, 0, 0], [0.0] * 3, closely=False, shaken=0).pack()[0] == 19.0
 
     def test_never_later_than_without_and_often_sooner(self, monkeypatch):
         sooner = 0
@@ -107,11 +109,11 @@ class TestChanges:
             alone_s = drawn(seed, 40, 3)
             kind = gangs_of([rng.randint(1, 6), rng.randint(0, 6), rng.randint(0, 6)])
             load_s = [rng.choice((0.0, rng.uniform(0, 30))) for _ in kind]
-            end, place = PlainPacker(alone_s, kind, load_s, shaken=0).pack()
+            end, place = PlainPacker(alone_s, kind, load_s, closely=False, shaken=0).pack()
             assert end == pytest.approx(end_s(alone_s, kind, load_s, place))
             with monkeypatch.context() as patch:
                 patch.setattr(packing_plain, "MOST_CHANGES", 0)
-                without = PlainPacker(alone_s, kind, load_s, shaken=0).pack()[0]
+                without = PlainPacker(alone_s, kind, load_s, closely=False, shaken=0).pack()[0]
             assert end <= without
             sooner += end < without
         assert sooner >= 10
@@ -121,8 +123,8 @@ class TestPairs:
     def test_all_gangs_end_at_once(self):
         """126 on three gangs: with jobs that change places one for one they end at 43, with pairs at 42."""
         alone_s = [[work] for work in (23.0, 23.0, 18.0, 17.0, 14.0, 13.0, 10.0, 6.0, 2.0)]
-        assert PlainPacker(alone_s, [0, 0, 0], [0.0] * 3, in_pairs=False, shaken=0).pack()[0] == 43.0
-        assert PlainPacker(alone_s, [0, 0, 0], [0.0] * 3, shaken=0).pack()[0] == 42.0
+        assert PlainPacker(alone_s, [0, 0, 0], [0.0] * 3, in_pairs=False, closely=False, shaken=0).pack()[0] == 43.0
+        assert PlainPacker(alone_s, [0, 0, 0], [0.0] * 3, closely=False, shaken=0).pack()[0] == 42.0
         assert packed(alone_s, [0, 0, 0], [0.0] * 3)[0] == 42.0
 
     @pytest.mark.parametrize("gangs", [20, 35, 50])
@@ -132,12 +134,50 @@ class TestPairs:
         sooner = 0
         for seed in range(12):
             alone_s = drawn(f"{seed} pairs", 100, 2)
-            end, place = PlainPacker(alone_s, kind, [0.0] * gangs, shaken=0).pack()
+            end, place = PlainPacker(alone_s, kind, [0.0] * gangs, closely=False, shaken=0).pack()
             assert end == pytest.approx(end_s(alone_s, kind, [0.0] * gangs, place))
-            without = PlainPacker(alone_s, kind, [0.0] * gangs, in_pairs=False, shaken=0).pack()[0]
+            without = PlainPacker(alone_s, kind, [0.0] * gangs, in_pairs=False, closely=False, shaken=0).pack()[0]
             assert end <= without
             sooner += end < without
         assert sooner >= 4
+
+
+class TestFilledGangs:
+    def test_a_gang_is_filled_with_what_leaves_least_of_its_time_over(self):
+        """By 10 first fit puts 6 and 3 on a gang, and both 5 on the other; full are 6, 3 and 1, and 5 and 5."""
+        works = (6.0, 5.0, 5.0, 3.0, 1.0)
+        filler = Filler([[work] for work in works], [0, 0], [0.0, 0.0], [1.0], [20.0, 14.0, 9.0, 4.0, 1.0, 0.0])
+        place = filler.fill_by(10.0, 0, [1.0] * 5)
+        assert [sum(work for work, at in zip(works, place, strict=True) if at == gang) for gang in (0, 1)] == [
+            10.0,
+            10.0,
+        ]
+
+    def test_a_busy_gang_has_less_time(self):
+        filler = Filler([[4.0], [3.0], [2.0]], [0, 0], [6.0, 0.0], [1.0], [9.0, 5.0, 2.0, 0.0])
+        assert filler.fill_by(9.0, 0, [1.0] * 3) == [1, 0, 1]
+
+    def test_what_does_not_fit_is_left_over_and_a_higher_price_takes_it_in(self):
+        filler = Filler([[6.0], [5.0]], [0], [0.0], [1.0], [11.0, 5.0, 0.0])
+        assert filler.fill_by(7.0, 0, [1.0, 1.0]) == [0, -1]
+        assert filler.fill_by(7.0, 0, [1.0, 1.3]) == [-1, 0]
+
+    @pytest.mark.parametrize("gangs", [20, 35, 50])
+    def test_never_later_and_often_sooner(self, gangs):
+        """A hundred jobs on gangs of two speeds: filled gangs end sooner than all other ways together."""
+        counts, sooner = np.array([[gangs // 2, gangs - gangs // 2]]), 0
+        for seed in range(20):
+            alone_s = np.array(drawn(f"{seed} filled", 100, 2))
+            without_s, closely_s = (end_times_s(alone_s, counts, closely=closely)[0] for closely in (False, True))
+            planned_s, place = packed(alone_s.tolist(), gangs_of(counts[0]), [0.0] * gangs)
+            assert planned_s <= closely_s <= without_s
+            assert planned_s == pytest.approx(end_s(alone_s, gangs_of(counts[0]), [0.0] * gangs, place))
+            sooner += closely_s < 0.999 * without_s
+        assert sooner >= 4
+
+    def test_few_jobs_are_put_in_every_way_instead(self):
+        alone_s, counts = np.array(drawn("few", 8, 2)), np.array([[2, 1]])
+        assert end_times_s(alone_s, counts, closely=True).tolist() == end_times_s(alone_s, counts).tolist()
 
 
 class TestShakes:
@@ -146,10 +186,10 @@ class TestShakes:
         for seed in range(30):
             alone_s, counts = drawn(f"{seed} shakes", 30, 2), [[4, 6]]
             planned = packed(alone_s, gangs_of(counts[0]), [0.0] * 10)[0]
-            told = end_times_s(np.array(alone_s), np.array(counts))[0]
+            told = end_times_s(np.array(alone_s), np.array(counts), closely=True)[0]
             assert planned <= told
             sooner += planned < told
-        assert sooner >= 10
+        assert sooner >= 3
 
 
 class TestLeftOut:
@@ -206,7 +246,7 @@ class TestAtTheBoundary:
     def test_times_that_do_not_agree_with_counts(self, alone_s, counts, out):
         compiled = pytest.importorskip("am.agent._packing")
         with pytest.raises(ValueError, match=r"must be of|tell of|cannot be packed|contiguous"):
-            compiled.times_s(alone_s, counts, True, out)
+            compiled.times_s(alone_s, counts, True, True, out)
 
     @pytest.mark.parametrize(
         ("counts", "out"),
@@ -237,8 +277,14 @@ class TestAtTheBoundary:
 
 
 def test_both_keep_to_the_same_limits():
-    found = dict(re.findall(r"([A-Z_]+) = ([\d.]+)", LIMITS.read_text()))
-    assert {name: float(number) for name, number in found.items()} == {
+    text = LIMITS.read_text()
+    found = {name: float(number) for name, number in re.findall(r"([A-Z_]+) = ([\d.]+)", text)}
+    lists = re.findall(r"([A-Z_]+)\[\] = {([\d., ]+)}", text)
+    told = {name: tuple(map(float, numbers.split(","))) for name, numbers in lists}
+    assert told == {"PATIENCE": least_slack.PATIENCE, "LEAN": least_slack.LEAN}
+    assert found.pop("FILLING_WAYS") == len(least_slack.LEAN)
+    assert found.pop("MOST_FILLING") == least_slack.MOST_FILLING
+    assert found == {
         name: getattr(packing_plain, name)
         for name in (
             "MOST_PASSES",
@@ -249,6 +295,11 @@ def test_both_keep_to_the_same_limits():
             "WORTH_PAIRS",
             "MOST_SHAKEN",
             "SHAKEN",
+            "MOST_FILLS",
+            "FILLING_ROUNDS",
+            "FIRST_SOONER",
+            "LEAST_SOONER",
+            "PRICE_STEP",
             "NEAR_ENOUGH",
             "LESS",
         )

@@ -1,0 +1,13 @@
+/* Jobs put on gangs so that each in turn has little time left over up to an end: am/agent/least_slack.py, in C. */
+#ifndef THEMIS_AGENT_LEAST_SLACK_H
+#define THEMIS_AGENT_LEAST_SLACK_H
+
+#include "packer.h"
+
+/* Room to fill gangs; 0 without memory. */
+int make_room_to_fill(Packer *packer);
+
+/* Puts jobs on gangs up to an end, by one of `FILLING_WAYS` ways; how many are left over, in no place (-1). */
+int fill_by(Packer *packer, double end_s, int way);
+
+#endif
