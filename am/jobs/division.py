@@ -11,6 +11,7 @@ from am.agent.filled import sizes_by_work
 from am.agent.finish_time import gang_order, job_order, job_time_s, job_times_s
 from am.agent.packing import packed
 from am.agent.views import GangAt, JobView
+from am.jobs.floor import Floor
 from themis.cluster import Level
 
 _MOST_TRIED = 12
@@ -58,13 +59,25 @@ def best_starts(
     best_s = math.inf
     gangs = list(running) if choices else []
     in_order = sorted(waiting, key=job_order) if choices else []
+    floor = Floor(in_order, gangs) if len(choices) > 1 else None
     for jobs, sizes in choices:
-        ends_s, starting = _served(jobs, in_order, gangs, lay(jobs, sizes), best_s)
+        # The first has nothing to beat, and most others surely end later than it: for those nothing is laid or packed.
+        if floor and best and _later(floor, jobs, [GangAt(size, Level.SLOT) for size in sizes], best_s):
+            continue
+        laid = lay(jobs, sizes)
+        if floor and best and _later(floor, jobs, laid, best_s):
+            continue
+        ends_s, starting = _served(jobs, in_order, gangs, laid, best_s)
         if not best or ends_s < best_s or (ends_s == best_s and len(sizes) > len(best)):
             # Each choice but the first has its restart to make good.
             best_s = ends_s if best else ends_s - restart_s
             best = list(zip(starting, sizes, strict=True))
     return best
+
+
+def _later(floor: Floor, waiting: Jobs, new: Sequence[GangAt], best_s: float) -> bool:
+    """True when all jobs surely end later, on new gangs beside those that there are, than by then."""
+    return floor.shared_s(waiting, new) * _SURELY > best_s and floor.packed_s(new) * _SURELY > best_s
 
 
 def _served(
