@@ -36,14 +36,14 @@ class _Alike:
 
 
 class Floor:
-    """The least end of waiting jobs behind and beside running ones, in seconds from now.
+    """The least end of waiting jobs beside and behind running ones, in seconds from now.
 
     Args:
         waiting: Jobs without a gang.
-        running: Jobs that run, with their gangs; these go on, and run waiting jobs once they are free.
+        busy: Gangs on which jobs run, and when these are free, in seconds from now; then they run waiting jobs.
     """
 
-    def __init__(self, waiting: Iterable[JobView], running: Iterable[tuple[JobView, GangAt]]) -> None:
+    def __init__(self, waiting: Iterable[JobView], busy: Iterable[tuple[GangAt, float]]) -> None:
         alike: dict[_Pace, _Alike] = {}
         for job in waiting:
             pace = job.shape, job.slowdown
@@ -52,8 +52,8 @@ class Floor:
             alike[pace].add(job.serial_work_s)
         self._alike = sorted(alike.values(), key=lambda some: -some.work_gpu_s)
         self._held: dict[GangAt, list[float]] = {}
-        for job, gang in running:
-            self._held.setdefault(gang, []).append(job_time_s(job, gang))
+        for gang, free_s in busy:
+            self._held.setdefault(gang, []).append(free_s)
         self._busy_gpu_s = sum([gang.gpus * sum(loads_s) for gang, loads_s in self._held.items()])
         self._busy_gpus = sum([gang.gpus * len(loads_s) for gang, loads_s in self._held.items()])
         self._busy_s = max([max(loads_s) for loads_s in self._held.values()], default=0.0)
