@@ -87,10 +87,13 @@ def _on_grids(
     for ratio in RATIOS:
         budget = max(_FEW, _COMPLETE // max(1, tables - 1)) if ratio == 1.0 else max(1, _ON_GRID // tables)
         asks = _product([_grid(limit, ratio) for limit in limits], sizes, most_gangs, most_gpus, budget)
-        if asks is not None and ratio == 1.0:
-            return _that_may_fit(kinds, asks), None
-        if asks is not None:
-            return None, asks
+        if asks is None:
+            continue
+        complete = ratio == 1.0
+        told = _that_may_fit(kinds, asks) if complete else asks
+        # Others are told the same array.
+        told.setflags(write=False)
+        return (told, None) if complete else (None, told)
     return None, None
 
 
