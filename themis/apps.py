@@ -62,8 +62,10 @@ class JobShape(Value, frozen=True, kw_only=True):
 
     def usable_gpus(self, gpus: int) -> int:
         """How many of `gpus` GPUs the job can use: a multiple of gpus_per_task in its range, or 0 when too few."""
-        usable = min(gpus - gpus % self.gpus_per_task, self.demand_max_gpus)
-        return usable if usable >= self.demand_min_gpus else 0
+        tasks = gpus // self.gpus_per_task
+        if tasks < self.min_tasks:
+            return 0
+        return (tasks if tasks < self.tasks else self.tasks) * self.gpus_per_task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

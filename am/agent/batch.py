@@ -11,7 +11,17 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from am.agent.finish_time import gang_order, job_time_s, later_job, merged, nearest_gang, split_evenly
+from am.agent.finish_time import (
+    gang_order,
+    job_order,
+    job_time_s,
+    later_job,
+    merged,
+    nearest_gang,
+    pace_on,
+    split_evenly,
+)
+from am.agent.memo import Memo
 from am.agent.packing import end_times_s, left_out_s
 from am.agent.views import AppView, GangAt, JobView, Surroundings
 from am.tuners.port import Phase
@@ -88,53 +98,30 @@ class PhaseOn:
 
 
 def _job_times_s(jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> Seconds:
-    """Seconds of each job on each gang, in `job_order`: `job_time_s` of all of them."""
-    works_s = [job.iterations_left * job.serial_iteration_s for job in jobs]
-    least_gpus = [job.shape.demand_min_gpus for job in jobs]
-    order = sorted(range(len(jobs)), key=lambda place: (-least_gpus[place], -works_s[place], jobs[place].job_id))
-    works = np.array(works_s)[order, None]
-    traits = _Traits(gangs)
-    rows = [traits.row_of(jobs[place]) for place in order]
-    if len(traits.slowdowns) == 1:
-        slowdown, usable = np.array(traits.slowdowns[0]), np.array(traits.usable[0])
-    else:
-        slowdown, usable = np.array(traits.slowdowns)[rows], np.array(traits.usable)[rows]
-    return np.asarray(works * slowdown / usable)
+    """Seconds of each job on each gang, in `job_order`: `job_time_s` of all of them, infinite where it cannot run."""
+    # A bid asks for the same jobs on ever other gangs.
+    jobs = tuple(jobs)
+    line = _LINES.of((jobs,), (), lambda: _Line(jobs))
+    paces = [[pace_on(job, gang) for gang in gangs] for job in line.unlike]
+    slowdowns = np.array([[slowdown if usable else inf for slowdown, usable in row] for row in paces])
+    usables = np.array([[usable or 1 for _, usable in row] for row in paces])
+    if len(paces) == 1:
+        return np.asarray(line.works_s * slowdowns[0] / usables[0])
+    return np.asarray(line.works_s * slowdowns[line.rows] / usables[line.rows])
 
 
-class _Traits:
-    """S and usable GPUs on each gang for jobs alike; many jobs share their S and shape.
+class _Line:
+    """Jobs in `job_order`: their work as a column, and of which of the `unlike` jobs each has shape and S."""
 
-    A gang that a job cannot run on has an infinite S.
-    """
+    def __init__(self, jobs: Sequence[JobView]) -> None:
+        order = sorted(jobs, key=job_order)
+        self.works_s = np.array([job.serial_work_s for job in order])[:, None]
+        known: dict[tuple[Slowdown, JobShape], int] = {}
+        self.rows = [known.setdefault((job.slowdown, job.shape), len(known)) for job in order]
+        self.unlike = [order[self.rows.index(row)] for row in range(len(known))]
 
-    def __init__(self, gangs: Sequence[GangAt]) -> None:
-        self._gangs = gangs
-        self._known: dict[tuple[Slowdown, JobShape], int] = {}
-        self._seen: dict[tuple[int, int], int] = {}
-        self.slowdowns: list[list[float]] = []
-        self.usable: list[list[int]] = []
 
-    def row_of(self, job: JobView) -> int:
-        """The row of a job's likes."""
-        # Equal values are mostly the same objects, which are quicker to look up.
-        same = id(job.slowdown), id(job.shape)
-        if same not in self._seen:
-            alike = job.slowdown, job.shape
-            if alike not in self._known:
-                self._known[alike] = len(self.slowdowns)
-                self._add(job)
-            self._seen[same] = self._known[alike]
-        return self._seen[same]
-
-    def _add(self, job: JobView) -> None:
-        usable = [
-            job.shape.usable_gpus(gang.gpus) if gang.holds_tasks_of(job.shape.gpus_per_task) else 0
-            for gang in self._gangs
-        ]
-        slowdown = [job.slowdown.at(gang.level) for gang in self._gangs]
-        self.slowdowns.append([each if gpus else inf for each, gpus in zip(slowdown, usable, strict=True)])
-        self.usable.append([max(1, gpus) for gpus in usable])
+_LINES: Memo[_Line] = Memo(most_parts=2_000)
 
 
 def _each_once(counts: Counts) -> tuple[Counts, Places]:

@@ -10,6 +10,7 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,21 +63,38 @@ def asks_of(
         The asks, and how many of the complete ones are missing (an upper bound: those beyond `most_gpus` count too).
     """
     most_gpus = min(most_gpus, most_gangs * max((kind.at.gpus for kind in kinds), default=0))
+    complete, asks = _on_grids(tuple(kinds), most_gangs, most_gpus, tables)
+    if complete is not None:
+        return complete, 0
+    if asks is None:
+        budget = max(1, min(_ON_GRID, _BALANCED // max(1, len(jobs))) // tables)
+        asks = _balanced(kinds, most_gangs, most_gpus, jobs, budget)
+    filled = itertools.islice(filled_asks(kinds, most_gangs, most_gpus, jobs, tables, room), max(1, _FILLED // tables))
+    asks = _that_may_fit(kinds, _each_once([*map(tuple, asks.tolist()), *more, *filled]))
+    return asks, _complete([min(kind.most, most_gangs) for kind in kinds], most_gangs) - len(asks)
+
+
+@lru_cache(maxsize=64)
+def _on_grids(
+    kinds: tuple[GangKind, ...], most_gangs: int, most_gpus: int, tables: int
+) -> tuple[Counts | None, Counts | None]:
+    """The complete asks that may fit; without these those on the finest grid; without these neither.
+
+    They do not depend on how much work is left, so that bids on the same room often meet them again.
+    """
     limits = [min(kind.most, most_gangs) for kind in kinds]
     sizes = [kind.at.gpus for kind in kinds]
     for ratio in RATIOS:
         budget = max(_FEW, _COMPLETE // max(1, tables - 1)) if ratio == 1.0 else max(1, _ON_GRID // tables)
         asks = _product([_grid(limit, ratio) for limit in limits], sizes, most_gangs, most_gpus, budget)
-        if asks is not None and ratio == 1.0:
-            return _that_may_fit(kinds, asks), 0
-        if asks is not None:
-            break
-    else:
-        budget = max(1, min(_ON_GRID, _BALANCED // max(1, len(jobs))) // tables)
-        asks = _balanced(kinds, most_gangs, most_gpus, jobs, budget)
-    filled = itertools.islice(filled_asks(kinds, most_gangs, most_gpus, jobs, tables, room), max(1, _FILLED // tables))
-    asks = _that_may_fit(kinds, _each_once([*map(tuple, asks.tolist()), *more, *filled]))
-    return asks, _complete(limits, most_gangs) - len(asks)
+        if asks is None:
+            continue
+        complete = ratio == 1.0
+        told = _that_may_fit(kinds, asks) if complete else asks
+        # Others are told the same array.
+        told.setflags(write=False)
+        return (told, None) if complete else (None, told)
+    return None, None
 
 
 def _that_may_fit(kinds: Sequence[GangKind], asks: Counts) -> Counts:

@@ -93,7 +93,7 @@ def filled_asks(
 
 def sizes_by_work(jobs: Sequence[JobView], gpus: int) -> list[Sizes]:
     """All of the GPUs dealt to shapes of jobs by their work, for each of `_LEAST_GANGS`; none where no gang fits."""
-    dealt = [list(_dealt(jobs, len(jobs), gpus, least)) for least in _LEAST_GANGS]
+    dealt = [list(_dealt(jobs, len(jobs), gpus, least)) for least in _leasts_of(jobs)]
     return list(dict.fromkeys(sizes[-1] for sizes in dealt if sizes))
 
 
@@ -114,7 +114,7 @@ def _dealt_asks(
     longest = sorted(jobs, key=lambda job: (-job.serial_work_s, job.job_id))
     at_once = dict.fromkeys(min(most_gangs, math.ceil(part * len(jobs))) for part in _AT_ONCE)
     dealt = [sizes for some in at_once for sizes in _dealt_by_work(longest[:some], most_gpus, nearest)]
-    dealt += [sizes for least in _LEAST_GANGS for sizes in _dealt(jobs, most_gangs, most_gpus, least)]
+    dealt += [sizes for least in _leasts_of(jobs) for sizes in _dealt(jobs, most_gangs, most_gpus, least)]
     for sizes in sorted(dealt, key=lambda sizes: _fineness(_gpus(sizes))):
         if sizes in done:
             continue
@@ -188,14 +188,25 @@ def _dealt_by_work(
         yield _largest_first(counts)
 
 
+def _leasts_of(jobs: Sequence[JobView]) -> list[float]:
+    """Those of `_LEAST_GANGS` that differ for these jobs: gangs of few tasks have few smallest sizes."""
+    shapes = dict.fromkeys([job.shape for job in jobs])
+    leasts: dict[tuple[int, ...], float] = {}
+    for least in _LEAST_GANGS:
+        leasts.setdefault(tuple([_least_tasks(shape, least) for shape in shapes]), least)
+    return list(leasts.values())
+
+
+def _least_tasks(shape: JobShape, least: float) -> int:
+    return max(shape.min_tasks, math.ceil(least * shape.tasks))
+
+
 def _parts(jobs: Sequence[JobView], least: float) -> list[_Part]:
     members: dict[JobShape, list[float]] = {}
     for job in jobs:
         members.setdefault(job.shape, []).append(job.serial_work_s)
     return [
-        _Part(
-            replace(shape, min_tasks=max(shape.min_tasks, math.ceil(least * shape.tasks))), len(works_s), sum(works_s)
-        )
+        _Part(replace(shape, min_tasks=_least_tasks(shape, least)), len(works_s), sum(works_s))
         for shape, works_s in members.items()
     ]
 
@@ -217,7 +228,8 @@ class _Nearest:
     """Lays gangs out as near as there is room, the largest first."""
 
     def __init__(self, kinds: Sequence[GangKind]) -> None:
-        self._kinds = kinds
+        self._most = [kind.most for kind in kinds]
+        self._within = [int(kind.within) for kind in kinds]
         self._places: dict[tuple[int, int], list[int]] = {}
         for place, kind in enumerate(kinds):
             self._places.setdefault((kind.at.gpus, kind.unit_gpus), []).append(place)
@@ -227,27 +239,29 @@ class _Nearest:
 
         None where a size is of no kind or has no room even at its farthest level.
         """
-        counts = [0] * len(self._kinds)
+        counts = [0] * len(self._most)
         # What lies in a slot lies in its machine as well: GPUs taken at a level are taken at all farther ones.
-        taken = dict.fromkeys(Level, 0)
+        taken = [0] * len(Level)
         for size, unit, count in sizes:
             places = self._places.get((size, unit), [])
             for number, place in enumerate(places):
-                here = min(count, self._room(places[number:], taken, near))
-                counts[place] += here
-                count -= here
-                for level in Level:
-                    if level >= self._kinds[place].within:
+                here = min(count, self._room(places[number:], size, taken, near))
+                if here:
+                    counts[place] += here
+                    count -= here
+                    for level in range(self._within[place], len(Level)):
                         taken[level] += here * size
+                if not count:
+                    break
             if count:
                 return None
         return tuple(counts)
 
-    def _room(self, places: Sequence[int], taken: Mapping[Level, int], near: float) -> int:
+    def _room(self, places: Sequence[int], size: int, taken: Sequence[int], near: float) -> int:
         """Gangs of one size for which there is room at the nearest of these places; the others lie farther."""
-        gangs = []
-        for place in places:
-            kind = self._kinds[place]
-            part = near if place == places[0] and len(places) > 1 else 1.0
-            gangs.append(math.floor(part * kind.most + 1e-9) - -(-taken[kind.within] // kind.at.gpus))
-        return max(0, min(gangs))
+        first = places[0]
+        most = math.floor(near * self._most[first] + 1e-9) if len(places) > 1 else self._most[first]
+        room = most - -(-taken[self._within[first]] // size)
+        for place in places[1:]:
+            room = min(room, self._most[place] - -(-taken[self._within[place]] // size))
+        return max(0, room)

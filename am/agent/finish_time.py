@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from am.agent.memo import Memo
 from am.agent.packing import end_times_s
 from am.agent.views import AppView, GangAt, JobView, Surroundings
 from am.tuners.port import Phase
-from themis.apps import JobShape
+from themis.apps import JobShape, Slowdown
 from themis.cluster import Level
 
 Seconds = NDArray[np.float64]
@@ -24,7 +25,7 @@ def job_time_s(job: JobView, gang: GangAt) -> float:
 
     Equation 1: iterations_left * serial_iteration_s * S(G) / min(|G|, job_demand_max).
     """
-    slowdown, usable = pace_on(job, gang)
+    slowdown, usable = _pace(job.shape, job.slowdown, gang)
     return job.serial_work_s * slowdown / usable if usable else math.inf
 
 
@@ -33,8 +34,14 @@ def pace_on(job: JobView, gang: GangAt) -> tuple[float, int]:
 
     All jobs of one shape and S have it in common.
     """
-    usable = job.shape.usable_gpus(gang.gpus) if gang.holds_tasks_of(job.shape.gpus_per_task) else 0
-    return job.slowdown.at(gang.level), usable
+    return _pace(job.shape, job.slowdown, gang)
+
+
+@lru_cache(maxsize=4096)
+def _pace(shape: JobShape, slowdown: Slowdown, gang: GangAt) -> tuple[float, int]:
+    """`pace_on` for the jobs of one shape and S: they ask for the same few gangs all the time."""
+    usable = shape.usable_gpus(gang.gpus) if gang.holds_tasks_of(shape.gpus_per_task) else 0
+    return slowdown.at(gang.level), usable
 
 
 def gang_order(gang: GangAt) -> tuple[int, int, int]:

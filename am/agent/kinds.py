@@ -106,13 +106,16 @@ class Room:
         return sum(count // wanted for count in units) if level is Level.RACK else sum(units) // wanted
 
 
-_ROOMS: Memo[Room] = Memo(most_parts=8)
+_ROOMS: Memo[Room] = Memo(most_parts=64)
 
 
 def room_of(free: Allocation, offer: Offer, around: Surroundings) -> Room:
-    """The room of some of the GPUs on offer. All apps of a round are mostly offered the same."""
-    objects = (free, offer.slots, around.rack_of)
-    return _ROOMS.of(objects, (), lambda: Room(free.by_machine(), offer.slots, around))
+    """The room of some of the GPUs on offer.
+
+    All apps of a round are mostly offered the same, and where all leases end together so are those of the next one.
+    """
+    values = (free.counts, tuple(offer.slots.items()))
+    return _ROOMS.of((around.rack_of,), values, lambda: Room(free.by_machine(), offer.slots, around))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from am.agent.demands import parts_left
 from am.agent.divisions import asks_of
 from am.agent.growth import Growth, added_up, growths
 from am.agent.kinds import GangKind, Judges, gang_kinds, room_of
+from am.agent.memo import Memo
 from am.agent.parts import part_asks
 from am.agent.selection import Neighbours
 from am.agent.views import AppView, GangAt, HeldGang, Surroundings
@@ -51,8 +52,8 @@ class Table(Value, frozen=True, dict=True, kw_only=True):
 
     @remembered
     def neighbours(self) -> Neighbours:
-        """Which rows are next to which."""
-        return Neighbours(self.kinds, self.asks)
+        """Which rows are next to which. Tables of one bid, and of bids on the same room, mostly ask for the same."""
+        return _NEIGHBOURS.of((self.asks,), self.kinds, lambda: Neighbours(self.kinds, self.asks))
 
     @property
     def may_ask(self) -> bool:
@@ -89,6 +90,9 @@ class Table(Value, frozen=True, dict=True, kw_only=True):
             pinned.update(dict(gang))
         counts = np.array([pinned[machine] for machine in machines], dtype=np.int64)
         return np.ones((len(self.asks), 1), dtype=np.int64) * counts
+
+
+_NEIGHBOURS: Memo[Neighbours] = Memo(most_parts=64)
 
 
 def asked_kinds(tables: Sequence[Table]) -> list[GangKind]:

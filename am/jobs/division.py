@@ -11,6 +11,7 @@ from am.agent.filled import sizes_by_work
 from am.agent.finish_time import gang_order, job_order, job_time_s, job_times_s
 from am.agent.packing import packed
 from am.agent.views import GangAt, JobView
+from am.jobs.floor import Floor
 from themis.cluster import Level
 
 _MOST_TRIED = 12
@@ -21,7 +22,8 @@ _SURELY = 1.0 - 1e-9
 
 Sizes = tuple[int, ...]
 Jobs = Sequence[JobView]
-Running = Sequence[tuple[JobView, GangAt]]
+Busy = Sequence[tuple[GangAt, float]]
+"""Gangs on which jobs run, and when they are free, in seconds from now."""
 Choice = tuple[Jobs, Sizes]
 """The waiting jobs in an order in which they are served, and the gangs of the first of them."""
 
@@ -56,10 +58,17 @@ def best_starts(
         return list(zip(*choices[0], strict=True))
     best: list[tuple[JobView, int]] = []
     best_s = math.inf
-    gangs = list(running) if choices else []
+    busy = [(gang, job_time_s(job, gang)) for job, gang in running] if choices else []
     in_order = sorted(waiting, key=job_order) if choices else []
+    floor = Floor(in_order, busy) if len(choices) > 1 else None
     for jobs, sizes in choices:
-        ends_s, starting = _served(jobs, in_order, gangs, lay(jobs, sizes), best_s)
+        # The first has nothing to beat, and most others surely end later than it: for those nothing is laid or packed.
+        if floor and best and _later(floor, jobs, [GangAt(size, Level.SLOT) for size in sizes], best_s):
+            continue
+        laid = lay(jobs, sizes)
+        if floor and best and _later(floor, jobs, laid, best_s):
+            continue
+        ends_s, starting = _served(jobs, in_order, busy, laid, best_s)
         if not best or ends_s < best_s or (ends_s == best_s and len(sizes) > len(best)):
             # Each choice but the first has its restart to make good.
             best_s = ends_s if best else ends_s - restart_s
@@ -67,27 +76,31 @@ def best_starts(
     return best
 
 
+def _later(floor: Floor, waiting: Jobs, new: Sequence[GangAt], best_s: float) -> bool:
+    """True when all jobs surely end later, on new gangs beside those that there are, than by then."""
+    return floor.shared_s(waiting, new) * _SURELY > best_s and floor.packed_s(new) * _SURELY > best_s
+
+
 def _served(
-    waiting: Jobs, in_order: Jobs, running: Running, gangs: Sequence[GangAt], best_s: float
+    waiting: Jobs, in_order: Jobs, busy: Busy, gangs: Sequence[GangAt], best_s: float
 ) -> tuple[float, list[JobView]]:
     """When the last job ends, and which job starts on each of the gangs: longest first, or as jobs are best packed.
 
     `in_order` are the same jobs in `job_order`. What surely ends no earlier than `best_s` may be said to end then.
     """
-    in_order_s = _ends_s(waiting, running, gangs, best_s)
+    in_order_s = _ends_s(waiting, busy, gangs, best_s)
     if len(waiting) > len(gangs):
-        ends_s, starting = _packed(waiting, in_order, running, gangs)
+        ends_s, starting = _packed(waiting, in_order, busy, gangs)
         if ends_s < in_order_s * _SURELY:
             return ends_s, starting
     return in_order_s, list(waiting[: len(gangs)])
 
 
-def _packed(waiting: Jobs, jobs: Jobs, running: Running, gangs: Sequence[GangAt]) -> tuple[float, list[JobView]]:
+def _packed(waiting: Jobs, jobs: Jobs, busy: Busy, gangs: Sequence[GangAt]) -> tuple[float, list[JobView]]:
     """`_served` with gangs that stay as they are, and jobs put on them as in a bid."""
     units = [job.shape.gpus_per_task for job in waiting[: len(gangs)]]
-    loads_s = [(gang, job_time_s(job, gang)) for job, gang in running]
     new = [_as_bid_for(gang, unit) for gang, unit in zip(gangs, units, strict=True)]
-    every = sorted([*loads_s, *((gang, 0.0) for gang in new)], key=lambda each: gang_order(each[0]))
+    every = sorted([*busy, *((gang, 0.0) for gang in new)], key=lambda each: gang_order(each[0]))
     kinds = {gang: number for number, gang in enumerate(dict.fromkeys([gang for gang, _ in every]))}
     alone_s = list(job_times_s(jobs, list(kinds)))
     ends_s, places = packed(alone_s, [kinds[gang] for gang, _ in every], [load_s for _, load_s in every])
@@ -179,7 +192,7 @@ def _deal_tasks(jobs: Sequence[JobView], gpus: int, turn: Callable[[JobView, int
     sizes: list[int] = []
     left = gpus
     for job in jobs:
-        smallest = job.shape.demand_min_gpus
+        smallest = job.shape.min_tasks * job.shape.gpus_per_task
         if smallest > left:
             break
         sizes.append(smallest)
@@ -190,21 +203,21 @@ def _deal_tasks(jobs: Sequence[JobView], gpus: int, turn: Callable[[JobView, int
     heapq.heapify(turns)
     while turns and left:
         place = heapq.heappop(turns)[1]
-        job = jobs[place]
-        if job.shape.gpus_per_task <= left and sizes[place] < job.shape.demand_max_gpus:
-            left -= job.shape.gpus_per_task
-            sizes[place] += job.shape.gpus_per_task
-            heapq.heappush(turns, (turn(job, sizes[place]), place))
+        shape = jobs[place].shape
+        if shape.gpus_per_task <= left and sizes[place] < shape.demand_max_gpus:
+            left -= shape.gpus_per_task
+            sizes[place] += shape.gpus_per_task
+            heapq.heappush(turns, (turn(jobs[place], sizes[place]), place))
     return tuple(sizes)
 
 
-def _ends_s(waiting: Jobs, running: Running, gangs: Sequence[GangAt], best_s: float) -> float:
+def _ends_s(waiting: Jobs, busy: Busy, gangs: Sequence[GangAt], best_s: float) -> float:
     """When the last job ends: GPUs that a job leaves are shared by those that wait, and lie as near as they did.
 
     It is not followed to its end where that surely comes no earlier than `best_s`.
     """
-    started = [*running, *zip(waiting, gangs, strict=False)]
-    ends = [(job_time_s(job, gang), gang.gpus, gang.level) for job, gang in started]
+    ends = [(free_s, gang.gpus, gang.level) for gang, free_s in busy]
+    ends += [(job_time_s(job, gang), gang.gpus, gang.level) for job, gang in zip(waiting, gangs, strict=False)]
     heapq.heapify(ends)
     queue, last_s, idle = waiting[len(gangs) :], 0.0, 0
     known: dict[tuple[int, Level], GangAt] = {}

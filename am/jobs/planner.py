@@ -98,8 +98,10 @@ def _serve_waiting(
     GPUs again as soon as it has given them back.
     """
     gangs: dict[str, tuple[GpuId, ...]] = {}
+    if not idle:
+        return {}, {}
     waiting = [job.view for job in _longest_first(jobs) if not job.gpus]
-    running = [(job.view, job.gpus) for job in jobs if job.gpus] if waiting and idle else []
+    running = [(job.view, job.gpus) for job in jobs if job.gpus] if waiting else []
     while waiting := _runnable((view for view in waiting if view.job_id not in gangs), idle):
         served = _serve(waiting, running, idle, restart_s)
         gangs |= {view.job_id: gpus for view, gpus in served}

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.gpu_choice import choose_gpus
 from rm_plugin.arbiter.lease_index import LeaseIndex

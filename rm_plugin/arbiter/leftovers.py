@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from msgspec import field
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.placement import Standing, place_in
 from rm_plugin.arbiter.seeds import child_seed

@@ -110,16 +110,22 @@ def _in_slot(room: Room, demand: GangDemand, standing: Standing | None) -> _Opti
     if standing is not None and standing.slot is None:
         return None
     machine_ids = [machine for machine, _ in standing.gpus] if standing else room.open_ids
-    places = [
-        (-usable, free, room.free(machine_id), machine_id, slot)
-        for machine_id in machine_ids
-        if room.free(machine_id)
-        for slot, free in enumerate(room.slot_free(machine_id))
-        if (standing is None or slot == standing.slot) and (usable := _usable(free, demand))
-    ]
-    if not places:
+    # Slots have few sizes, and a busy cluster has many slots.
+    usable: dict[int, int] = {}
+    best: tuple[int, int, int, str, int] | None = None
+    for machine_id in machine_ids:
+        there = room.free(machine_id)
+        for slot, free in enumerate(room.slot_free(machine_id) if there else ()):
+            if standing is not None and slot != standing.slot:
+                continue
+            if free not in usable:
+                usable[free] = _usable(free, demand)
+            place = (-usable[free], free, there, machine_id, slot)
+            if usable[free] and (best is None or place < best):
+                best = place
+    if best is None:
         return None
-    less, _, _, machine_id, slot = min(places)
+    less, _, _, machine_id, slot = best
     return Level.SLOT, -less, partial(_gang, Level.SLOT, {machine_id: -less}, slot)
 
 

@@ -7,7 +7,7 @@ import pytest
 from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, jobs_of, whole_offer
 
 from am.agent.divisions import asks_of
-from am.agent.filled import filled_asks
+from am.agent.filled import _leasts_of, filled_asks
 from am.agent.finish_time import phase_time_s
 from am.agent.kinds import Room, gang_kinds
 from am.agent.views import GangAt
@@ -67,3 +67,21 @@ def test_jobs_that_need_the_largest_gangs_are_dealt_out_first():
     large = (job("l0", 80.0, RIGID), job("l1", 80.0, RIGID))
     gangs = [GangAt(2, Level.SLOT), GangAt(1, Level.SLOT), GangAt(1, Level.SLOT)]
     assert phase_time_s((*small, *large), gangs) == 100.0
+
+
+def test_least_sizes_that_are_one_are_dealt_once():
+    """At least half of one task or of two is one task; all of two are two."""
+    assert _leasts_of(jobs_of((1.0,))) == [0.0]
+    assert _leasts_of(jobs_of((1.0, 2.0), JobShape(tasks=2))) == [0.0, 1.0]
+    assert _leasts_of((*jobs_of((1.0,)), *jobs_of((1.0,), JobShape(tasks=4)))) == [0.0, 0.5, 1.0]
+    assert _leasts_of(jobs_of((1.0,), JobShape(tasks=4, min_tasks=4))) == [0.0]
+
+
+def test_asks_that_bids_share_cannot_be_changed():
+    cluster = cluster_of((4, 4), (4, 4))
+    kinds = gang_kinds(app_of(jobs_of((3.0, 2.0, 1.0))), Room({"m0": 8}, {"m0": (4, 4)}, around_of(cluster)))
+    first, missing = asks_of(kinds, 3, 8, jobs_of((3.0, 2.0, 1.0)))
+    again, _ = asks_of(kinds, 3, 8, jobs_of((9.0, 8.0, 7.0)))
+    assert again is first
+    assert missing == 0
+    assert not first.flags.writeable

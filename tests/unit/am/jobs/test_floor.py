@@ -1,0 +1,56 @@
+"""No way to put jobs on gangs ends before the floor, and where jobs fill gangs evenly they end at it."""
+
+import math
+from random import Random
+
+import pytest
+from agent_cases import CRUDE_SLOWDOWN, FLAT, STRICT, job
+
+from am.agent.finish_time import job_order, job_time_s
+from am.agent.views import GangAt
+from am.jobs import division
+from am.jobs.floor import Floor
+from themis.apps import JobShape
+from themis.cluster import Level
+
+SHAPES = (JobShape(), JobShape(tasks=4), JobShape(tasks=2, min_tasks=2), JobShape(tasks=2, gpus_per_task=2))
+ROUNDING = 1.0 - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_nothing_ends_before_the_floor(seed):
+    rng = Random(seed)
+    slowdowns = rng.sample((FLAT, STRICT, CRUDE_SLOWDOWN), rng.randint(1, 3))
+    drawn = [
+        job(f"j{place:02}", rng.uniform(10, 900), rng.choice(SHAPES), rng.choice(slowdowns)) for place in range(14)
+    ]
+    running = [(each, GangAt(each.shape.demand_min_gpus, rng.choice(list(Level)))) for each in drawn[:3]]
+    waiting = sorted(drawn[3:], key=lambda each: (-each.serial_work_s, each.job_id))
+    new = [GangAt(rng.randint(1, 4), rng.choice(list(Level))) for _ in range(rng.randint(1, 6))]
+    busy = [(gang, job_time_s(each, gang)) for each, gang in running]
+    floor = Floor(waiting, busy)
+    packed_s, _ = division._packed(waiting, sorted(waiting, key=job_order), busy, new)
+    assert floor.packed_s(new) * ROUNDING <= packed_s
+    assert floor.shared_s(waiting, new) * ROUNDING <= division._ends_s(waiting, busy, new, math.inf)
+
+
+def test_like_jobs_that_fill_their_gangs_end_at_the_floor():
+    waiting = [job(f"j{place}", 100.0, JobShape(tasks=2, min_tasks=2), STRICT) for place in range(6)]
+    busy = [(GangAt(2, Level.MACHINE), job_time_s(waiting[0], GangAt(2, Level.MACHINE)))]
+    new = [GangAt(2, Level.MACHINE)] * 6
+    floor = Floor(waiting, busy)
+    ends_s = division._ends_s(waiting, busy, new, math.inf)
+    assert floor.shared_s(waiting, new) == pytest.approx(ends_s)
+    assert Floor(waiting * 2, ()).packed_s(new) == pytest.approx(2.0 * ends_s)
+
+
+def test_the_longest_job_has_to_end_on_the_fastest_gang():
+    waiting = [job("long", 900.0, JobShape(tasks=4), STRICT), job("short", 10.0, JobShape(tasks=4), STRICT)]
+    new = [GangAt(4, Level.SLOT), GangAt(4, Level.RACK)]
+    assert Floor(waiting, ()).packed_s(new) == 900.0 * STRICT.at(Level.SLOT) / 4
+
+
+def test_jobs_that_can_nowhere_run_never_end():
+    waiting = [job("wide", 100.0, JobShape(tasks=4, min_tasks=4), FLAT)]
+    assert math.isinf(Floor(waiting, ()).packed_s([GangAt(2, Level.SLOT)]))
+    assert math.isinf(Floor(waiting, ()).shared_s(waiting, []))
