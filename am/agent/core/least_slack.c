@@ -44,7 +44,7 @@ static void choose(Filling *f, int at, double used_s, double worth) {
         memcpy(f->best, f->chosen, sizeof(int) * f->chosen_many);
     }
     for (int n = at; n < f->many && f->best_s < f->enough_s; n++) {
-        if (worth + fmin(f->capacity_s - used_s, f->after_s[n]) * f->most[n] <= f->best_worth) return;
+        if (worth + smaller(f->capacity_s - used_s, f->after_s[n]) * f->most[n] <= f->best_worth) return;
         double with_s = used_s + f->time_s[n];
         if (with_s > f->capacity_s) continue;
         if (++f->steps > MOST_FILLING) return;
@@ -69,7 +69,7 @@ static int fill(Packer *p, int gang, double capacity_s, double enough_s, double 
     for (int n = many - 1; n >= 0; n--) {
         worth[n] = p->price[job[n]] * (1.0 + lean * (time_s[n] / capacity_s));
         after_s[n] = after_s[n + 1] + time_s[n];
-        most[n] = fmax(most[n + 1], worth[n]);
+        most[n] = larger(most[n + 1], worth[n]);
     }
     Filling f = {.capacity_s = capacity_s, .enough_s = enough_s, .job = job, .time_s = time_s, .after_s = after_s,
                  .worth = worth, .most = most, .many = many, .chosen = job + p->jobs, .best = job + 2 * p->jobs};
@@ -88,7 +88,7 @@ int fill_by(Packer *p, double end_s, int way) {
     for (int job = 0; job < p->jobs; job++) p->place[job] = -1;
     for (int g = 0; g < p->gangs && left; g++) {
         double capacity_s = end_s - p->start_s[g];
-        double slack_s = weight > 0.0 ? fmax(0.0, (room - work) / weight) : 0.0;
+        double slack_s = weight > 0.0 ? larger(0.0, (room - work) / weight) : 0.0;
         weight -= p->weight[p->kind[g]], room -= p->weight[p->kind[g]] * capacity_s;
         if (capacity_s <= 0.0) continue;
         int filled = fill(p, g, capacity_s, capacity_s - PATIENCE[way] * slack_s, LEAN[way]);

@@ -27,6 +27,11 @@ struct Packer {
     double least_s;
 };
 
+/* As fmax and fmin, which are calls into a library for what is a comparison: a tenth to a third of a packing. No time is
+ * not a number. */
+static inline double larger(double one, double two) { return one > two ? one : two; }
+static inline double smaller(double one, double two) { return one < two ? one : two; }
+
 static inline double time_of(const Packer *p, int job, int64_t kind) { return p->times_s[(size_t)job * p->kinds + kind]; }
 
 #endif

@@ -13,11 +13,11 @@
 static void find_shortest_and_fastest(Packer *p) {
     for (int k = 0; k < p->kinds; k++) {
         p->shortest_s[k] = INFINITY;
-        for (int job = 0; job < p->jobs; job++) p->shortest_s[k] = fmin(p->shortest_s[k], time_of(p, job, k));
+        for (int job = 0; job < p->jobs; job++) p->shortest_s[k] = smaller(p->shortest_s[k], time_of(p, job, k));
     }
     for (int job = 0; job < p->jobs; job++) {
         p->fastest_s[job] = INFINITY;
-        for (int k = 0; k < p->kinds; k++) p->fastest_s[job] = fmin(p->fastest_s[job], time_of(p, job, k));
+        for (int k = 0; k < p->kinds; k++) p->fastest_s[job] = smaller(p->fastest_s[job], time_of(p, job, k));
     }
 }
 
@@ -67,7 +67,7 @@ static void keep(Packer *p, double end_s) {
 
 static double latest(const Packer *p) {
     double latest_s = 0.0;
-    for (int g = 0; g < p->gangs; g++) latest_s = fmax(latest_s, p->load_s[g]);
+    for (int g = 0; g < p->gangs; g++) latest_s = larger(latest_s, p->load_s[g]);
     return latest_s;
 }
 
@@ -111,7 +111,7 @@ static void deal_longest_first(Packer *p) {
         int *heap = p->heap + p->first[kind];
         p->place[job] = heap[0];
         p->load_s[heap[0]] = end_s;
-        latest_s = fmax(latest_s, end_s);
+        latest_s = larger(latest_s, end_s);
         sift(p, heap, p->first[kind + 1] - p->first[kind], 0);
     }
     keep(p, latest_s);
@@ -130,7 +130,7 @@ static double bound(Packer *p) {
     for (int g = 0; g < p->gangs; g++) {
         room += p->weight[p->kind[g]];
         used += p->weight[p->kind[g]] * p->start_s[g];
-        longest_s = fmax(longest_s, p->start_s[g]);
+        longest_s = larger(longest_s, p->start_s[g]);
     }
     p->work_after[p->jobs] = 0.0;
     for (int job = last; job >= 0; job--) {
@@ -138,13 +138,13 @@ static double bound(Packer *p) {
         for (int k = 0; k < p->kinds; k++) {
             double time_s = time_of(p, job, k);
             if (p->first[k] == p->first[k + 1] || !isfinite(time_s)) continue;
-            least_s = fmin(least_s, time_s);
-            least = fmin(least, p->weight[k] * time_s);
+            least_s = smaller(least_s, time_s);
+            least = smaller(least, p->weight[k] * time_s);
         }
-        longest_s = fmax(longest_s, least_s);
+        longest_s = larger(longest_s, least_s);
         p->work_after[job] = p->work_after[job + 1] + least;
     }
-    return room > 0.0 ? fmax(longest_s, (p->work_after[0] + used) / room) : longest_s;
+    return room > 0.0 ? larger(longest_s, (p->work_after[0] + used) / room) : longest_s;
 }
 
 /* ---- first fit under an end ------------------------------------------------------------------------------------- */
@@ -225,14 +225,14 @@ static Change best_change(const Packer *p, int job, Change best) {
     int64_t from = p->place[job], kind = p->kind[from];
     double rest_s = p->load_s[from] - time_of(p, job, kind);
     for (int g = 0; g < p->gangs; g++) {
-        double end_s = fmax(rest_s, p->load_s[g] + time_of(p, job, p->kind[g]));
+        double end_s = larger(rest_s, p->load_s[g] + time_of(p, job, p->kind[g]));
         if (g != from && end_s < best.end_s) best = (Change){job, -1, -1, -1, g, end_s};
     }
     for (int other = 0; other < p->jobs; other++) {
         int g = (int)p->place[other];
         if (g == from) continue;
         double there_s = p->load_s[g] - time_of(p, other, p->kind[g]) + time_of(p, job, p->kind[g]);
-        double end_s = fmax(rest_s + time_of(p, other, kind), there_s);
+        double end_s = larger(rest_s + time_of(p, other, kind), there_s);
         if (end_s < best.end_s) best = (Change){job, -1, other, -1, g, end_s};
     }
     return best;
@@ -253,13 +253,13 @@ static Change best_exchange(const Packer *p, int job, int second, int to, Change
     double there_s = p->load_s[to] + time_of(p, job, its);
     if (second >= 0) rest_s -= time_of(p, second, mine), there_s += time_of(p, second, its);
     if (rest_s >= best.end_s) return best;
-    if (there_s < best.end_s) best = (Change){job, second, -1, -1, to, fmax(rest_s, there_s)};
+    if (there_s < best.end_s) best = (Change){job, second, -1, -1, to, larger(rest_s, there_s)};
     for (int other = p->head[to]; other >= 0; other = p->next[other]) {
         double with_s = rest_s + time_of(p, other, mine), without_s = there_s - time_of(p, other, its);
         if (with_s >= best.end_s) continue;
-        if (without_s < best.end_s) best = (Change){job, second, other, -1, to, fmax(with_s, without_s)};
+        if (without_s < best.end_s) best = (Change){job, second, other, -1, to, larger(with_s, without_s)};
         for (int third = p->next[other]; third >= 0; third = p->next[third]) {
-            double end_s = fmax(with_s + time_of(p, third, mine), without_s - time_of(p, third, its));
+            double end_s = larger(with_s + time_of(p, third, mine), without_s - time_of(p, third, its));
             if (end_s < best.end_s) best = (Change){job, second, other, third, to, end_s};
         }
     }
@@ -374,7 +374,7 @@ static int fill_in_ways(Packer *p, double end_s, double low_s, int *fills) {
 static void fill_sooner_and_sooner(Packer *p, double low_s) {
     double sooner = FIRST_SOONER;
     for (int fills = 0; fills < MOST_FILLS && sooner >= LEAST_SOONER && p->least_s > NEAR_ENOUGH * low_s;)
-        if (!fill_in_ways(p, fmax(low_s, p->least_s * (1.0 - sooner)), low_s, &fills)) sooner *= 0.5;
+        if (!fill_in_ways(p, larger(low_s, p->least_s * (1.0 - sooner)), low_s, &fills)) sooner *= 0.5;
 }
 
 /* ---- every way ---------------------------------------------------------------------------------------------------- */
@@ -397,7 +397,7 @@ static void try_every_way(Packer *p, int job, double latest_s, double used, doub
         if (++p->steps > MOST_STEPS) return;
         p->load_s[g] = before_s + time_s;
         p->place[job] = g;
-        try_every_way(p, job + 1, fmax(latest_s, p->load_s[g]), used + p->weight[p->kind[g]] * time_s, room);
+        try_every_way(p, job + 1, larger(latest_s, p->load_s[g]), used + p->weight[p->kind[g]] * time_s, room);
         p->load_s[g] = before_s;
     }
 }
