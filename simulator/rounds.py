@@ -42,7 +42,9 @@ def round_record(
     """A round as `--explain` and `--record` tell it.
 
     Args:
+        result: How it ended.
         changes: What it did to the leases.
+        reasons: Why it was held.
         asked: The apps that were offered the free GPUs.
         lease_end_s: When leases end that began with it.
     """
