@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from simulator.record import BidRecord, RoundRecord
-from themis.errors import UnknownNameError
+from simulator.workload import unknown_app
 
 _MOST_NAMED = 4
 
@@ -67,7 +67,7 @@ def explain(rounds: Iterable[RoundRecord], app: str) -> tuple[AppRound, ...]:
         if app in round_.rho:
             found.append(_app_round(round_, app))
     if not found:
-        raise UnknownNameError("app", app, seen)
+        raise unknown_app(app, seen)
     return tuple(found)
 
 

@@ -14,7 +14,9 @@ MINE = ("fig6", "fig9", "fig10", "fig11", "fig12", "fig13", "tab5", "overheads")
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(UnknownNameError, match=r"unknown experiment: 'fig99'; known: fig6, fig9, .*ablations"):
+    with pytest.raises(
+        UnknownNameError, match=r"unknown experiment: 'fig99'; did you mean 'fig9'\? known: fig6, fig9, .*ablations"
+    ):
         experiment_named("fig99")
 
 
