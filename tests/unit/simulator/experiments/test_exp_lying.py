@@ -114,6 +114,14 @@ def test_the_tipping_point_is_where_lying_begins_to_cost():
         assert len(experiment_named("fig18").draw(findings).axes) == len(SETTINGS)
 
 
+def test_a_run_in_which_nobody_lies_counts_once_whoever_might_have():
+    runs = lie_runs({0: 1.0, 40: 1.2})
+    again = [replace(run, cell=replace(run.cell, labels={**run.cell.labels, "liar": "app-5"})) for run in runs]
+    honest = [run for run in again if not run.cell.labels["lie_percent"]]
+    told = experiment_named("fig18").evaluate([*runs, *honest]).remarks[-1]
+    assert f"in all {len(runs)} runs: " in told
+
+
 def test_lies_that_never_cost_have_no_tipping_point():
     findings = experiment_named("fig18").evaluate(lie_runs({0: 1.0, 20: 1.2, 100: 0.7}))
 
