@@ -73,8 +73,24 @@ def parse_recording(text: str, source: str) -> Recording:
     run = _run(header, f"{source}, line 1")
     rounds, apps = (_restored_lines(lines, kind, source) for kind in ("round", "app"))
     record = _record(lines[-1], rounds, apps, f"{source}, line {len(lines)}")
+    _check_told_alike(run, header, record, source)
     _check_whole(run, record, source)
     return Recording(run=run, record=record)
+
+
+def _check_told_alike(run: Run, header: Mapping[str, Any], record: RunRecord, source: str) -> None:
+    """What was run stands in the header, in its settings and at the end: a file edited in one place tells nonsense."""
+    told = {
+        "policy": (run.settings.policy, header.get("policy"), record.policy),
+        "seed": (run.settings.seed, header.get("seed"), record.seed),
+        "cluster": (run.settings.cluster.name, record.cluster),
+        "workload": (run.workload.name, record.workload),
+    }
+    for what, values in told.items():
+        if len(set(values)) > 1:
+            raise InputError(
+                f"{source} is damaged: it tells the {what} differently", value=values, remedy="make it again"
+            )
 
 
 def _check_whole(run: Run, record: RunRecord, source: str) -> None:
