@@ -48,4 +48,4 @@ def _made_up_s(cell: Cell) -> float:
     longer = 1.0 if cell.settings.rounds.f else _BY_ALL
     if cell.settings.bundle_rule is BundleRule.LEXICOGRAPHIC:
         longer = _FOR_LIFE
-    return _MADE_UP[maker] * int(cell.workload_arguments["jobs"]) * longer
+    return _MADE_UP[maker] * int(str(cell.workload_arguments["jobs"])) * longer
