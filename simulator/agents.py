@@ -8,7 +8,7 @@ from functools import cache
 from itertools import accumulate
 from random import Random
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from am.agent.bidding import make_bid, make_report
 from am.agent.views import AppView, Surroundings
@@ -16,6 +16,8 @@ from rm_plugin.arbiter.seeds import child_seed
 from themis.apps import Slowdown
 from themis.bids import AppReport, Bid, Offer
 from themis.errors import InputError, UnknownNameError
+
+T = TypeVar("T")
 
 
 class Agent(Protocol):
@@ -134,14 +136,28 @@ def _times(slowdown: Slowdown, factors: Sequence[float]) -> Slowdown:
     return Slowdown(*accumulate(scaled, max))
 
 
+def _as_it_is(truth: T) -> T:
+    return truth
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lie:
     """What a lying agent makes of the truth: of what it knows of its app, of its report, of its bid."""
 
     name: str
-    view: Callable[[AppView], AppView] = lambda view: view
-    report: Callable[[AppReport], AppReport] = lambda report: report
-    bid: Callable[[Bid], Bid] = lambda bid: bid
+    view: Callable[[AppView], AppView] = _as_it_is
+    report: Callable[[AppReport], AppReport] = _as_it_is
+    bid: Callable[[Bid], Bid] = _as_it_is
+
+    @property
+    def in_reports(self) -> bool:
+        """True when reports tell it: reports are made from the view too."""
+        return self.view is not _as_it_is or self.report is not _as_it_is
+
+    @property
+    def in_bids(self) -> bool:
+        """True when bids tell it: bids are made from the view too."""
+        return self.view is not _as_it_is or self.bid is not _as_it_is
 
 
 class LyingAgent:

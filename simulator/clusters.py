@@ -22,7 +22,7 @@ MACHINES_A_RACK = 8
 MOST_MACHINES = 100_000
 MOST_GPUS = 100_000
 
-_GROUP = re.compile(r"([1-9]\d{0,5})x([1-9]\d{0,2})(?:/([1-9]\d{0,2}))?")
+_GROUP = re.compile(r"([1-9]\d{0,17})x([1-9]\d{0,17})(?:/([1-9]\d{0,17}))?")
 _DEVICE = "gpu"
 _REMEDY = "write MACHINESxGPUS joined by +, as in 16x8+6x4/1+16x1, where /1 stands for slots of one GPU"
 
@@ -53,11 +53,7 @@ def cluster_named(text: str) -> Cluster:
 def _cluster(name: str, spec: str) -> Cluster:
     groups = [_group(part, spec) for part in spec.split("+")]
     total = sum(count for count, _ in groups)
-    if total > MOST_MACHINES:
-        raise InputError("too many machines in a cluster", value=spec, remedy=f"at most {MOST_MACHINES}")
-    gpus = sum(count * sum(slots) for count, slots in groups)
-    if gpus > MOST_GPUS:
-        raise InputError("too many GPUs in a cluster", value=spec, remedy=f"at most {MOST_GPUS}")
+    _check_size(total, sum(count * sum(slots) for count, slots in groups), spec)
     racks = -(-total // MACHINES_A_RACK)
     width = max(2, len(str(total - 1)))
     slots = [slots for count, slots in groups for _ in range(count)]
@@ -74,7 +70,15 @@ def _group(part: str, spec: str) -> tuple[int, tuple[int, ...]]:
     if match is None:
         raise InputError("malformed cluster", value=spec, remedy=_REMEDY)
     count, gpus = int(match[1]), int(match[2])
+    _check_size(count, count * gpus, spec)
     size = int(match[3]) if match[3] else (2 if gpus % 2 == 0 else 1)
     if gpus % size:
         raise InputError("the slots of a machine must share its GPUs evenly", value=part, remedy=_REMEDY)
     return count, (size,) * (gpus // size)
+
+
+def _check_size(machines: int, gpus: int, spec: str) -> None:
+    if machines > MOST_MACHINES:
+        raise InputError("too many machines in a cluster", value=spec, remedy=f"at most {MOST_MACHINES}")
+    if gpus > MOST_GPUS:
+        raise InputError("too many GPUs in a cluster", value=spec, remedy=f"at most {MOST_GPUS}")

@@ -1,14 +1,15 @@
 """What happens when: a queue of events in phases, so that runs do not depend on the order in which they were planned.
 
-Events at one moment are taken by phase, within a phase in the order in which they were scheduled. The phases:
+Events at one time are taken by phase, within a phase in the order in which they were scheduled. The phases:
 
 1. `MACHINE`: machines are lost, or come back.
 2. `TARGET`: jobs reach the iteration that their tuner set them.
 3. `STOPPED`: jobs have written their checkpoint; their GPUs are idle.
 4. `ARRIVAL`: apps arrive.
-5. `ROUND`: when everything above has happened and every app has acted on it, a round is played if there is a reason.
 
-What follows from a round at the same moment (jobs that stop at once, for instance) is taken from the first phase again.
+A moment is a microsecond: its events are taken in order of their times, whatever their phases. When all of them have
+happened and every app has acted on them, a round is played if there is a reason. What follows from a round at the same
+moment (jobs that stop at once, for instance) is taken in the same way, before the next round.
 """
 
 from __future__ import annotations
@@ -23,13 +24,12 @@ T = TypeVar("T")
 
 
 class Phase(IntEnum):
-    """Which events come first at one moment."""
+    """Which events come first at one time."""
 
     MACHINE = 1
     TARGET = 2
     STOPPED = 3
     ARRIVAL = 4
-    ROUND = 5
 
 
 class EventQueue(Generic[T]):

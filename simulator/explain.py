@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from simulator.record import BidRecord, RoundRecord
-from themis.errors import UnknownNameError
+from simulator.workload import unknown_app
 
 _MOST_NAMED = 4
 
@@ -25,7 +25,7 @@ class AppRound:
         payment: 1 - c_i.
         kept: GPUs that it had whatever the round decided.
         renewable: GPUs that it would lose unless it got them again.
-        lease_end_s: When what it was granted ends; None when it was granted nothing.
+        lease_end_s: When the last of what it was granted ends; None when it was granted nothing.
         why: Why it got no more, in words.
     """
 
@@ -67,7 +67,7 @@ def explain(rounds: Iterable[RoundRecord], app: str) -> tuple[AppRound, ...]:
         if app in round_.rho:
             found.append(_app_round(round_, app))
     if not found:
-        raise UnknownNameError("app", app, seen)
+        raise unknown_app(app, seen)
     return tuple(found)
 
 
@@ -91,7 +91,7 @@ def _app_round(round_: RoundRecord, app: str) -> AppRound:
         share=None if bid is None else round_.shares.get(app, 1.0),
         granted=granted,
         leftovers=leftovers,
-        lease_end_s=round_.lease_end_s if granted or leftovers else None,
+        lease_end_s=round_.later_ends_s.get(app, round_.lease_end_s) if granted or leftovers else None,
         why=tuple(_why(round_, app)),
     )
 

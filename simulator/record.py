@@ -78,7 +78,9 @@ class RoundRecord:
         shares: c_i, the share that each keeps.
         granted: What the policy itself granted: by auction after payments, or by its own rule.
         leftovers: What came as leftovers.
-        lease_end_s: When the leases granted in it end.
+        lease_end_s: When the leases granted in it end that began with it.
+        later_ends_s: When the last lease granted in it ends, by app, where that is later: a staggered lease begins
+            with the end of the one that it follows.
         status: How the auction was solved; empty when there was none.
     """
 
@@ -100,6 +102,7 @@ class RoundRecord:
     refused: Mapping[str, str] = field(default_factory=dict)
     status: str = ""
     gap: float = 0.0
+    later_ends_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -43,7 +43,7 @@ def recording_lines(run: Run, record: RunRecord) -> Iterator[str]:
     """The lines of a recording, each with its end."""
     yield _line("header", {"format": FORMAT, "version": VERSION, **_input(run)})
     for round_ in record.rounds:
-        yield _line("round", plain(round_))
+        yield _line("round", _round(round_))
     for app in record.apps:
         yield _line("app", plain(app))
     counts = {key: value for key, value in plain(record.counts).items() if key not in _NOT_COUNTED}
@@ -73,8 +73,24 @@ def parse_recording(text: str, source: str) -> Recording:
     run = _run(header, f"{source}, line 1")
     rounds, apps = (_restored_lines(lines, kind, source) for kind in ("round", "app"))
     record = _record(lines[-1], rounds, apps, f"{source}, line {len(lines)}")
+    _check_told_alike(run, header, record, source)
     _check_whole(run, record, source)
     return Recording(run=run, record=record)
+
+
+def _check_told_alike(run: Run, header: Mapping[str, Any], record: RunRecord, source: str) -> None:
+    """What was run stands in the header, in its settings and at the end: a file edited in one place tells nonsense."""
+    told = {
+        "policy": (run.settings.policy, header.get("policy"), record.policy),
+        "seed": (run.settings.seed, header.get("seed"), record.seed),
+        "cluster": (run.settings.cluster.name, record.cluster),
+        "workload": (run.workload.name, record.workload),
+    }
+    for what, values in told.items():
+        if len(set(values)) > 1:
+            raise InputError(
+                f"{source} is damaged: it tells the {what} differently", value=values, remedy="make it again"
+            )
 
 
 def _check_whole(run: Run, record: RunRecord, source: str) -> None:
@@ -91,6 +107,14 @@ def _check_whole(run: Run, record: RunRecord, source: str) -> None:
         figures = (*(app.rho.get(name, math.nan) for name in RhoDefinition), app.ended_at_s, app.submitted_at_s)
         if not all(map(math.isfinite, figures)) or app.ended_at_s < app.submitted_at_s:
             raise InputError(f"{source} is damaged: figures of app {app.name}", value=figures, remedy="make it again")
+
+
+def _round(round_: RoundRecord) -> dict[str, Any]:
+    """A round; ends that differ are told where leases are staggered alone."""
+    content: dict[str, Any] = plain(round_)
+    if not round_.later_ends_s:
+        del content["later_ends_s"]
+    return content
 
 
 def _input(run: Run) -> dict[str, Any]:

@@ -33,9 +33,21 @@ def count_round(counts: Counts, result: RoundResult, changes: Iterable[LeaseChan
 
 
 def round_record(
-    result: RoundResult, reasons: tuple[str, ...], asked: tuple[str, ...], lease_end_s: float
+    result: RoundResult,
+    changes: Iterable[LeaseChange],
+    reasons: tuple[str, ...],
+    asked: tuple[str, ...],
+    lease_end_s: float,
 ) -> RoundRecord:
-    """A round as `--explain` and `--record` tell it; `asked` are the apps that were offered the free GPUs."""
+    """A round as `--explain` and `--record` tell it.
+
+    Args:
+        result: How it ended.
+        changes: What it did to the leases.
+        reasons: Why it was held.
+        asked: The apps that were offered the free GPUs.
+        lease_end_s: When leases end that began with it.
+    """
     snapshot, decision = result.snapshot, result.decision
     outcome = snapshot.outcome
     worst_first = sorted(snapshot.reports.values(), key=lambda report: (-report.rho, report.app_id))
@@ -55,10 +67,23 @@ def round_record(
         granted={app_id: _machines(gangs) for app_id, gangs in decision.auction.items()},
         leftovers={app_id: _machines(gangs) for app_id, gangs in decision.leftovers.items()},
         lease_end_s=lease_end_s,
+        later_ends_s=_later_ends_s(changes, lease_end_s),
         refused=dict(result.refused),
         status="" if outcome is None or not outcome.problems else outcome.status.value,
         gap=0.0 if outcome is None or not outcome.problems else outcome.worst_gap,
     )
+
+
+def _later_ends_s(changes: Iterable[LeaseChange], lease_end_s: float) -> dict[str, float]:
+    ends_s: dict[str, float] = {}
+    for change in changes:
+        app_id, end_s = change.lease.app_id, change.lease.expires_at_s
+        if change.kind in _GIVEN and end_s > ends_s.get(app_id, lease_end_s):
+            ends_s[app_id] = end_s
+    return ends_s
+
+
+_GIVEN = (LeaseChangeKind.GRANTED, LeaseChangeKind.RESERVED, LeaseChangeKind.RENEWED)
 
 
 def _bid_record(bid: Bid) -> BidRecord:

@@ -13,7 +13,7 @@ from simulator.agents import LIES, Agent, ErringAgent, HonestAgent, LyingAgent, 
 from simulator.record import RunRecord
 from simulator.settings import Settings
 from simulator.simulation import MakeAgent, Simulation, Watch
-from simulator.workload import AppTrace, Workload
+from simulator.workload import AppTrace, Workload, unknown_app
 from themis.errors import InputError, UnknownNameError
 
 _KIB = 1024.0
@@ -55,7 +55,7 @@ class Run:
         liars = [lie.app for lie in self.lies]
         for name in liars:
             if name not in names:
-                raise UnknownNameError("app", name, names)
+                raise unknown_app(name, names)
             if liars.count(name) > 1:
                 raise InputError("an app can tell one lie only", value=name)
 

@@ -346,7 +346,8 @@ class Simulation:
         self._hear(changes)
         count_round(self.counts, result, changes)
         if self.settings.record_rounds:
-            self.rounds.append(round_record(result, reasons, self._asked, self.arbiter.lease_end_s(self.now_s)))
+            end_s = self.arbiter.lease_end_s(self.now_s)
+            self.rounds.append(round_record(result, changes, reasons, self._asked, end_s))
         if self.settings.validate:
             self._validate()
         if self._observer is not None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from simulator.costs import Costs
 from themis.apps import JobShape, Slowdown, TunerSpec
-from themis.errors import InputError
+from themis.errors import InputError, UnknownNameError
 
 MOST_WORK_GPU_S = 100 * 365.25 * 86400
 
@@ -104,3 +105,18 @@ class Workload:
             raise InputError("two apps of a workload share one name", value=self.name)
         if list(self.apps) != sorted(self.apps, key=lambda app: app.arrival_s):
             raise InputError("the apps of a workload must stand in order of arrival", value=self.name)
+
+
+_MOST_NAMED = 12
+
+
+def unknown_app(name: str, known: Iterable[str]) -> UnknownNameError:
+    """The error for an app that is not there, with the first of those that are.
+
+    Apps are mostly numbered: the name that looks most like another is no more likely to be meant than the others.
+    """
+    names = list(known)
+    more = len(names) - _MOST_NAMED
+    error = UnknownNameError("app", name, names)
+    error.remedy = f"known: {', '.join(names[:_MOST_NAMED])}" + (f" and {more} more" if more > 0 else "")
+    return error

@@ -14,6 +14,7 @@ PAGES = tuple(
 )
 _BLOCK = re.compile(r"(?:^<!-- ([^>]*) -->\n)?^```(\w+)\n(.*?)^```$", flags=re.M | re.S)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_OF_THIS_MACHINE = r"\d+(?:\.\d+)? s, \d+ MiB"
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,41 @@ def missing(shown, output):
     """
     lines = iter(output.splitlines())
     for line in shown:
-        pattern = re.compile(_loose(line))
+        pattern = re.compile(".*".join(map(_loose, line.strip().split(".."))))
         if line.strip() != ".." and not any(pattern.fullmatch(actual.strip()) for actual in lines):
             return line
     return None
+
+
+def whole(shown, output):
+    """Whether the output is what is shown, every figure but seconds and memory (`0.25 s, 47 MiB`).
+
+    A line `..` stands for any lines, `..` within one for anything, any run of blanks for any other; no other line may
+    be there.
+    """
+    return _pieces(shown, output, _exact) is not None
+
+
+def brought_up(shown, output):
+    """What is shown with the figures of an output that differs in numbers only; None where it differs otherwise."""
+    found = _pieces(shown, output, _loose)
+    if found is None:
+        return None
+    fresh = []
+    for line in shown:
+        own = [next(found) for _ in line.strip().split("..")] if line.strip() != ".." else [line.strip()]
+        fresh.append(line[: len(line) - len(line.lstrip())] + "..".join(own).rstrip())
+    return fresh
+
+
+def _pieces(shown, output, pattern_of):
+    """The pieces of all lines shown, parted by `..`, as they stand in the output; None where they do not."""
+    patterns = []
+    for line in shown:
+        pieces = ".*?".join(f"({pattern_of(piece)})" for piece in line.strip().split(".."))
+        patterns.append(r"(?:.*\n)*?" if line.strip() == ".." else rf"[ \t]*{pieces}[ \t]*\n")
+    found = re.fullmatch("".join(patterns), output)
+    return found and iter(found.groups())
 
 
 def table_rows(page, heading):
@@ -108,7 +140,11 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def _loose(line):
-    parts = [_NUMBER.sub("0", part) for part in line.strip().split("..")]
-    loose = [re.sub(r"0", r"[-+.\\de]+", re.sub(r"(\\ )+", r"\\s+", re.escape(part))) for part in parts]
-    return ".*".join(loose)
+def _loose(piece):
+    piece = re.escape(_NUMBER.sub("0", piece))
+    return re.sub(r"0", r"[-+.\\de]+", re.sub(r"(\\ )+", r"\\s+", piece))
+
+
+def _exact(piece):
+    figures = re.split(rf"({_OF_THIS_MACHINE})", piece)
+    return _OF_THIS_MACHINE.join(re.sub(r"(\\ )+", r"[ ]+", re.escape(each)) for each in figures[::2])

@@ -123,7 +123,9 @@ class RmCase:
             for app, here in gpus.items()
         }
         now_s = self.clock.now_s()
-        changes = self.arbiter.table.settle(grants, [], now_s=now_s, expires_at_s=now_s + 600, round_id=round_id)
+        changes = self.arbiter.table.settle(
+            grants, [], now_s=now_s, end_s=lambda begins_s: begins_s + 600, round_id=round_id
+        )
         self.recorder.record_leases(changes)
 
     def round(self, round_id: int, rho: dict[str, float], *, offered: list[str], won: dict[str, int]) -> None:

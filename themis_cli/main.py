@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from themis.errors import ThemisError
+from themis_cli.parsers import Parser
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 3
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     """The command line: of one command where it is known which, for the sake of a quick start, else of all."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="themis", description="Themis: a GPU cluster scheduler, fair in finish time.", allow_abbrev=False
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")

@@ -48,7 +48,7 @@ def _reproduce(options: argparse.Namespace) -> int:
     wanted = list(MODULES) if _ALL in options.names else list(dict.fromkeys(options.names))
     experiments = [experiment_named(name) for name in wanted]
     scale, folder = Scale(options.scale), Path(options.out)
-    folder.mkdir(parents=True, exist_ok=True)
+    _make_folder(folder)
     began_s = time.monotonic()
     done = _make(experiments, scale, seeds, options)
     if _ALL in options.names:
@@ -61,6 +61,15 @@ def _reproduce(options: argparse.Namespace) -> int:
         documents = [document(experiment, findings, files) for experiment, findings, files in done]
         sys.stdout.write(json.dumps({"scale": scale.value, "seeds": seeds, "experiments": documents}) + "\n")
     return 0
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot make the folder {folder}", value=error.strerror, remedy="name another by --out"
+        ) from None
 
 
 def _make(

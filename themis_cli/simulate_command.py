@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from themis.errors import InputError, UnknownNameError
+from themis.errors import InputError
 from themis_cli.parsers import Subcommands
 from themis_cli.simulate_options import DEFAULT_SEED, add_choices, check_ranges, chosen_lies, chosen_settings
 
@@ -54,6 +54,7 @@ def _one_in_full(options: argparse.Namespace, runs: Sequence[Run]) -> int:
     """One run with all of its rounds: recorded, and told of one app."""
     from simulator.explain import explain
     from simulator.metrics import document_of
+    from simulator.workload import unknown_app
     from themis_cli.simulate_explain import explained, explained_lines
     from themis_cli.simulate_output import show
     from themis_cli.simulate_recording import opened_recording
@@ -61,7 +62,7 @@ def _one_in_full(options: argparse.Namespace, runs: Sequence[Run]) -> int:
 
     run = _only(runs)
     if options.explain is not None and options.explain not in (names := [app.name for app in run.workload.apps]):
-        raise UnknownNameError("app", options.explain, names)
+        raise unknown_app(options.explain, names)
     run = replace(run, settings=replace(run.settings, record_rounds=True))
     with opened_recording(options.record) as write:
         record = make_one(run)

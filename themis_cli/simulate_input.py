@@ -56,7 +56,13 @@ def workload_options(options: argparse.Namespace) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not equals:
             raise InputError("--option does not parse", value=text, remedy="write NAME=VALUE")
-        given[name.replace("-", "_")] = value
+        key = name.replace("-", "_")
+        if key in given:
+            remedy = "an option is given once"
+            raise InputError(
+                f"option {key} of the workload is given twice", value=[str(given[key]), value], remedy=remedy
+            )
+        given[key] = value
     return given
 
 

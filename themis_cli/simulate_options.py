@@ -132,7 +132,9 @@ def _outage(text: str, base: Settings) -> NodeOutage:
     machine, lost, back = _three(text, "--outage", "MACHINE:FROM:TO")
     base.cluster.machine(machine)
     lost_s, back_s = _number(lost, "FROM of --outage"), _number(back, "TO of --outage")
-    if not 0 <= lost_s < back_s:
+    if lost_s < 0:
+        raise InputError("an outage cannot begin before the run", value=text, remedy="FROM is 0 or more")
+    if not lost_s < back_s:
         raise InputError("an outage must end after it begins", value=text, remedy="write seconds: MACHINE:FROM:TO")
     return NodeOutage(machine_id=machine, lost_at_s=lost_s, back_at_s=back_s)
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from rm_plugin.arbiter.contention import Contention
-from rm_plugin.arbiter.lease_table import LeaseTable, allocation_of
+from rm_plugin.arbiter.lease_table import EndOf, LeaseTable, allocation_of
 from rm_plugin.arbiter.round_values import AppStanding, RoundSettings, RoundSnapshot
 from rm_plugin.arbiter.rounds import RoundResult
 from rm_plugin.arbiter.seeds import child_seed
@@ -138,20 +139,21 @@ class Arbiter:
             grants,
             renewable,
             now_s=now_s,
-            expires_at_s=self.lease_end_s(now_s),
+            end_s=self._end_of(now_s),
             round_id=snapshot.round_id,
         )
         return self._account(changes, now_s)
 
-    def lease_end_s(self, now_s: float) -> float:
+    def lease_end_s(self, now_s: float, begins_s: float | None = None) -> float:
         """When a lease granted now ends.
 
         Aligned ends lie on one grid; an end so near that the next round for it would begin within another lead is
-        passed over, since such a lease would be all warning and no work.
+        passed over, since such a lease would be all warning and no work. A staggered lease lasts its full length from
+        where it begins: now, or with the end of the lease that it follows, of which rounds are held a lead before.
         """
         lease_s = self._leases.duration_s
         if self._leases.ends is LeaseEnds.STAGGERED:
-            return now_s + lease_s
+            return (now_s if begins_s is None else begins_s) + lease_s
         earliest_s = now_s + 2 * self._leases.checkpoint_lead_s
         return self._origin_s + math.ceil(max(0.0, earliest_s - self._origin_s) / lease_s + 1e-9) * lease_s
 
@@ -255,7 +257,10 @@ class Arbiter:
     def _prolong_silent(self, now_s: float) -> list[LeaseChange]:
         until_s = now_s + self._leases.checkpoint_lead_s + 1e-9
         waiting = [lease for lease in self.table.ending(until_s) if self._is_silent(lease.app_id)]
-        return self.table.prolong(waiting, self.lease_end_s(now_s))
+        return self.table.prolong(waiting, now_s=now_s, end_s=self._end_of(now_s))
+
+    def _end_of(self, now_s: float) -> EndOf:
+        return partial(self.lease_end_s, now_s)
 
     def _is_silent(self, app_id: str) -> bool:
         account = self._apps.get(app_id)

@@ -10,7 +10,8 @@ closed: a lease on it runs to its end, but it is not given out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
@@ -21,6 +22,23 @@ from themis.cluster import Allocation, Cluster, GpuId, Machine
 from themis.errors import InvariantError
 from themis.leases import Lease, LeaseChange, LeaseChangeKind
 from themis.lifecycle import LEASE_LIFECYCLE, LeaseState
+
+
+@dataclass(slots=True, kw_only=True)
+class _Chosen:
+    """A gang that was granted: its GPUs, those that it renews apart, how many it lacks by machine, when it ends."""
+
+    app_id: str
+    slot: int | None
+    renewed: list[GpuId]
+    missing: Mapping[str, int]
+    others: list[GpuId] = field(default_factory=list)
+    expires_at_s: float = 0.0
+
+
+def _slots_first(gang: _Chosen) -> bool:
+    # Gangs within a slot come first, whosever they are: the others take any GPU, and must leave those theirs.
+    return gang.slot is None
 
 
 class LeaseTable:
@@ -148,7 +166,7 @@ class LeaseTable:
         renewable: Iterable[Lease],
         *,
         now_s: float,
-        expires_at_s: float,
+        end_s: EndOf,
         round_id: int,
     ) -> list[LeaseChange]:
         """Turn a round's grants into leases.
@@ -157,38 +175,33 @@ class LeaseTable:
         then from free GPUs; then from GPUs that others lose, which are reserved until they are given back. Renewable
         leases that nobody renewed begin to expire.
 
+        A lease begins where the one that it follows on its GPU ends, on a free GPU now. Those of a gang end together,
+        by the last of their beginnings.
+
         Raises:
             InvariantError: More is granted on a machine than there is; nothing is changed then.
         """
         up = {lease.gpu: lease for lease in renewable if self._still_runs(lease)}
-        mine = _by_holder(up.values())
-        available = self._available(up)
-        _check_room(grants, available)
+        gangs = self._chosen(grants, up)
+        for gang in gangs:
+            begins_s = [_begins_s(up.get(gpu), now_s) for gpu in (*gang.renewed, *gang.others)]
+            gang.expires_at_s = end_s(max(begins_s))
         changes: list[LeaseChange] = []
-        wanted: list[tuple[str, PlacedGang, dict[str, int]]] = []
-        for app_id in sorted(grants):
-            for gang in sorted(grants[app_id], key=lambda gang: (not gang.pinned, gang.slot is None, gang)):
-                renewed, missing = self._renewed(gang, mine.get(app_id, {}))
-                changes += [self._prolong_in_place(up.pop(gpu), expires_at_s, round_id) for gpu in renewed]
-                _take(available, renewed)
-                wanted.append((app_id, gang, missing))
-        # Gangs within a slot come first, whosever they are: the others take any GPU, and must leave those theirs.
-        for app_id, gang, missing in sorted(wanted, key=lambda entry: entry[1].slot is None):
-            for machine_id, count in missing.items():
-                machine = self._cluster.machine(machine_id)
-                chosen = choose_gpus(machine, available.get(machine_id, ()), up, count, gang.slot)
-                _take(available, chosen)
-                own = [gpu for gpu in chosen if gpu in up and up[gpu].app_id == app_id]
-                changes += [self._prolong_in_place(up.pop(gpu), expires_at_s, round_id) for gpu in own]
-                changes += [self._give(gpu, app_id, now_s, expires_at_s, round_id) for gpu in chosen if gpu not in own]
+        for gang in gangs:
+            changes += [self._prolong_in_place(up.pop(gpu), gang.expires_at_s, round_id) for gpu in gang.renewed]
+        for gang in sorted(gangs, key=_slots_first):
+            own = [gpu for gpu in gang.others if gpu in up and up[gpu].app_id == gang.app_id]
+            new = [gpu for gpu in gang.others if gpu not in own]
+            changes += [self._prolong_in_place(up.pop(gpu), gang.expires_at_s, round_id) for gpu in own]
+            changes += [self._give(gpu, gang.app_id, now_s, gang.expires_at_s, round_id) for gpu in new]
         changes += [self._expire(lease, round_id) for lease in up.values() if self._still_runs(lease)]
         return sorted(changes, key=lambda change: _ORDER[change.kind])
 
-    def prolong(self, leases: Iterable[Lease], expires_at_s: float) -> list[LeaseChange]:
+    def prolong(self, leases: Iterable[Lease], *, now_s: float, end_s: EndOf) -> list[LeaseChange]:
         """Move the end of GRANTED leases without a round: their holder is away and will be waited for."""
         changes = []
         for lease in leases:
-            prolonged = replace(lease, expires_at_s=expires_at_s)
+            prolonged = replace(lease, expires_at_s=end_s(_begins_s(lease, now_s)))
             self._put(prolonged)
             changes.append(LeaseChange(kind=LeaseChangeKind.RENEWED, lease=prolonged, reason="its app master is away"))
         return changes
@@ -258,6 +271,25 @@ class LeaseTable:
         # Mostly it is the same object, and to compare all that leases say takes long.
         now = self.live.get(lease.gpu)
         return now is lease or now == lease
+
+    def _chosen(self, grants: Mapping[str, Sequence[PlacedGang]], up: Mapping[GpuId, Lease]) -> list[_Chosen]:
+        """The GPUs of every gang, those that it renews first; more than there are raises InvariantError."""
+        mine = _by_holder(up.values())
+        available = self._available(up)
+        _check_room(grants, available)
+        found: list[_Chosen] = []
+        for app_id in sorted(grants):
+            for gang in sorted(grants[app_id], key=lambda gang: (not gang.pinned, gang.slot is None, gang)):
+                renewed, missing = self._renewed(gang, mine.get(app_id, {}))
+                _take(available, renewed)
+                found.append(_Chosen(app_id=app_id, slot=gang.slot, renewed=renewed, missing=missing))
+        for chosen in sorted(found, key=_slots_first):
+            for machine_id, count in chosen.missing.items():
+                machine = self._cluster.machine(machine_id)
+                more = choose_gpus(machine, available.get(machine_id, ()), up, count, chosen.slot)
+                _take(available, more)
+                chosen.others += more
+        return found
 
     def _renewed(self, gang: PlacedGang, mine: Mapping[str, set[GpuId]]) -> tuple[list[GpuId], dict[str, int]]:
         """What a gang renews of its app's GPUs that are up (taken out of `mine`), and how many it lacks by machine."""
@@ -422,7 +454,15 @@ class LeaseTable:
                 raise InvariantError("a machine's offer is not what it has free", value=machine_id)
 
 
+EndOf = Callable[[float], float]
+"""When a lease ends that begins at a time, both in seconds."""
+
 _ORDER = {kind: place for place, kind in enumerate(LeaseChangeKind)}
+
+
+def _begins_s(follows: Lease | None, now_s: float) -> float:
+    """When a lease begins on a GPU whose present lease this is, if it has one."""
+    return now_s if follows is None else max(now_s, follows.expires_at_s)
 
 
 def _whole_or_there(machine: Machine, mine: set[GpuId], count: int, slot: int) -> set[GpuId]:

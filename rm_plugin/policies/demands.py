@@ -69,7 +69,7 @@ def _serve(gang: PlacedGang, left: list[GangDemand], suits: Callable[[PlacedGang
     place = next((place for place, demand in enumerate(left) if suits(gang, demand)), None)
     if place is None:
         return False
-    rest = _rest(left[place], gang)
+    rest = room_to_grow(left[place], gang)
     left[place : place + 1] = [] if rest is None else [rest]
     return True
 
@@ -132,7 +132,10 @@ def unserved(claims: Sequence[Claim], by_job: Mapping[str, Mapping[str, PlacedGa
         if not gangs:
             left.append(claim)
             continue
-        rest = [_rest(demand, gangs.get(demand.job_id)) for demand in claim.demands]
+        rest = [
+            demand if (gang := gangs.get(demand.job_id)) is None else room_to_grow(demand, gang)
+            for demand in claim.demands
+        ]
         demands = tuple(demand for demand in rest if demand is not None)
         if demands:
             left.append(replace(claim, demands=demands))
@@ -152,9 +155,8 @@ def usable_left(machines: Sequence[FreeMachine], decision: Decision) -> int:
     return usable
 
 
-def _rest(demand: GangDemand, gang: PlacedGang | None) -> GangDemand | None:
-    if gang is None:
-        return demand
+def room_to_grow(demand: GangDemand, gang: PlacedGang) -> GangDemand | None:
+    """What a job could still use beside a gang that it was given; None when that is no whole unit."""
     # Whole units: what is left of a unit serves nobody, and a demand for it would be none.
     room = (demand.max_gpus - gang.gpus.gpus) // demand.unit_gpus * demand.unit_gpus
     if room < demand.unit_gpus:

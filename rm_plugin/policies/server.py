@@ -8,7 +8,7 @@ from dataclasses import replace
 from rm_plugin.arbiter.leftovers import Claim
 from rm_plugin.arbiter.placement import Standing
 from rm_plugin.arbiter.round_values import Decision
-from rm_plugin.policies.demands import gangs_of, unserved
+from rm_plugin.policies.demands import gangs_of, room_to_grow, unserved
 from rm_plugin.policies.nearby import place_near
 from rm_plugin.solvers.packing import Room
 from themis.apps import Slowdown
@@ -196,12 +196,8 @@ class Server:
         demand, got = self.claims[app_id].demands[job], self._got[app_id].get(job)
         if got is None:
             return demand, Standing(gpus=demand.held) if demand.held else None
-        left = demand.max_gpus - got.gpus.gpus
-        if left < demand.unit_gpus:
-            return None, None
         slot = None if demand.held else got.slot
-        rest = replace(demand, min_gpus=demand.unit_gpus, max_gpus=left)
-        return rest, Standing(gpus=demand.held + got.gpus, slot=slot)
+        return room_to_grow(demand, got), Standing(gpus=demand.held + got.gpus, slot=slot)
 
     def _is_hopeless(self, demand: GangDemand, standing: Standing | None) -> bool:
         if self.free_gpus < demand.min_gpus:

@@ -47,7 +47,12 @@ class Efficiency:
         """Rows of runs, with all their metrics."""
         rows = macro.rows_of_runs(done, _measure)
         lines = [*self._totals(rows), *self._claims(rows)]
-        return Findings(rows=rows, comparisons=tuple(lines), remarks=_remarks(rows), claims=self._overview(rows))
+        return Findings(
+            rows=rows,
+            comparisons=tuple(lines),
+            remarks=(*_remarks(rows), *self._causes(rows)),
+            claims=self._overview(rows),
+        )
 
     def draw(self, findings: Findings) -> Figure:
         """A pair of bars a policy: aligned and staggered."""
@@ -96,6 +101,10 @@ class Efficiency:
                 lines.append(macro.line(what, ratio, paper=paper, number=number, remark=remark))
         return lines
 
+    def _causes(self, rows: Sequence[Row]) -> list[str]:
+        present = {str(row["policy"]) for row in macro.picked(rows, ends=macro.ALIGNED)}
+        return [_why(claim, rows) for claim in self.paper if {claim.over, claim.under} <= present]
+
     def _claims(self, rows: Sequence[Row]) -> list[Comparison]:
         present = {str(row["policy"]) for row in rows}
         claims = [claim for claim in self.paper if {claim.over, claim.under} <= present]
@@ -123,9 +132,44 @@ def _measure(done: Done) -> Mapping[str, float]:
     record = done.record
     return {
         **run_metrics(record),
+        "worst_gpu_h": _at_worst_gpu_s(done) / 3600.0,
         "ideal_gpu_h": math.fsum(app.ideal_gpu_s for app in record.apps) / 3600.0,
         "running_gpu_h": math.fsum(app.running_gpu_s for app in record.apps) / 3600.0,
     }
+
+
+def _at_worst_gpu_s(done: Done) -> float:
+    """GPU seconds that the work would take if every gang lay over the racks, where S is largest."""
+    worst = {app.name: max(job.slowdown.cluster for job in app.jobs) for app in done.cell.workload().apps}
+    return math.fsum(app.ideal_gpu_s * worst[app.name] for app in done.record.apps)
+
+
+def _why(claim: PaperLine, rows: Sequence[Row]) -> str:
+    """What of a difference is placement, and whether placement could make one of the paper's size here."""
+    at = {name: _rows_by_seed(rows, name) for name in (claim.over, claim.under, claim.of)}
+    seeds = sorted(at[claim.over].keys() & at[claim.under].keys())
+
+    def part(column: str, seed: float) -> float:
+        over, under = (float(at[name][seed][column]) for name in (claim.over, claim.under))
+        return (over - under) / float(at[claim.of][seed]["gpu_time_h"]) * 100.0
+
+    whole = summary(part("gpu_time_h", seed) for seed in seeds).median
+    placed = summary(part("running_gpu_h", seed) for seed in seeds).median
+    most = summary(
+        (float(at[claim.under][seed]["worst_gpu_h"]) / float(at[claim.under][seed]["running_gpu_h"]) - 1.0) * 100.0
+        for seed in seeds
+    ).median
+    reach = "is within" if claim.percent <= most else "is beyond"
+    return (
+        f"{claim.what}, aligned: of {whole:+.1f} %, {placed:+.1f} are iterations that take longer where gangs lie "
+        "farther apart, the rest starts, stops and idling. With every gang at its largest S iterations would take "
+        f"{most:.0f} % more than under {claim.under}: the paper's {claim.text} % {reach} what placement can make of "
+        "these models."
+    )
+
+
+def _rows_by_seed(rows: Sequence[Row], policy: str) -> dict[float, Row]:
+    return {float(row["seed"]): row for row in macro.picked(rows, policy, macro.ALIGNED)}
 
 
 def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:

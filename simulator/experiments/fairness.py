@@ -212,9 +212,11 @@ def _cause(runs: Sequence[Row], workload: str) -> str:
     )
     return (
         f"**Workload {workload[1:]}: what max rho tells.** In {_stuck(ours)} of {len(ours)} runs of themis, and in "
-        f"{_stuck(others)} of {len(others)} of the other policies, the worst app is at its lower bound: no policy can "
-        "lower rho of an app of one long serial job, as t_ideal by the definition `themis` spreads its work over all "
-        f"GPUs that it can use.{beside} The best policy by each definition: {_best_by_definition(aligned)}."
+        f"{_stuck(others)} of {len(others)} of the other policies, the worst app is at its lower bound, which no "
+        "policy can undercut at the same N_avg: an app of one long serial job ends no sooner, while t_ideal by the "
+        "definition `themis` spreads its work over all GPUs that it can use. By another policy N_avg of that app, "
+        f"and with it t_ideal and the bound, are others.{beside} The best policy by each definition: "
+        f"{_best_by_definition(aligned)}."
     )
 
 

@@ -296,7 +296,9 @@ def _by_seed(rows: Sequence[Row], share: float, column: str) -> Summary:
 def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
     level = model_named(MODEL).slowdown
     kept = ", ".join(f"{each.title} {_by_seed(_of(rows, each), 0, _KEPT).median:.2g}" for each in SETTINGS)
-    nothing = sum(float(row["wins_to_nothing"]) for row in rows)
+    # A run in which nobody lies is a row for each app that might have.
+    runs = {(row["setting"], row["seed"], row["lie_percent"], row["lie_percent"] and row["liar"]): row for row in rows}
+    nothing = sum(float(row["wins_to_nothing"]) for row in runs.values())
     return (
         f"The apps are {MODEL} (S {level.rack:g} across the machines of a rack, {level.cluster:g} across racks, 1 on a "
         "machine); the paper does not say what its apps were, how many jobs they had or how long they ran. A lie "
@@ -306,7 +308,7 @@ def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
         f"What an honest app keeps of its wins, mean c: {kept}. Where a bundle counts for one lease only, taking the "
         "large machine from others costs them little, so the payment for it is small, and a lie that wins it pays.",
         "Several apps a seed are the liar in turn; numbers are means over the liars, and medians over seeds. "
-        f"Wins that payments reduced to nothing, in all {len(rows)} runs: {nothing:g}.",
+        f"Wins that payments reduced to nothing, in all {len(runs)} runs: {nothing:g}.",
     )
 
 

@@ -16,7 +16,7 @@ from simulator.experiments.plans import make_workload, settings_of
 from simulator.experiments.plotting import COLOURS, GRID, INK, legend_below, new_figure
 from simulator.experiments.port import Cell, Claim, Comparison, Done, Findings, Scale
 from simulator.experiments.statistics import Row, Summary, grouped, mean, numbers, run_metrics, summary
-from simulator.experiments.strategies import lying_agent
+from simulator.experiments.strategies import lie_of, lying_agent
 from simulator.record import AppOutcome, RunRecord
 
 CLUSTER = "4x2+6x4"
@@ -37,15 +37,14 @@ class Contender:
     lies: tuple[str, ...]
 
 
-IN_BIDS = ("rows", "largest_row", "throughout")
-IN_REPORTS = ("rho", "work")
-IN_ALL_REPORTS = (*IN_REPORTS, "strictness", "loss")
-"""Strictness is claimed in bids as well, where a policy asks for any: see `_places`."""
+IN_BIDS, IN_REPORTS, IN_BOTH = "bids", "reports", "both at once"
 
 CONTENDERS = (
-    Contender(name="themis", policy="themis", f=0.8, lies=(*IN_REPORTS, *IN_BIDS, "strictness")),
+    Contender(
+        name="themis", policy="themis", f=0.8, lies=("rho", "work", "rows", "largest_row", "throughout", "strictness")
+    ),
     Contender(name="themis, f = 0", policy="themis", f=0.0, lies=("work", "rows", "largest_row")),
-    Contender(name="worst_rho_first", policy="worst_rho_first", f=0.8, lies=IN_REPORTS),
+    Contender(name="worst_rho_first", policy="worst_rho_first", f=0.8, lies=("rho", "work")),
     Contender(name="gandiva", policy="gandiva", f=0.8, lies=("strictness",)),
     Contender(name="optimus", policy="optimus", f=0.8, lies=("strictness",)),
     Contender(name="slaq", policy="slaq", f=0.8, lies=("loss",)),
@@ -185,7 +184,7 @@ def standard_error(values: Sequence[float]) -> float:
 def _best_lies(rows: Sequence[Row]) -> list[Comparison]:
     """By policy the lie that gains most on average, over the apps that may tell it."""
     lines = []
-    for policy in dict.fromkeys(str(row["policy"]) for row in rows):
+    for policy in _policies(rows):
         groups = {key: group for key, group in _lie_groups(rows).items() if key[0] == policy}
         (_, lie, factor), group = max(groups.items(), key=lambda item: mean(numbers(item[1], "gain_percent")))
         gain, error = mean(numbers(group, "gain_percent")), standard_error(numbers(group, "gain_percent"))
@@ -222,49 +221,50 @@ def _each_lie(rows: Sequence[Row]) -> list[Comparison]:
     return lines
 
 
-def _best(rows: Sequence[Row], policy: str, lies: Sequence[str] = ()) -> float:
-    """Mean gain in percent of the lie that gains most under a policy, of all lies or of these; nan without any."""
-    gains = [
-        mean(numbers(group, "gain_percent"))
-        for (name, lie, _), group in _lie_groups(rows).items()
-        if name == policy and (not lies or lie in lies)
-    ]
-    return max(gains, default=math.nan)
-
-
 def _claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
-    told = [
-        f"{policy} {_best(rows, policy, IN_BIDS):+.1f} %"
-        for policy in dict.fromkeys(str(row["policy"]) for row in rows)
-        if not math.isnan(_best(rows, policy, IN_BIDS))
-    ]
+    gains = {policy: _gains_by_place(rows, policy).get(IN_BIDS) for policy in _policies(rows)}
+    told = [f"{policy} {gain:+.1f} %" for policy, gain in gains.items() if gain is not None]
     return (
         Claim(
             paper="hidden payments make the truth the best bid (lying)",
-            here=f"mean gain in completion time of the best lie in bids: {', '.join(told) or 'none was told'}",
+            here=f"mean gain in completion time of the best lie in bids alone: {', '.join(told) or 'none was told'}",
         ),
     )
 
 
 def _cause(rows: Sequence[Row]) -> str:
-    told = []
-    for policy in dict.fromkeys(str(row["policy"]) for row in rows):
-        by_place = {place: _best(rows, policy, lies) for place, lies in _places(policy).items()}
-        gains = [f"in {place} {gain:+.1f} %" for place, gain in by_place.items() if not math.isnan(gain)]
-        told.append(f"{policy} {' and '.join(gains)}")
+    told = [
+        f"{policy} {' and '.join(f'in {place} {gain:+.1f} %' for place, gain in _gains_by_place(rows, policy).items())}"
+        for policy in _policies(rows)
+    ]
     return (
         "**What the auction buys.** The best lie, told in every round of an app's life, takes so much off its "
         f"completion time in the mean: {'; '.join(told)}. Payments guard the bids; nothing guards what "
-        "apps report, by which the filter chooses who bids and the other policies choose who runs."
+        "apps report, by which the filter chooses who bids and the other policies choose who runs. With f = 0 all "
+        "apps bid whatever they report, so that a lie in both at once is one in bids."
     )
 
 
-def _places(policy: str) -> Mapping[str, Sequence[str]]:
-    """Lies by where the policy is told them. Only ours asks for bids, and S goes into these and into reports."""
-    if not policy.startswith(sweeps.OURS):
-        return {"reports": IN_ALL_REPORTS}
-    reports = [lie for lie in IN_ALL_REPORTS if lie != "strictness"]
-    return {"bids": IN_BIDS, "reports": reports, "both at once": ("strictness",)}
+def _policies(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(str(row["policy"]) for row in rows))
+
+
+def _gains_by_place(rows: Sequence[Row], policy: str) -> dict[str, float]:
+    """Mean gain in percent of the best lie under a policy by where it is told; places without a lie are left out."""
+    gains: dict[str, float] = {}
+    for (name, lie, _), group in _lie_groups(rows).items():
+        if name == policy:
+            place, gain = told_in(lie, policy), mean(numbers(group, "gain_percent"))
+            gains[place] = max(gain, gains.get(place, gain))
+    return {place: gains[place] for place in (IN_BIDS, IN_REPORTS, IN_BOTH) if place in gains}
+
+
+def told_in(lie: str, policy: str) -> str:
+    """Where a policy is told a lie of that kind; only ours asks for bids."""
+    told = lie_of(lie, 1.0)
+    if not policy.startswith(sweeps.OURS) or not told.in_bids:
+        return IN_REPORTS
+    return IN_BOTH if told.in_reports else IN_BIDS
 
 
 def _by_seed(rows: Sequence[Row], column: str) -> Summary:
@@ -273,7 +273,7 @@ def _by_seed(rows: Sequence[Row], column: str) -> Summary:
 
 def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
     texts = []
-    for policy in dict.fromkeys(str(row["policy"]) for row in rows):
+    for policy in _policies(rows):
         paying = [
             f"{_words(lie)} times {factor:g}"
             for (name, lie, factor), group in _lie_groups(rows).items()
@@ -288,8 +288,9 @@ def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
     return (
         *texts,
         "Several apps lie in turn, each in every round of its life, all others are honest; a gain is against the "
-        "same run without the lie, in percent of the completion time then. Many lies are tried, so a few stand "
-        "out by chance.",
+        "same run without the lie, in percent of the completion time then. From the fourth round at one moment on a "
+        "liar tells the truth: its lie would have such rounds repeat without end. Many lies are tried, so a few "
+        "stand out by chance.",
         "Hidden payments guard the auction, not the filter before it: with f above 0 the apps that report the worst "
         "rho are asked first. The paper argues that agents report what they have cached from their last bid; nothing "
         "makes a lying agent do so.",
@@ -313,7 +314,7 @@ _THICK = 0.3
 
 def _bars(axes: Axes, rows: Sequence[Row], column: str) -> None:
     lies = list(dict.fromkeys((str(row["lie"]), float(row["factor"])) for row in rows))
-    policies = list(dict.fromkeys(str(row["policy"]) for row in rows))
+    policies = _policies(rows)
     for group, (lie, factor) in enumerate(lies):
         told = {policy: sweeps.where(rows, policy=policy, lie=lie, factor=factor) for policy in policies}
         values = {policy: numbers(chosen, column) for policy, chosen in told.items() if chosen}

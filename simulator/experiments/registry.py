@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import cast
 
 from simulator.experiments.port import Experiment
-from themis.errors import UnknownNameError
+from themis.errors import UnknownNameError, nearest
 
 MODULES: Mapping[str, str] = MappingProxyType(
     {
@@ -38,9 +38,10 @@ MODULES: Mapping[str, str] = MappingProxyType(
 
 
 def experiment_named(name: str) -> Experiment:
-    """The experiment of that name; an unknown one raises UnknownNameError, which lists the known ones."""
+    """The experiment of that name; an unknown one raises UnknownNameError, which lists them all."""
     if name not in MODULES:
         error = UnknownNameError("experiment", name, MODULES)
-        error.remedy = f"known: {', '.join(MODULES)}"
+        near = nearest(name, MODULES)
+        error.remedy = f"{f'did you mean {near!r}? ' if near else ''}known: {', '.join(MODULES)}"
         raise error
     return cast(Experiment, importlib.import_module(MODULES[name]).EXPERIMENT)

@@ -30,8 +30,13 @@ def lying_agent(app: AppTrace, liar: str, lie: str, amount: float) -> Agent:
         lie: A key of OWN_LIES or of `simulator.agents.LIES`.
         amount: What the lie takes.
     """
-    told = OWN_LIES[lie](amount) if lie in OWN_LIES else lie_named(lie, amount)
+    told = lie_of(lie, amount)
     return LyingAgent(HonestAgent(), told) if app.name == liar else HonestAgent()
+
+
+def lie_of(kind: str, amount: float) -> Lie:
+    """The lie of that kind, of OWN_LIES or of `simulator.agents.LIES`; an unknown one raises UnknownNameError."""
+    return OWN_LIES[kind](amount) if kind in OWN_LIES else lie_named(kind, amount)
 
 
 def lie_about_strictness(factor: float) -> Lie:

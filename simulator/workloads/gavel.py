@@ -64,8 +64,12 @@ def unreadable(error: Exception) -> str:
 
 
 def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughputs:
-    """The table of throughputs for one type of GPU; raises InputError naming file, line and field."""
-    found = {}
+    """The table of throughputs for one type of GPU.
+
+    Raises:
+        InputError: The file cannot be read, is malformed (file, line and field are named), or has other types only.
+    """
+    found, types = {}, set()
     try:
         with path.open(newline="", encoding="utf-8") as stream:
             reader = csv.DictReader(stream)
@@ -75,6 +79,7 @@ def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughput
             for row in reader:
                 place = f"{path}, line {reader.line_num}"
                 key = (row["model"], row["batch_size"], _whole(row["num_gpus"], f"{place}: num_gpus"))
+                types.add(row["gpu_type"])
                 if row["gpu_type"] == gpu_type:
                     found[key] = Throughput(
                         consolidated=_positive(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}"),
@@ -83,6 +88,9 @@ def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughput
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         remedy = "name the throughputs.csv that belongs to the trace"
         raise InputError(f"cannot read {path}", value=unreadable(error), remedy=remedy) from None
+    if types and gpu_type not in types:
+        remedy = f"known: {', '.join(sorted(types))}"
+        raise InputError(f"{path} has no such type of GPU", value=gpu_type, remedy=remedy)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
@@ -18,6 +18,16 @@ from themis.config.tuner_settings import SUCCESSIVE_HALVING
 from themis.errors import InputError
 
 GANGS = (1, 2, 4)
+
+RANGES: Mapping[str, tuple[float, float]] = {
+    "apps": (1, 100_000),
+    "load": (1e-4, 1e4),
+    "jobs": (1, 10_000),
+    "single_share": (0.0, 1.0),
+    "task_gpu_s": (1e-3, 1e9),
+    "sigma": (0.0, 5.0),
+}
+"""The least and the most that options may be: far beyond what anybody asks for, short of where numbers overflow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +57,11 @@ class SyntheticOptions:
     rigid: bool = False
 
     def __post_init__(self) -> None:
-        if self.apps < 1 or self.jobs < 1:
-            raise InputError("a workload needs apps, and these jobs", value=(self.apps, self.jobs))
-        if not self.load > 0.0 or not self.task_gpu_s > 0.0 or not self.sigma >= 0.0:
-            raise InputError("load and work must be above 0", value=(self.load, self.task_gpu_s, self.sigma))
-        if not 0.0 <= self.single_share <= 1.0:
-            raise InputError("the share of apps with one job must lie in 0 to 1", value=self.single_share)
+        for name, (least, most) in RANGES.items():
+            value = getattr(self, name)
+            if not least <= value <= most:
+                what = f"option {name} of workload synthetic must lie in {least:g} to {most:g}"
+                raise InputError(what, value=value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

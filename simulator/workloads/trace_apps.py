@@ -28,8 +28,11 @@ def from_bursts(bursts: Sequence[Burst], seed: int, name: str, least_jobs: int =
         InputError: No burst is left.
     """
     kept = [burst for burst in bursts if len(burst.jobs) >= least_jobs]
+    if not bursts:
+        raise InputError(f"{name} holds no job that ran")
     if not kept:
-        raise InputError(f"{name} holds no app", value=least_jobs, remedy="does any job run, are bursts so large?")
+        remedy = f"its largest has {max(len(burst.jobs) for burst in bursts)}"
+        raise InputError(f"{name} holds no burst of so many jobs", value=least_jobs, remedy=remedy)
     models = draw_models(len(kept), Random(child_seed(seed, "models")))
     width = len(str(len(kept) - 1))
     apps = [

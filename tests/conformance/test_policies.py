@@ -150,6 +150,26 @@ def story(name, ends, seed):
     return Story(name, seed, ends=ends, costs=costs, outages=outages)
 
 
+LEASES = LeasePolicy()
+
+
+def lengths(changes):
+    """Beginning and end of every lease granted or renewed: it begins with the end of the one that it follows."""
+    told, ends_s, found = set(), {}, []
+    for change in changes:
+        lease = change.lease
+        if change.kind in (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED) and not change.reserved:
+            ends_s.pop(lease.gpu)
+        if change.kind is LeaseChangeKind.RENEWED:
+            found.append((ends_s[lease.gpu], lease.expires_at_s))
+        if change.kind in (LeaseChangeKind.GRANTED, LeaseChangeKind.RESERVED) and lease.lease_id not in told:
+            found.append((ends_s.get(lease.gpu, lease.granted_at_s), lease.expires_at_s))
+        if change.kind in (LeaseChangeKind.GRANTED, LeaseChangeKind.RENEWED):
+            ends_s[lease.gpu] = lease.expires_at_s
+        told.add(lease.lease_id)
+    return found
+
+
 @pytest.mark.parametrize("ends", ENDS)
 @pytest.mark.parametrize("name", sorted(POLICIES))
 class TestWholeSearches:
@@ -182,6 +202,16 @@ class TestWholeSearches:
                 assert gpu_of[lease.lease_id] == (lease.gpu, lease.app_id)
                 renewed += change.kind is LeaseChangeKind.RENEWED
             assert renewed > 10
+
+    def test_a_lease_lasts_its_full_length_where_it_is_staggered_and_ends_on_the_grid_where_it_is_not(self, name, ends):
+        for seed in SEEDS:
+            for begins_s, end_s in lengths(story(name, ends, seed).changes):
+                if ends is LeaseEnds.ALIGNED:
+                    assert end_s % LEASES.duration_s == pytest.approx(0.0, abs=1e-6)
+                else:
+                    # By more where a gang has a GPU whose former lease ends later: within the lead of the round.
+                    longer_s = end_s - begins_s - LEASES.duration_s
+                    assert -1e-6 <= longer_s <= LEASES.checkpoint_lead_s + 1e-6
 
     def test_the_same_seed_gives_the_same_history(self, name, ends):
         one, two = (Story(name, 3, apps=4, ends=ends, costs=Costs()) for _ in range(2))

@@ -69,7 +69,7 @@ class LeaseTableMachine(RuleBasedStateMachine):
         before = {app: allocation_of(self._not_up(app, up)) for app in APPS}
         held = {lease.gpu: lease for lease in up}
         changes = self.table.settle(
-            grants, up, now_s=self.now_s, expires_at_s=self.now_s + lease_s, round_id=self.round_id
+            grants, up, now_s=self.now_s, end_s=lambda begins_s: begins_s + lease_s, round_id=self.round_id
         )
         self._watch(changes)
         for app in APPS:
@@ -77,6 +77,16 @@ class LeaseTableMachine(RuleBasedStateMachine):
             given = [lease for lease in self.table.of_app(app) if lease.state is not LeaseState.EXPIRING]
             assert allocation_of(given) == before[app] + won
         self._check_round(changes, held, up)
+        self._check_ends(changes, held, lease_s)
+
+    def _check_ends(self, changes, held, lease_s):
+        """Each lasts a whole lease from where it begins, but for the lead of the last of its gang's beginnings."""
+        last_s = max([self.now_s, *(lease.expires_at_s for lease in held.values())])
+        for change in changes:
+            if change.kind in (LeaseChangeKind.GRANTED, LeaseChangeKind.RESERVED, LeaseChangeKind.RENEWED):
+                follows = held.get(change.lease.gpu)
+                begins_s = self.now_s if follows is None else max(self.now_s, follows.expires_at_s)
+                assert begins_s + lease_s <= change.lease.expires_at_s <= last_s + lease_s
 
     def _not_up(self, app, up):
         gone = {lease.lease_id for lease in up}
@@ -121,7 +131,7 @@ class LeaseTableMachine(RuleBasedStateMachine):
         granted = [lease for lease in self.table.live.values() if lease.state is LeaseState.GRANTED]
         some = data.draw(st.lists(st.sampled_from(granted), unique=True) if granted else st.just([]))
         before = {gpu: lease.lease_id for gpu, lease in self.table.live.items()}
-        self._watch(self.table.prolong(some, self.now_s + more_s))
+        self._watch(self.table.prolong(some, now_s=self.now_s, end_s=lambda begins_s: begins_s + more_s))
         assert {gpu: lease.lease_id for gpu, lease in self.table.live.items()} == before
 
     @rule(data=st.data())
@@ -135,7 +145,7 @@ class LeaseTableMachine(RuleBasedStateMachine):
         )
         before = (dict(self.table.live), dict(self.table.reserved))
         with pytest.raises(InvariantError):
-            self.table.settle({"a": [gang]}, [], now_s=self.now_s, expires_at_s=self.now_s + 1, round_id=99)
+            self.table.settle({"a": [gang]}, [], now_s=self.now_s, end_s=lambda begins_s: begins_s + 1, round_id=99)
         assert (dict(self.table.live), dict(self.table.reserved)) == before
 
     @rule(data=st.data(), wait_s=st.integers(0, 50))

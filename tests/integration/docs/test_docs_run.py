@@ -13,12 +13,14 @@ import time
 from pathlib import Path
 
 import pytest
-from documents import ROOT, Block, blocks, commands, missing
+from documents import ROOT, Block, blocks, commands, missing, whole
 
 from rm_plugin.service.store_sqlite import SqliteReader
 from themis.processes import find_marked
 
-RUN = re.compile(r"run(?:: exit (\d+))?")
+RUN = re.compile(r"run(?:: (?:exit (\d+)|(exact)))?")
+"""A block to run: with its exit code, or with every figure that it prints."""
+
 FILE = re.compile(r"(?:.*; )?file: (\S+)")
 PAGES = (
     "README.md", "docs/apps.md", "docs/auction.md", "docs/audit.md", "docs/bench.md", "docs/simulator.md",
@@ -61,14 +63,16 @@ class Workplace:
             time.sleep(0.05)
         return address.read_text().strip()
 
-    def run(self, line: str, *, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, line: str, *, timeout_s: float = 60, stderr: int = subprocess.STDOUT
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             line,
             shell=True,
             cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=stderr,
             text=True,
             timeout=timeout_s,
             check=False,
@@ -100,12 +104,26 @@ def make_file(part: Block, place: Workplace) -> None:
 
 def run_block(part: Block, place: Workplace) -> None:
     wanted = int(RUN.fullmatch(part.mark)[1] or 0)
+    if RUN.fullmatch(part.mark)[2]:
+        run_exact(part, place)
+        return
     for command in commands(part):
         ended = place.run(command.line)
         told = f"$ {command.line}\n{ended.stdout}"
         assert ended.returncode == wanted, told
         line = missing(command.shown, ended.stdout)
         assert line is None, f"shown, but not printed: {line}\n{told}"
+
+
+def run_exact(part: Block, place: Workplace) -> None:
+    for command in commands(part):
+        # Progress goes to standard error, on a slow machine only.
+        ended = place.run(command.line, stderr=subprocess.PIPE)
+        told = f"$ {command.line}\n{ended.stdout}{ended.stderr}"
+        assert ended.returncode == 0, told
+        assert whole(command.shown, ended.stdout), (
+            f"not what is shown; python tests/write_examples.py brings figures up to date\n{told}"
+        )
 
 
 @pytest.mark.parametrize("page", PAGES)

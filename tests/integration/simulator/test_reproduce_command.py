@@ -58,7 +58,8 @@ def test_table_5_sets_both_apps_beside_the_paper_s(tmp_path):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["fig66"], "unknown experiment: 'fig66'; known: fig6, fig9, "),
+        (["fig66"], "unknown experiment: 'fig66'; did you mean 'fig6'? known: fig6, fig9, "),
+        (["fig6", "--out", "/proc/x"], "cannot make the folder /proc/x: 'No such file or directory'; name another by"),
         (["fig6", "--seeds", "0"], "--seeds must be 1 or more: 0"),
         (["fig6", "--jobs", "0"], "--jobs must be 1 or more: 0"),
     ],

@@ -1,11 +1,15 @@
 """docs/simulator.md holds every phase, cost, option, lie and key of the documents."""
 
 import argparse
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
+from agent_cases import FLAT, cluster_of, job
 from documents import code, table_rows, text_of
 
+from am.agent.fairness import RhoDefinition, ideal_times_s
+from am.agent.views import AppView
+from am.app_view import surroundings
 from simulator.agents import LIES
 from simulator.clusters import cluster_named
 from simulator.costs import Costs
@@ -14,9 +18,12 @@ from simulator.metrics import document_of
 from simulator.runs import Run, make_run
 from simulator.settings import Settings
 from simulator.workloads.registry import workload_named
+from themis.apps import JobShape
+from themis.choices import BundleRule
 from themis_cli import replay_command, simulate_command
 
 PAGE = "docs/simulator.md"
+RULE = BundleRule.CONTINUATION
 
 
 def first_column(heading):
@@ -74,6 +81,26 @@ def test_keys_of_the_document_are_all_there(document):
 
 def test_keys_of_an_app_are_all_there(document):
     assert set(first_column("key of an app")) == set(document["apps"][0])
+
+
+def test_all_definitions_have_a_formula():
+    assert first_column("definition") == [definition.value for definition in RhoDefinition]
+
+
+def test_formulas_of_rho_are_those_of_the_code():
+    """B = 4 * 1,200 GPU s, R = 8, D = 4, N = 4: an app of four jobs of one GPU."""
+    jobs = tuple(job(f"j{place}", 1200.0, JobShape(tasks=1), FLAT) for place in range(4))
+    whole = AppView(app_id="a", elapsed_s=0.0, jobs=jobs, work_total_gpu_s=4800.0, demand_max_gpus=4, restart_s=60.0)
+    around = surroundings(cluster_of((2, 2), (2, 2)), contention=4.0, active_apps=4, lease_s=600.0, rule=RULE)
+    assert ideal_times_s(whole, around) == {
+        "themis": 4800 / 4 * 4,
+        "isolated_share": 1200 * max(1, 4 * 4 / 8),
+        "placement_aware": 4800 / 4 * 4 * 1.0,
+        "private_cluster": 2 * 1200,
+        "attainable": max(4800 / 4 * 4, 1200 + 60),
+    }
+    few = replace(around, contention=16.0)
+    assert ideal_times_s(whole, few)["private_cluster"] == pytest.approx(4 * 1200 * 1 / (8 / 16))
 
 
 def test_all_definitions_are_named_where_it_is_said_which_one_is_meant(document):

@@ -13,5 +13,12 @@ def test_events_come_by_time_then_phase_then_order_of_scheduling():
     assert [queue.pop() for _ in range(5)] == ["machine", "first", "second", "arrival", "late"]
 
 
+def test_times_count_before_phases_however_near_they_are():
+    queue = EventQueue()
+    queue.add(10.0000005, Phase.TARGET, "target")
+    queue.add(10.0, Phase.ARRIVAL, "arrival")
+    assert [queue.pop() for _ in range(2)] == ["arrival", "target"]
+
+
 def test_an_empty_queue_has_no_next_event():
     assert math.isinf(EventQueue().next_s())

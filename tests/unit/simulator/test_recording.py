@@ -114,6 +114,10 @@ def changed(text, line, **content):
         (lambda text: changed(text, 0, settings={"polcy": 1}), "unknown key of here, line 1: settings: 'polcy'"),
         (lambda text: changed(text, 0, error="x"), "here, line 1: error does not fit: 'x'"),
         (lambda text: changed(text, 1, now_s="soon"), "here, line 2.now_s does not fit: 'soon'"),
+        (lambda text: changed(text, 0, policy="foo"), "damaged: it tells the policy differently: .*'foo'"),
+        (lambda text: changed(text, -1, policy="foo"), "damaged: it tells the policy differently: .*'foo'"),
+        (lambda text: changed(text, 0, seed=7), "damaged: it tells the seed differently: .*7"),
+        (lambda text: changed(text, -1, workload="foo"), "damaged: it tells the workload differently: .*'foo'"),
         (lambda text: changed(text, -1, counts={"rounds": 0.5}), "counts.rounds does not fit: 0.5"),
     ],
 )

@@ -23,3 +23,24 @@ def test_an_unknown_command_is_told_of_all(capsys):
         main(["simulat"])
     said = capsys.readouterr().err
     assert all(command in said for command in _COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["simulate", "--polcy", "themis"], "unknown option of themis simulate: '--polcy'; did you mean '--policy'?"),
+        (["simulate", "--sead=3"], "unknown option of themis simulate: '--sead'; did you mean '--seed'?"),
+        (["bench", "simulator", "--jsn"], "'--jsn'; did you mean '--json'?"),
+    ],
+)
+def test_the_option_nearest_to_an_unknown_one_is_named(capsys, words, told):
+    assert main(words) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_an_option_like_no_other_and_a_beginning_of_one_are_left_to_argparse(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["simulate", "--policy", "themis", "--workload", "w1", "--zzz"])
+    assert "unrecognized arguments: --zzz" in capsys.readouterr().err
+    options = build_parser("simulate").parse_args(["simulate", "--pol", "themis", "--workl", "w1"])
+    assert options.policy == ["themis"]

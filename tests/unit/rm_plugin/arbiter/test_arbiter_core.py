@@ -56,6 +56,10 @@ class TestLeaseEnds:
     def test_staggered_ends_are_a_full_length_off(self):
         assert arbiter(origin_s=1000.0, ends=LeaseEnds.STAGGERED).lease_end_s(1234.5) == 1834.5
 
+    def test_a_staggered_lease_lasts_from_the_end_of_the_one_that_it_follows(self):
+        assert arbiter(ends=LeaseEnds.STAGGERED).lease_end_s(570.0, 600.0) == 1200.0
+        assert arbiter().lease_end_s(570.0, 600.0) == arbiter().lease_end_s(570.0)
+
     @given(
         st.floats(0, 4e9),
         st.floats(1, 86400),

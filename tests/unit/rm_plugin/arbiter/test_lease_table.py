@@ -24,7 +24,13 @@ def gang(counts, slot=None, pinned=False):
 
 
 def settle(table, grants, renewable=(), now_s=0.0, expires_at_s=600.0, round_id=1):
-    return table.settle(grants, renewable, now_s=now_s, expires_at_s=expires_at_s, round_id=round_id)
+    return table.settle(grants, renewable, now_s=now_s, end_s=lambda _: expires_at_s, round_id=round_id)
+
+
+def settle_for(table, grants, lasts_s, now_s):
+    """A round for leases that end within five seconds, whose grants last so long."""
+    up = table.ending(now_s + 5.0)
+    return table.settle(grants, up, now_s=now_s, end_s=lambda begins_s: begins_s + lasts_s, round_id=2)
 
 
 def told(changes):
@@ -166,11 +172,33 @@ class TestEnds:
         settle(table, {}, table.ending(300.0), now_s=290.0)
         assert table.next_end_s() == 600.0
 
+    def test_the_leases_of_a_gang_end_together_a_length_after_the_last_of_their_beginnings(self):
+        table = LeaseTable(CLUSTER)
+        settle(table, {"a": [gang({"m0": 1}), gang({"m1": 1})]}, expires_at_s=600.0)
+        settle(table, {"b": [gang({"m0": 2}, slot=1)]}, expires_at_s=603.0)
+        grants = {"a": [gang({"m0": 1, "m1": 1})], "c": [gang({"m1": 1}), gang({"m0": 2}, slot=1)]}
+        settle_for(table, grants, 600.0, now_s=598.0)
+        assert {lease.expires_at_s for lease in table.of_app("a")} == {1200.0}, "renewed: from end to end"
+        ends_s = {str(lease.gpu): lease.expires_at_s for lease in table.of_app("c")}
+        assert ends_s == {"m0/1": 1203.0, "m0/2": 1203.0, "m1/1": 1198.0}, "beside one won from b, and free"
+
+    def test_a_free_gpu_of_a_gang_lasts_as_long_as_those_that_it_renews(self):
+        table = LeaseTable(CLUSTER)
+        settle(table, {"a": [gang({"m1": 1})]}, expires_at_s=600.0)
+        settle_for(table, {"a": [gang({"m1": 2})]}, 600.0, now_s=597.0)
+        assert [lease.expires_at_s for lease in table.of_app("a")] == [1200.0, 1200.0]
+
+    def test_a_lease_that_should_have_ended_begins_anew_now(self):
+        table = LeaseTable(CLUSTER)
+        settle(table, {"a": [gang({"m1": 1})]}, expires_at_s=600.0)
+        settle_for(table, {"a": [gang({"m1": 1})]}, 600.0, now_s=700.0)
+        assert table.of_app("a")[0].expires_at_s == 1300.0
+
     def test_prolonging_moves_the_end_only(self):
         table = LeaseTable(CLUSTER)
         settle(table, {"a": [gang({"m1": 1})]})
         (lease,) = table.of_app("a")
-        (change,) = table.prolong([lease], 900.0)
+        (change,) = table.prolong([lease], now_s=570.0, end_s=lambda _: 900.0)
         assert change.kind is LeaseChangeKind.RENEWED
         assert table.of_app("a")[0].expires_at_s == 900.0
         assert table.of_app("a")[0].lease_id == lease.lease_id

@@ -1,12 +1,17 @@
 """Runs that nobody made: records with numbers chosen by hand, as experiments get them."""
 
+from functools import partial
+
 from simulator.clusters import cluster_named
 from simulator.experiments.port import Cell, Done
 from simulator.experiments.statistics import DEFINITIONS
 from simulator.record import AppOutcome, Counts, RunRecord
 from simulator.settings import Settings
+from simulator.workload import AppTrace, JobTrace, Workload
+from themis.apps import JobShape, Slowdown
 
 TESTBED = cluster_named("testbed")
+FAR = Slowdown(1.0, 1.0, 2.0, 4.0)
 
 
 def app(name="a", *, rho=1.0, score=1.0, gpu_h=1.0, bound=0.5, jobs=1):
@@ -47,7 +52,15 @@ def record(*apps, bid_s=(), auction_s=()):
 
 
 def done(run, **labels):
-    return Done(cell=Cell(labels=labels, make_workload=dict, settings=Settings(cluster=TESTBED)), record=run)
+    """A run as an experiment gets it; S of every job is 4 across racks."""
+    cell = Cell(labels=labels, make_workload=partial(workload_of, run), settings=Settings(cluster=TESTBED))
+    return Done(cell=cell, record=run)
+
+
+def workload_of(run):
+    """A workload with the apps of a record, of one job each."""
+    alone = JobTrace(job_id="0", iterations_total=1, serial_iteration_s=1.0, slowdown=FAR, shape=JobShape(tasks=1))
+    return Workload(name="w", apps=tuple(AppTrace(name=app.name, arrival_s=0.0, jobs=(alone,)) for app in run.apps))
 
 
 def both_ends(policies, seeds=(1, 2), **labels):

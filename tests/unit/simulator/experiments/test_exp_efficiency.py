@@ -33,6 +33,15 @@ def test_a_claim_that_turns_round_or_shrinks_is_told():
     assert lines["GPU time, slaq over themis, aligned (%)"].remark == "the sign is the paper's, the size is not."
 
 
+def test_a_difference_is_told_by_its_parts_and_by_what_placement_could_make():
+    """Of an app of 0.5 GPU hours at S = 1 five sixths of the GPU time are iterations; at S = 4 it would be 2 hours."""
+    told = experiment_named("fig12").evaluate(runs(themis=0.9, gandiva=1.0, slaq=1.2)).remarks
+    gandiva, slaq = (text for text in told if text.startswith("GPU time, "))
+    assert gandiva.startswith("GPU time, themis under gandiva, aligned: of +10.0 %, +8.3 are iterations")
+    assert "of +33.3 %, +27.8 are iterations" in slaq
+    assert "iterations would take 167 % more than under themis: the paper's about 250 % is beyond what" in slaq
+
+
 def test_policies_that_are_not_there_are_left_out():
     experiment = experiment_named("fig12")
     findings = experiment.evaluate(runs(themis=10.0))

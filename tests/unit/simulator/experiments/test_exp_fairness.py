@@ -45,6 +45,12 @@ def test_the_remarks_tell_how_many_runs_are_at_their_bounds():
     assert "0% of the apps end with rho > 1.05" in told
 
 
+def test_a_bound_holds_at_the_same_contention_only_and_another_policy_may_be_below_it():
+    (cause,) = experiment_named("fig9").evaluate(runs(themis=0.52, worst_rho_first=0.49, slaq=0.5)).causes
+    assert "at its lower bound, which no policy can undercut at the same N_avg" in cause
+    assert "Max rho of worst_rho_first, which holds no auction, is 0.96 times that of themis" in cause
+
+
 def test_the_figure_needs_the_rows_only():
     experiment = experiment_named("fig9")
     with house_style():

@@ -10,7 +10,7 @@ from exp_records import by_what, done, record
 from rm_plugin.policies.registry import POLICIES
 from simulator.agents import LIES, HonestAgent, LyingAgent
 from simulator.experiments.fig18 import APPS, GANG_GPUS, SETTINGS, like_apps, tipping_point
-from simulator.experiments.lying import CONTENDERS, HONEST, standard_error
+from simulator.experiments.lying import CONTENDERS, HONEST, standard_error, told_in
 from simulator.experiments.plotting import house_style
 from simulator.experiments.port import Scale
 from simulator.experiments.registry import experiment_named
@@ -114,6 +114,14 @@ def test_the_tipping_point_is_where_lying_begins_to_cost():
         assert len(experiment_named("fig18").draw(findings).axes) == len(SETTINGS)
 
 
+def test_a_run_in_which_nobody_lies_counts_once_whoever_might_have():
+    runs = lie_runs({0: 1.0, 40: 1.2})
+    again = [replace(run, cell=replace(run.cell, labels={**run.cell.labels, "liar": "app-5"})) for run in runs]
+    honest = [run for run in again if not run.cell.labels["lie_percent"]]
+    told = experiment_named("fig18").evaluate([*runs, *honest]).remarks[-1]
+    assert f"in all {len(runs)} runs: " in told
+
+
 def test_lies_that_never_cost_have_no_tipping_point():
     findings = experiment_named("fig18").evaluate(lie_runs({0: 1.0, 20: 1.2, 100: 0.7}))
 
@@ -175,6 +183,34 @@ def test_a_lie_about_s_is_told_in_bids_and_reports_where_there_are_bids():
 
     assert "themis in reports +10.0 % and in both at once +50.0 %" in cause
     assert "gandiva in reports +50.0 %" in cause
+
+
+@pytest.mark.parametrize(
+    ("lie", "place"),
+    [
+        ("rows", "bids"),
+        ("largest_row", "bids"),
+        ("rho", "reports"),
+        ("loss", "reports"),
+        ("throughout", "both at once"),
+        ("work", "both at once"),
+        ("strictness", "both at once"),
+        ("slowdown", "both at once"),
+    ],
+)
+def test_where_a_lie_is_told_follows_from_what_it_changes(lie, place):
+    assert told_in(lie, "themis") == told_in(lie, "themis, f = 0") == place
+    assert told_in(lie, "srtf") == "reports", "it asks for no bids"
+
+
+def test_a_lie_that_gains_by_what_it_reports_is_none_in_bids():
+    hours = {"rho": 1.8, "rows": 2.0, "throughout": 1.8, "work": 1.9}
+    lies = [lying_run("themis", lie, 4.0, 1, "a", taken) for lie, taken in hours.items()]
+    findings = experiment_named("lying").evaluate([lying_run("themis", HONEST, 1.0, 1, "", 2.0), *lies])
+
+    (claim,), (cause,) = findings.claims, findings.causes
+    assert claim.here.endswith("of the best lie in bids alone: themis +0.0 %")
+    assert "themis in bids +0.0 % and in reports +10.0 % and in both at once +10.0 %" in cause
 
 
 def test_the_standard_error_is_that_of_the_mean():

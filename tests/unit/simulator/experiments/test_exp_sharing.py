@@ -44,6 +44,15 @@ def test_nearly_all_choices_that_drf_allows_violate_something():
     assert violated_shares(second.takers, second.machines) == {"SI": 69 / 70, "EF": 1 / 70, "PE": 69 / 70}
 
 
+def test_the_filter_that_asks_one_of_two_apps_is_told_where_that_violates_something():
+    experiment = experiment_named("fig6")
+    cells = [cell for cell in experiment.cells(Scale.QUICK, 2) if str(cell.labels["policy"]).startswith("themis")]
+    remarks = experiment.evaluate([Done(cell=cell, record=run_cell(cell)) for cell in cells]).remarks
+    (told,) = [remark for remark in remarks if remark.startswith("Instance ")]
+    assert told.startswith("Instance 2 under themis, f = 0.8: the filter asked A1 (inception3) in 100% of the seeds")
+    assert told.endswith("In one shot (f = 0) both bid, violated: nothing.")
+
+
 def test_themis_keeps_all_three_in_one_shot():
     experiment = experiment_named("fig6")
     cells = [cell for cell in experiment.cells(Scale.QUICK, 2) if cell.labels["policy"] == "themis, f = 0"]

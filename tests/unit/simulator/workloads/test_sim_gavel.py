@@ -45,6 +45,11 @@ def test_another_type_of_gpu(folder):
     assert app.jobs[0].work_gpu_s / 2 == pytest.approx(1000 / 5.0)
 
 
+def test_a_type_of_gpu_that_the_table_lacks_is_refused_with_those_that_it_has(folder):
+    with pytest.raises(InputError, match=r"throughputs\.csv has no such type of GPU: 'k81'; known: k80, v100"):
+        workload(folder, line(), gpu_type="k81")
+
+
 def test_a_job_without_a_throughput_takes_its_duration(folder):
     (app,) = workload(folder, line("Other (batch size 1)", gpus="4")).apps
     assert app.jobs[0].work_gpu_s == pytest.approx(4 * 30.0)

@@ -130,5 +130,5 @@ def test_apps_of_bursts_keep_times_and_work():
     assert [job.work_gpu_s for job in first.jobs] == pytest.approx([2400.0, 240.0], rel=0.01)
     assert {(job.shape.tasks, job.shape.min_tasks) for job in first.jobs} == {(4, 4)}
     assert [len(app.jobs) for app in from_bursts(bursts, seed=1, name="tiny", least_jobs=2).apps] == [2]
-    with pytest.raises(InputError, match="holds no app"):
+    with pytest.raises(InputError, match="tiny holds no burst of so many jobs: 3; its largest has 2"):
         from_bursts(bursts, seed=1, name="tiny", least_jobs=3)

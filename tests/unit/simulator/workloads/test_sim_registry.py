@@ -1,5 +1,6 @@
 """Workloads by name and path, their options, the generator, and the report's own arithmetic."""
 
+import math
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from simulator.workload import AppTrace, JobTrace, LossCurve, Workload
 from simulator.workloads.extract import read_extract
 from simulator.workloads.registry import WORKLOADS, workload_named
 from simulator.workloads.report import planned_work_gpu_s, report
+from simulator.workloads.synthetic import RANGES
 from themis.apps import CRUDE_SLOWDOWN, TunerSpec
 from themis.errors import InputError, UnknownNameError
 
@@ -58,7 +60,11 @@ def test_options_as_values_and_as_text():
         ("w1", {"rigid": 1}, "must be true or false"),
         ("w1", {"apps": None}, "must be a whole number"),
         ("synthetic", {"tuner": "none"}, "unknown tuner"),
-        ("synthetic", {"load": 0}, "above 0"),
+        ("synthetic", {"load": 0}, "option load of workload synthetic must lie in 0.0001 to 10000: 0"),
+        ("synthetic", {"sigma": 1000}, "option sigma of workload synthetic must lie in 0 to 5: 1000.0"),
+        ("synthetic", {"task_gpu_s": 1e300}, "must lie in 0.001 to 1e"),
+        ("synthetic", {"jobs": 10**9}, "must lie in 1 to 10000"),
+        ("synthetic", {"apps": 10**9}, "must lie in 1 to 100000"),
     ],
 )
 def test_options_that_do_not_fit(name, option, match):
@@ -80,8 +86,11 @@ def test_traces_by_path(tmp_path):
         "timestamp,duration,num_gpus,cluster\n2017-10-09 07:01:55,66,1,a\n2017-10-09 07:01:56,66,1,a\n"
     )
     assert len(workload_named(str(tmp_path / "p.csv"), 1, TESTBED).apps) == 1
-    with pytest.raises(InputError, match="holds no app"):
+    with pytest.raises(InputError, match=r"p\.csv holds no burst of so many jobs: 3; its largest has 2"):
         workload_named(str(tmp_path / "p.csv"), 1, TESTBED, least_jobs=3)
+    (tmp_path / "h.csv").write_text("timestamp,duration,num_gpus,cluster\n")
+    with pytest.raises(InputError, match=r"h\.csv holds no job that ran$"):
+        workload_named(str(tmp_path / "h.csv"), 1, TESTBED)
     (tmp_path / "g.trace").write_text("\t".join(("A", "", "", "", "", "5", "1", "", "", "", "9", "0")) + "\n")
     table = tmp_path / "elsewhere.csv"
     table.write_text(
@@ -91,6 +100,26 @@ def test_traces_by_path(tmp_path):
     assert app.jobs[0].work_gpu_s == pytest.approx(5.0)
     with pytest.raises(InputError, match="cannot read"):
         workload_named(str(tmp_path / "g.trace"), 1, TESTBED)
+
+
+@pytest.mark.parametrize("sigma", RANGES["sigma"])
+@pytest.mark.parametrize("task_gpu_s", RANGES["task_gpu_s"])
+@pytest.mark.parametrize("load", RANGES["load"])
+def test_the_generator_makes_numbers_at_the_ends_of_all_ranges_or_says_why_not(sigma, task_gpu_s, load):
+    for seed in range(1, 6):
+        options = {"apps": 20, "sigma": sigma, "task_gpu_s": task_gpu_s, "load": load}
+        if task_gpu_s > 1.0:
+            with pytest.raises(InputError, match="more work than a century of one GPU"):
+                workload_named("synthetic", seed, TESTBED, **options)
+            continue
+        workload = workload_named("synthetic", seed, TESTBED, **options)
+        figures = [app.arrival_s for app in workload.apps] + [job.work_gpu_s for job in all_jobs(workload)]
+        assert all(map(math.isfinite, figures))
+        assert all(job.work_gpu_s > 0.0 for job in all_jobs(workload))
+
+
+def all_jobs(workload):
+    return [job for app in workload.apps for job in app.jobs]
 
 
 def test_the_generator_with_one_app():
