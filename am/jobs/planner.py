@@ -69,12 +69,13 @@ def make_plan(
     """
     usable = holdings.granted | holdings.reserved
     stop = {job.view.job_id: "its GPUs are taken back" for job in jobs if not usable.issuperset(job.gpus)}
+    # A job that is being stopped will want a gang in a moment: nothing is grown or given back before that is settled.
+    # One that lost will not: what is idle beside it is for growth at once, as the app's report asks for it.
+    settled = not any(job.stopping for job in jobs) and not stop
     stop |= dict.fromkeys(others, "the tuner stopped it")
     busy = {gpu for job in jobs for gpu in job.gpus} | {gpu for gpus in others.values() for gpu in gpus}
     idle = Pool(usable - busy, cluster)
     start, wait = _serve_waiting(jobs, idle, holdings, restart_s)
-    # A job that is being stopped will want a gang in a moment: nothing is grown or given back before that is settled.
-    settled = not any(job.stopping for job in jobs) and not stop
     grown = _grow(jobs, idle, restart_s) if settled and not wait else {}
     stop |= dict.fromkeys(grown, "it grows")
     moving = any(job.stopping or job.view.job_id in stop for job in jobs)

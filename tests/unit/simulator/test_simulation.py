@@ -6,8 +6,10 @@ import pytest
 from sim_cases import COSTS, FAR, FREE, app, cluster, job, run, settings, workload
 
 from rm_plugin.arbiter.core import LeasePolicy
-from simulator.settings import NodeOutage
+from simulator.clusters import cluster_named
+from simulator.settings import NodeOutage, Settings
 from simulator.simulation import Simulation
+from simulator.workloads.registry import workload_named
 from themis.apps import JobShape, TunerSpec
 from themis.choices import LeaseEnds
 from themis.errors import InputError
@@ -198,3 +200,13 @@ def test_jobs_whose_moves_are_free_do_not_move_without_end():
     leases = max(each.ended_at_s for each in record.apps) / 100.0
     moves = sum(each.restarts for each in record.apps)
     assert 0 < moves <= 6 * leases, "more than one a job and lease"
+
+
+@pytest.mark.parametrize(("policy", "seed"), [("drf", 1), ("themis", 3), ("gandiva", 3)])
+def test_truthful_agents_give_no_gpu_straight_back_that_they_asked_for(policy, seed):
+    on = cluster_named("4x2+1x4")
+    options = {"tuner": "median_stopping", "apps": 6, "load": 2.0, "task_gpu_s": 900.0, "sigma": 0.7}
+    record = Simulation(
+        workload_named("synthetic", seed, on, **options), Settings(cluster=on, policy=policy, seed=seed)
+    ).run()
+    assert record.counts.declined == 0

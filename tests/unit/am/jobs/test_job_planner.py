@@ -50,6 +50,11 @@ class TestStop:
         plan = run(planned("a"), granted=("m0/0",), others={"loser": gpus("m0/0")})
         assert plan == Plan(stop={"loser": "the tuner stopped it"})
 
+    def test_a_job_grows_at_once_beside_a_loser_that_still_saves_itself(self):
+        plan = run(planned("a", on=("m0/0",)), granted=("m0/0", "m0/1", "m0/2"), others={"loser": gpus("m0/2")})
+        assert plan.stop == {"loser": "the tuner stopped it", "a": "it grows"}
+        assert plan.release == ()
+
     def test_a_job_whose_leases_go_on_is_left_alone(self):
         assert run(planned("a", on=("m0/0", "m0/1")), granted=("m0/0", "m0/1")) == Plan()
 
