@@ -90,6 +90,14 @@ class JobBoard:
         self._journal.job(job.record())
         self.on_turn(job)
 
+    def target_of(self, job: JobRun) -> int:
+        """The iteration up to which a job is to run, or was; its whole length where it failed or never began."""
+        target = self.plan().targets.get(job.job_id)
+        if target is not None:
+            return target
+        short = job.state is JobState.FAILED or not job.profile.iteration
+        return job.spec.iterations_total if short else job.profile.iteration
+
     def target_reached(self, job: JobRun) -> None:
         """A job's tasks all exited 0: it reached its target, whether its log tells the last step or not."""
         job.profile.reach(self.plan().targets[job.job_id])

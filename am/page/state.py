@@ -88,7 +88,7 @@ def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] 
         phase=min(plan.phase + 1, phases),
         phases=phases,
         best=plan.best or "",
-        jobs=tuple(_job(job, plan.targets.get(job.job_id)) for job in app.board.jobs.values()),
+        jobs=tuple(_job(job, app.board.target_of(job)) for job in app.board.jobs.values()),
         leases=tuple(
             LeaseRow(lease_id=lease.lease_id, gpu=str(gpu), state=lease.state.value, expires_at_s=lease.expires_at_s)
             for gpu, lease in sorted(app.leases.items())
@@ -97,12 +97,12 @@ def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] 
     )
 
 
-def _job(job: JobRun, target: int | None) -> JobRow:
+def _job(job: JobRun, target: int) -> JobRow:
     return JobRow(
         job_id=job.job_id,
         state=job.state.value,
         iteration=job.profile.iteration,
-        target_iteration=job.profile.iteration if target is None else target,
+        target_iteration=target,
         loss=job.loss if math.isfinite(job.loss) else None,
         accuracy=job.profile.accuracy,
         gpus=" ".join(str(gpu) for gpu in job.gpus),

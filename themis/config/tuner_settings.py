@@ -237,6 +237,10 @@ def check_acts(tuner: TunerSpec, *, jobs: int, iterations: int, source: str) -> 
     for name in _BEFORE_THE_END.get(tuner.name, ()):
         if iterations > 1:
             _check_at_most(name, tuner.settings, iterations - 1, "it must be below job.iterations", source)
+    if tuner.name == HYPERBAND:
+        _check_at_most(
+            "eta", tuner.settings, max(2, iterations), "a job's first rung ends at job.iterations / eta", source
+        )
     if tuner.name == MEDIAN_STOPPING:
         _check_at_most("min_jobs", tuner.settings, jobs - 1, "a job has no more others", source)
     if tuner.name == OPTUNA:

@@ -118,6 +118,19 @@ class TestPhases:
         }
         assert one.board.settle_losers() == []
 
+    def test_a_loser_has_done_what_it_was_to_do_and_a_failure_has_not(self, bench):
+        one = bench()
+        one.start("j0").profile.feed(StepLoss(step=4, loss=1.0))
+        assert one.board.target_of(one.board.jobs["j0"]) == 10
+        one.board.failed(one.board.jobs["j0"], "it crashed")
+        for job_id in ("j1", "j2", "j3"):
+            one.start(job_id)
+            one.reach(job_id, LOSSES[job_id])
+        one.board.settle_losers()
+        told = {job_id: one.board.target_of(job) for job_id, job in one.board.jobs.items()}
+        assert told["j0"] == 60
+        assert sorted(told[job_id] for job_id in ("j1", "j2", "j3")) == [10, 30, 30]
+
     def test_a_loser_that_still_runs_is_told_so_until_it_has_stopped(self, bench):
         one = bench()
         for job_id in "j0", "j1", "j2", "j3":

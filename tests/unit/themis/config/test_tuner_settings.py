@@ -175,6 +175,11 @@ class TestSettings:
                 "tuner.min_jobs so high it can never act: 4; use at most 3: a job has",
             ),
             (
+                "hyperband",
+                {"eta": 101},
+                "tuner.eta so high it can never act: 101; use at most 100: a job's first rung",
+            ),
+            (
                 "median_stopping",
                 {"warmup": 100},
                 "tuner.warmup so .*: 100; use at most 99: it must be below job.iterat",
