@@ -97,13 +97,13 @@ class HastyMarket:
     def _choice(self) -> tuple[Ints, Packed]:
         """Row by bidder, -1 for none, and places.
 
-        Those who gain most beyond the price choose first: the best row at a price at which all ask for too much, or at
-        this one, or the best of few that ask for no more GPUs than are left.
+        Those who gain most beyond the price choose first: the best row at a price at which all ask for too much (at
+        no price, no such), or at this one, or the best of few that ask for no more GPUs than are left.
         """
         rows, bidders = self._arrays.rows, len(self._arrays.bids)
         price, margins = self._priced
         wished = np.full((2, bidders), -1, dtype=np.int64)
-        for best, at in zip(wished, (price - 1, price), strict=True):
+        for best, at in zip(wished, (max(price - 1, 0), price), strict=True):
             found = self._best(at)
             best[rows.bidder[found]] = found
         choice = np.full(bidders, -1, dtype=np.int32)
