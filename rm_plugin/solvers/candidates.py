@@ -153,7 +153,7 @@ def _undominated(rows: Sequence[Candidate]) -> tuple[Candidate, ...]:
         asks_no_more = np.ones((len(before), len(block)), dtype=bool)
         for ours, theirs in zip(block.T, before.T, strict=True):
             asks_no_more &= theirs[:, None] <= ours[None, :]
-        dominated += np.triu(asks_no_more, k=first - start + 1).any(axis=0).tolist()
+        dominated.extend(np.asarray(np.triu(asks_no_more, k=first - start + 1).any(axis=0)))
     return tuple(row for row, lost in zip(rows, dominated, strict=True) if not lost)
 
 
