@@ -16,7 +16,7 @@ _SMALL = Recipe(machines=3, bidders=3, rows=4)
 
 
 def tied_value(rng: random.Random) -> float:
-    """One of four values, so that many choices are worth the same."""
+    """One of three values, so that many choices are worth the same."""
     return rng.choice((0.25, 0.5, 0.5, 1.0))
 
 

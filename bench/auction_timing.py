@@ -72,8 +72,8 @@ def time_ours(market: Market, solver_name: str) -> OurAuction:
         seconds=seconds,
         objectives=_objectives(outcome),
         optimal=outcome.optimal,
-        states=getattr(outcome, "states", None),
-        fallbacks=getattr(outcome, "fallbacks", None),
+        states=outcome.states,
+        fallbacks=outcome.fallbacks,
     )
 
 

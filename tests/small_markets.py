@@ -1,5 +1,6 @@
 """Markets in a few words, for tests of solvers and auctions."""
 
+from rm_plugin.solvers.port import SolveStatus
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation
@@ -28,3 +29,11 @@ def market(machines, *bids, lexicographic=False):
 
 def rows_won(solution):
     return {app_id: win.row for app_id, win in solution.wins.items()}
+
+
+def covers(found, best):
+    """The status tells of a gap, and the optimum is no further away."""
+    assert (found.status is SolveStatus.TIME_LIMIT) == (found.gap > 0.0)
+    assert found.positive <= best.positive
+    if found.positive == best.positive:
+        assert found.log_objective - 1e-9 <= best.log_objective <= found.log_objective + found.gap + 1e-9

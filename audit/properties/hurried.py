@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from audit.case import Case
+from audit.case import Case, value_won
 from audit.feasibility import infeasible
 from audit.properties.optimality import differs
-from rm_plugin.arbiter.auction import AuctionOutcome, Problem, run_auction
-from rm_plugin.solvers.port import SolveStatus
+from rm_plugin.arbiter.auction import AuctionOutcome
+from rm_plugin.arbiter.payments import NOISE
+from rm_plugin.solvers.port import Solution, SolveStatus
+from themis.choices import EmptyBundle
 
 LIMITS_S = (0.0, 0.004)
 """Not even markets are made ready in the first; small ones are in the second, and none of the larger is solved."""
@@ -29,15 +31,22 @@ def hurried(case: Case) -> list[str] | None:
 
 
 def _findings(case: Case, limit_s: float) -> Iterator[str]:
-    outcome = run_auction(case.market, case.mechanism.make_solver(), limit_s)
-    for finding in (*infeasible(case.market, outcome.wins), *_out_of_range(outcome), *_too_sure(case, outcome)):
+    outcome = case.mechanism.auction(case.market, case.mechanism.make_solver(), limit_s)
+    for finding in (*infeasible(case.market, outcome.wins), *_out_of_range(case, outcome), *_too_sure(case, outcome)):
         yield f"within {limit_s} s: {finding}"
 
 
-def _out_of_range(outcome: AuctionOutcome) -> Iterator[str]:
+def _out_of_range(case: Case, outcome: AuctionOutcome) -> Iterator[str]:
+    """Shares that are none, or by which a winner has less than it would by winning nothing: others lose no more."""
+    finite = case.market.empty_bundle is EmptyBundle.FINITE
     for app_id, share in outcome.shares.items():
         if not 0.0 <= share <= 1.0:
             yield f"c of {app_id} is {share!r}"
+        elif finite and app_id in outcome.wins:
+            bid = case.bids[app_id]
+            kept = share * value_won(bid, outcome)
+            if kept < bid.empty_value * (1.0 - 2.0 * NOISE):
+                yield f"{app_id} keeps {kept!r} of its win, nothing is worth {bid.empty_value!r} to it"
 
 
 def _too_sure(case: Case, outcome: AuctionOutcome) -> Iterator[str]:
@@ -48,18 +57,13 @@ def _too_sure(case: Case, outcome: AuctionOutcome) -> Iterator[str]:
     for problem in (full, *drawn):
         if not math.isfinite(problem.gap) or (problem.status is SolveStatus.OPTIMAL) != (problem.gap == 0.0):
             yield f"{problem.status} with a gap of {problem.gap!r}"
-        yield from differs(problem, best.get(problem.without) or _solved(case, problem), "more time")
+        known = best.get(problem.without) or _solved(case, problem.without)
+        if known is not None:
+            yield from differs(problem, known, "more time")
 
 
-def _solved(case: Case, problem: Problem) -> Problem:
-    """A problem without a bidder that wins nothing when there is time."""
-    assert problem.without is not None
-    found = case.solve(case.market.without(problem.without))
-    return Problem(
-        without=problem.without,
-        solved_for=problem.without,
-        status=found.status,
-        gap=found.gap,
-        log_objective=found.log_objective,
-        positive=found.positive,
-    )
+def _solved(case: Case, without: str | None) -> Solution | None:
+    """A problem without a bidder that wins nothing when there is time; None where its optimum is not proven."""
+    assert without is not None
+    found = case.solve(case.market.without(without))
+    return found if found.status is SolveStatus.OPTIMAL else None

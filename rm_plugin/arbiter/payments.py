@@ -19,7 +19,8 @@ def kept_share(market: Market, full: Solution, without: Solution, app_id: str) -
     have a positive value because of i (`lexicographic` only), the products run over those with a positive value in
     both markets, the finite part (fairness-study.md, 2.7); it may pass 1 and is cut there. Where a solve hit its time
     limit or its licence, the full market's choice without i is the better answer to the second problem whenever c_i
-    passes 1.
+    passes 1; and where the answer without i is worth more than the full market's choice although i wins nothing, time
+    was too short to tell what the others lose, and i keeps all.
 
     Args:
         market: The full market.
@@ -35,6 +36,8 @@ def kept_share(market: Market, full: Solution, without: Solution, app_id: str) -
     """
     if app_id not in full.wins:
         return 1.0
+    if full.status is not SolveStatus.OPTIMAL and _is_better(market, without, full, app_id):
+        return 1.0
     changed = _changed_values(market, full, without, app_id)
     finite_part_only = sum([value > 0 for value, _ in changed]) < sum([value > 0 for _, value in changed])
     logs = [_logs(*values) for values in changed if min(values) > 0 or not finite_part_only]
@@ -43,6 +46,15 @@ def kept_share(market: Market, full: Solution, without: Solution, app_id: str) -
     if exact and log_share > NOISE:
         raise InvariantError(f"the kept share of {app_id} passes 1", value=math.exp(log_share))
     return math.exp(min(0.0, log_share))
+
+
+def _is_better(market: Market, without: Solution, full: Solution, app_id: str) -> bool:
+    """Whether an answer without bidder i beats the full market's choice, of which it is one where i wins nothing."""
+    empty = next(bid.empty_value for bid in market.bids if bid.app_id == app_id)
+    positive = without.positive + (empty > 0)
+    if positive != full.positive:
+        return positive > full.positive
+    return without.log_objective + _logs(empty)[0] > full.log_objective + NOISE
 
 
 def _changed_values(market: Market, full: Solution, without: Solution, app_id: str) -> list[tuple[float, float]]:

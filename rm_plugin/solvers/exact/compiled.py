@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rm_plugin.solvers.candidates import chains_of
 from rm_plugin.solvers.exact import _core
-from rm_plugin.solvers.exact.found import Found
+from rm_plugin.solvers.exact.found import Found, value_of
 from rm_plugin.solvers.exact.knapsack import (
     build_problem,
     most_pinned,
@@ -111,7 +111,7 @@ class CompiledMarket:
 
     def value(self, row_of: Mapping[int, int]) -> int:
         """What rows by bidder gain together, in whole units."""
-        return int(sum(int(self.arrays.rows.gain[row]) for row in row_of.values()))
+        return value_of(self.arrays, row_of)
 
     @property
     def limits(self) -> int:

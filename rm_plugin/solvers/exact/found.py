@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays
-from rm_plugin.solvers.port import Solution, SolveStatus, Win
+from rm_plugin.solvers.port import SMALLEST_GAP, Solution, SolveStatus, Win
 from rm_plugin.solvers.realise import by_nearness, pinned_gangs
 from themis.bids import PlacedGang
 
@@ -36,6 +36,32 @@ class Found:
 def rows_by_bidder(choice: Ints) -> dict[int, int]:
     """A choice (row by bidder, -1 for none) as rows by bidder position."""
     return {bidder: row for bidder, row in enumerate(choice.tolist()) if row >= 0}
+
+
+def value_of(market: MarketArrays, row_of: Mapping[int, int]) -> int:
+    """What rows by bidder gain together, in whole units."""
+    return sum(int(market.rows.gain[row]) for row in row_of.values())
+
+
+def gap_of(market: MarketArrays, row_of: Mapping[int, int], bound: int) -> float:
+    """How much higher than these rows' the log objective may be, given that nothing gains more than `bound`."""
+    open_gap = bound - value_of(market, row_of)
+    return max(open_gap / market.unit, SMALLEST_GAP) if open_gap > 0 else 0.0
+
+
+def less_a_row(market: MarketArrays, full: Found, skip: int, bound: int) -> Found:
+    """The full market's choice less a bidder's row, which has its places for sure: for when no time is left.
+
+    Args:
+        market: The market.
+        full: What was found with all bidders.
+        skip: Position of the bidder left out.
+        bound: What no choice without it gains more than, in whole units.
+    """
+    row_of = {bidder: row for bidder, row in full.row_of.items() if bidder != skip}
+    # Nobody is better off without a bidder than the best choice with it is.
+    most = value_of(market, full.row_of) + math.ceil(full.gap * market.unit)
+    return Found(skip=skip, row_of=row_of, gap=gap_of(market, row_of, min(bound, most)))
 
 
 def as_solution(market: MarketArrays, found: Found, *, placed: bool) -> Solution:

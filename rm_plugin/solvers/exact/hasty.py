@@ -10,11 +10,11 @@ from functools import cached_property
 
 import numpy as np
 
-from rm_plugin.solvers.exact.found import Found, as_solution, rows_by_bidder
+from rm_plugin.solvers.exact.found import Found, as_solution, gap_of, rows_by_bidder
 from rm_plugin.solvers.exact.mending import mended
 from rm_plugin.solvers.exact.places import Packed, Places
 from rm_plugin.solvers.exact.rows import Ints, Longs, MarketArrays
-from rm_plugin.solvers.port import SMALLEST_GAP, Solution
+from rm_plugin.solvers.port import Solution
 
 _MOST_TRIED = 4
 """Rows that a bidder tries where neither of its best ones at the prices is left."""
@@ -31,20 +31,25 @@ class HastyMarket:
 
     def solution(self, without: str | None) -> Solution:
         """The choice, less the row of a bidder (None: with all), and the gap to the bound without that bidder."""
-        skip = -1 if without is None else self._position[without]
+        found = self.found(-1 if without is None else self._position[without])
+        return as_solution(self._arrays, found, placed=without is None)
+
+    def found(self, skip: int) -> Found:
+        """As `solution`, by the position of the bidder (-1: with all)."""
         choice, packed = self._choice
         row_of = {bidder: row for bidder, row in rows_by_bidder(choice).items() if bidder != skip}
-        price, margins = self._priced
-        most = price * self._free + sum(margin for bidder, margin in enumerate(margins) if bidder != skip)
-        open_gap = most - sum(int(self._arrays.rows.gain[row]) for row in row_of.values())
         by_row = packed.gangs() if skip < 0 else {}
-        found = Found(
+        return Found(
             skip=skip,
             row_of=row_of,
-            gap=max(open_gap / self._arrays.unit, SMALLEST_GAP) if open_gap > 0 else 0.0,
+            gap=gap_of(self._arrays, row_of, self.bound(skip)),
             gangs={bidder: by_row.get(row, ()) for bidder, row in row_of.items()},
         )
-        return as_solution(self._arrays, found, placed=skip < 0)
+
+    def bound(self, skip: int) -> int:
+        """What no choice without the bidder at `skip` (-1: with all) gains more than, in whole units."""
+        price, margins = self._priced
+        return price * self._free + sum(margin for bidder, margin in enumerate(margins) if bidder != skip)
 
     @cached_property
     def _priced(self) -> tuple[int, list[int]]:
@@ -92,13 +97,13 @@ class HastyMarket:
     def _choice(self) -> tuple[Ints, Packed]:
         """Row by bidder, -1 for none, and places.
 
-        Those who gain most beyond the price choose first: the best row at a price at which all ask for too much, or at
-        this one, or the best of few that ask for no more GPUs than are left.
+        Those who gain most beyond the price choose first: the best row at a price at which all ask for too much (at
+        no price, no such), or at this one, or the best of few that ask for no more GPUs than are left.
         """
         rows, bidders = self._arrays.rows, len(self._arrays.bids)
         price, margins = self._priced
         wished = np.full((2, bidders), -1, dtype=np.int64)
-        for best, at in zip(wished, (price - 1, price), strict=True):
+        for best, at in zip(wished, (max(price - 1, 0), price), strict=True):
             found = self._best(at)
             best[rows.bidder[found]] = found
         choice = np.full(bidders, -1, dtype=np.int32)

@@ -11,7 +11,7 @@ import numpy as np
 
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.compiled import CompiledMarket
-from rm_plugin.solvers.exact.found import Found, rows_by_bidder
+from rm_plugin.solvers.exact.found import Found, gap_of, less_a_row, rows_by_bidder
 from rm_plugin.solvers.exact.mending import mended
 from rm_plugin.solvers.exact.places import Packed, Searched
 from rm_plugin.solvers.exact.remainder import solve_over
@@ -55,13 +55,7 @@ def solve_problem(market: CompiledMarket, skip: int, deadline_s: float, last_s: 
 
 
 def _left_by_all(market: CompiledMarket, full: Found, skip: int) -> Found:
-    """The full market's choice less a bidder's row, which has its places for sure: for when no time is left."""
-    row_of = {bidder: row for bidder, row in full.row_of.items() if bidder != skip}
-    unit, value = market.arrays.unit, market.value(row_of)
-    # Nobody is better off without a bidder than the best choice with it is.
-    most = market.value(full.row_of) + math.ceil(full.gap * unit)
-    open_gap = min(most, market.known_bound(skip)) - value
-    return Found(skip=skip, row_of=row_of, gap=max(open_gap / unit, SMALLEST_GAP) if open_gap > 0 else 0.0)
+    return less_a_row(market.arrays, full, skip, market.known_bound(skip))
 
 
 class _Problem:
@@ -278,8 +272,8 @@ class _Problem:
         loss = np.empty(market.arrays.rows.rows, dtype=np.int64)
         # Limits learnt since may tell more than the search did.
         bound = min(bound, _core.losses(market.problem, self._skip, self._price, loss))
-        open_gap = bound - market.value(found.row_of)
-        return replace(found, gap=max(open_gap / market.arrays.unit, SMALLEST_GAP)) if open_gap > 0 else found
+        gap = gap_of(market.arrays, found.row_of, bound)
+        return replace(found, gap=gap) if gap > 0.0 else found
 
     def _search_s(self) -> float:
         """Seconds for a search that may prove nothing: what a narrow one after it takes is left, up to half of all."""

@@ -96,6 +96,6 @@ def _solution(ready: Ready, without: str | None, deadline_s: float, last_s: floa
     if isinstance(ready, HastyMarket):
         return ready.solution(without)
     if isinstance(ready, TableMarket):
-        return ready.solution(without, deadline_s)
+        return ready.solution(without, deadline_s, last_s)
     skip = -1 if without is None else ready.position(without)
     return as_solution(ready.arrays, solve_problem(ready, skip, deadline_s, last_s), placed=without is None)

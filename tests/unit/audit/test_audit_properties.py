@@ -9,7 +9,7 @@ from mutants import Mutant, PolicyMutant, RemembersTheFirst, auction_with_shares
 
 from audit.case import Case, Mechanism
 from audit.families import FAMILIES, family
-from audit.properties import grants
+from audit.properties import grants, hurried
 from audit.properties.registry import PROPERTIES
 from audit.round_cases import snapshot_of
 from rm_plugin.arbiter import rounding
@@ -271,6 +271,23 @@ def test_a_limit_that_takes_slots_for_alike_is_found_by_unlike_slots(monkeypatch
 
     monkeypatch.setattr(resources, "_parts_in_slots", alike)
     assert found_in_unlike_slots(Mechanism(make_solver=ExactSolver), "optimality")
+
+
+def test_shares_that_leave_winners_less_than_nothing_is_worth_are_found_in_a_hurry():
+    """Also that the hurried auction is the mechanism's own."""
+    poorer = replace(TRUE, auction=auction_with_shares(lambda app, c, won: c * 0.01))
+    assert any("keeps" in finding for finding in found_in_unlike_slots(poorer, "hurried"))
+
+
+def test_an_optimum_that_is_not_proven_is_no_truth_for_a_hurry():
+    """Without a bidder that loses when there is time its market is solved once more, here without a proof."""
+
+    def unproven_without(market, solution, calls):
+        return replace(solution, status=SolveStatus.TIME_LIMIT, gap=1.0) if len(market.bids) < 4 else solution
+
+    case = Case(family("unlike-slots").market(1, 0), solving(unproven_without))
+    assert len(case.market.bids) == 4
+    assert hurried._solved(case, case.market.bids[0].app_id) is None
 
 
 def test_gaps_that_leave_out_what_bidders_gain_are_found(monkeypatch):

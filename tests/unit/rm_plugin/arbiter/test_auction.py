@@ -1,5 +1,6 @@
 """The auction and its payments on markets worked out by hand, and with solvers that run out of time."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -102,6 +103,34 @@ def test_an_answer_worse_than_the_full_one_is_cut_where_time_ran_out():
 def test_an_answer_worse_than_the_full_one_is_a_defect_where_both_claim_to_be_optimal():
     with pytest.raises(InvariantError, match="passes 1"):
         kept_share(BOTH, _solution({"a": 0, "b": 0}), _solution({}), "a")
+
+
+@pytest.mark.parametrize(("won", "share"), [({"a": 0, "b": 0}, 0.6 / 0.9), ({"a": 0}, 1.0), ({"a": 1}, 1.0)])
+@pytest.mark.parametrize("empty_bundle", EmptyBundle)
+def test_a_choice_that_is_beaten_by_one_without_a_winner_tells_nothing_of_what_it_owes(won, share, empty_bundle):
+    """Without a, b has 0.9: with a's 0.2 more than 0.4 or 0.8 for a and 0.2 for b, less than 0.4 and 0.6."""
+    both = market(4, {"a": (0.2, {2: 0.4, 4: 0.8}), "b": (0.2, {2: 0.6, 4: 0.9})}, empty_bundle)
+    full = _worth(both, won)
+    without = _worth(both.without("a"), {"b": 1})
+    assert kept_share(both, full, without, "a") == pytest.approx(share)
+
+
+def test_a_choice_that_gives_fewer_bidders_something_than_one_without_a_winner_tells_nothing_either():
+    """Nothing is worth 0 to both b and c: without a both have something, beside a none has."""
+    given = market(4, {"a": (0.2, {4: 0.8}), "b": (0.0, {2: 0.1}), "c": (0.0, {2: 0.1})}, EmptyBundle.LEXICOGRAPHIC)
+    without = _worth(given.without("a"), {"b": 0, "c": 0})
+    assert kept_share(given, _worth(given, {"a": 0}), without, "a") == 1.0
+    assert without.log_objective < _worth(given, {"a": 0}).log_objective
+
+
+def _worth(given, rows):
+    """Rows by winner as a solver that ran out of time answers them."""
+    values = [bid.rows[rows[bid.app_id]].value if bid.app_id in rows else bid.empty_value for bid in given.bids]
+    logs = [math.log(value) for value in values if value > 0]
+    wins = {app_id: Win(row=row, gangs=()) for app_id, row in rows.items()}
+    return Solution(
+        status=SolveStatus.TIME_LIMIT, gap=1.0, log_objective=math.fsum(logs), positive=len(logs), wins=wins
+    )
 
 
 class _Impatient:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from small_markets import bid, gang, machine, market, row, rows_won
+from small_markets import bid, covers, gang, machine, market, row, rows_won
 
 from audit.feasibility import infeasible
 from audit.recipes import Recipe, random_market
@@ -44,20 +44,23 @@ def test_a_hasty_choice_fits_and_its_gap_covers_what_is_lost(name):
     assert lost > 5
 
 
-def covers(found, best):
-    """The status tells of a gap, and the optimum is no further away."""
-    assert (found.status is SolveStatus.TIME_LIMIT) == (found.gap > 0.0)
-    assert found.positive <= best.positive
-    if found.positive == best.positive:
-        assert found.log_objective - 1e-9 <= best.log_objective <= found.log_objective + found.gap + 1e-9
-
-
 def test_where_everybody_wins_its_best_row_that_is_proven():
     given = market(
         [machine("m0", 4), machine("m1", 4)], *(bid(app, 0.1, row(0.9, gang(2, Level.SLOT))) for app in "abc")
     )
     found = ExactSolver().solve(given, 0.0)
     assert (found.status, found.gap, rows_won(found)) == (SolveStatus.OPTIMAL, 0.0, {"a": 0, "b": 0, "c": 0})
+
+
+def test_what_costs_nothing_is_wished_for_no_larger_than_it_must_be():
+    """Where best rows fit without a price nobody is paid for GPUs: of equal gains a takes one, and leaves b its own."""
+    given = market(
+        [machine("m0", 4)],
+        bid("a", 0.1, row(0.9, m0=1), row(0.9, gang(4, Level.MACHINE))),
+        bid("b", 0.1, row(0.9, gang(3, Level.MACHINE))),
+    )
+    found = ExactSolver().solve(given, 0.0)
+    assert (found.status, found.gap, rows_won(found)) == (SolveStatus.OPTIMAL, 0.0, {"a": 0, "b": 0})
 
 
 def test_a_market_without_rows_that_can_win_is_proven():

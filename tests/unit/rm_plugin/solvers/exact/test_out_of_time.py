@@ -8,20 +8,24 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from small_markets import bid, gang, machine, market, row
+from small_markets import bid, covers, gang, machine, market, row
 
 from audit.feasibility import infeasible
 from audit.recipes import Recipe, random_market
 from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.solvers.exact import _core, learning, problem, solver, tables
-from rm_plugin.solvers.exact.compiled import CompiledMarket
+from rm_plugin.solvers.exact.compiled import CompiledMarket, OutOfTimeError
 from rm_plugin.solvers.exact.places import Places
+from rm_plugin.solvers.exact.rows import read_market
 from rm_plugin.solvers.exact.solver import ExactSolver
+from rm_plugin.solvers.exact.tables import TableMarket
+from rm_plugin.solvers.highs import HighsSolver
 from rm_plugin.solvers.port import SolveStatus
 from themis.choices import EmptyBundle
 from themis.cluster import Level
 
 MANY = Recipe(machines=10, bidders=8, rows=20, sizes=(1, 2, 3, 4, 5), racks=3, slot_gpus=4)
+EIGHT_TABLES = Recipe(machines=10, bidders=8, rows=12, slot_gpus=4, explicit=True)
 
 
 def wide_market(bidders=24):
@@ -49,10 +53,22 @@ def made_ready(given):
     return exact
 
 
+def many_tables(seed=0):
+    """Rows that name machines: too many to find the optimum without a look at the relaxation."""
+    return random_market(seed, Recipe(machines=12, bidders=20, rows=12, explicit=True))
+
+
+def tables_made_ready(given):
+    """A solver that has read a market of tables, whatever the clock says."""
+    exact = ExactSolver()
+    exact._market, exact._ready = given, TableMarket(given, read_market(given))
+    return exact
+
+
 @pytest.fixture
 def work(monkeypatch):
     """How often rows were searched for, prices made and gangs packed."""
-    calls = {"search": 0, "prices": 0, "pack": 0}
+    calls = {"search": 0, "prices": 0, "best_of_tables": 0, "pack": 0}
 
     def counted(name, true):
         def call(*given):
@@ -61,15 +77,17 @@ def work(monkeypatch):
 
         return call
 
-    for name in ("search", "prices"):
+    for name in ("search", "prices", "best_of_tables"):
         monkeypatch.setattr(_core, name, counted(name, getattr(_core, name)))
     monkeypatch.setattr(Places, "pack", counted("pack", Places.pack))
     return calls
 
 
-def test_without_time_the_problems_without_one_bidder_take_no_work(work):
-    given = wide_market()
-    exact = made_ready(given)
+@pytest.mark.parametrize(
+    ("given", "solver_of"), [(wide_market(), made_ready), (many_tables(), tables_made_ready)], ids=["gangs", "tables"]
+)
+def test_without_time_the_problems_without_one_bidder_take_no_work(work, given, solver_of):
+    exact = solver_of(given)
     full = exact.solve(given, 0.0)
     assert full.status is SolveStatus.TIME_LIMIT
     assert len(full.wins) > 5
@@ -101,9 +119,17 @@ def test_what_is_left_without_a_bidder_has_a_gap_that_covers_the_optimum(full_s,
     assert late > 0
 
 
-@pytest.mark.parametrize("solver_of", [made_ready, lambda given: ExactSolver()], ids=["ready", "hasty"])
-def test_whoever_no_time_is_left_for_pays_nothing(solver_of):
-    given = wide_market()
+@pytest.mark.parametrize(
+    ("given", "solver_of"),
+    [
+        (wide_market(), made_ready),
+        (wide_market(), lambda given: ExactSolver()),
+        (many_tables(), tables_made_ready),
+        (many_tables(), lambda given: ExactSolver()),
+    ],
+    ids=["ready", "hasty", "tables", "hasty tables"],
+)
+def test_whoever_no_time_is_left_for_pays_nothing(given, solver_of):
     outcome = run_auction(given, solver_of(given), 0.0)
     assert not outcome.optimal
     assert outcome.wins
@@ -162,12 +188,79 @@ def test_an_answer_without_time_is_no_worse_than_what_the_others_keep():
     full = exact.solve(given, 0.2)
     for app_id, found in exact.without(given, sorted(full.wins), 1.0).items():
         kept = {app: win for app, win in full.wins.items() if app != app_id}
-        assert log_gain(given.bids, found.wins) >= log_gain(given.bids, kept) - 1e-9
+        assert worth(given.bids, found.wins) >= worth(given.bids, kept)
 
 
-def log_gain(bids, wins):
-    won = [(each.rows[wins[each.app_id].row].value, each.empty_value) for each in bids if each.app_id in wins]
-    return math.fsum(math.log(value / empty) for value, empty in won)
+@pytest.mark.parametrize("empty_bundle", EmptyBundle)
+def test_tables_out_of_time_are_no_worse_than_one_price_and_their_gaps_cover_the_optimum(monkeypatch, empty_bundle):
+    """The relaxation alone would say a gap without end where it was not even begun."""
+    monkeypatch.setattr(_core, "best_of_tables", out_of_time(_core.best_of_tables))
+    by_one_price = 0
+    for seed in range(8):
+        given = random_market(seed, replace(EIGHT_TABLES, empty_bundle=empty_bundle))
+        hasty, exact = ExactSolver().solve(given, 0.0), tables_made_ready(given)
+        full = exact.solve(given, 60.0)
+        assert infeasible(given, full.wins) == []
+        assert (full.positive, full.log_objective) >= (hasty.positive, hasty.log_objective)
+        assert full.gap <= hasty.gap
+        by_one_price += full.gap > 0.0
+        covers(full, HighsSolver().solve(given, 60.0))
+        for app_id, found in exact.without(given, sorted(full.wins)[:3], 60.0).items():
+            kept = {app: win for app, win in full.wins.items() if app != app_id}
+            assert worth(given.bids, found.wins) >= worth(given.bids, kept)
+            covers(found, HighsSolver().solve(given.without(app_id), 60.0))
+    assert by_one_price > 2
+
+
+def out_of_time(true):
+    """The search of tables with no time, whatever it is told."""
+    return lambda tables, skip, seconds, *rest: true(tables, skip, 0.0, *rest)
+
+
+def test_problems_of_tables_end_with_the_time_of_all(monkeypatch):
+    """Each takes a second whatever it is told, of 4 for all winners: four are begun."""
+    given, clock = many_tables(), SimpleNamespace(now_s=100.0, begun=0)
+    exact = tables_made_ready(given)
+    full = exact.solve(given, 60.0)
+    true = _core.best_of_tables
+
+    def slow(*told):
+        clock.begun, clock.now_s = clock.begun + 1, clock.now_s + 1.0
+        return out_of_time(true)(*told)
+
+    monkeypatch.setattr(_core, "best_of_tables", slow)
+    for module in (solver, tables):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    assert len(exact.without(given, sorted(full.wins), 4.0)) == len(full.wins) > 8
+    assert (clock.begun, clock.now_s) == (4, 104.0)
+
+
+def test_tables_past_their_nodes_are_held_to_limits_only_while_there_is_time(monkeypatch):
+    """The knapsack's market is not made ready past the deadline; the search's own choice stands."""
+    given, seen = many_tables(), []
+    exact = tables_made_ready(given)
+    before = exact.solve(given, 60.0)
+    true = _core.best_of_tables
+
+    def too_wide(*told):
+        return (tables._TOO_WIDE, *true(*told)[1:])
+
+    def late(market, *, deadline_s):
+        seen.append(deadline_s)
+        raise OutOfTimeError
+
+    monkeypatch.setattr(_core, "best_of_tables", too_wide)
+    monkeypatch.setattr(tables, "CompiledMarket", late)
+    monkeypatch.setattr(tables, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    assert exact._ready.solution(None, 160.0) == before
+    assert seen == [160.0]
+
+
+def worth(bids, wins):
+    """What a choice is worth: how many have something, then the log of the product of their values."""
+    values = [each.rows[wins[each.app_id].row].value if each.app_id in wins else each.empty_value for each in bids]
+    logs = [math.log(value) for value in values if value > 0]
+    return len(logs), round(math.fsum(logs), 9)
 
 
 class Ticking:
