@@ -101,7 +101,8 @@ def test_an_app_that_its_user_kills_is_killed_for_yarn_too(themis):
 
 
 def test_two_apps_that_want_all_gpus_share_them_and_none_has_two_owners(themis):
-    wide = {"jobs": 10, "job": {"tasks": 1, "gpus_per_task": 1, "iterations": 500}}
+    # So long that leases end while both have much to do, however late YARN starts the first tasks.
+    wide = {"jobs": 10, "job": {"tasks": 1, "gpus_per_task": 1, "iterations": 800}}
     first = themis.submit(name="first", **wide)
     themis.wait_until_iterating(first)
     second = themis.submit(name="second", **wide)
@@ -112,7 +113,7 @@ def test_two_apps_that_want_all_gpus_share_them_and_none_has_two_owners(themis):
         over.extend((host, count) for host, count in used.items() if count > themis.cluster.node_gpus[host])
         return {themis.state(first), themis.state(second)} == {"FINISHED"}
 
-    themis.until(both_ended, "both end", 240)
+    themis.until(both_ended, "both end", 270)
     assert over == []
     moved = [event for event in themis.events() if event.kind == "resize"]
     assert moved, "no job was ever moved"
