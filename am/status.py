@@ -63,7 +63,7 @@ def job_status(app: App, job: JobRun) -> pb.JobStatus:
         job_id=job.job_id,
         state=job.state.value,
         iteration=job.profile.iteration,
-        target_iteration=app.board.target_of(job),
+        target_iteration=app.board.target_of(job, app.board.plan()),
         loss=loss if math.isfinite(loss) else 0.0,
         has_loss=math.isfinite(loss),
         accuracy=accuracy or 0.0,

@@ -90,9 +90,10 @@ class JobBoard:
         self._journal.job(job.record())
         self.on_turn(job)
 
-    def target_of(self, job: JobRun) -> int:
+    @staticmethod
+    def target_of(job: JobRun, plan: TunerPlan) -> int:
         """The iteration up to which a job is to run, or was; its whole length where it failed or never began."""
-        target = self.plan().targets.get(job.job_id)
+        target = plan.targets.get(job.job_id)
         if target is not None:
             return target
         short = job.state is JobState.FAILED or not job.profile.iteration

@@ -88,7 +88,7 @@ def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] 
         phase=min(plan.phase + 1, phases),
         phases=phases,
         best=plan.best or "",
-        jobs=tuple(_job(job, app.board.target_of(job)) for job in app.board.jobs.values()),
+        jobs=tuple(_job(job, app.board.target_of(job, plan)) for job in app.board.jobs.values()),
         leases=tuple(
             LeaseRow(lease_id=lease.lease_id, gpu=str(gpu), state=lease.state.value, expires_at_s=lease.expires_at_s)
             for gpu, lease in sorted(app.leases.items())

@@ -121,13 +121,13 @@ class TestPhases:
     def test_a_loser_has_done_what_it_was_to_do_and_a_failure_has_not(self, bench):
         one = bench()
         one.start("j0").profile.feed(StepLoss(step=4, loss=1.0))
-        assert one.board.target_of(one.board.jobs["j0"]) == 10
+        assert one.board.target_of(one.board.jobs["j0"], one.board.plan()) == 10
         one.board.failed(one.board.jobs["j0"], "it crashed")
         for job_id in ("j1", "j2", "j3"):
             one.start(job_id)
             one.reach(job_id, LOSSES[job_id])
         one.board.settle_losers()
-        told = {job_id: one.board.target_of(job) for job_id, job in one.board.jobs.items()}
+        told = {job_id: one.board.target_of(job, one.board.plan()) for job_id, job in one.board.jobs.items()}
         assert told["j0"] == 60
         assert sorted(told[job_id] for job_id in ("j1", "j2", "j3")) == [10, 30, 30]
 
