@@ -2,9 +2,10 @@
 
 When an ask ends says little about which change brings it nearer to an earlier end. So an end is aimed at, and asks are
 told apart by how much time the jobs take that do not end by then (`packing.left_out_s`). Once an ask leaves none out
-the aim is an earlier end; where no change brings it nearer, one between that and the best end reached. At last the best
-takes the one change that ends it earliest; the next best changes are told as well, since a bid packs a few asks more
-closely than any are timed here, and then another of them may be the best.
+the aim is an earlier end; where no change brings it nearer, one between that and the best end reached, from the ask
+that was got to: it mostly leaves less out than the best does. At last the best takes the one change that ends it
+earliest; the next best changes are told as well, since a bid packs a few asks more closely than any are timed here, and
+then another of them may be the best.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ _MOST_WORK = 400_000
 """Jobs times the square of kinds, by which the changes grow, up to which steps are made: 100 jobs on 63 kinds. There
 they take some tenths of a second."""
 
-_MOST_STARTS, _TOLD = 8, 5
+_MOST_STARTS, _TOLD = 8, 7
 """How many of the asks that were there at the start may be the one that takes a change at last; how many are told."""
 
-_FIRST_AIM, _NEXT_AIM, _NEAR_ENOUGH = 0.985, 0.99, 0.997
+_FIRST_AIM, _NEXT_AIM, _NEAR_ENOUGH = 0.985, 0.99, 0.9995
 """What is aimed at first, by the end reached; then each time; and where steps end."""
 
 
@@ -79,7 +80,7 @@ def aimed_asks(
         tried = limits.within(ask + moves)
         left_out = phase.left_out_s(tried, aim_s, left_out_s)
         if not len(tried) or left_out.min() >= left_out_s:
-            ask, left_out_s, aim_s = best, math.inf, (aim_s + end_s) / 2.0
+            left_out_s, aim_s = math.inf, (aim_s + end_s) / 2.0
             if aim_s > _NEAR_ENOUGH * end_s:
                 break
             continue

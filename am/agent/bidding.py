@@ -63,7 +63,7 @@ _MOST_DROPPED = 10**9
 _FEW_ASKS = 40
 """So many asks of an app of one job are timed one after the other: arrays would cost more than they save."""
 
-_CLOSELY = 5
+_CLOSELY = 7
 """So many of the asks that end earliest are packed closely: each takes a millisecond or more."""
 
 Counts = NDArray[np.int64]
