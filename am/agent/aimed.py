@@ -65,7 +65,7 @@ def aimed_asks(
         return
     sizes = tuple(kind.at.gpus for kind in kinds)
     moves = _moves(sizes, _AT_ONCE)
-    limits = _Limits(kinds, room, most_gangs)
+    limits = Limits(kinds, room, most_gangs)
     asks = limits.within(np.array(starts, dtype=np.int64).reshape(-1, len(kinds)))
     if not len(moves) or not len(asks):
         return
@@ -97,7 +97,7 @@ def aimed_asks(
     yield from _polished(phase, limits, _moves(sizes, (1,)), ready)
 
 
-def _polished(phase: PhaseOn, limits: _Limits, moves: Moves, ready: Counts) -> Iterator[Ask]:
+def _polished(phase: PhaseOn, limits: Limits, moves: Moves, ready: Counts) -> Iterator[Ask]:
     """Of the best of some asks and all that one change makes of it those that end earliest, with jobs packed in pairs.
 
     More changes make little better, and each takes a fifth of the time of a bid.
@@ -108,7 +108,7 @@ def _polished(phase: PhaseOn, limits: _Limits, moves: Moves, ready: Counts) -> I
         yield tuple(tried[place].tolist())
 
 
-class _Limits:
+class Limits:
     """What asks must keep to: gangs, and the room."""
 
     def __init__(self, kinds: Sequence[GangKind], room: Room, most_gangs: int) -> None:

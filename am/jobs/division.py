@@ -5,16 +5,17 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
 from am.agent.filled import sizes_by_work
-from am.agent.finish_time import gang_order, job_order, job_time_s, job_times_s
+from am.agent.finish_time import gang_order, job_order, job_time_s, job_times_s, pace_on
 from am.agent.packing import packed
 from am.agent.views import GangAt, JobView
 from am.jobs.floor import Floor
 from themis.cluster import Level
+from themis.values import Value
 
-_MOST_TRIED = 12
+MOST_TRIED = 12
 """Numbers of jobs at once that are tried, from as many as can be down."""
 
 _SURELY = 1.0 - 1e-9
@@ -28,12 +29,26 @@ Choice = tuple[Jobs, Sizes]
 """The waiting jobs in an order in which they are served, and the gangs of the first of them."""
 
 
+class Beside(Value, frozen=True, kw_only=True):
+    """What there is beside idle GPUs and the waiting jobs that could run on them.
+
+    `running` are jobs that run, with their gangs; `behind` are jobs that wait for larger gangs than the idle GPUs make,
+    longest first. All GPUs of the app span the level `within`. `promised` is a way to share the idle GPUs that is
+    weighed beside those that are tried anyway.
+    """
+
+    running: Sequence[tuple[JobView, GangAt]] = ()
+    behind: Jobs = ()
+    within: Level = Level.CLUSTER
+    promised: Choice | None = None
+
+
 def best_starts(
     waiting: Jobs,
-    running: Iterable[tuple[JobView, GangAt]],
     gpus: int,
     lay: Callable[[Jobs, Sizes], Sequence[GangAt]],
     restart_s: float,
+    beside: Callable[[], Beside] = Beside,
 ) -> list[tuple[JobView, int]]:
     """The waiting jobs that start now, each with its GPUs, by those divisions that a bid values a fast one.
 
@@ -43,24 +58,28 @@ def best_starts(
     by these divisions; the planner shares that once more.
 
     Which jobs start is what a bid takes for granted too (`am.agent.packing`): of those put on one gang the longest.
-    When they end this is asked anew; the jobs that are left still fit as they did.
+    When they end this is asked anew; the jobs that are left still fit as they did, on the same gang if need be, and
+    with the jobs that wait behind them for gangs that are in use.
 
     Args:
-        waiting: Jobs without a gang, in the order in which they are served.
-        running: Jobs that run, with their gangs; asked for only where there is something to weigh.
+        waiting: Jobs without a gang that could run on idle GPUs, longest first.
         gpus: Idle GPUs.
         lay: Where gangs of such sizes would lie, for the first of some jobs.
-        restart_s: What moving a running job costs, in seconds.
+        restart_s: What moving a running job costs, in seconds, and each start: a few large gangs run more jobs in turn.
+        beside: What else there is; asked for only where there is something to weigh.
     """
     choices = _choices(waiting, gpus)
     if len(choices) == 1 and len(choices[0][1]) == len(waiting):
         # Nothing to weigh: every job starts, and there is one way to share the GPUs.
         return list(zip(*choices[0], strict=True))
+    if not choices:
+        return []
+    weighed = _Weighed(waiting, beside(), restart_s)
+    if weighed.promised:
+        choices.insert(1, weighed.promised)
     best: list[tuple[JobView, int]] = []
     best_s = math.inf
-    busy = [(gang, job_time_s(job, gang)) for job, gang in running] if choices else []
-    in_order = sorted(waiting, key=job_order) if choices else []
-    floor = Floor(in_order, busy) if len(choices) > 1 else None
+    floor = Floor(weighed.in_order, weighed.busy) if len(choices) > 1 else None
     for jobs, sizes in choices:
         # The first has nothing to beat, and most others surely end later than it: for those nothing is laid or packed.
         if floor and best and _later(floor, jobs, [GangAt(size, Level.SLOT) for size in sizes], best_s):
@@ -68,7 +87,7 @@ def best_starts(
         laid = lay(jobs, sizes)
         if floor and best and _later(floor, jobs, laid, best_s):
             continue
-        ends_s, starting = _served(jobs, in_order, busy, laid, best_s)
+        ends_s, starting = weighed.served(jobs, laid, best_s)
         if not best or ends_s < best_s or (ends_s == best_s and len(sizes) > len(best)):
             # Each choice but the first has its restart to make good.
             best_s = ends_s if best else ends_s - restart_s
@@ -81,36 +100,94 @@ def _later(floor: Floor, waiting: Jobs, new: Sequence[GangAt], best_s: float) ->
     return floor.shared_s(waiting, new) * _SURELY > best_s and floor.packed_s(new) * _SURELY > best_s
 
 
-def _served(
-    waiting: Jobs, in_order: Jobs, busy: Busy, gangs: Sequence[GangAt], best_s: float
-) -> tuple[float, list[JobView]]:
-    """When the last job ends, and which job starts on each of the gangs: longest first, or as jobs are best packed.
+def longest_first(job: JobView) -> tuple[float, str]:
+    """The order in which waiting jobs are served."""
+    return -job.serial_work_s, job.job_id
 
-    `in_order` are the same jobs in `job_order`. What surely ends no earlier than `best_s` may be said to end then.
+
+class _Weighed:
+    """Waiting jobs whose ends are told for ways to share the idle GPUs.
+
+    Attributes:
+        busy: Gangs on which jobs run.
+        in_order: All jobs that wait for those or for idle GPUs, in `job_order`.
     """
-    in_order_s = _ends_s(waiting, busy, gangs, best_s)
-    if len(waiting) > len(gangs):
-        ends_s, starting = _packed(waiting, in_order, busy, gangs)
-        if ends_s < in_order_s * _SURELY:
-            return ends_s, starting
-    return in_order_s, list(waiting[: len(gangs)])
 
+    def __init__(self, waiting: Jobs, beside: Beside, start_s: float) -> None:
+        self.promised = beside.promised
+        self.busy = [(gang, job_time_s(job, gang)) for job, gang in beside.running]
+        gangs = dict.fromkeys([gang for gang, _ in self.busy])
+        # Those that could run on none of the gangs in use wait for what nobody weighs here.
+        self._behind = [job for job in beside.behind if any(pace_on(job, gang)[1] for gang in gangs)]
+        self._within = beside.within
+        self._start_s = start_s
+        self.in_order = sorted([*waiting, *self._behind], key=job_order)
 
-def _packed(waiting: Jobs, jobs: Jobs, busy: Busy, gangs: Sequence[GangAt]) -> tuple[float, list[JobView]]:
-    """`_served` with gangs that stay as they are, and jobs put on them as in a bid."""
-    units = [job.shape.gpus_per_task for job in waiting[: len(gangs)]]
-    new = [_as_bid_for(gang, unit) for gang, unit in zip(gangs, units, strict=True)]
-    every = sorted([*busy, *((gang, 0.0) for gang in new)], key=lambda each: gang_order(each[0]))
-    kinds = {gang: number for number, gang in enumerate(dict.fromkeys([gang for gang, _ in every]))}
-    alone_s = list(job_times_s(jobs, list(kinds)))
-    ends_s, places = packed(alone_s, [kinds[gang] for gang, _ in every], [load_s for _, load_s in every])
-    if math.isinf(ends_s):
-        return ends_s, []
-    first: dict[GangAt, list[JobView]] = {}
-    for place in dict.fromkeys(places):
-        if every[place][1] == 0.0:
-            first.setdefault(every[place][0], []).append(jobs[places.index(place)])
-    return ends_s, _on_each(new, first, jobs, ends_s)
+    def served(self, waiting: Jobs, gangs: Sequence[GangAt], best_s: float) -> tuple[float, Jobs]:
+        """When the last job ends, and which job starts on each gang: longest first, or as jobs are best packed.
+
+        What surely ends no earlier than `best_s` may be said to end then.
+        """
+        in_order_s = self.ends_s(waiting, gangs, best_s)
+        if len(self.in_order) > len(gangs):
+            ends_s, starting = self.packed(waiting, gangs)
+            if ends_s < in_order_s * _SURELY:
+                return ends_s, starting
+        return in_order_s, waiting[: len(gangs)]
+
+    def packed(self, waiting: Jobs, gangs: Sequence[GangAt]) -> tuple[float, Jobs]:
+        """`served` with gangs that stay as they are, and jobs put on them as in a bid."""
+        units = [job.shape.gpus_per_task for job in waiting[: len(gangs)]]
+        new = [_as_bid_for(gang, unit) for gang, unit in zip(gangs, units, strict=True)]
+        every = sorted([*self.busy, *((gang, 0.0) for gang in new)], key=lambda each: gang_order(each[0]))
+        kinds = {gang: number for number, gang in enumerate(dict.fromkeys([gang for gang, _ in every]))}
+        alone_s = [
+            [self._start_s + time_s for time_s in times_s] for times_s in job_times_s(self.in_order, list(kinds))
+        ]
+        ends_s, places = packed(alone_s, [kinds[gang] for gang, _ in every], [load_s for _, load_s in every])
+        if math.isinf(ends_s):
+            return ends_s, []
+        first: dict[GangAt, list[JobView]] = {}
+        for place in dict.fromkeys(places):
+            if every[place][1] == 0.0:
+                first.setdefault(every[place][0], []).append(self.in_order[places.index(place)])
+        return _on_each(new, first, sorted(waiting, key=job_order), ends_s, self._start_s)
+
+    def ends_s(self, waiting: Jobs, gangs: Sequence[GangAt], best_s: float) -> float:
+        """When the last job ends: GPUs that a job leaves are shared by those that wait, longest first.
+
+        A gang formed of one that ended lies as near as that did; one formed of several as far as all GPUs do. It is not
+        followed to its end where that surely comes no earlier than `best_s`.
+        """
+        ends = [(free_s, gang.gpus, gang.level) for gang, free_s in self.busy]
+        ends += [
+            (self._start_s + job_time_s(job, gang), gang.gpus, gang.level)
+            for job, gang in zip(waiting, gangs, strict=False)
+        ]
+        heapq.heapify(ends)
+        queue: Jobs = waiting[len(gangs) :]
+        if self._behind:
+            queue = sorted([*queue, *self._behind], key=longest_first)
+        last_s, idle = 0.0, 0
+        known: dict[tuple[int, Level], GangAt] = {}
+        while ends:
+            if not queue:
+                return max(ends)[0]
+            last_s, gpus, level = heapq.heappop(ends)
+            if last_s * _SURELY >= best_s:
+                return last_s
+            sizes = share_evenly(queue, idle + gpus)
+            left = gpus
+            for job, size in zip(queue, sizes, strict=False):
+                left -= size
+                here = Level.SLOT if size == 1 else level if left >= 0 else max(level, self._within)
+                at = known.get((size, here))
+                if at is None:
+                    at = known[size, here] = GangAt(size, here)
+                heapq.heappush(ends, (last_s + self._start_s + job_time_s(job, at), size, here))
+            idle += gpus - sum(sizes)
+            queue = queue[len(sizes) :]
+        return math.inf if queue else last_s
 
 
 def _as_bid_for(gang: GangAt, unit: int) -> GangAt:
@@ -119,9 +196,13 @@ def _as_bid_for(gang: GangAt, unit: int) -> GangAt:
 
 
 def _on_each(
-    new: Sequence[GangAt], first: dict[GangAt, list[JobView]], jobs: Sequence[JobView], ends_s: float
-) -> list[JobView]:
-    """The job that starts on each gang. No gang is left idle for which there is a job: best one that ends in time."""
+    new: Sequence[GangAt], first: dict[GangAt, list[JobView]], jobs: Jobs, ends_s: float, start_s: float
+) -> tuple[float, list[JobView]]:
+    """When the last job ends, and the job that starts on each gang. No gang is left idle for which there is a job.
+
+    On one that should stay idle the first job starts that ends in time; where none does the one that ends first: it is
+    the soonest to be out of the way.
+    """
     starting = {job.job_id for some in first.values() for job in some}
     served = []
     for gang in new:
@@ -129,22 +210,60 @@ def _on_each(
             served.append(first[gang].pop(0))
             continue
         others = [job for job in jobs if job.job_id not in starting]
-        in_time = (job for job in others if job_time_s(job, gang) <= ends_s)
-        served.append(next(in_time, others[0]))
-        starting.add(served[-1].job_id)
-    return served
+        if not others:
+            # Those that wait behind take all that could start here to gangs in use.
+            return math.inf, []
+        times_s = [start_s + job_time_s(job, gang) for job in others]
+        place = next((place for place, time_s in enumerate(times_s) if time_s <= ends_s), None)
+        if place is None:
+            place = times_s.index(min(times_s))
+            # A gang that is too small for all of them stays free.
+            ends_s = max(ends_s, times_s[place]) if math.isfinite(times_s[place]) else ends_s
+        served.append(others[place])
+        starting.add(others[place].job_id)
+    return ends_s, served
 
 
 def _choices(waiting: Jobs, gpus: int) -> list[Choice]:
     """Ways to share the GPUs, each once, in the order in which they are weighed."""
     found: dict[Sizes, None] = {}
     fitting = _fitting(waiting, gpus)
-    at_once = range(fitting, max(0, fitting - _MOST_TRIED), -1)
+    at_once = range(fitting, max(0, fitting - MOST_TRIED), -1)
     for share, first in itertools.product((share_evenly, share_by_work), at_once):
         sizes = share(waiting[:first], gpus)
         if sizes:
             found[sizes] = None
-    return [*((waiting, sizes) for sizes in found), *_of_several_shapes(waiting, gpus)]
+    plain = [(waiting, sizes) for sizes in found]
+    return [*plain, *_as_large_as_they_make(waiting, gpus, found), *_of_several_shapes(waiting, gpus)]
+
+
+def _as_large_as_they_make(waiting: Jobs, gpus: int, known: Container[Sizes]) -> Iterator[Choice]:
+    """The largest gangs that the GPUs make: above all the one on which a job ended, for jobs that need as many."""
+    served: dict[str, JobView] = {}
+    sizes: list[int] = []
+    for unit, size in _largest(waiting, gpus):
+        for job in waiting:
+            if size > gpus:
+                break
+            if job.job_id not in served and _fills(job, size, unit):
+                served[job.job_id] = job
+                sizes.append(size)
+                gpus -= size
+    jobs = [*served.values(), *(job for job in waiting if job.job_id not in served)]
+    if sizes and (tuple(sizes) not in known or jobs != waiting):
+        yield jobs, tuple(sizes)
+
+
+def _largest(waiting: Jobs, gpus: int) -> list[tuple[int, int]]:
+    """The unit and the size of the largest gang of each shape, the largest first."""
+    shapes = dict.fromkeys([job.shape for job in waiting])
+    found = {(shape.gpus_per_task, shape.usable_gpus(gpus)) for shape in shapes}
+    return sorted(((unit, size) for unit, size in found if size), key=lambda each: (-each[1], each[0]))
+
+
+def _fills(job: JobView, size: int, unit: int) -> bool:
+    """True when a job of tasks of such a unit can use all GPUs of a gang."""
+    return job.shape.gpus_per_task == unit and job.shape.usable_gpus(size) == size
 
 
 def _of_several_shapes(waiting: Jobs, gpus: int) -> Iterator[Choice]:
@@ -155,11 +274,7 @@ def _of_several_shapes(waiting: Jobs, gpus: int) -> Iterator[Choice]:
         served: list[JobView] = []
         sizes: list[int] = []
         for size, unit, count in dealt:
-            fitting = (
-                job
-                for job in waiting
-                if job.shape.gpus_per_task == unit and job.shape.usable_gpus(size) == size and job not in served
-            )
+            fitting = (job for job in waiting if _fills(job, size, unit) and job not in served)
             some = list(itertools.islice(fitting, count))
             served += some
             sizes += [size] * len(some)
@@ -209,30 +324,3 @@ def _deal_tasks(jobs: Sequence[JobView], gpus: int, turn: Callable[[JobView, int
             sizes[place] += shape.gpus_per_task
             heapq.heappush(turns, (turn(jobs[place], sizes[place]), place))
     return tuple(sizes)
-
-
-def _ends_s(waiting: Jobs, busy: Busy, gangs: Sequence[GangAt], best_s: float) -> float:
-    """When the last job ends: GPUs that a job leaves are shared by those that wait, and lie as near as they did.
-
-    It is not followed to its end where that surely comes no earlier than `best_s`.
-    """
-    ends = [(free_s, gang.gpus, gang.level) for gang, free_s in busy]
-    ends += [(job_time_s(job, gang), gang.gpus, gang.level) for job, gang in zip(waiting, gangs, strict=False)]
-    heapq.heapify(ends)
-    queue, last_s, idle = waiting[len(gangs) :], 0.0, 0
-    known: dict[tuple[int, Level], GangAt] = {}
-    while ends:
-        if not queue:
-            return max(ends)[0]
-        last_s, gpus, level = heapq.heappop(ends)
-        if last_s * _SURELY >= best_s:
-            return last_s
-        sizes = share_evenly(queue, idle + gpus)
-        for job, size in zip(queue, sizes, strict=False):
-            at = known.get((size, level))
-            if at is None:
-                at = known[size, level] = GangAt(size, level)
-            heapq.heappush(ends, (last_s + job_time_s(job, at), size, level))
-        idle += gpus - sum(sizes)
-        queue = queue[len(sizes) :]
-    return math.inf if queue else last_s

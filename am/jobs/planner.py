@@ -7,14 +7,15 @@ gain more than a restart costs; what nobody can use goes back to the ResourceMan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import field
 
 from am.agent.demands import pays_above
 from am.agent.views import GangAt, JobView
-from am.jobs.division import best_starts
+from am.jobs.division import MOST_TRIED, Beside, Jobs, Sizes, best_starts
 from am.jobs.pool import Pool, by_place, speed_of, tasks_of
+from am.jobs.promised import promised_choice
 from themis.cluster import Cluster, GpuId, Level
 from themis.values import Value
 
@@ -103,9 +104,10 @@ def _serve_waiting(
         return {}, {}
     waiting = [job.view for job in _longest_first(jobs) if not job.gpus]
     running = [(job.view, job.gpus) for job in jobs if job.gpus] if waiting else []
-    while waiting := _runnable((view for view in waiting if view.job_id not in gangs), idle):
-        served = _serve(waiting, running, idle, restart_s)
+    while able := _runnable(waiting, idle):
+        served = _serve(able, waiting, running, idle, restart_s)
         gangs |= {view.job_id: gpus for view, gpus in served}
+        waiting = [view for view in waiting if view.job_id not in gangs]
         running += served
     start = {job: gpus for job, gpus in gangs.items() if set(gpus) <= holdings.granted}
     return start, {job: gpus for job, gpus in gangs.items() if job not in start}
@@ -120,15 +122,38 @@ def _runnable(jobs: Iterable[JobView], idle: Pool) -> list[JobView]:
     return [job for job in waiting if job.shape in fitting]
 
 
-def _serve(waiting: Sequence[JobView], running: Iterable[OnGpus], idle: Pool, restart_s: float) -> list[OnGpus]:
-    """Some of the waiting jobs with the gangs that they take: at least one, where each alone could run."""
-    units = {view.shape.gpus_per_task for view in waiting}
+def _serve(
+    able: Sequence[JobView], waiting: Sequence[JobView], running: Sequence[OnGpus], idle: Pool, restart_s: float
+) -> list[OnGpus]:
+    """Some of those waiting jobs that could run on idle GPUs, with the gangs that they take: at least one."""
+    units = {view.shape.gpus_per_task for view in able}
     whole = len(idle) if 1 in units else max(len(tasks_of(idle.gpus, unit)) * unit for unit in units)
-    beside = ((view, GangAt(len(gpus), idle.level_of(gpus))) for view, gpus in running)
-    best = best_starts(waiting, beside, whole, lambda *wanted: idle.plus(()).lay(*wanted), restart_s)
+    best = best_starts(able, whole, _layer(idle), restart_s, lambda: _beside(able, waiting, running, idle))
     served = [(view, gpus) for view, size in best if (gpus := idle.take(view, size))]
     # A job may be put on a gang that is too small for it, which then stays free.
-    return served or [(waiting[0], idle.take(waiting[0], whole))]
+    return served or [(able[0], idle.take(able[0], whole))]
+
+
+def _layer(idle: Pool) -> Callable[[Jobs, Sizes], list[GangAt]]:
+    """Where gangs would lie on the idle GPUs, none of which it takes."""
+    return lambda jobs, sizes: idle.plus(()).lay(jobs, sizes)
+
+
+def _beside(able: Sequence[JobView], waiting: Sequence[JobView], running: Sequence[OnGpus], idle: Pool) -> Beside:
+    """What the ways to share the idle GPUs are weighed with.
+
+    What a bid promised is looked up where it may be none of the plain ways: of many jobs, on GPUs most of which are
+    idle, as after a win. Else it is mostly one gang that a job has left.
+    """
+    gangs = [(view, GangAt(len(gpus), idle.level_of(gpus))) for view, gpus in running]
+    ids = {view.job_id for view in able}
+    many = min(len(able), len(idle)) > MOST_TRIED and len(idle) >= sum(gang.gpus for _, gang in gangs)
+    return Beside(
+        running=gangs,
+        behind=[view for view in waiting if view.job_id not in ids],
+        within=idle.level_of(idle.gpus.union(*(gpus for _, gpus in running))),
+        promised=promised_choice(able, gangs, idle.free, _layer(idle)) if many else None,
+    )
 
 
 def _longest_first(jobs: Iterable[PlannedJob]) -> list[PlannedJob]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from am.agent.views import GangAt, JobView
+from am.jobs.promised import FreeGpus
 from themis.apps import JobShape
 from themis.cluster import Cluster, GpuId, Level
 
@@ -49,6 +50,18 @@ class Pool:
     def gpus(self) -> frozenset[GpuId]:
         """All that are left."""
         return frozenset(gpu for group in self._slots.values() for gpu in group)
+
+    @property
+    def free(self) -> FreeGpus:
+        """All that are left, without their names."""
+        slots: dict[str, list[int]] = {}
+        for (machine_id, _), group in sorted(self._slots.items()):
+            slots.setdefault(machine_id, []).append(len(group))
+        return FreeGpus(
+            by_machine={machine_id: sum(counts) for machine_id, counts in slots.items()},
+            slots=slots,
+            rack_of={machine_id: self._rack_of(machine_id) for machine_id in slots},
+        )
 
     def holds(self, shape: JobShape) -> bool:
         """True when they make a gang for such a job."""

@@ -1,35 +1,41 @@
 """An app that wins a bundle ends when its bid said: the planner runs a division as fast as the one that was valued."""
 
+import itertools
 import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from agent_cases import FLAT, cluster_of
+from agent_cases import FLAT, STRICT, cluster_of
 from bid_cases import random_shape
 
 from am.agent.batch import phase_times_s
 from am.agent.views import GangAt
 from rm_plugin.arbiter.core import LeasePolicy
+from rm_plugin.solvers.registry import solver
 from simulator.costs import Costs
 from simulator.observer import History
 from simulator.settings import Settings
 from simulator.simulation import Simulation
 from simulator.workload import AppTrace, JobTrace, Workload
-from themis.apps import JobShape
+from themis.apps import CRUDE_SLOWDOWN, JobShape
+from themis.bids import FreeMachine, Market
+from themis.cluster import Level
 
 CLUSTERS = [cluster_of((3,), (2,)), cluster_of((4,), (2, 2)), cluster_of((2,), (2,), (1,))]
 RESTART_S = 8.0
+NOTHING = 1e-9  # in place of a value of 0, of which a market would have no logarithm
+SOLVE_S = 10.0
 ITERATION_S = 0.125  # a job that is moved does the iteration again that it was in
 
 
-def jobs_of(works_s, shape):
+def jobs_of(works_s, shape, slowdown=FLAT):
     return tuple(
         JobTrace(
             job_id=f"j{place}",
             iterations_total=round(work_s / ITERATION_S),
             serial_iteration_s=ITERATION_S,
-            slowdown=FLAT,
+            slowdown=slowdown,
             shape=shape,
         )
         for place, work_s in enumerate(works_s)
@@ -37,9 +43,16 @@ def jobs_of(works_s, shape):
 
 
 def promised_s(run, snapshot):
-    """T of the best row of the app's bid on the whole cluster."""
-    row = max(snapshot.bids["app"].rows, key=lambda row: row.value)
-    gangs = [GangAt(gang.gpus, gang.within) for gang in row.gangs]
+    """T of the best row of the app's bid on the whole cluster for which there is room."""
+    bid = snapshot.bids["app"]
+    cluster = run.settings.cluster
+    machines = tuple(
+        FreeMachine(machine_id=machine.machine_id, rack_id=machine.rack_id, free_slots=machine.slots)
+        for machine in cluster.machines
+    )
+    market = Market(machines=machines, bids=(replace(bid, empty_value=bid.empty_value or NOTHING),))
+    row = bid.rows[solver("exact").solve(market, SOLVE_S).wins["app"].row]
+    gangs = [GangAt(gang.gpus, Level.SLOT if gang.gpus == 1 else gang.within, gang.unit_gpus) for gang in row.gangs]
     counts = np.array([[gang.count for gang in row.gangs]])
     return float(phase_times_s(run.apps["app"].whole_view().jobs, gangs, counts, closely=True)[0])
 
@@ -102,3 +115,30 @@ def test_of_many_jobs_too_where_starting_costs_nothing(shapes):
         late.append(ended_s / promised - 1.0)
     assert max(late) < 0.01
     assert sum(late) / len(late) < 0.002
+
+
+UNLIKE = [(2, 2, 2, 2), (1, 1, 1, 1), (1,)]  # slots of machines of 8, 4 and 1 GPUs
+MANY = [  # shapes, and machines of each of those kinds in two racks
+    ("elastic", (16, 6, 16)),
+    ("elastic", (5, 2, 4)),
+    ("several sizes", (3, 2, 10)),
+]
+
+
+@pytest.mark.parametrize(("shapes", "machines"), MANY)
+def test_of_a_hundred_jobs_on_unlike_machines(shapes, machines):
+    """A bid on so much rests on a division that is none of the plain ones, of gangs as near as there is room for."""
+    slots = [kind for kind, count in zip(UNLIKE, machines, strict=True) for _ in range(count)]
+    late = []
+    for slowdown, seed in itertools.product((FLAT, CRUDE_SLOWDOWN, STRICT), (0, 2)):
+        rng = random.Random(f"{shapes} {machines} {slowdown} {seed}")
+        works_s = [3600.0 * min(1.0, rng.uniform(0.0, 2.0)) * rng.lognormvariate(0.0, 0.15) for _ in range(100)]
+        jobs = tuple(
+            replace(job, shape=rng.choice(SHAPES[shapes]), job_id=f"j{place:03d}")
+            for place, job in enumerate(jobs_of([max(1.0, work_s) for work_s in works_s], JobShape(), slowdown))
+        )
+        cluster = cluster_of(*slots, racks=("r0", "r1"))
+        ended_s, promised = alone(AppTrace(name="app", arrival_s=0.0, jobs=jobs), cluster, restart_s=0.0)
+        late.append(ended_s / promised - 1.0)
+    assert max(late) < 0.02
+    assert sum(late) / len(late) < 0.005

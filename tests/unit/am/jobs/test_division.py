@@ -8,7 +8,7 @@ from agent_cases import CRUDE_SLOWDOWN, FLAT, STRICT, job
 
 from am.agent.views import GangAt
 from am.jobs import division
-from am.jobs.division import best_starts
+from am.jobs.division import Beside, best_starts, longest_first
 from themis.apps import JobShape
 from themis.cluster import Level
 
@@ -28,18 +28,24 @@ def test_the_choice_is_that_of_following_every_way_to_its_end(monkeypatch, seed)
     rng = Random(seed)
     shapes, slowdown = rng.sample(SHAPES, rng.randint(1, 3)), rng.choice((FLAT, STRICT, CRUDE_SLOWDOWN))
     drawn = [job(f"j{place:02}", rng.uniform(10, 900), rng.choice(shapes), slowdown) for place in range(12)]
-    waiting = sorted(drawn[3:], key=lambda each: (-each.serial_work_s, each.job_id))
+    waiting = sorted(drawn[3:], key=longest_first)
     running = [(each, GangAt(each.shape.demand_min_gpus, Level.MACHINE)) for each in drawn[:3]]
-    arguments = (waiting, running, rng.randint(1, 12), laid, rng.choice((0.0, 40.0)))
+    gpus, restart_s = rng.randint(1, 12), rng.choice((0.0, 40.0))
+    behind = sorted(
+        (job(f"k{place}", rng.uniform(10, 900), rng.choice(shapes), slowdown) for place in range(rng.randint(0, 4))),
+        key=longest_first,
+    )
+    beside = Beside(running=running, behind=behind, within=rng.choice(list(Level)))
+    arguments = (waiting, gpus, laid, restart_s, lambda: beside)
     chosen = best_starts(*arguments)
     ended = []
-    ends_s = division._ends_s
+    ends_s = division._Weighed.ends_s
 
-    def to_the_end(jobs, beside, gangs, best_s):
-        ended.append(ends_s(jobs, beside, gangs, math.inf) != ends_s(jobs, beside, gangs, best_s))
-        return ends_s(jobs, beside, gangs, math.inf)
+    def to_the_end(weighed, jobs, gangs, best_s):
+        ended.append(ends_s(weighed, jobs, gangs, math.inf) != ends_s(weighed, jobs, gangs, best_s))
+        return ends_s(weighed, jobs, gangs, math.inf)
 
-    monkeypatch.setattr(division, "_ends_s", to_the_end)
+    monkeypatch.setattr(division._Weighed, "ends_s", to_the_end)
     monkeypatch.setattr(division, "_later", lambda *_: False)
     assert best_starts(*arguments) == chosen
     assert ended
@@ -48,5 +54,55 @@ def test_the_choice_is_that_of_following_every_way_to_its_end(monkeypatch, seed)
 def test_of_two_ways_that_end_alike_the_one_with_more_jobs():
     """The first job ends last in both (4, 4) and (4, 4, 1); three threes end later."""
     waiting = [job(name, work, JobShape(tasks=4), FLAT) for name, work in (("a", 650.0), ("b", 512.0), ("c", 54.0))]
-    chosen = best_starts(waiting, (), 9, laid, 8.0)
+    chosen = best_starts(waiting, 9, laid, 8.0)
     assert [(each.job_id, size) for each, size in chosen] == [("a", 4), ("b", 4), ("c", 1)]
+
+
+def sizes_of(*arguments):
+    return [(each.job_id, size) for each, size in best_starts(*arguments)]
+
+
+def test_a_gang_that_a_job_left_goes_to_one_that_needs_all_of_it():
+    """Two wide jobs wait, and the longest jobs are narrow: split into single GPUs the four would run no wide one."""
+    wide = JobShape(tasks=4, min_tasks=4)
+    waiting = [job("narrow0", 110.0, JobShape(), FLAT), job("narrow1", 105.0, JobShape(), FLAT)]
+    waiting += [job(f"wide{place}", 100.0, wide, FLAT) for place in range(2)]
+    running = ((job(f"r{place}", 10.0, JobShape(), FLAT), GangAt(1, Level.SLOT)) for place in range(2))
+    beside = Beside(running=tuple(running))
+    assert sizes_of(waiting, 4, laid, 0.0, lambda: beside) == [("wide0", 4)]
+
+
+def test_jobs_that_wait_behind_count():
+    """Alone the short job would wait for the gang of four in use; that has wide jobs to run until then."""
+    wide, short = JobShape(tasks=4, min_tasks=4), JobShape(tasks=4)
+    waiting = [job("long", 100.0, short, FLAT), job("short", 80.0, short, FLAT)]
+    running = ((job("r", 40.0, wide, FLAT), GangAt(4, Level.MACHINE)),)
+    behind = tuple(job(f"wide{place}", 400.0, wide, FLAT) for place in range(2))
+    alone = sizes_of(waiting, 3, laid, 0.0, lambda: Beside(running=running))
+    crowded = sizes_of(waiting, 3, laid, 0.0, lambda: Beside(running=running, behind=behind))
+    assert alone == [("long", 3)]
+    assert crowded == [("long", 2), ("short", 1)]
+
+
+def test_what_was_promised_is_weighed_beside_the_plain_ways():
+    """Only gangs of three lie near: six of them run three jobs each, where the plain ways make four of them at most."""
+    waiting = [job(f"j{place:02}", 60.0, JobShape(tasks=4), STRICT) for place in range(18)]
+    threes = [(f"j{place:02}", 3) for place in range(6)]
+
+    def lay(jobs, sizes):
+        return [GangAt(size, Level.SLOT if size == 3 else Level.CLUSTER) for _, size in zip(jobs, sizes, strict=False)]
+
+    assert sizes_of(waiting, 18, lay, 0.0) != threes
+    assert sizes_of(waiting, 18, lay, 0.0, lambda: Beside(promised=(waiting, (3,) * 6))) == threes
+
+
+def test_on_a_gang_that_should_stay_idle_the_job_starts_that_is_soonest_out_of_the_way():
+    """Both would follow the job that runs in a slot; on GPUs that lie apart the shorter one overruns less."""
+    pair = JobShape(tasks=2, min_tasks=2)
+    waiting = [job("long", 90.0, pair, STRICT), job("short", 60.0, pair, STRICT)]
+    running = ((job("r", 2.0, pair, STRICT), GangAt(2, Level.SLOT)),)
+
+    def apart(jobs, sizes):
+        return [GangAt(size, Level.CLUSTER) for _, size in zip(jobs, sizes, strict=False)]
+
+    assert sizes_of(waiting, 2, apart, 0.0, lambda: Beside(running=running)) == [("short", 2)]

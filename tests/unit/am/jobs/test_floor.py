@@ -6,9 +6,9 @@ from random import Random
 import pytest
 from agent_cases import CRUDE_SLOWDOWN, FLAT, STRICT, job
 
-from am.agent.finish_time import job_order, job_time_s
 from am.agent.views import GangAt
 from am.jobs import division
+from am.jobs.division import Beside
 from am.jobs.floor import Floor
 from themis.apps import JobShape
 from themis.cluster import Level
@@ -27,19 +27,20 @@ def test_nothing_ends_before_the_floor(seed):
     running = [(each, GangAt(each.shape.demand_min_gpus, rng.choice(list(Level)))) for each in drawn[:3]]
     waiting = sorted(drawn[3:], key=lambda each: (-each.serial_work_s, each.job_id))
     new = [GangAt(rng.randint(1, 4), rng.choice(list(Level))) for _ in range(rng.randint(1, 6))]
-    busy = [(gang, job_time_s(each, gang)) for each, gang in running]
-    floor = Floor(waiting, busy)
-    packed_s, _ = division._packed(waiting, sorted(waiting, key=job_order), busy, new)
+    behind = [job(f"k{place}", rng.uniform(10, 900), rng.choice(SHAPES), slowdowns[0]) for place in range(3)]
+    weighed = division._Weighed(waiting, Beside(running=running, behind=behind, within=rng.choice(list(Level))), 0.0)
+    floor = Floor(weighed.in_order, weighed.busy)
+    packed_s, _ = weighed.packed(waiting, new)
     assert floor.packed_s(new) * ROUNDING <= packed_s
-    assert floor.shared_s(waiting, new) * ROUNDING <= division._ends_s(waiting, busy, new, math.inf)
+    assert floor.shared_s(waiting, new) * ROUNDING <= weighed.ends_s(waiting, new, math.inf)
 
 
 def test_like_jobs_that_fill_their_gangs_end_at_the_floor():
     waiting = [job(f"j{place}", 100.0, JobShape(tasks=2, min_tasks=2), STRICT) for place in range(6)]
-    busy = [(GangAt(2, Level.MACHINE), job_time_s(waiting[0], GangAt(2, Level.MACHINE)))]
+    weighed = division._Weighed(waiting, Beside(running=[(waiting[0], GangAt(2, Level.MACHINE))]), 0.0)
     new = [GangAt(2, Level.MACHINE)] * 6
-    floor = Floor(waiting, busy)
-    ends_s = division._ends_s(waiting, busy, new, math.inf)
+    floor = Floor(waiting, weighed.busy)
+    ends_s = weighed.ends_s(waiting, new, math.inf)
     assert floor.shared_s(waiting, new) == pytest.approx(ends_s)
     assert Floor(waiting * 2, ()).packed_s(new) == pytest.approx(2.0 * ends_s)
 

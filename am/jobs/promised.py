@@ -1,0 +1,115 @@
+"""The division of an app's idle GPUs that its bid on them rests on: what it promised, as a way to share them.
+
+A bid looks at hundreds of divisions (`am.agent.divisions`), the planner at a few plain ones. With many jobs the best of
+the former may be none of the latter: 42 gangs of four for a hundred elastic jobs, of which the plain ones start as many
+as they can.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from am.agent.aimed import Limits
+from am.agent.batch import phase_times_s
+from am.agent.divisions import asks_of
+from am.agent.kinds import GangKind, Room, gang_kinds
+from am.agent.parts import part_asks
+from am.agent.views import AppView, GangAt, JobView, Surroundings
+from am.jobs.division import Choice, Jobs, Sizes
+from themis.values import Value
+
+_MOST_LAID = 5
+"""So many of the divisions that end earliest are laid, until one lies as it was asked for: as many as bids look at."""
+
+
+class FreeGpus(Value, frozen=True, kw_only=True):
+    """Idle GPUs: by machine, those of each slot by machine, and the rack of each machine."""
+
+    by_machine: Mapping[str, int]
+    slots: Mapping[str, Sequence[int]]
+    rack_of: Mapping[str, str]
+
+
+def promised_choice(
+    waiting: Sequence[JobView],
+    running: Sequence[tuple[JobView, GangAt]],
+    free: FreeGpus,
+    lay: Callable[[Jobs, Sizes], Sequence[GangAt]],
+) -> Choice | None:
+    """The division of idle GPUs by which a bid on them ends earliest, beside the gangs that there are.
+
+    Args:
+        waiting: Jobs without a gang.
+        running: Jobs that run, with their gangs.
+        free: The idle GPUs.
+        lay: Where gangs of such sizes would lie, for the first of some jobs.
+
+    Returns:
+        None where gangs are all of one kind, or none fits.
+    """
+    jobs = (*waiting, *(job for job, _ in running))
+    held = Counter(gang for _, gang in running)
+    found: dict[frozenset[tuple[GangAt, int]], tuple[Counter[GangAt], Choice]] = {}
+    for division in _best_divisions(waiting, jobs, held, free):
+        for order in _ORDERS:
+            served, sizes = _served(waiting, sorted(division, key=order))
+            if sizes:
+                laid = held + Counter(gang for gang in lay(served, sizes) if gang.gpus)
+                found.setdefault(frozenset(laid.items()), (laid, (served, sizes)))
+    if not found:
+        return None
+    gangs = list(dict.fromkeys(gang for laid, _ in found.values() for gang in laid))
+    counts = np.array([[laid[gang] for gang in gangs] for laid, _ in found.values()], dtype=np.int64)
+    ends_s = phase_times_s(jobs, gangs, counts)
+    return list(found.values())[ends_s.argmin()][1]
+
+
+_ORDERS: tuple[Callable[[GangKind], tuple[int, int]], ...] = (
+    lambda kind: (kind.within, -kind.at.gpus),
+    lambda kind: (-kind.at.gpus, kind.within),
+)
+"""Orders in which gangs are laid: the nearest first, or the largest."""
+
+
+def _best_divisions(
+    waiting: Sequence[JobView], jobs: tuple[JobView, ...], held: Mapping[GangAt, int], free: FreeGpus
+) -> Iterator[list[GangKind]]:
+    """The divisions that end earliest, each as its gangs."""
+    around = Surroundings(
+        cluster_gpus=sum(free.by_machine.values()), contention=1.0, active_apps=1, lease_s=1.0, rack_of=free.rack_of
+    )
+    # Of the app only the jobs of this phase matter here.
+    app = AppView(app_id="", elapsed_s=0.0, jobs=jobs, work_total_gpu_s=0.0, demand_max_gpus=0)
+    room = Room(free.by_machine, free.slots, around)
+    kinds = gang_kinds(app, room)
+    if len(kinds) < 2:
+        # Nothing to choose but how many gangs, which the plain ways do.
+        return
+    parts = part_asks(kinds, len(waiting), free.by_machine, free.slots, around)
+    asks, _ = asks_of(kinds, len(waiting), room.gpus, jobs, 1, parts, room)
+    asks = Limits(kinds, room, len(waiting)).within(asks)
+    gangs = [*(kind.at for kind in kinds), *held]
+    counts = np.column_stack((asks, np.tile(np.array([*held.values()], dtype=np.int64), (len(asks), 1))))
+    ends_s = phase_times_s(jobs, gangs, counts)
+    for ask in asks[np.argsort(ends_s, kind="stable")[:_MOST_LAID]].tolist():
+        yield [kind for kind, count in zip(kinds, ask, strict=True) for _ in range(count)]
+
+
+def _served(waiting: Sequence[JobView], gangs: Sequence[GangKind]) -> Choice:
+    """The jobs, first one for each gang that can use all of it, and the sizes of those for which there is one."""
+    left = {job.job_id: job for job in waiting}
+    served: list[JobView] = []
+    sizes: list[int] = []
+    for kind in gangs:
+        size, unit = kind.at.gpus, kind.unit_gpus
+        fitting = (
+            job for job in left.values() if job.shape.gpus_per_task == unit and job.shape.usable_gpus(size) == size
+        )
+        job = next(fitting, None)
+        if job is not None:
+            served.append(left.pop(job.job_id))
+            sizes.append(size)
+    return [*served, *left.values()], tuple(sizes)
