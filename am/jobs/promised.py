@@ -22,7 +22,7 @@ from am.jobs.division import Choice, Jobs, Sizes
 from themis.values import Value
 
 _MOST_LAID = 5
-"""So many of the divisions that end earliest are laid, until one lies as it was asked for: as many as bids look at."""
+"""So many of the divisions that end earliest are laid."""
 
 
 class FreeGpus(Value, frozen=True, kw_only=True):
