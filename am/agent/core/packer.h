@@ -9,6 +9,7 @@
 
 struct Packer {
     const double *times_s; /* jobs x kinds */
+    double *column_s;      /* the same, kinds x jobs */
     int jobs, kinds, gangs;
     const int64_t *kind; /* of each gang; gangs of one kind lie side by side */
     double *load_s, *start_s;

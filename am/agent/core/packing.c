@@ -12,8 +12,12 @@
 
 static void find_shortest_and_fastest(Packer *p) {
     for (int k = 0; k < p->kinds; k++) {
+        double *column_s = p->column_s + (size_t)k * p->jobs;
         p->shortest_s[k] = INFINITY;
-        for (int job = 0; job < p->jobs; job++) p->shortest_s[k] = smaller(p->shortest_s[k], time_of(p, job, k));
+        for (int job = 0; job < p->jobs; job++) {
+            column_s[job] = time_of(p, job, k);
+            p->shortest_s[k] = smaller(p->shortest_s[k], column_s[job]);
+        }
     }
     for (int job = 0; job < p->jobs; job++) {
         p->fastest_s[job] = INFINITY;
@@ -34,6 +38,7 @@ Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs, i
     p->open = malloc(sizeof(int) * (kinds + 1));
     p->shortest_s = malloc(sizeof(double) * (kinds + 1));
     p->fastest_s = malloc(sizeof(double) * (jobs + 1));
+    p->column_s = malloc(sizeof(double) * ((size_t)jobs * kinds + 1));
     p->weight = malloc(sizeof(double) * (kinds + 1));
     p->work_after = malloc(sizeof(double) * (jobs + 1));
     p->place = malloc(sizeof(int64_t) * (jobs + 1));
@@ -42,7 +47,7 @@ Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs, i
     p->next = malloc(sizeof(int) * (jobs + 1));
     p->many = malloc(sizeof(int) * gangs);
     if (p->load_s && p->start_s && p->heap && p->first && p->open && p->shortest_s && p->fastest_s && p->weight &&
-        p->work_after && p->place && p->best && p->head && p->next && p->many &&
+        p->work_after && p->place && p->best && p->head && p->next && p->many && p->column_s &&
         (!closely || make_room_to_fill(p))) {
         find_shortest_and_fastest(p);
         return p;
@@ -55,7 +60,7 @@ void free_packer(Packer *p) {
     if (!p) return;
     void *all[] = {p->load_s, p->start_s,    p->heap,  p->first, p->open, p->shortest_s, p->fastest_s,
                    p->weight, p->work_after, p->place, p->best,  p->head, p->next,       p->many,
-                   p->longest, p->filling, p->filling_s, p->price};
+                   p->longest, p->filling, p->filling_s, p->price, p->column_s};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
     free(p);
 }
@@ -224,16 +229,18 @@ static void add_up_loads(Packer *p) {
 static Change best_change(const Packer *p, int job, Change best) {
     int64_t from = p->place[job], kind = p->kind[from];
     double rest_s = p->load_s[from] - time_of(p, job, kind);
-    for (int g = 0; g < p->gangs; g++) {
-        double end_s = larger(rest_s, p->load_s[g] + time_of(p, job, p->kind[g]));
-        if (g != from && end_s < best.end_s) best = (Change){job, -1, -1, -1, g, end_s};
+    for (int g = 0; g < p->gangs && rest_s < best.end_s; g++) {
+        double there_s = p->load_s[g] + time_of(p, job, p->kind[g]);
+        if (there_s < best.end_s && g != from) best = (Change){job, -1, -1, -1, g, larger(rest_s, there_s)};
     }
+    if (rest_s >= best.end_s) return best;
+    const double *mine_s = p->column_s + (size_t)kind * p->jobs;
     for (int other = 0; other < p->jobs; other++) {
+        double with_s = rest_s + mine_s[other];
+        if (with_s >= best.end_s) continue;
         int g = (int)p->place[other];
-        if (g == from) continue;
         double there_s = p->load_s[g] - time_of(p, other, p->kind[g]) + time_of(p, job, p->kind[g]);
-        double end_s = larger(rest_s + time_of(p, other, kind), there_s);
-        if (end_s < best.end_s) best = (Change){job, -1, other, -1, g, end_s};
+        if (there_s < best.end_s && g != from) best = (Change){job, -1, other, -1, g, larger(with_s, there_s)};
     }
     return best;
 }
@@ -246,21 +253,34 @@ static void list_by_gang(Packer *p) {
     }
 }
 
-/* `best_change` for a job, and a second unless that is -1, against none, one or two of gang `to`. */
-static Change best_exchange(const Packer *p, int job, int second, int to, Change best) {
-    int64_t mine = p->kind[p->place[job]], its = p->kind[to];
-    double rest_s = p->load_s[p->place[job]] - time_of(p, job, mine);
-    double there_s = p->load_s[to] + time_of(p, job, its);
-    if (second >= 0) rest_s -= time_of(p, second, mine), there_s += time_of(p, second, its);
+/* Jobs of two gangs: how long each takes on its own and on the other. */
+typedef struct {
+    int job[FEW_ON_A_GANG], many;
+    double here_s[FEW_ON_A_GANG], there_s[FEW_ON_A_GANG];
+} Members;
+
+static Members members_of(const Packer *p, int gang, int other) {
+    Members its = {.many = 0};
+    for (int job = p->head[gang]; job >= 0; job = p->next[job]) {
+        its.here_s[its.many] = time_of(p, job, p->kind[gang]);
+        its.there_s[its.many] = time_of(p, job, p->kind[other]);
+        its.job[its.many++] = job;
+    }
+    return its;
+}
+
+/* `best_change` for a job, and a second unless that is -1, against none, one or two of those of gang `to`, once they
+ * have left and come: when the gangs end then. */
+static Change best_exchange(const Members *its, int job, int second, int to, double rest_s, double there_s, Change best) {
     if (rest_s >= best.end_s) return best;
     if (there_s < best.end_s) best = (Change){job, second, -1, -1, to, larger(rest_s, there_s)};
-    for (int other = p->head[to]; other >= 0; other = p->next[other]) {
-        double with_s = rest_s + time_of(p, other, mine), without_s = there_s - time_of(p, other, its);
+    for (int n = 0; n < its->many; n++) {
+        double with_s = rest_s + its->there_s[n], without_s = there_s - its->here_s[n];
         if (with_s >= best.end_s) continue;
-        if (without_s < best.end_s) best = (Change){job, second, other, -1, to, larger(with_s, without_s)};
-        for (int third = p->next[other]; third >= 0; third = p->next[third]) {
-            double end_s = larger(with_s + time_of(p, third, mine), without_s - time_of(p, third, its));
-            if (end_s < best.end_s) best = (Change){job, second, other, third, to, end_s};
+        if (without_s < best.end_s) best = (Change){job, second, its->job[n], -1, to, larger(with_s, without_s)};
+        for (int m = n + 1; m < its->many; m++) {
+            double end_s = larger(with_s + its->there_s[m], without_s - its->here_s[m]);
+            if (end_s < best.end_s) best = (Change){job, second, its->job[n], its->job[m], to, end_s};
         }
     }
     return best;
@@ -269,12 +289,16 @@ static Change best_exchange(const Packer *p, int job, int second, int to, Change
 /* The best exchange of up to two jobs of gang `from` for up to two of another, with the first gang that has one. */
 static Change first_exchange(Packer *p, int from, Change best) {
     list_by_gang(p);
+    if (p->many[from] > FEW_ON_A_GANG) return best;
     for (int g = 0; g < p->gangs && best.job < 0; g++) {
-        if (g == from || p->many[from] > FEW_ON_A_GANG || p->many[g] > FEW_ON_A_GANG) continue;
-        for (int job = p->head[from]; job >= 0; job = p->next[job]) {
-            best = best_exchange(p, job, -1, g, best);
-            for (int second = p->next[job]; second >= 0; second = p->next[second])
-                best = best_exchange(p, job, second, g, best);
+        if (g == from || p->many[g] > FEW_ON_A_GANG) continue;
+        Members mine = members_of(p, from, g), its = members_of(p, g, from);
+        for (int n = 0; n < mine.many; n++) {
+            double rest_s = p->load_s[from] - mine.here_s[n], there_s = p->load_s[g] + mine.there_s[n];
+            best = best_exchange(&its, mine.job[n], -1, g, rest_s, there_s, best);
+            for (int m = n + 1; m < mine.many; m++)
+                best = best_exchange(&its, mine.job[n], mine.job[m], g, rest_s - mine.here_s[m],
+                                     there_s + mine.there_s[m], best);
         }
     }
     return best;
