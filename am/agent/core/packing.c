@@ -36,6 +36,7 @@ Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs, i
     p->heap = malloc(sizeof(int) * gangs);
     p->first = malloc(sizeof(int) * (kinds + 1));
     p->open = malloc(sizeof(int) * (kinds + 1));
+    p->used = malloc(sizeof(int) * (kinds + 1));
     p->shortest_s = malloc(sizeof(double) * (kinds + 1));
     p->fastest_s = malloc(sizeof(double) * (jobs + 1));
     p->column_s = malloc(sizeof(double) * ((size_t)jobs * kinds + 1));
@@ -47,7 +48,7 @@ Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs, i
     p->next = malloc(sizeof(int) * (jobs + 1));
     p->many = malloc(sizeof(int) * gangs);
     if (p->load_s && p->start_s && p->heap && p->first && p->open && p->shortest_s && p->fastest_s && p->weight &&
-        p->work_after && p->place && p->best && p->head && p->next && p->many && p->column_s &&
+        p->work_after && p->place && p->best && p->head && p->next && p->many && p->column_s && p->used &&
         (!closely || make_room_to_fill(p))) {
         find_shortest_and_fastest(p);
         return p;
@@ -60,7 +61,7 @@ void free_packer(Packer *p) {
     if (!p) return;
     void *all[] = {p->load_s, p->start_s,    p->heap,  p->first, p->open, p->shortest_s, p->fastest_s,
                    p->weight, p->work_after, p->place, p->best,  p->head, p->next,       p->many,
-                   p->longest, p->filling, p->filling_s, p->price, p->column_s};
+                   p->longest, p->filling, p->filling_s, p->price, p->column_s, p->used};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
     free(p);
 }
@@ -103,8 +104,8 @@ static void deal_longest_first(Packer *p) {
     for (int job = 0; job < p->jobs; job++) {
         double end_s = INFINITY;
         int kind = -1;
-        for (int k = 0; k < p->kinds; k++) {
-            if (p->first[k] == p->first[k + 1]) continue;
+        for (int n = 0; n < p->used_kinds; n++) {
+            int k = p->used[n];
             double here_s = p->load_s[p->heap[p->first[k]]] + time_of(p, job, k);
             if (here_s < end_s) end_s = here_s, kind = k;
         }
@@ -140,9 +141,10 @@ static double bound(Packer *p) {
     p->work_after[p->jobs] = 0.0;
     for (int job = last; job >= 0; job--) {
         double least_s = INFINITY, least = INFINITY;
-        for (int k = 0; k < p->kinds; k++) {
+        for (int n = 0; n < p->used_kinds; n++) {
+            int k = p->used[n];
             double time_s = time_of(p, job, k);
-            if (p->first[k] == p->first[k + 1] || !isfinite(time_s)) continue;
+            if (!isfinite(time_s)) continue;
             least_s = smaller(least_s, time_s);
             least = smaller(least, p->weight[k] * time_s);
         }
@@ -168,7 +170,8 @@ static int fit_by(Packer *p, double end_s) {
     memcpy(p->open, p->first, sizeof(int) * p->kinds);
     for (int job = 0; job < p->jobs; job++) {
         int at = -1;
-        for (int k = 0; k < p->kinds && at < 0; k++) {
+        for (int n = 0; n < p->used_kinds && at < 0; n++) {
+            int k = p->used[n];
             double time_s = time_of(p, job, k);
             if (time_s <= end_s) at = first_with_time(p, k, time_s, end_s);
         }
@@ -186,7 +189,8 @@ static double leave_out(Packer *p, double end_s, double most_s) {
     memcpy(p->open, p->first, sizeof(int) * p->kinds);
     for (int job = 0; job < p->jobs && (sum_s < most_s || sum_s == 0.0); job++) {
         int at = -1;
-        for (int k = 0; k < p->kinds && at < 0; k++) {
+        for (int n = 0; n < p->used_kinds && at < 0; n++) {
+            int k = p->used[n];
             double time_s = time_of(p, job, k);
             if (time_s <= end_s) at = first_with_time(p, k, time_s, end_s);
         }
@@ -253,20 +257,20 @@ static void list_by_gang(Packer *p) {
     }
 }
 
-/* Jobs of two gangs: how long each takes on its own and on the other. */
+/* The jobs of a gang: how long each takes there and on another. */
 typedef struct {
     int job[FEW_ON_A_GANG], many;
     double here_s[FEW_ON_A_GANG], there_s[FEW_ON_A_GANG];
 } Members;
 
-static Members members_of(const Packer *p, int gang, int other) {
-    Members its = {.many = 0};
+static void list_members(const Packer *p, int gang, int64_t other_kind, Members *its) {
+    int64_t kind = p->kind[gang];
+    its->many = 0;
     for (int job = p->head[gang]; job >= 0; job = p->next[job]) {
-        its.here_s[its.many] = time_of(p, job, p->kind[gang]);
-        its.there_s[its.many] = time_of(p, job, p->kind[other]);
-        its.job[its.many++] = job;
+        its->here_s[its->many] = time_of(p, job, kind);
+        its->there_s[its->many] = time_of(p, job, other_kind);
+        its->job[its->many++] = job;
     }
-    return its;
 }
 
 /* `best_change` for a job, and a second unless that is -1, against none, one or two of those of gang `to`, once they
@@ -290,9 +294,12 @@ static Change best_exchange(const Members *its, int job, int second, int to, dou
 static Change first_exchange(Packer *p, int from, Change best) {
     list_by_gang(p);
     if (p->many[from] > FEW_ON_A_GANG) return best;
+    Members mine = {.many = 0}, its;
+    int64_t kind = -1;
     for (int g = 0; g < p->gangs && best.job < 0; g++) {
         if (g == from || p->many[g] > FEW_ON_A_GANG) continue;
-        Members mine = members_of(p, from, g), its = members_of(p, g, from);
+        if (p->kind[g] != kind) kind = p->kind[g], list_members(p, from, kind, &mine);
+        list_members(p, g, p->kind[from], &its);
         for (int n = 0; n < mine.many; n++) {
             double rest_s = p->load_s[from] - mine.here_s[n], there_s = p->load_s[g] + mine.there_s[n];
             best = best_exchange(&its, mine.job[n], -1, g, rest_s, there_s, best);
@@ -443,6 +450,9 @@ static void lay_out_by_kind(Packer *p, const int64_t *kind, int gangs) {
         while (g < gangs && kind[g] < k) g++;
         p->first[k] = g;
     }
+    p->used_kinds = 0;
+    for (int k = 0; k < p->kinds; k++)
+        if (p->first[k] < p->first[k + 1]) p->used[p->used_kinds++] = k;
 }
 
 double left_out(Packer *p, const int64_t *kind, int gangs, double end_s, double most_s) {
