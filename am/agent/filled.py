@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from am.agent.aimed import aimed_asks
 from am.agent.finish_time import even_sizes
@@ -22,6 +23,9 @@ from themis.cluster import Level
 
 Sizes = tuple[tuple[int, int, int], ...]
 """Gangs as (GPUs, unit, count), largest first."""
+
+_Dealt = tuple[int, Callable[[], Sizes]]
+"""GPUs dealt, and what tells the gangs that they make: of some hundred few are asked."""
 
 _STEP = 1.04
 """Totals of GPUs go up by one, or by this factor where that is more."""
@@ -60,11 +64,6 @@ class _Part:
             return self.shape.demand_min_gpus
         return self.shape.gpus_per_task if self.gpus < self.gangs * self.shape.demand_max_gpus else 0
 
-    def take(self) -> None:
-        """Take what `step` tells."""
-        self.gpus += self.step
-        self.gangs += self.gangs < self.members
-
 
 def filled_asks(
     kinds: Sequence[GangKind],
@@ -94,7 +93,8 @@ def filled_asks(
 def sizes_by_work(jobs: Sequence[JobView], gpus: int) -> list[Sizes]:
     """All of the GPUs dealt to shapes of jobs by their work, for each of `_LEAST_GANGS`; none where no gang fits."""
     dealt = [list(_dealt(jobs, len(jobs), gpus, least)) for least in _leasts_of(jobs)]
-    return list(dict.fromkeys(sizes[-1] for sizes in dealt if sizes))
+    # The last of each has all of the GPUs.
+    return list(dict.fromkeys(some[-1][1]() for some in dealt if some))
 
 
 def _whole_asks(kinds: Sequence[GangKind], most_gpus: int, jobs: Sequence[JobView]) -> list[tuple[int, ...]]:
@@ -113,19 +113,16 @@ def _dealt_asks(
     nearest = {(kind.at.gpus, kind.unit_gpus): kind.at.level for kind in reversed(kinds)}
     longest = sorted(jobs, key=lambda job: (-job.serial_work_s, job.job_id))
     at_once = dict.fromkeys(min(most_gangs, math.ceil(part * len(jobs))) for part in _AT_ONCE)
-    dealt = [sizes for some in at_once for sizes in _dealt_by_work(longest[:some], most_gpus, nearest)]
-    dealt += [sizes for least in _leasts_of(jobs) for sizes in _dealt(jobs, most_gangs, most_gpus, least)]
-    for sizes in sorted(dealt, key=lambda sizes: _fineness(_gpus(sizes))):
+    dealt = [each for some in at_once for each in _dealt_by_work(longest[:some], most_gpus, nearest)]
+    dealt += [each for least in _leasts_of(jobs) for each in _dealt(jobs, most_gangs, most_gpus, least)]
+    for gpus, sizes_of in sorted(dealt, key=lambda each: _fineness(each[0])):
+        sizes = sizes_of()
         if sizes in done:
             continue
         done.add(sizes)
-        share = _gpus(sizes) / most_gpus
+        share = gpus / most_gpus
         found = (layout.laid_out(sizes, min(1.0, share * near) if near else 0.0) for near in _NEAR)
         yield from dict.fromkeys(counts for counts in found if counts is not None)
-
-
-def _gpus(sizes: Sizes) -> int:
-    return sum(size * count for size, _, count in sizes)
 
 
 def _fineness(gpus: int) -> tuple[int, int]:
@@ -133,7 +130,7 @@ def _fineness(gpus: int) -> tuple[int, int]:
     return -(gpus & -gpus), gpus
 
 
-def _dealt(jobs: Sequence[JobView], most_gangs: int, most_gpus: int, least: float) -> Iterator[Sizes]:
+def _dealt(jobs: Sequence[JobView], most_gangs: int, most_gpus: int, least: float) -> Iterator[_Dealt]:
     """GPUs dealt step by step to the shape whose work a GPU is most, at ever larger totals."""
     parts = _parts(jobs, least)
     turns = [(-math.inf, -part.work_s, place) for place, part in enumerate(parts)]
@@ -143,22 +140,22 @@ def _dealt(jobs: Sequence[JobView], most_gangs: int, most_gpus: int, least: floa
     while turns:
         _, work_s, place = heapq.heappop(turns)
         part = parts[place]
-        if not part.step or gpus + part.step > most_gpus or (part.gangs < part.members and gangs == most_gangs):
+        step, opens = part.step, part.gangs < part.members
+        if not step or gpus + step > most_gpus or (opens and gangs == most_gangs):
             continue
-        if gpus + part.step > max(told + 1, told * _STEP) and gpus > told:
+        if gpus + step > max(told + 1, told * _STEP) and gpus > told:
             told = gpus
-            yield _sizes(parts)
-        gangs, gpus = gangs - part.gangs, gpus + part.step
-        part.take()
-        gangs += part.gangs
+            yield gpus, partial(_sizes, [(each.shape, each.gangs, each.gpus) for each in parts])
+        gangs, gpus = gangs + opens, gpus + step
+        part.gangs, part.gpus = part.gangs + opens, part.gpus + step
         heapq.heappush(turns, (work_s / part.gpus, work_s, place))
     if gpus > told:
-        yield _sizes(parts)
+        yield gpus, partial(_sizes, [(each.shape, each.gangs, each.gpus) for each in parts])
 
 
 def _dealt_by_work(
     longest: Sequence[JobView], most_gpus: int, nearest: Mapping[tuple[int, int], Level]
-) -> Iterator[Sizes]:
+) -> Iterator[_Dealt]:
     """The smallest gang for job after job, longest first, then task by task to the job that would end last.
 
     Args:
@@ -166,26 +163,29 @@ def _dealt_by_work(
         most_gpus: GPUs to deal.
         nearest: The nearest level by GPUs and unit of a gang.
     """
+    shapes = [(job.shape.demand_min_gpus, job.shape.gpus_per_task, job.shape.demand_max_gpus) for job in longest]
+    works_s = [-job.serial_work_s for job in longest]
     counts: dict[tuple[int, int], int] = {}
     gpus, told = 0, 0.0
     turns = [(-math.inf, place, 0) for place in range(len(longest))]
     while turns:
         _, place, size = heapq.heappop(turns)
-        shape = longest[place].shape
-        step = shape.gpus_per_task if size else shape.demand_min_gpus
-        if size == shape.demand_max_gpus or gpus + step > most_gpus:
+        smallest, unit, largest = shapes[place]
+        step = unit if size else smallest
+        if size == largest or gpus + step > most_gpus:
             continue
         if gpus and gpus + step > max(told + 1, told * _STEP):
             told = gpus
-            yield _largest_first(counts)
+            yield gpus, partial(_largest_first, dict(counts))
         if size:
-            counts[size, shape.gpus_per_task] -= 1
+            counts[size, unit] -= 1
         gpus, size = gpus + step, size + step
-        counts[size, shape.gpus_per_task] = counts.get((size, shape.gpus_per_task), 0) + 1
-        slowdown = longest[place].slowdown.at(nearest.get((size, shape.gpus_per_task), Level.CLUSTER))
-        heapq.heappush(turns, (-longest[place].serial_work_s * slowdown / size, place, size))
+        key = size, unit
+        counts[key] = counts.get(key, 0) + 1
+        slowdown = longest[place].slowdown.at(nearest.get(key, Level.CLUSTER))
+        heapq.heappush(turns, (works_s[place] * slowdown / size, place, size))
     if gpus:
-        yield _largest_first(counts)
+        yield gpus, partial(_largest_first, counts)
 
 
 def _leasts_of(jobs: Sequence[JobView]) -> list[float]:
@@ -211,11 +211,12 @@ def _parts(jobs: Sequence[JobView], least: float) -> list[_Part]:
     ]
 
 
-def _sizes(parts: Sequence[_Part]) -> Sizes:
+def _sizes(dealt: Sequence[tuple[JobShape, int, int]]) -> Sizes:
+    """The gangs of shapes of jobs, with how many each has and their GPUs."""
     counts: dict[tuple[int, int], int] = {}
-    for part in parts:
-        for size, count in even_sizes(part.gpus, part.gangs, part.shape):
-            key = size, part.shape.gpus_per_task
+    for shape, gangs, gpus in dealt:
+        for size, count in even_sizes(gpus, gangs, shape):
+            key = size, shape.gpus_per_task
             counts[key] = counts.get(key, 0) + count
     return _largest_first(counts)
 

@@ -115,17 +115,20 @@ class _Fitting:
         left = [float(math.ceil(kind.most * gpus / self._most_gpus)) for kind in self._kinds]
         gangs = self._most_gangs
         for times_s in self._times_s:
-            place = _with_time(times_s, end_s, opened, loads_s)
-            if place is not None:
-                heapq.heapreplace(loads_s[place], loads_s[place][0] + times_s[place])
-                continue
-            place = self._smallest(times_s, end_s, gpus, left)
-            if place is None or not gangs:
-                return None
-            heapq.heappush(loads_s[place], times_s[place])
-            opened = sorted({*opened, place})
-            left = [have - takes for have, takes in zip(left, self._takes[place], strict=True)]
-            gangs, gpus = gangs - 1, gpus - self._sizes[place]
+            # The first kind of gang of which one is open and has time for the job.
+            for place in opened:
+                likes_s = loads_s[place]
+                if likes_s[0] + times_s[place] <= end_s:
+                    heapq.heapreplace(likes_s, likes_s[0] + times_s[place])
+                    break
+            else:
+                new = self._smallest(times_s, end_s, gpus, left)
+                if new is None or not gangs:
+                    return None
+                heapq.heappush(loads_s[new], times_s[new])
+                opened = sorted({*opened, new})
+                left = [have - takes for have, takes in zip(left, self._takes[new], strict=True)]
+                gangs, gpus = gangs - 1, gpus - self._sizes[new]
         counts = [0] * self._all_kinds
         for place, likes_s in zip(self._order, loads_s, strict=True):
             counts[place] = len(likes_s)
@@ -157,13 +160,3 @@ def _worth_opening(kinds: Sequence[GangKind], jobs: Sequence[JobView]) -> list[i
 
 def _times_s(kinds: Sequence[GangKind], jobs: Sequence[JobView]) -> list[list[float]]:
     return [[job_time_s(job, kind.at) for kind in kinds] for job in jobs]
-
-
-def _with_time(
-    times_s: Sequence[float], end_s: float, opened: Sequence[int], loads_s: Sequence[Sequence[float]]
-) -> int | None:
-    """The first kind of gang of which one is open and has time for a job."""
-    for place in opened:
-        if loads_s[place][0] + times_s[place] <= end_s:
-            return place
-    return None

@@ -9,10 +9,12 @@
 
 struct Packer {
     const double *times_s; /* jobs x kinds */
+    double *column_s;      /* the same, kinds x jobs */
     int jobs, kinds, gangs;
     const int64_t *kind; /* of each gang; gangs of one kind lie side by side */
     double *load_s, *start_s;
     int *heap, *first;     /* gangs by kind, each kind a heap by load; where each kind begins */
+    int *used, used_kinds; /* the kinds of which there is a gang, in their order; how many */
     int *open;             /* the first gang of each kind that has time for the shortest job */
     double *shortest_s;    /* the shortest job on each kind */
     double *fastest_s;     /* each job on its fastest kind */

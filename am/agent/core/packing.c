@@ -12,8 +12,12 @@
 
 static void find_shortest_and_fastest(Packer *p) {
     for (int k = 0; k < p->kinds; k++) {
+        double *column_s = p->column_s + (size_t)k * p->jobs;
         p->shortest_s[k] = INFINITY;
-        for (int job = 0; job < p->jobs; job++) p->shortest_s[k] = smaller(p->shortest_s[k], time_of(p, job, k));
+        for (int job = 0; job < p->jobs; job++) {
+            column_s[job] = time_of(p, job, k);
+            p->shortest_s[k] = smaller(p->shortest_s[k], column_s[job]);
+        }
     }
     for (int job = 0; job < p->jobs; job++) {
         p->fastest_s[job] = INFINITY;
@@ -32,8 +36,10 @@ Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs, i
     p->heap = malloc(sizeof(int) * gangs);
     p->first = malloc(sizeof(int) * (kinds + 1));
     p->open = malloc(sizeof(int) * (kinds + 1));
+    p->used = malloc(sizeof(int) * (kinds + 1));
     p->shortest_s = malloc(sizeof(double) * (kinds + 1));
     p->fastest_s = malloc(sizeof(double) * (jobs + 1));
+    p->column_s = malloc(sizeof(double) * ((size_t)jobs * kinds + 1));
     p->weight = malloc(sizeof(double) * (kinds + 1));
     p->work_after = malloc(sizeof(double) * (jobs + 1));
     p->place = malloc(sizeof(int64_t) * (jobs + 1));
@@ -42,7 +48,7 @@ Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs, i
     p->next = malloc(sizeof(int) * (jobs + 1));
     p->many = malloc(sizeof(int) * gangs);
     if (p->load_s && p->start_s && p->heap && p->first && p->open && p->shortest_s && p->fastest_s && p->weight &&
-        p->work_after && p->place && p->best && p->head && p->next && p->many &&
+        p->work_after && p->place && p->best && p->head && p->next && p->many && p->column_s && p->used &&
         (!closely || make_room_to_fill(p))) {
         find_shortest_and_fastest(p);
         return p;
@@ -55,7 +61,7 @@ void free_packer(Packer *p) {
     if (!p) return;
     void *all[] = {p->load_s, p->start_s,    p->heap,  p->first, p->open, p->shortest_s, p->fastest_s,
                    p->weight, p->work_after, p->place, p->best,  p->head, p->next,       p->many,
-                   p->longest, p->filling, p->filling_s, p->price};
+                   p->longest, p->filling, p->filling_s, p->price, p->column_s, p->used};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
     free(p);
 }
@@ -98,8 +104,8 @@ static void deal_longest_first(Packer *p) {
     for (int job = 0; job < p->jobs; job++) {
         double end_s = INFINITY;
         int kind = -1;
-        for (int k = 0; k < p->kinds; k++) {
-            if (p->first[k] == p->first[k + 1]) continue;
+        for (int n = 0; n < p->used_kinds; n++) {
+            int k = p->used[n];
             double here_s = p->load_s[p->heap[p->first[k]]] + time_of(p, job, k);
             if (here_s < end_s) end_s = here_s, kind = k;
         }
@@ -135,9 +141,10 @@ static double bound(Packer *p) {
     p->work_after[p->jobs] = 0.0;
     for (int job = last; job >= 0; job--) {
         double least_s = INFINITY, least = INFINITY;
-        for (int k = 0; k < p->kinds; k++) {
+        for (int n = 0; n < p->used_kinds; n++) {
+            int k = p->used[n];
             double time_s = time_of(p, job, k);
-            if (p->first[k] == p->first[k + 1] || !isfinite(time_s)) continue;
+            if (!isfinite(time_s)) continue;
             least_s = smaller(least_s, time_s);
             least = smaller(least, p->weight[k] * time_s);
         }
@@ -163,7 +170,8 @@ static int fit_by(Packer *p, double end_s) {
     memcpy(p->open, p->first, sizeof(int) * p->kinds);
     for (int job = 0; job < p->jobs; job++) {
         int at = -1;
-        for (int k = 0; k < p->kinds && at < 0; k++) {
+        for (int n = 0; n < p->used_kinds && at < 0; n++) {
+            int k = p->used[n];
             double time_s = time_of(p, job, k);
             if (time_s <= end_s) at = first_with_time(p, k, time_s, end_s);
         }
@@ -181,7 +189,8 @@ static double leave_out(Packer *p, double end_s, double most_s) {
     memcpy(p->open, p->first, sizeof(int) * p->kinds);
     for (int job = 0; job < p->jobs && (sum_s < most_s || sum_s == 0.0); job++) {
         int at = -1;
-        for (int k = 0; k < p->kinds && at < 0; k++) {
+        for (int n = 0; n < p->used_kinds && at < 0; n++) {
+            int k = p->used[n];
             double time_s = time_of(p, job, k);
             if (time_s <= end_s) at = first_with_time(p, k, time_s, end_s);
         }
@@ -224,16 +233,18 @@ static void add_up_loads(Packer *p) {
 static Change best_change(const Packer *p, int job, Change best) {
     int64_t from = p->place[job], kind = p->kind[from];
     double rest_s = p->load_s[from] - time_of(p, job, kind);
-    for (int g = 0; g < p->gangs; g++) {
-        double end_s = larger(rest_s, p->load_s[g] + time_of(p, job, p->kind[g]));
-        if (g != from && end_s < best.end_s) best = (Change){job, -1, -1, -1, g, end_s};
+    for (int g = 0; g < p->gangs && rest_s < best.end_s; g++) {
+        double there_s = p->load_s[g] + time_of(p, job, p->kind[g]);
+        if (there_s < best.end_s && g != from) best = (Change){job, -1, -1, -1, g, larger(rest_s, there_s)};
     }
+    if (rest_s >= best.end_s) return best;
+    const double *mine_s = p->column_s + (size_t)kind * p->jobs;
     for (int other = 0; other < p->jobs; other++) {
+        double with_s = rest_s + mine_s[other];
+        if (with_s >= best.end_s) continue;
         int g = (int)p->place[other];
-        if (g == from) continue;
         double there_s = p->load_s[g] - time_of(p, other, p->kind[g]) + time_of(p, job, p->kind[g]);
-        double end_s = larger(rest_s + time_of(p, other, kind), there_s);
-        if (end_s < best.end_s) best = (Change){job, -1, other, -1, g, end_s};
+        if (there_s < best.end_s && g != from) best = (Change){job, -1, other, -1, g, larger(with_s, there_s)};
     }
     return best;
 }
@@ -246,21 +257,34 @@ static void list_by_gang(Packer *p) {
     }
 }
 
-/* `best_change` for a job, and a second unless that is -1, against none, one or two of gang `to`. */
-static Change best_exchange(const Packer *p, int job, int second, int to, Change best) {
-    int64_t mine = p->kind[p->place[job]], its = p->kind[to];
-    double rest_s = p->load_s[p->place[job]] - time_of(p, job, mine);
-    double there_s = p->load_s[to] + time_of(p, job, its);
-    if (second >= 0) rest_s -= time_of(p, second, mine), there_s += time_of(p, second, its);
+/* The jobs of a gang: how long each takes there and on another. */
+typedef struct {
+    int job[FEW_ON_A_GANG], many;
+    double here_s[FEW_ON_A_GANG], there_s[FEW_ON_A_GANG];
+} Members;
+
+static void list_members(const Packer *p, int gang, int64_t other_kind, Members *its) {
+    int64_t kind = p->kind[gang];
+    its->many = 0;
+    for (int job = p->head[gang]; job >= 0; job = p->next[job]) {
+        its->here_s[its->many] = time_of(p, job, kind);
+        its->there_s[its->many] = time_of(p, job, other_kind);
+        its->job[its->many++] = job;
+    }
+}
+
+/* `best_change` for a job, and a second unless that is -1, against none, one or two of those of gang `to`, once they
+ * have left and come: when the gangs end then. */
+static Change best_exchange(const Members *its, int job, int second, int to, double rest_s, double there_s, Change best) {
     if (rest_s >= best.end_s) return best;
     if (there_s < best.end_s) best = (Change){job, second, -1, -1, to, larger(rest_s, there_s)};
-    for (int other = p->head[to]; other >= 0; other = p->next[other]) {
-        double with_s = rest_s + time_of(p, other, mine), without_s = there_s - time_of(p, other, its);
+    for (int n = 0; n < its->many; n++) {
+        double with_s = rest_s + its->there_s[n], without_s = there_s - its->here_s[n];
         if (with_s >= best.end_s) continue;
-        if (without_s < best.end_s) best = (Change){job, second, other, -1, to, larger(with_s, without_s)};
-        for (int third = p->next[other]; third >= 0; third = p->next[third]) {
-            double end_s = larger(with_s + time_of(p, third, mine), without_s - time_of(p, third, its));
-            if (end_s < best.end_s) best = (Change){job, second, other, third, to, end_s};
+        if (without_s < best.end_s) best = (Change){job, second, its->job[n], -1, to, larger(with_s, without_s)};
+        for (int m = n + 1; m < its->many; m++) {
+            double end_s = larger(with_s + its->there_s[m], without_s - its->here_s[m]);
+            if (end_s < best.end_s) best = (Change){job, second, its->job[n], its->job[m], to, end_s};
         }
     }
     return best;
@@ -269,12 +293,19 @@ static Change best_exchange(const Packer *p, int job, int second, int to, Change
 /* The best exchange of up to two jobs of gang `from` for up to two of another, with the first gang that has one. */
 static Change first_exchange(Packer *p, int from, Change best) {
     list_by_gang(p);
+    if (p->many[from] > FEW_ON_A_GANG) return best;
+    Members mine = {.many = 0}, its;
+    int64_t kind = -1;
     for (int g = 0; g < p->gangs && best.job < 0; g++) {
-        if (g == from || p->many[from] > FEW_ON_A_GANG || p->many[g] > FEW_ON_A_GANG) continue;
-        for (int job = p->head[from]; job >= 0; job = p->next[job]) {
-            best = best_exchange(p, job, -1, g, best);
-            for (int second = p->next[job]; second >= 0; second = p->next[second])
-                best = best_exchange(p, job, second, g, best);
+        if (g == from || p->many[g] > FEW_ON_A_GANG) continue;
+        if (p->kind[g] != kind) kind = p->kind[g], list_members(p, from, kind, &mine);
+        list_members(p, g, p->kind[from], &its);
+        for (int n = 0; n < mine.many; n++) {
+            double rest_s = p->load_s[from] - mine.here_s[n], there_s = p->load_s[g] + mine.there_s[n];
+            best = best_exchange(&its, mine.job[n], -1, g, rest_s, there_s, best);
+            for (int m = n + 1; m < mine.many; m++)
+                best = best_exchange(&its, mine.job[n], mine.job[m], g, rest_s - mine.here_s[m],
+                                     there_s + mine.there_s[m], best);
         }
     }
     return best;
@@ -419,6 +450,9 @@ static void lay_out_by_kind(Packer *p, const int64_t *kind, int gangs) {
         while (g < gangs && kind[g] < k) g++;
         p->first[k] = g;
     }
+    p->used_kinds = 0;
+    for (int k = 0; k < p->kinds; k++)
+        if (p->first[k] < p->first[k + 1]) p->used[p->used_kinds++] = k;
 }
 
 double left_out(Packer *p, const int64_t *kind, int gangs, double end_s, double most_s) {
