@@ -1,0 +1,27 @@
+/* What the bidders to come lose at least, counted exactly in one resource and by prices in all others. */
+#ifndef THEMIS_COMPLETION_H
+#define THEMIS_COMPLETION_H
+
+#include "charges.h"
+
+typedef struct {
+    int resource; /* -1: none is counted so */
+    int capacity;
+    size_t room;
+    int64_t *loss; /* [(stages + 1) * (capacity + 1)]: by stage to come and what is left of the resource */
+    int64_t *best; /* [capacity + 1]: the least loss of one bidder, by what it uses */
+} Completion;
+
+void close_completion(Completion *completion);
+
+/* Counts the resource that is dearest a unit of those that `binds`; none where that would take too long. False without
+ * memory. */
+int complete(Completion *completion, const Problem *problem, const Offer *offer, const int64_t *price,
+             const unsigned char *binds);
+
+/* By so much is a state at a stage worth less than prices tell, with so much left of the resource. */
+static inline int64_t completion_loss(const Completion *completion, int stage, int left) {
+    return completion->loss[(size_t)stage * (completion->capacity + 1) + left];
+}
+
+#endif
