@@ -106,9 +106,13 @@ def pack(
     slot_start: Array,  # i4 [machines + 1]
     slot_free: Array,  # i4 [slots]
     gangs: Array,  # i4 [gangs, 3]: level, gpus, unit, in the order of placing
+    sparing: bool,
     parts: Array,  # i4 [free GPUs, 4]: gang, machine, slot or -1, gpus
 ) -> int:
-    """Gangs on machines by best fit: the number of parts written, or -1 - g when gang g found no place."""
+    """Gangs on machines by best fit: the number of parts written, or -1 - g when gang g found no place.
+
+    With `sparing` gangs in racks take what spoils the fewest whole parts for others.
+    """
 
 def prune(
     row_start: Array, needs: int, need: Array, pin_start: Array, pin_machine: Array, pin_gpus: Array, keep: Array

@@ -249,12 +249,13 @@ static PyObject *bounds(PyObject *self, PyObject *args) {
 static PyObject *run_pack(PyObject *self, PyObject *args) {
     (void)self;
     Py_buffer free_gpus, rack, slot_start, slot_free, gang, part;
-    int racks;
-    if (!PyArg_ParseTuple(args, "iy*y*y*y*y*w*", &racks, &free_gpus, &rack, &slot_start, &slot_free, &gang, &part))
+    int racks, sparing;
+    if (!PyArg_ParseTuple(args, "iy*y*y*y*y*pw*", &racks, &free_gpus, &rack, &slot_start, &slot_free, &gang, &sparing,
+                          &part))
         return NULL;
     Cluster cluster = {(int)(free_gpus.len / sizeof(int32_t)), racks, free_gpus.buf, rack.buf, slot_start.buf,
                        slot_free.buf};
-    int32_t parts = pack(&cluster, (int)(gang.len / (3 * sizeof(int32_t))), gang.buf, part.buf);
+    int32_t parts = pack(&cluster, (int)(gang.len / (3 * sizeof(int32_t))), gang.buf, sparing, part.buf);
     Py_buffer *all[] = {&free_gpus, &rack, &slot_start, &slot_free, &gang, &part};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) PyBuffer_Release(all[n]);
     if (parts == INT32_MIN) return PyErr_NoMemory();

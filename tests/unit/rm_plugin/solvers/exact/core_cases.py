@@ -81,7 +81,7 @@ class Cluster:
         parts = np.empty((int(self.free.sum()) + 1, 4), dtype=np.int32)
         arrays = (self.racks, self.free, self.rack, self.slot_start, self.slot_free)
         shapes = np.array(gangs, dtype=np.int32).reshape(-1, 3)
-        written = _core.pack(*arrays, shapes, parts)
+        written = _core.pack(*arrays, shapes, False, parts)
         return written, parts[: max(0, written)].tolist()
 
     def fit(self, kinds, most_steps=100_000):
