@@ -78,7 +78,11 @@ class Places:
     def _is_spared(self, chosen: Ints) -> bool:
         """Whether there are gangs in racks, and not so many that looking for what they spoil takes long."""
         counts = self._market.rows.counts[chosen].sum(axis=0)
-        units = sum(int(many) * kind.units for kind, many in zip(self._market.kinds, counts, strict=True) if kind.level is Level.RACK)
+        units = sum(
+            int(many) * kind.units
+            for kind, many in zip(self._market.kinds, counts, strict=True)
+            if kind.level is Level.RACK
+        )
         return 0 < units <= _MOST_SPARED // max(1, int(np.bincount(self._rack).max(initial=0)))
 
     def _by_best_fit(self, chosen: Ints, *, sparing: bool) -> Packed | int:

@@ -15,7 +15,7 @@ void close_completion(Completion *completion) {
 
 /* The dearest resource a unit, of those that few enough cells do for. */
 static int dearest(const Problem *p, const Offer *offer, const int64_t *price, const unsigned char *binds) {
-    enum { MOST_CELLS = 1 << 18 };
+    enum { MOST_CELLS = 1 << 16 };
     int chosen = -1;
     for (int k = 0; k < p->resources; k++) {
         int few = ((int64_t)p->capacity[k] + 1) * (offer->stages + 1) <= MOST_CELLS;
