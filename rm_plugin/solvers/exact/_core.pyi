@@ -35,7 +35,7 @@ def prices(problem: Problem, skip: int, price: Array, first_mu: float) -> None:
     """Improve f8 [resources] prices in place; `first_mu` tells how far off they may be, 0 for prices from nowhere."""
 
 def share(problem: Problem, skip: int, price: Array) -> bool:
-    """Share out what pins of several bidders on one machine use together, as these prices suggest; whether that changed.
+    """Share out what pins of several bidders on one machine use together, as these prices suggest; False: no change.
 
     What `prices`, `losses` and `bounds` count of pins are these shares. At first they are those without prices.
     """

@@ -1,7 +1,7 @@
 /* The least loss against the bound of prices, by dynamic programming over what is left of one resource.
  *
- * Of a resource of few and dear units, such as whole machines, prices say little: what a unit that stays unused is worth
- * may be more than all else that separates a choice from the bound. Counted exactly that is known from the start. */
+ * Of a resource of few and dear units, such as whole machines, prices say little: what one unit that stays unused is
+ * worth may be more than all else that separates a choice from the bound. Counted exactly that is known at once. */
 #include "completion.h"
 
 #include <stdlib.h>

@@ -56,6 +56,8 @@ def test_it_finds_the_optimum_and_of_equals_the_one_of_fewest_gpus_and_smallest_
         skip = rng.choice((-1, -1, *range(bidders)))
         best = min(feasible_choices(rows, limits, free, skip), key=lambda choice: rank(rows, choice))
         price = prices_of(problem, limits, rng, skip)
+        if rng.random() < 0.5:
+            _core.share(problem, rng.choice((-1, *range(bidders))), prices_of(problem, limits, rng))
         status, value, bound, _, choice = search(problem, bidders, price, skip=skip)
         assert (status, value, bound) == (OPTIMAL, -rank(rows, best)[0], -rank(rows, best)[0])
         assert rank(rows, choice) == rank(rows, best)
