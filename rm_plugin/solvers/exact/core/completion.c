@@ -13,15 +13,15 @@ void close_completion(Completion *completion) {
     free(completion->best);
 }
 
-/* The dearest resource a unit, of those that few enough cells do for. */
-static int dearest(const Problem *p, const Offer *offer, const int64_t *price, const unsigned char *binds) {
-    enum { MOST_CELLS = 1 << 16 };
-    int chosen = -1;
-    for (int k = 0; k < p->resources; k++) {
-        int few = ((int64_t)p->capacity[k] + 1) * (offer->stages + 1) <= MOST_CELLS;
-        if (binds[k] && price[k] > 0 && few && (chosen < 0 || price[k] > price[chosen])) chosen = k;
-    }
-    return chosen;
+static int64_t cells_of(const Problem *problem, const Offer *offer, int resource) {
+    return ((int64_t)problem->capacity[resource] + 1) * (offer->stages + 1);
+}
+
+int64_t work_to_complete(const Problem *problem, const Offer *offer, int resource) {
+    enum { MOST_CELLS = 1 << 21 };
+    if (cells_of(problem, offer, resource) > MOST_CELLS) return -1;
+    int64_t steps = offer->start[problem->bidders] + offer->stages;
+    return steps * ((int64_t)problem->capacity[resource] + 1);
 }
 
 static int grow(Completion *completion, int stages) {
@@ -61,14 +61,12 @@ static void step_back(Completion *completion, const Problem *p, const Offer *off
     }
 }
 
-int complete(Completion *completion, const Problem *problem, const Offer *offer, const int64_t *price,
-             const unsigned char *binds) {
-    completion->resource = dearest(problem, offer, price, binds);
-    if (completion->resource < 0) return 1;
-    completion->capacity = problem->capacity[completion->resource];
+int complete(Completion *completion, const Problem *problem, const Offer *offer, const int64_t *price, int resource) {
+    completion->resource = resource;
+    completion->capacity = problem->capacity[resource];
     if (!grow(completion, offer->stages)) return 0;
     int64_t *last = completion->loss + (size_t)offer->stages * (completion->capacity + 1);
-    for (int left = 0; left <= completion->capacity; left++) last[left] = price[completion->resource] * left;
+    for (int left = 0; left <= completion->capacity; left++) last[left] = price[resource] * left;
     for (int stage = offer->stages - 1; stage >= 0; stage--) step_back(completion, problem, offer, stage);
     return 1;
 }

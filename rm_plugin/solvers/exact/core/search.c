@@ -19,7 +19,8 @@
 #include "hash.h"
 #include "left_out.h"
 
-enum { FEW_VECTORS = 4096 }; /* so many may stay for the next pass */
+enum { FEW_VECTORS = 4096 };  /* so many may stay for the next pass */
+enum { MOST_COMPLETED = 2 };  /* resources counted exactly in what bidders to come lose */
 
 typedef struct {
     int64_t gain, tie;
@@ -53,8 +54,9 @@ typedef struct {
     int32_t *use;             /* by candidate and binding resource */
     int32_t *seat;            /* by machine: where its pinned GPUs stand in the vector while they matter, else -1 */
     Charges charges;          /* of pins on machines where several bidders pin */
-    Completion completion;
-    int completion_at; /* the place of its resource among those that bind, or -1 */
+    int completions;          /* resources counted exactly, and their places among those that bind */
+    Completion completion[MOST_COMPLETED];
+    int completed[MOST_COMPLETED];
     Stage *stage;             /* stages + 1 */
     int32_t *slot;            /* hash table: node index + 1 */
     uint32_t slots;
@@ -216,10 +218,32 @@ static void set_binding_apart(Run *run, const unsigned char *binds) {
     }
 }
 
-static void find_completion(Run *run) {
-    run->completion_at = -1;
-    for (int b = 0; b < run->binding; b++)
-        if (run->resource[b] == run->completion.resource) run->completion_at = b;
+/* The place among those that bind of the dearest resource a unit, cheaper than a price, that is worth counting. */
+static int next_to_complete(const Run *run, const Offer *offer, int64_t below, int64_t most_work) {
+    int chosen = -1;
+    for (int b = 0; b < run->binding; b++) {
+        int64_t price = run->binding_price[b], work = work_to_complete(run->problem, offer, run->resource[b]);
+        if (price <= 0 || price >= below || work < 0 || work > most_work) continue;
+        if (chosen < 0 || price > run->binding_price[chosen]) chosen = b;
+    }
+    return chosen;
+}
+
+/* Counts the dearest resources exactly, as far as that takes no longer than the search did so far, or hardly any time.
+ * False without memory. */
+static int complete_dearest(Run *run, const Offer *offer, int beam) {
+    enum { LITTLE_WORK = 1 << 20, WORK_A_STATE = 30 };
+    int64_t most_work = LITTLE_WORK + (beam ? 0 : WORK_A_STATE * run->states), below = INT64_MAX;
+    run->completions = 0;
+    while (run->completions < MOST_COMPLETED) {
+        int at = next_to_complete(run, offer, below, most_work);
+        if (at < 0) break;
+        Completion *completion = &run->completion[run->completions];
+        if (!complete(completion, run->problem, offer, run->price, run->resource[at])) return 0;
+        run->completed[run->completions++] = at;
+        below = run->binding_price[at];
+    }
+    return 1;
 }
 
 /* What candidates use of binding resources, end to end; false without memory. */
@@ -361,10 +385,15 @@ static int64_t settle(const Run *run, int stage, int32_t *vector, int64_t gain) 
 
 /* By so much less is a state worth, whose vector is settled. */
 static int64_t completion_of(const Run *run, int stage, const int32_t *vector) {
-    int at = run->completion_at;
-    if (at < 0) return 0;
-    int32_t left = run->capacity[at] - vector[at], to_come = run->use_to_come[(size_t)(stage + 1) * run->binding + at];
-    return completion_loss(&run->completion, stage + 1, left < to_come ? left : to_come);
+    int64_t most = 0;
+    for (int c = 0; c < run->completions; c++) {
+        int at = run->completed[c];
+        int32_t left = run->capacity[at] - vector[at];
+        int32_t to_come = run->use_to_come[(size_t)(stage + 1) * run->binding + at];
+        int64_t loss = completion_loss(&run->completion[c], stage + 1, left < to_come ? left : to_come);
+        if (loss > most) most = loss;
+    }
+    return most;
 }
 
 /* By so much is every choice of candidates worth less than the bound. */
@@ -530,7 +559,7 @@ static void close_run(Run *run) {
     void *all[] = {run->best, run->candidate, run->candidate_start, run->order, run->best_to_come, run->use_to_come,
                    run->seat, run->stage,     run->slot,            run->idle_worth, run->use,     run->margin};
     close_charges(&run->charges);
-    close_completion(&run->completion);
+    for (int c = 0; c < MOST_COMPLETED; c++) close_completion(&run->completion[c]);
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
 }
 
@@ -545,7 +574,7 @@ static void drop_vectors_of_other_width(Run *run, int width) {
 }
 
 /* Candidates, order and vectors for a target at `gap` below the bound. */
-static void prepare(Run *run, int64_t gap) {
+static void prepare(Run *run, int64_t gap, int beam) {
     unsigned char counted[MOST_RESOURCES], binds[MOST_RESOURCES];
     run->target = run->bound - gap;
     run->best_pruned = INT64_MIN;
@@ -557,13 +586,12 @@ static void prepare(Run *run, int64_t gap) {
     if (whole) {
         measure_what_is_to_come(run, counted, binds);
         set_binding_apart(run, binds);
-        whole = gather_use(run) && complete(&run->completion, run->problem, &offer, run->price, binds);
+        whole = gather_use(run) && complete_dearest(run, &offer, beam);
     }
     if (!whole) {
         run->status = SEARCH_NO_MEMORY;
         return;
     }
-    find_completion(run);
     run->label_at = give_seats(run);
     drop_vectors_of_other_width(run, run->label_at + (run->labelled ? run->problem->labels : 0));
 }
@@ -595,7 +623,7 @@ static int64_t next_gap(const Run *run, int64_t gap, int64_t least, int64_t stat
 static int64_t find_least_loss(Run *run) {
     int64_t gap = (int64_t)(1e-4 * run->problem->unit);
     while (!run->status && gap < run->bound) {
-        prepare(run, gap);
+        prepare(run, gap, 0);
         if (run->status || least_loss(run) <= gap) break;
         /* Candidates that lose more may do with less together. */
         gap *= 4;
@@ -610,7 +638,7 @@ static void sink_target(Run *run, int64_t gap, int beam, int32_t *choice, Outcom
     while (!run->status) {
         /* Nobody winning anything is a choice, so no target needs to lie below 0. */
         if (gap > run->bound) gap = run->bound;
-        prepare(run, gap);
+        prepare(run, gap, beam);
         int64_t before = run->states;
         if (!run->status && pass(run, beam)) {
             if (!take_best(run, choice, &outcome->value)) continue;
@@ -622,6 +650,7 @@ static void sink_target(Run *run, int64_t gap, int beam, int32_t *choice, Outcom
         if (run->status) break;
         /* Everything worth more than what was pruned has been looked at. */
         if (!beam && run->best_pruned < outcome->bound) outcome->bound = run->best_pruned;
+        if (least_loss(run) > least) least = least_loss(run) < gap ? least_loss(run) : gap;
         gap = beam ? 2 * gap + 1 : next_gap(run, gap, least, run->states - before);
     }
     outcome->status = run->status;
@@ -661,7 +690,7 @@ Outcome list_choices(const Problem *problem, int skip, const double *price_of_al
     if (open_run(&run)) {
         price_run(&run, price_of_all);
         outcome.bound = run.bound;
-        prepare(&run, gap > run.bound ? run.bound : gap);
+        prepare(&run, gap > run.bound ? run.bound : gap, 0);
         if (!run.status) pass(&run, 0);
         const Stage *last = &run.stage[run.stages];
         Ending *ending = run.status ? NULL : malloc(sizeof(Ending) * (last->count + 1));
