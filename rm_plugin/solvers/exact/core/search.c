@@ -218,32 +218,30 @@ static void set_binding_apart(Run *run, const unsigned char *binds) {
     }
 }
 
-/* The place among those that bind of the dearest resource a unit, cheaper than a price, that is worth counting. */
-static int next_to_complete(const Run *run, const Offer *offer, int64_t below, int64_t most_work) {
+/* The place among those that bind of the dearest resource a unit that is cheaper than a price, or -1. */
+static int next_to_complete(const Run *run, int64_t below) {
     int chosen = -1;
     for (int b = 0; b < run->binding; b++) {
-        int64_t price = run->binding_price[b], work = work_to_complete(run->problem, offer, run->resource[b]);
-        if (price <= 0 || price >= below || work < 0 || work > most_work) continue;
-        if (chosen < 0 || price > run->binding_price[chosen]) chosen = b;
+        int64_t price = run->binding_price[b];
+        if (price > 0 && price < below && (chosen < 0 || price > run->binding_price[chosen])) chosen = b;
     }
     return chosen;
 }
 
-/* Counts the dearest resources exactly, as far as that takes no longer than the search did so far, or hardly any time.
- * False without memory. */
-static int complete_dearest(Run *run, const Offer *offer, int beam) {
+/* Counts the dearest resources exactly, as far as that takes no longer than searches did so far, or hardly any time. */
+static void complete_dearest(Run *run, const Offer *offer, int64_t gap, int beam) {
     enum { LITTLE_WORK = 1 << 20, WORK_A_STATE = 30 };
-    int64_t most_work = LITTLE_WORK + (beam ? 0 : WORK_A_STATE * run->states), below = INT64_MAX;
+    int64_t spent = *run->problem->spent, states = run->states > spent ? run->states : spent;
+    int64_t most_work = LITTLE_WORK + (beam ? 0 : WORK_A_STATE * states), below = INT64_MAX;
     run->completions = 0;
-    while (run->completions < MOST_COMPLETED) {
-        int at = next_to_complete(run, offer, below, most_work);
-        if (at < 0) break;
+    for (int at; run->completions < MOST_COMPLETED && (at = next_to_complete(run, below)) >= 0;) {
         Completion *completion = &run->completion[run->completions];
-        if (!complete(completion, run->problem, offer, run->price, run->resource[at])) return 0;
-        run->completed[run->completions++] = at;
         below = run->binding_price[at];
+        int64_t work = lay_out_completion(completion, run->problem, offer, below, gap, run->resource[at]);
+        if (work < 0 || work > most_work) continue;
+        complete(completion, run->problem, offer, below);
+        run->completed[run->completions++] = at;
     }
-    return 1;
 }
 
 /* What candidates use of binding resources, end to end; false without memory. */
@@ -586,7 +584,8 @@ static void prepare(Run *run, int64_t gap, int beam) {
     if (whole) {
         measure_what_is_to_come(run, counted, binds);
         set_binding_apart(run, binds);
-        whole = gather_use(run) && complete_dearest(run, &offer, beam);
+        whole = gather_use(run);
+        complete_dearest(run, &offer, gap, beam);
     }
     if (!whole) {
         run->status = SEARCH_NO_MEMORY;
@@ -612,9 +611,9 @@ static int take_best(Run *run, int32_t *choice, int64_t *value) {
  * States may grow tenfold where the gap grows by half, so once they are many it grows in smaller steps: to go past the
  * optimum by much costs more than to come closer to it once more. */
 static int64_t next_gap(const Run *run, int64_t gap, int64_t least, int64_t states) {
-    enum { MANY_STATES = 20000 };
-    int many = states > MANY_STATES;
-    int64_t needed = run->bound - run->best_pruned, next = gap + (gap - least) / (many ? 5 : 2);
+    enum { FEW_STATES = 2000, MANY_STATES = 20000 };
+    int many = states > MANY_STATES, few = states < FEW_STATES;
+    int64_t needed = run->bound - run->best_pruned, next = gap + (gap - least) / (many ? 5 : few ? 1 : 2);
     if (next <= needed) next = needed + (needed - least) / (many ? 16 : 8);
     return next > gap ? next : gap + 1;
 }
@@ -634,7 +633,8 @@ static int64_t find_least_loss(Run *run) {
 /* Passes at ever larger gaps until one holds a choice; with a beam that is a choice and no proof. */
 static void sink_target(Run *run, int64_t gap, int beam, int32_t *choice, Outcome *outcome) {
     int64_t least = 0;
-    if (!beam) gap += least = find_least_loss(run);
+    if (!beam) least = find_least_loss(run);
+    gap = least + (gap > least / 8 ? gap : least / 8);
     while (!run->status) {
         /* Nobody winning anything is a choice, so no target needs to lie below 0. */
         if (gap > run->bound) gap = run->bound;
@@ -658,6 +658,12 @@ static void sink_target(Run *run, int64_t gap, int beam, int32_t *choice, Outcom
     for (int i = 0; i < run->problem->bidders; i++) choice[i] = -1;
 }
 
+/* The most of late: it sinks slowly, since what the next searches need hardly differs. */
+static int64_t spent_now(int64_t before, int64_t states) {
+    before -= before / 32;
+    return states > before ? states : before;
+}
+
 Outcome search(const Problem *problem, int skip, const double *price_of_all, double first_gap, int beam, Limits limits,
                int32_t *choice) {
     Run run = {.problem = problem, .skip = skip, .limits = limits};
@@ -667,6 +673,7 @@ Outcome search(const Problem *problem, int skip, const double *price_of_all, dou
         outcome.bound = run.bound;
         sink_target(&run, (int64_t)(first_gap * problem->unit), beam, choice, &outcome);
         outcome.states = run.states;
+        if (!beam) *problem->spent = spent_now(*problem->spent, run.states);
     }
     close_run(&run);
     return outcome;
