@@ -112,9 +112,17 @@ static int most_width(const Problem *p) {
     return width;
 }
 
+/* Shares are dealt out anew where that takes a few milliseconds at most; on huge machines the first ones stay. */
+static int takes_long(const Problem *p) {
+    int64_t steps = 0;
+    for (int m = 0; m < p->machines; m++)
+        steps += (int64_t)(p->machine_pin_start[m + 1] - p->machine_pin_start[m]) * (p->machine_free[m] + 1);
+    return steps * p->resources > 20000000;
+}
+
 int share_pins(Problem *problem, int skip, const int64_t *price) {
     Share share = {.problem = problem, .skip = skip, .price = price};
-    if (!problem->machines) return 0;
+    if (!problem->machines || (price && takes_long(problem))) return 0;
     int width = most_width(problem), changed = -1;
     share.margin = malloc(sizeof(int64_t) * (problem->rows + 1));
     share.part = malloc(sizeof(Part) * (problem->bidders + 1));

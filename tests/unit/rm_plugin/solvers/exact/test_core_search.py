@@ -196,7 +196,7 @@ def test_the_steps_of_the_target_change_no_answer_where_states_are_many(seed):
 def test_what_is_counted_exactly_leaves_fewer_states_and_changes_no_answer(seed):
     answers, states = set(), []
     for scale in (20, 1):
-        problem, rows = many_alike(seed, scale=scale)
+        problem, _ = many_alike(seed, scale=scale)
         price = np.zeros(3)
         _core.prices(problem, -1, price, 0.0)
         status, value, bound, kept, choice = search(problem, 20, price)

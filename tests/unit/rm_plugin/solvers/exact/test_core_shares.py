@@ -34,7 +34,9 @@ def test_no_choice_is_charged_more_than_it_uses(machines):
         without = np.empty(bidders, dtype=np.int64)
         _core.bounds(problem, price, without)
         for choice in feasible_choices(rows, limits, free):
-            lost = sum(int(loss[row]) if row >= 0 else bound - int(without[bidder]) for bidder, row in enumerate(choice))
+            lost = sum(
+                int(loss[row]) if row >= 0 else bound - int(without[bidder]) for bidder, row in enumerate(choice)
+            )
             assert -rank(rows, choice)[0] <= bound - lost
             charged += 1
     assert changed > 20
