@@ -4,7 +4,8 @@ from setuptools import Extension, setup
 
 CORE, PACKING = "rm_plugin/solvers/exact/core", "am/agent/core"
 SHARED = (
-    *("cover", "cover_module", "fit", "left_out", "lift", "pack", "prune", "simplex", "weigh"),
+    *("charges", "completion", "cover", "cover_module", "fit", "left_out", "lift", "pack", "prune", "shares"),
+    *("simplex", "weigh"),
     *("tables", "tables_module", "relaxation", "clique", "leaf", "branch"),
 )
 SOURCES = (*SHARED, "module", "prices", "search")

@@ -85,7 +85,8 @@ def run_auction(market: Market, solver: WinnerDetermination, time_limit_s: float
     """Determine the winners, then what each of them keeps.
 
     Bidders that won nothing need no solve, and bidders with the same bid share one. Half of the time is for the full
-    market, the rest for the other problems in equal parts, so the whole ends in time without a look at a clock.
+    market, the rest for the other problems in equal parts, so the whole ends in time without a look at a clock; what
+    the full market leaves of its half the solver may spend on the others.
     A full market past the solver's licence ends as an auction without winners whose status says so.
 
     Args:

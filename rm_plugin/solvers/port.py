@@ -65,7 +65,8 @@ class WinnerDetermination(Protocol):
     def without(self, market: Market, app_ids: Sequence[str], time_limit_s: float) -> Mapping[str, Solution]:
         """Solve the market once without each of these bidders, all within `time_limit_s` seconds.
 
-        Called after `solve` with the same market, so that a solver can share the work of the first problem.
+        Called right after `solve` with the same market, so that a solver can share the work of the first problem, and
+        use up what that left of its own time.
         """
         ...
 

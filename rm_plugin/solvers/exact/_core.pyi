@@ -19,8 +19,7 @@ def problem(
     gain: Array,  # i8 [rows]
     gpus: Array,  # i4 [rows]
     tie: Array,  # i8 [rows]
-    use: Array,  # i4 [rows, resources]
-    use_most: Array,  # i4 [rows, resources]
+    use: Array,  # i4 [rows, resources], less what the pins below use
     capacity: Array,  # i4 [resources]
     pin_start: Array,  # i4 [rows + 1]
     pin_machine: Array,  # i4 [pins]
@@ -28,13 +27,18 @@ def problem(
     machine_free: Array,  # i4 [machines]
     table_start: Array,  # i4 [machines + 1]
     table: Array,  # i4, by machine [resources, free + 1]
-    least: Array,  # i4, alike
     label: Array,  # i4 [rows, labels]
 ) -> Problem:
     """A knapsack from its arrays (core.h); they are copied."""
 
 def prices(problem: Problem, skip: int, price: Array, first_mu: float) -> None:
     """Improve f8 [resources] prices in place; `first_mu` tells how far off they may be, 0 for prices from nowhere."""
+
+def share(problem: Problem, skip: int, price: Array) -> bool:
+    """Share out what pins of several bidders on one machine use together, as these prices suggest; False: no change.
+
+    What `prices`, `losses` and `bounds` count of pins are these shares. At first they are those without prices.
+    """
 
 def search(
     problem: Problem,
@@ -102,9 +106,13 @@ def pack(
     slot_start: Array,  # i4 [machines + 1]
     slot_free: Array,  # i4 [slots]
     gangs: Array,  # i4 [gangs, 3]: level, gpus, unit, in the order of placing
+    sparing: bool,
     parts: Array,  # i4 [free GPUs, 4]: gang, machine, slot or -1, gpus
 ) -> int:
-    """Gangs on machines by best fit: the number of parts written, or -1 - g when gang g found no place."""
+    """Gangs on machines by best fit: the number of parts written, or -1 - g when gang g found no place.
+
+    With `sparing` gangs in racks take what spoils the fewest whole parts for others.
+    """
 
 def prune(
     row_start: Array, needs: int, need: Array, pin_start: Array, pin_machine: Array, pin_gpus: Array, keep: Array

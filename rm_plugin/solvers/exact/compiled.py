@@ -96,10 +96,20 @@ class CompiledMarket:
     def prices(self, skip: int) -> Prices:
         """Prices for the problem without a bidder (-1: for the full one), from the best known so far."""
         price = self._price.copy()
-        _core.prices(self.problem, skip, price, _ONE_BIDDER_LESS / len(self.market.bids) if self._priced else 0.0)
+        if not self._priced:
+            _core.prices(self.problem, skip, price, 0.0)
+        if self._share(skip, price) or self._priced:
+            _core.prices(self.problem, skip, price, _ONE_BIDDER_LESS / len(self.market.bids))
         if not self._priced:
             self._price, self._priced, self._bounds = price.copy(), True, None
         return price
+
+    def _share(self, skip: int, price: Prices) -> bool:
+        """Share out what pins use together as suits this problem; whether that changed anything."""
+        changed = _core.share(self.problem, skip, price)
+        if changed:
+            self._bounds = None
+        return changed
 
     def known_bound(self, skip: int) -> int:
         """What the best prices known so far, fitted to no problem, say of the value without a bidder."""
@@ -163,6 +173,7 @@ class CompiledMarket:
         self.problem = self._build()
         self._price, self._bounds = np.append(self._price, 0.0), None
         price = np.append(price, 0.0)
+        self._share(skip, price)
         _core.prices(self.problem, skip, price, _ONE_LIMIT_MORE)
         return price
 

@@ -1,14 +1,14 @@
 """The knapsack of a market: rows that use resources, in the arrays of the compiled core.
 
 GPUs pinned on a machine by one bidder only are part of what its rows use, exactly. Where several bidders pin on one
-machine, what each uses may depend on the others; such machines keep a table, and the core carries their pinned GPUs
-along, so that the limits hold exactly for every choice.
+machine, what each uses may depend on the others; such machines keep a table. The core shares out what it says, so that
+shares never sum up to more, and carries the pinned GPUs along where that is not enough for the limits to hold exactly.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -146,12 +146,9 @@ def build_problem(
     uses = uses_of(rows, resources, free, by_gangs)
     pin_row, pin_machine = rows.pin_row[uses.by_table], rows.pin_machine[uses.by_table]
     pin_gpus = rows.pin_gpus[uses.by_table]
-    tables, start, least, most = _tables(uses, free, set(zip(pin_machine.tolist(), pin_gpus.tolist(), strict=True)))
+    lengths = uses.taken.shape[1] * (free[uses.machines] + 1)
     seat = np.zeros(len(free), dtype=np.int64)
     seat[uses.machines] = np.arange(len(uses.machines))
-    use, use_most = uses.use.copy(), uses.use.copy()
-    np.add.at(use, pin_row, least[pin_machine, :, pin_gpus])
-    np.add.at(use_most, pin_row, most[pin_machine, :, pin_gpus])
     count = np.bincount(pin_row, minlength=rows.rows)
     return _core.problem(
         unit,
@@ -159,16 +156,14 @@ def build_problem(
         rows.gain,
         rows.gpus,
         rows.tie,
-        use.astype(np.int32),
-        use_most.astype(np.int32),
+        uses.use,
         np.array([resource.capacity for resource in resources], dtype=np.int32),
         np.concatenate(([0], np.cumsum(count))).astype(np.int32),
         seat[pin_machine].astype(np.int32),
         pin_gpus,
         free[uses.machines].astype(np.int32),
-        start,
-        tables,
-        _flat(least, uses.machines, free),
+        np.concatenate(([0], np.cumsum(lengths))).astype(np.int32),
+        _flat(uses.taken, uses.machines, free),
         _labels(rows),
     )
 
@@ -180,23 +175,6 @@ def _labels(rows: Rows) -> Ints:
     np.add.at(digest, rows.pin_row, mixed(places))
     halves = np.stack([digest & np.uint64(0xFFFFFFFF), digest >> np.uint64(32)], axis=1).astype(np.uint32)
     return np.ascontiguousarray(np.concatenate([rows.counts, halves.view(np.int32)], axis=1))
-
-
-def _tables(
-    uses: Uses, free: Ints, pins: Iterable[tuple[int, int]]
-) -> tuple[Ints, Ints, NDArray[np.int32], NDArray[np.int32]]:
-    """Tables end to end with their starts, and what p more pinned GPUs take at least and at most, shaped as `taken`.
-
-    The last two hold something only at `pins`, pairs of a machine and the GPUs that a row pins there.
-    """
-    least, most = np.zeros_like(uses.taken), np.zeros_like(uses.taken)
-    for machine, pinned in pins:
-        table = uses.taken[machine, :, : free[machine] + 1]
-        more = table[:, pinned:] - table[:, :-pinned]
-        least[machine, :, pinned], most[machine, :, pinned] = more.min(axis=1), more.max(axis=1)
-    lengths = uses.taken.shape[1] * (free[uses.machines] + 1)
-    start = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
-    return _flat(uses.taken, uses.machines, free), start, least, most
 
 
 def _flat(table: NDArray[np.int32], machines: NDArray[np.intp], free: Ints) -> Ints:

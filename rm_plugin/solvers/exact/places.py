@@ -27,6 +27,8 @@ _MOST_SEARCHED = 4_000
 """Searches that are remembered: some megabytes."""
 _STEPS = 20_000
 """Steps of the search for places: some ten milliseconds."""
+_MOST_SPARED = 1_000_000
+"""Units of gangs in racks times machines of a rack for which what they spoil is looked for: some ten milliseconds."""
 
 
 class Places:
@@ -50,6 +52,7 @@ class Places:
         by_rank = sorted(range(len(kinds)), key=lambda kind: _rank(kinds[kind]))
         self._rank_of = np.empty(len(kinds), dtype=np.int64)
         self._rank_of[by_rank] = np.arange(len(kinds))
+        self._in_rack = np.array([kind.level is Level.RACK for kind in kinds], dtype=np.int64)
 
     def left_beside(self, chosen: Ints) -> Ints:
         """Free GPUs of every machine beside those that the chosen rows pin [machines]."""
@@ -61,16 +64,38 @@ class Places:
         return left
 
     def pack(self, chosen: Ints) -> Packed | int:
-        """The chosen rows on machines, largest gangs first, each by best fit; or the kind of a gang without a place."""
+        """The chosen rows on machines by best fit; or the kind of a gang without a place.
+
+        The largest gangs come first. Where one in a rack then finds no place, those in racks come first, and take what
+        spoils the least for all others.
+        """
+        packed = self._by_best_fit(chosen, sparing=False)
+        if isinstance(packed, Packed) or not self._is_spared(chosen):
+            return packed
+        spared = self._by_best_fit(chosen, sparing=True)
+        return spared if isinstance(spared, Packed) else packed
+
+    def _is_spared(self, chosen: Ints) -> bool:
+        """Whether there are gangs in racks, and not so many that looking for what they spoil takes long."""
+        counts = self._market.rows.counts[chosen].sum(axis=0)
+        units = sum(
+            int(many) * kind.units
+            for kind, many in zip(self._market.kinds, counts, strict=True)
+            if kind.level is Level.RACK
+        )
+        return 0 < units <= _MOST_SPARED // max(1, int(np.bincount(self._rack).max(initial=0)))
+
+    def _by_best_fit(self, chosen: Ints, *, sparing: bool) -> Packed | int:
         owner, kind = np.nonzero(self._market.rows.counts[chosen])
         times = self._market.rows.counts[chosen[owner], kind]
-        order = np.lexsort((owner, self._rank_of[kind]))
+        rank = self._rank_of[kind] - (len(self._market.kinds) * self._in_rack[kind] if sparing else 0)
+        order = np.lexsort((owner, rank))
         owner_of_gang = np.repeat(owner[order], times[order])
         kind_of_gang = np.repeat(kind[order], times[order])
         parts = np.empty((int(self.free.sum()) + 1, 4), dtype=np.int32)
         left = self.left_beside(chosen)
         gangs = self._shapes[kind_of_gang]
-        written = _core.pack(self._racks, left, self._rack, self._slot_start, self._slot_free, gangs, parts)
+        written = _core.pack(self._racks, left, self._rack, self._slot_start, self._slot_free, gangs, sparing, parts)
         if written < 0:
             return int(kind_of_gang[-1 - written])
         return Packed(self._market, chosen[owner_of_gang], parts[:written])

@@ -40,6 +40,7 @@ class ExactSolver:
     def __init__(self) -> None:
         self._market: Market | None = None
         self._ready: Ready | None = None
+        self._unused_s = 0.0
 
     def solve(self, market: Market, time_limit_s: float) -> Solution:
         """Solve one market.
@@ -53,14 +54,18 @@ class ExactSolver:
             InputError: Two bids of one app, or a finite market with an empty bundle worth 0.
         """
         deadline_s = time.monotonic() + time_limit_s
-        return _solution(self._made_ready(market, deadline_s), None, deadline_s)
+        found = _solution(self._made_ready(market, deadline_s), None, deadline_s)
+        self._unused_s = max(0.0, deadline_s - time.monotonic())
+        return found
 
     def without(self, market: Market, app_ids: Sequence[str], time_limit_s: float) -> Mapping[str, Solution]:
         """The market without each of these bidders, from the prices and limits that the first problem found.
 
-        Problems that no time is left for take the first one's choice less the bidder's row, with its gap.
+        Problems that no time is left for take the first one's choice less the bidder's row, with its gap. What the
+        first left of its time is theirs, too.
         """
-        deadline_s = time.monotonic() + time_limit_s
+        unused_s, self._unused_s = self._unused_s if self._market is market else 0.0, 0.0
+        deadline_s = time.monotonic() + time_limit_s + unused_s
         ready = self._ready if self._market is market else None
         ready = self._made_ready(market, deadline_s) if ready is None else ready
         solutions = {}

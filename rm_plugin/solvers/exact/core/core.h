@@ -3,10 +3,10 @@
  * A problem is a multiple-choice knapsack: every bidder takes one row or none, rows use resources, and gains add up.
  * Gains, ties and prices are whole numbers (fixed point), so sums do not depend on their order and equals are equal.
  *
- * GPUs pinned on a machine that several bidders pin use resources by a table that need not be additive. What a row's
- * `use` counts of them is a lower bound for each pin on its own. The search leaves it at that until the best choice so
- * far breaks a limit by the tables; from then on it carries the GPUs pinned so far on the machines that do it in its
- * states and charges the rest when it comes to it. Few machines of many ever need that.
+ * GPUs pinned on a machine that several bidders pin use resources by a table that need not be additive. A row's `use`
+ * counts a share of them, such that shares never sum up to more than the table says. The search leaves it at that until
+ * the best choice so far breaks a limit by the tables; from then on it carries the GPUs pinned so far on the machines
+ * that do it in its states and charges the rest when it comes to it. Few machines of many ever need that.
  */
 #ifndef THEMIS_CORE_H
 #define THEMIS_CORE_H
@@ -21,8 +21,7 @@ typedef struct {
     int64_t *gain;                          /* [rows], each positive */
     int32_t *gpus;                          /* [rows] */
     int64_t *tie;                           /* [rows] */
-    int32_t *use;                           /* [rows * resources] */
-    int32_t *use_most;                      /* [rows * resources]: use with every pin at its dearest */
+    int32_t *use;                           /* [rows * resources], pins charged by table by their shares */
     int32_t *capacity;                      /* [resources] */
     int32_t *pin_start;                     /* [rows + 1] */
     int32_t *pin_machine;                   /* [pins] */
@@ -30,9 +29,13 @@ typedef struct {
     int32_t *machine_free;                  /* [machines] */
     int32_t *table_start;                   /* [machines + 1] into `table`, resources * (free + 1) entries each */
     int32_t *table;                         /* what P pinned GPUs use of resource k: [k * (free + 1) + P] */
-    int32_t *least;                         /* what p more pinned GPUs use of it at least, laid out alike */
+    int32_t *least;                         /* [pins * resources]: what `use` counts of a pin, its share (shares.h) */
+    int32_t *pin_row, *pin_bidder;          /* [pins] */
+    int32_t *machine_pin_start;             /* [machines + 1] into the next: pins by machine */
+    int32_t *machine_pin;
     unsigned char *charged; /* [machines]: whether searches charge pins there by table; grows with what they find */
     unsigned char *held;    /* [resources]: whether searches count a resource without a price; grows likewise */
+    int64_t *spent;         /* [1]: about as many states as searches of late kept: the next will be much alike */
     int labels;
     int32_t *label;          /* [rows * labels]: numbers that add up; choices alike in all of them are alike */
     int32_t *part_start;                    /* [rows + 1] into the next two: what a row uses, resources ascending */

@@ -13,11 +13,10 @@ static void count_rows(const Problem *p, const int32_t *choice, Count *count) {
         if (choice[i] < 0) continue;
         for (int k = 0; k < p->resources; k++) count->used[k] += p->use[(size_t)choice[i] * p->resources + k];
         for (int pin = p->pin_start[choice[i]]; pin < p->pin_start[choice[i] + 1]; pin++) {
-            int m = p->pin_machine[pin], free = p->machine_free[m];
+            int m = p->pin_machine[pin];
             count->pinned[m] += p->pin_gpus[pin];
             for (int k = 0; k < p->resources; k++)
-                count->more[(size_t)m * p->resources + k] -=
-                    p->least[p->table_start[m] + k * (free + 1) + p->pin_gpus[pin]];
+                count->more[(size_t)m * p->resources + k] -= p->least[(size_t)pin * p->resources + k];
         }
     }
 }

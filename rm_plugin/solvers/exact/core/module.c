@@ -11,6 +11,7 @@
 #include "lift.h"
 #include "pack.h"
 #include "prune.h"
+#include "shares.h"
 #include "tables_module.h"
 #include "weigh.h"
 
@@ -18,8 +19,8 @@ static const char CAPSULE[] = "themis.exact.problem";
 
 static void free_problem(Problem *p) {
     if (!p) return;
-    void *all[] = {p->row_start,   p->gain,         p->gpus,        p->tie,   p->use,   p->use_most,        p->capacity, p->pin_start,
-                   p->label, p->pin_machine, p->pin_gpus,     p->machine_free, p->table_start, p->table, p->least, p->part_start, p->part_resource, p->part_use, p->gain_f, p->charged, p->held};
+    void *all[] = {p->row_start,   p->gain,         p->gpus,        p->tie,   p->use,   p->capacity, p->pin_start,
+                   p->label, p->pin_machine, p->pin_gpus,     p->machine_free, p->table_start, p->table, p->least, p->part_start, p->part_resource, p->part_use, p->gain_f, p->charged, p->held, p->spent, p->pin_row, p->pin_bidder, p->machine_pin_start, p->machine_pin};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
     free(p);
 }
@@ -29,6 +30,8 @@ static void free_capsule(PyObject *capsule) { free_problem(PyCapsule_GetPointer(
 /* Floats that the prices are found with; false without memory. */
 static int measure(Problem *p) {
     size_t cells = (size_t)p->rows * p->resources, parts = 0;
+    void *before[] = {p->part_start, p->part_resource, p->part_use, p->gain_f};
+    for (size_t n = 0; n < sizeof before / sizeof *before; n++) free(before[n]);
     for (size_t cell = 0; cell < cells; cell++) parts += p->use[cell] != 0;
     p->part_start = calloc(p->rows + 1, sizeof(int32_t));
     p->part_resource = malloc(sizeof(int32_t) * (parts + 1));
@@ -49,37 +52,59 @@ static int measure(Problem *p) {
     return 1;
 }
 
-enum { ARRAYS = 15 };
+/* Whose pins there are, and which on each machine. */
+static int order_pins(Problem *p) {
+    int pins = p->pin_start[p->rows];
+    p->pin_row = malloc(sizeof(int32_t) * (pins + 1));
+    p->pin_bidder = malloc(sizeof(int32_t) * (pins + 1));
+    p->machine_pin_start = calloc(p->machines + 2, sizeof(int32_t));
+    p->machine_pin = malloc(sizeof(int32_t) * (pins + 1));
+    p->least = calloc((size_t)pins * p->resources + 1, sizeof(int32_t));
+    if (!p->pin_row || !p->pin_bidder || !p->machine_pin_start || !p->machine_pin || !p->least) return 0;
+    for (int i = 0; i < p->bidders; i++)
+        for (int row = p->row_start[i]; row < p->row_start[i + 1]; row++)
+            for (int pin = p->pin_start[row]; pin < p->pin_start[row + 1]; pin++) {
+                p->pin_row[pin] = row;
+                p->pin_bidder[pin] = i;
+                p->machine_pin_start[p->pin_machine[pin] + 2]++;
+            }
+    for (int m = 0; m < p->machines; m++) p->machine_pin_start[m + 2] += p->machine_pin_start[m + 1];
+    for (int pin = 0; pin < pins; pin++) p->machine_pin[p->machine_pin_start[p->pin_machine[pin] + 1]++] = pin;
+    return 1;
+}
+
+enum { ARRAYS = 13 };
 
 static PyObject *make_problem(PyObject *self, PyObject *args) {
     (void)self;
     Py_buffer b[ARRAYS];
     double unit;
-    if (!PyArg_ParseTuple(args, "dy*y*y*y*y*y*y*y*y*y*y*y*y*y*y*", &unit, &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &b[6],
-                          &b[7], &b[8], &b[9], &b[10], &b[11], &b[12], &b[13], &b[14]))
+    if (!PyArg_ParseTuple(args, "dy*y*y*y*y*y*y*y*y*y*y*y*y*", &unit, &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &b[6],
+                          &b[7], &b[8], &b[9], &b[10], &b[11], &b[12]))
         return NULL;
     PyObject *capsule = NULL;
     Problem *p = calloc(1, sizeof *p);
     if (p) {
         void **field[ARRAYS] = {(void **)&p->row_start,    (void **)&p->gain,        (void **)&p->gpus,
-                                (void **)&p->tie,          (void **)&p->use,         (void **)&p->use_most,
-                                (void **)&p->capacity,     (void **)&p->pin_start,   (void **)&p->pin_machine,
-                                (void **)&p->pin_gpus,     (void **)&p->machine_free, (void **)&p->table_start,
-                                (void **)&p->table,        (void **)&p->least,       (void **)&p->label};
+                                (void **)&p->tie,          (void **)&p->use,         (void **)&p->capacity,
+                                (void **)&p->pin_start,    (void **)&p->pin_machine, (void **)&p->pin_gpus,
+                                (void **)&p->machine_free, (void **)&p->table_start, (void **)&p->table,
+                                (void **)&p->label};
         int whole = 1;
         for (int n = 0; n < ARRAYS; n++) whole &= (*field[n] = copy_of(&b[n])) != NULL;
         p->unit = unit;
         p->bidders = (int)(b[0].len / sizeof(int32_t)) - 1;
         p->rows = (int)(b[1].len / sizeof(int64_t));
-        p->resources = (int)(b[6].len / sizeof(int32_t));
-        p->machines = (int)(b[10].len / sizeof(int32_t));
-        p->labels = p->rows ? (int)(b[14].len / sizeof(int32_t)) / p->rows : 0;
+        p->resources = (int)(b[5].len / sizeof(int32_t));
+        p->machines = (int)(b[9].len / sizeof(int32_t));
+        p->labels = p->rows ? (int)(b[12].len / sizeof(int32_t)) / p->rows : 0;
         p->charged = calloc(p->machines + 1, 1);
         p->held = calloc(p->resources + 1, 1);
-        whole &= p->charged && p->held;
+        p->spent = calloc(1, sizeof(int64_t));
+        whole &= p->charged && p->held && p->spent;
         if (p->resources > MOST_RESOURCES)
             PyErr_SetString(PyExc_ValueError, "too many resources");
-        else if (whole && measure(p))
+        else if (whole && order_pins(p) && share_pins(p, -1, NULL) >= 0 && measure(p))
             capsule = PyCapsule_New(p, CAPSULE, free_capsule);
     }
     if (!capsule) {
@@ -106,6 +131,24 @@ static PyObject *run_prices(PyObject *self, PyObject *args) {
     PyBuffer_Release(&price);
     if (!p) return NULL;
     Py_RETURN_NONE;
+}
+
+static PyObject *run_share(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *capsule;
+    Py_buffer price;
+    int skip, changed = 0;
+    if (!PyArg_ParseTuple(args, "Oiy*", &capsule, &skip, &price)) return NULL;
+    Problem *p = PyCapsule_GetPointer(capsule, CAPSULE);
+    if (p) {
+        int64_t whole[MOST_RESOURCES];
+        whole_prices(p, price.buf, whole);
+        changed = share_pins(p, skip, whole);
+        if (changed > 0 && !measure(p)) changed = -1;
+    }
+    PyBuffer_Release(&price);
+    if (!p) return NULL;
+    return changed < 0 ? PyErr_NoMemory() : PyBool_FromLong(changed);
 }
 
 static PyObject *run_search(PyObject *self, PyObject *args) {
@@ -207,12 +250,13 @@ static PyObject *bounds(PyObject *self, PyObject *args) {
 static PyObject *run_pack(PyObject *self, PyObject *args) {
     (void)self;
     Py_buffer free_gpus, rack, slot_start, slot_free, gang, part;
-    int racks;
-    if (!PyArg_ParseTuple(args, "iy*y*y*y*y*w*", &racks, &free_gpus, &rack, &slot_start, &slot_free, &gang, &part))
+    int racks, sparing;
+    if (!PyArg_ParseTuple(args, "iy*y*y*y*y*pw*", &racks, &free_gpus, &rack, &slot_start, &slot_free, &gang, &sparing,
+                          &part))
         return NULL;
     Cluster cluster = {(int)(free_gpus.len / sizeof(int32_t)), racks, free_gpus.buf, rack.buf, slot_start.buf,
                        slot_free.buf};
-    int32_t parts = pack(&cluster, (int)(gang.len / (3 * sizeof(int32_t))), gang.buf, part.buf);
+    int32_t parts = pack(&cluster, (int)(gang.len / (3 * sizeof(int32_t))), gang.buf, sparing, part.buf);
     Py_buffer *all[] = {&free_gpus, &rack, &slot_start, &slot_free, &gang, &part};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) PyBuffer_Release(all[n]);
     if (parts == INT32_MIN) return PyErr_NoMemory();
@@ -296,6 +340,7 @@ static PyObject *run_prune(PyObject *self, PyObject *args) {
 static PyMethodDef METHODS[] = {
     {"problem", make_problem, METH_VARARGS, "A knapsack from its arrays."},
     {"prices", run_prices, METH_VARARGS, "Improve prices in place."},
+    {"share", run_share, METH_VARARGS, "Shares out what pins use together; whether that changed anything."},
     {"search", run_search, METH_VARARGS, "The best choice: (status, value, bound, states)."},
     {"choices", run_choices, METH_VARARGS, "All choices near the bound: (status, count, states)."},
     {"fit", run_fit, METH_VARARGS, "Whether gangs fit: (answer, parts)."},

@@ -12,6 +12,11 @@ typedef struct {
     int32_t *member_start, *member;         /* machines by rack */
     int32_t *room;                          /* scratch: units by rack */
     int32_t *asked, *tightest;              /* by machine: its tightest slot for this size, while asked is not 0 */
+    int sparing;                            /* gangs in racks take what spoils the least for the others */
+    int32_t *size, sizes;                   /* of what must stay whole on one machine */
+    int64_t *spoilt;                        /* by rack: what the next gang of `asked_units` would spoil, or -1 */
+    int32_t asked_units, asked_unit;
+    int32_t *left, *taken;                  /* scratch: by place of a machine in its rack */
     Part *part;
     int32_t parts;
 } Packer;
@@ -155,6 +160,56 @@ static int in_rack(Packer *p, int gang, int gpus, int unit) {
     return 1;
 }
 
+/* GPUs of parts that a machine with so many free GPUs has no longer once a unit of it is taken. */
+static int64_t spoils(const Packer *p, int free, int unit) {
+    int64_t gpus = 0;
+    for (int n = 0; n < p->sizes; n++)
+        if (p->size[n] > unit) gpus += (int64_t)p->size[n] * (free / p->size[n] - (free - unit) / p->size[n]);
+    return gpus;
+}
+
+/* Takes units in one rack one by one, each where it spoils the least (with `gang` < 0 only to tell how much). */
+static int64_t take_sparingly(Packer *p, int gang, int rack, int units, int unit) {
+    int64_t spoilt = 0;
+    int first = p->member_start[rack], count = p->member_start[rack + 1] - first;
+    int32_t *left = p->left + first, *taken = p->taken + first;
+    for (int n = 0; n < count; n++) left[n] = p->free[p->member[first + n]];
+    memset(taken, 0, sizeof(int32_t) * count);
+    for (; units; units--) {
+        int best = -1;
+        int64_t least = 0;
+        for (int n = 0; n < count; n++) {
+            if (left[n] < unit) continue;
+            int64_t here = spoils(p, left[n], unit);
+            if (best >= 0 && (here > least || (here == least && left[n] >= left[best]))) continue;
+            best = n;
+            least = here;
+        }
+        if (best < 0) return -1;
+        left[best] -= unit;
+        taken[best] += unit;
+        spoilt += least;
+    }
+    for (int n = 0; n < count && gang >= 0; n++)
+        if (taken[n]) take(p, gang, p->member[first + n], taken[n], -1);
+    return spoilt;
+}
+
+/* As `in_rack`, in the rack where that spoils the least. */
+static int in_spared_rack(Packer *p, int gang, int gpus, int unit) {
+    int units = gpus / unit, best = -1;
+    if (p->asked_units != units || p->asked_unit != unit)
+        for (int rack = 0; rack < p->cluster->racks; rack++) p->spoilt[rack] = take_sparingly(p, -1, rack, units, unit);
+    p->asked_units = units;
+    p->asked_unit = unit;
+    for (int rack = 0; rack < p->cluster->racks; rack++)
+        if (p->spoilt[rack] >= 0 && (best < 0 || p->spoilt[rack] < p->spoilt[best])) best = rack;
+    if (best < 0) return 0;
+    take_sparingly(p, gang, best, units, unit);
+    p->spoilt[best] = take_sparingly(p, -1, best, units, unit);
+    return 1;
+}
+
 static int anywhere(Packer *p, int gang, int gpus, int unit) {
     if (on_machine(p, gang, gpus) || in_rack(p, gang, gpus, unit)) return 1;
     int before = p->parts, units = gpus / unit;
@@ -179,6 +234,7 @@ static int place(Packer *p, int gang, const int32_t *asked) {
     int level = asked[0], gpus = asked[1], unit = asked[2];
     if (level == LEVEL_SLOT) return in_slot(p, gang, gpus);
     if (level == LEVEL_MACHINE) return on_machine(p, gang, gpus);
+    if (level == LEVEL_RACK && p->sparing) return in_spared_rack(p, gang, gpus, unit);
     if (level == LEVEL_RACK) return on_machine(p, gang, gpus) || in_rack(p, gang, gpus, unit);
     return anywhere(p, gang, gpus, unit);
 }
@@ -192,6 +248,9 @@ static int open_packer(Packer *p) {
     p->slot_free = malloc(sizeof(int32_t) * (slots + 1));
     p->rack_free = calloc(c->racks + 1, sizeof(int32_t));
     p->room = calloc(c->racks + 1, sizeof(int32_t));
+    p->spoilt = calloc(c->racks + 1, sizeof(int64_t));
+    p->left = malloc(sizeof(int32_t) * (c->machines + 1));
+    p->taken = malloc(sizeof(int32_t) * (c->machines + 1));
     p->head = malloc(sizeof(int32_t) * ((size_t)p->most_free + 1));
     p->some = calloc((size_t)p->most_free / 64 + 1, sizeof(uint64_t));
     p->next = malloc(sizeof(int32_t) * (c->machines + 1));
@@ -201,7 +260,8 @@ static int open_packer(Packer *p) {
     p->member_start = calloc(c->racks + 2, sizeof(int32_t));
     p->member = malloc(sizeof(int32_t) * (c->machines + 1));
     if (!p->free || !p->slot_free || !p->rack_free || !p->room || !p->head || !p->some || !p->next || !p->previous ||
-        !p->asked || !p->tightest || !p->member_start || !p->member)
+        !p->asked || !p->tightest || !p->member_start || !p->member || !p->spoilt || !p->size ||
+        !p->left || !p->taken)
         return 0;
     memcpy(p->free, c->free, sizeof(int32_t) * c->machines);
     memcpy(p->slot_free, c->slot_free, sizeof(int32_t) * slots);
@@ -218,14 +278,25 @@ static int open_packer(Packer *p) {
 
 static void close_packer(Packer *p) {
     void *all[] = {p->free,     p->slot_free, p->rack_free, p->room,         p->head, p->next,
-                   p->previous, p->asked,     p->tightest,  p->member_start, p->member, p->some};
+                   p->previous, p->asked,     p->tightest,  p->member_start, p->member, p->some, p->spoilt, p->size,
+                   p->left,     p->taken};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
 }
 
-int32_t pack(const Cluster *cluster, int gangs, const int32_t *gang, Part *part) {
-    Packer packer = {.cluster = cluster, .part = part};
+static void find_sizes(Packer *p, int gangs, const int32_t *gang) {
+    for (int g = 0; g < gangs; g++) {
+        int size = gang[3 * g] == LEVEL_SLOT || gang[3 * g] == LEVEL_MACHINE ? gang[3 * g + 1] : gang[3 * g + 2], n = 0;
+        while (n < p->sizes && p->size[n] != size) n++;
+        if (n == p->sizes) p->size[p->sizes++] = size;
+    }
+}
+
+int32_t pack(const Cluster *cluster, int gangs, const int32_t *gang, int sparing, Part *part) {
+    Packer packer = {.cluster = cluster, .part = part, .sparing = sparing};
     int32_t result = INT32_MIN;
+    packer.size = malloc(sizeof(int32_t) * ((size_t)gangs + 1));
     if (open_packer(&packer)) {
+        find_sizes(&packer, gangs, gang);
         int g = 0;
         while (g < gangs && place(&packer, g, gang + 3 * g)) g++;
         result = g == gangs ? packer.parts : -1 - g;

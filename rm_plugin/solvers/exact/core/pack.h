@@ -19,9 +19,10 @@ typedef struct {
     int32_t gang, machine, slot, gpus;
 } Part;
 
-/* Places gangs (level, gpus, unit; three numbers each) in the order given.
+/* Places gangs (level, gpus, unit; three numbers each) in the order given; with `sparing` gangs in racks go, unit by
+ * unit, where they spoil the fewest whole parts of the sizes that others ask for.
  *
- * Returns the number of parts written, at most one a GPU; -1 - g when gang g found no place; INT32_MIN without memory. */
-int32_t pack(const Cluster *cluster, int gangs, const int32_t *gang, Part *part);
+ * Returns the number of parts written, at most one a GPU; -1 - g when gang g found no place; INT32_MIN: no memory. */
+int32_t pack(const Cluster *cluster, int gangs, const int32_t *gang, int sparing, Part *part);
 
 #endif

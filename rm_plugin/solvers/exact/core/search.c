@@ -13,16 +13,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "charges.h"
+#include "completion.h"
 #include "core.h"
 #include "hash.h"
 #include "left_out.h"
 
-enum { FEW_VECTORS = 4096 }; /* so many may stay for the next pass */
-
-typedef struct {
-    int32_t row; /* -1: nothing */
-    int64_t loss;
-} Candidate;
+enum { FEW_VECTORS = 4096 };  /* so many may stay for the next pass */
+enum { MOST_COMPLETED = 2 };  /* resources counted exactly in what bidders to come lose */
 
 typedef struct {
     int64_t gain, tie;
@@ -55,7 +53,10 @@ typedef struct {
     int64_t binding_price[MOST_RESOURCES];
     int32_t *use;             /* by candidate and binding resource */
     int32_t *seat;            /* by machine: where its pinned GPUs stand in the vector while they matter, else -1 */
-    int32_t *opens, *closes;  /* by machine: first and last stage that pins there, -1 when none does */
+    Charges charges;          /* of pins on machines where several bidders pin */
+    int completions;          /* resources counted exactly, and their places among those that bind */
+    Completion completion[MOST_COMPLETED];
+    int completed[MOST_COMPLETED];
     Stage *stage;             /* stages + 1 */
     int32_t *slot;            /* hash table: node index + 1 */
     uint32_t slots;
@@ -147,41 +148,51 @@ static void choose_order(Run *run) {
     }
 }
 
-/* Whether pins on a machine are charged by its table, not only what they use at least. */
-static int is_charged(const Run *run, int machine) { return run->labelled || run->problem->charged[machine]; }
+static Offer offer_of(const Run *run) {
+    return (Offer){run->candidate, run->candidate_start, run->order, run->stages};
+}
 
-static void measure_what_is_to_come(Run *run, unsigned char *binds) {
+/* Resources that the states may have to tell: those with a price, and those that turned out to matter all the same. */
+static void find_counted(const Run *run, unsigned char *counted) {
+    for (int k = 0; k < run->problem->resources; k++)
+        counted[k] = run->labelled || is_held(run->problem, run->price, k);
+}
+
+/* The most that a candidate of a stage uses of a resource, whatever was pinned before. */
+static int64_t most_use(const Run *run, int stage, int row, int k) {
+    const Problem *p = run->problem;
+    int64_t use = row < 0 ? 0 : p->use[(size_t)row * p->resources + k];
+    for (int e = run->charges.start[stage]; e < run->charges.start[stage + 1]; e++) {
+        const Event *event = &run->charges.event[e];
+        use += dearest_charge(&run->charges, event, k, pin_on(p, row, event->machine));
+    }
+    return use;
+}
+
+static void measure_what_is_to_come(Run *run, const unsigned char *counted, unsigned char *binds) {
     const Problem *p = run->problem;
     int K = p->resources;
     run->best_to_come[run->stages] = 0;
     memset(run->use_to_come + (size_t)run->stages * K, 0, sizeof(int32_t) * K);
     memset(binds, 0, MOST_RESOURCES);
-    for (int m = 0; m < p->machines; m++) run->opens[m] = run->closes[m] = -1;
     for (int s = run->stages - 1; s >= 0; s--) {
         int i = run->order[s];
         int32_t *to_come = run->use_to_come + (size_t)s * K;
         memcpy(to_come, to_come + K, sizeof(int32_t) * K);
         run->best_to_come[s] = run->best_to_come[s + 1] + run->best[i];
-        int32_t most[MOST_RESOURCES] = {0};
+        int64_t most[MOST_RESOURCES] = {0};
         for (int c = run->candidate_start[i]; c < run->candidate_start[i + 1]; c++) {
             int row = run->candidate[c].row;
-            if (row < 0) continue;
-            const int32_t *use = p->use + (size_t)row * K;
-            for (int pin = p->pin_start[row]; pin < p->pin_start[row + 1]; pin++) {
-                int m = p->pin_machine[pin];
-                if (!is_charged(run, m)) continue;
-                use = p->use_most + (size_t)row * K;
-                if (run->closes[m] < 0) run->closes[m] = s;
-                run->opens[m] = s;
+            for (int k = 0; k < K; k++) {
+                int64_t use = counted[k] ? most_use(run, s, row, k) : row < 0 ? 0 : p->use[(size_t)row * K + k];
+                if (use > most[k]) most[k] = use;
             }
-            for (int k = 0; k < K; k++)
-                if (use[k] > most[k]) most[k] = use[k];
         }
         /* More than the capacity is as good as all of it, and sums of many bidders' uses may not fit a number. */
         for (int k = 0; k < K; k++) {
             int too_much = most[k] > p->capacity[k] - to_come[k];
-            to_come[k] = too_much ? p->capacity[k] : to_come[k] + most[k];
-            binds[k] |= too_much && (run->labelled || is_held(p, run->price, k));
+            to_come[k] = too_much ? p->capacity[k] : to_come[k] + (int32_t)most[k];
+            binds[k] |= too_much && counted[k];
         }
     }
 }
@@ -207,6 +218,32 @@ static void set_binding_apart(Run *run, const unsigned char *binds) {
     }
 }
 
+/* The place among those that bind of the dearest resource a unit that is cheaper than a price, or -1. */
+static int next_to_complete(const Run *run, int64_t below) {
+    int chosen = -1;
+    for (int b = 0; b < run->binding; b++) {
+        int64_t price = run->binding_price[b];
+        if (price > 0 && price < below && (chosen < 0 || price > run->binding_price[chosen])) chosen = b;
+    }
+    return chosen;
+}
+
+/* Counts the dearest resources exactly, as far as that takes no longer than searches did so far, or hardly any time. */
+static void complete_dearest(Run *run, const Offer *offer, int64_t gap, int beam) {
+    enum { LITTLE_WORK = 1 << 20, WORK_A_STATE = 30 };
+    int64_t spent = *run->problem->spent, states = run->states > spent ? run->states : spent;
+    int64_t most_work = LITTLE_WORK + (beam ? 0 : WORK_A_STATE * states), below = INT64_MAX;
+    run->completions = 0;
+    for (int at; run->completions < MOST_COMPLETED && (at = next_to_complete(run, below)) >= 0;) {
+        Completion *completion = &run->completion[run->completions];
+        below = run->binding_price[at];
+        int64_t work = lay_out_completion(completion, run->problem, offer, below, gap, run->resource[at]);
+        if (work < 0 || work > most_work) continue;
+        complete(completion, run->problem, offer, below);
+        run->completed[run->completions++] = at;
+    }
+}
+
 /* What candidates use of binding resources, end to end; false without memory. */
 static int gather_use(Run *run) {
     const Problem *p = run->problem;
@@ -229,10 +266,10 @@ static int give_seats(Run *run) {
     for (int m = 0; m < p->machines; m++) run->seat[m] = -1;
     for (int s = 0; s < run->stages; s++) {
         for (int m = 0; m < p->machines; m++) {
-            if (run->opens[m] != s || run->closes[m] == s) continue;
+            if (run->charges.opens[m] != s || run->charges.closes[m] == s) continue;
             int seat = run->binding;
             for (int other = 0; other < p->machines; other++)
-                if (run->seat[other] == seat && run->opens[other] <= s && run->closes[other] >= s) {
+                if (run->seat[other] == seat && run->charges.opens[other] <= s && run->charges.closes[other] >= s) {
                     seat++;
                     other = -1;
                 }
@@ -310,30 +347,28 @@ static int put(Run *run, Stage *next, const int32_t *vector, Node node) {
 /* Adds a candidate's use to a state's vector; false when a resource or a machine has too little left. */
 static int use_candidate(const Run *run, int candidate, int stage, int32_t *vector) {
     const Problem *p = run->problem;
+    const Charges *charges = &run->charges;
     int row = run->candidate[candidate].row, B = run->binding;
     const int32_t *use = run->use + (size_t)candidate * B;
     for (int b = 0; b < B; b++) vector[b] += use[b];
-    for (int pin = p->pin_start[row]; pin < p->pin_start[row + 1]; pin++) {
-        int m = p->pin_machine[pin], gpus = p->pin_gpus[pin], free = p->machine_free[m];
-        if (!is_charged(run, m)) continue;
-        int before = run->seat[m] >= 0 && run->opens[m] <= stage ? vector[run->seat[m]] : 0;
-        if (before + gpus > free) return 0;
-        for (int b = 0; b < B; b++) {
-            int first = p->table_start[m] + run->resource[b] * (free + 1);
-            vector[b] += p->table[first + before + gpus] - p->table[first + before] - p->least[first + gpus];
-        }
+    for (int e = charges->start[stage]; e < charges->start[stage + 1]; e++) {
+        const Event *event = &charges->event[e];
+        int m = event->machine, pin = pin_on(p, row, m), gpus = pin < 0 ? 0 : p->pin_gpus[pin];
+        int before = run->seat[m] >= 0 ? vector[run->seat[m]] : 0;
+        if (before + gpus > p->machine_free[m]) return 0;
+        for (int b = 0; b < B; b++) vector[b] += charge(charges, event, run->resource[b], before, pin);
         if (run->seat[m] >= 0) vector[run->seat[m]] = before + gpus;
     }
     for (int b = 0; b < B; b++)
         if (vector[b] > run->capacity[b]) return 0;
-    if (run->labelled)
+    if (run->labelled && row >= 0)
         for (int l = 0; l < p->labels; l++)
             vector[run->label_at + l] = (int32_t)((uint32_t)vector[run->label_at + l] +
                                                   (uint32_t)p->label[(size_t)row * p->labels + l]);
     return 1;
 }
 
-/* The vector as all later stages see it, and the most that the state can still be worth. */
+/* The vector as all later stages see it, and the most that the state can still be worth at the prices. */
 static int64_t settle(const Run *run, int stage, int32_t *vector, int64_t gain) {
     int64_t worth = gain + run->best_to_come[stage + 1] + run->idle_worth[stage + 1];
     const int32_t *to_come = run->use_to_come + (size_t)(stage + 1) * run->binding;
@@ -346,6 +381,25 @@ static int64_t settle(const Run *run, int stage, int32_t *vector, int64_t gain) 
     return worth;
 }
 
+/* By so much less is a state worth, whose vector is settled. */
+static int64_t completion_of(const Run *run, int stage, const int32_t *vector) {
+    int64_t most = 0;
+    for (int c = 0; c < run->completions; c++) {
+        int at = run->completed[c];
+        int32_t left = run->capacity[at] - vector[at];
+        int32_t to_come = run->use_to_come[(size_t)(stage + 1) * run->binding + at];
+        int64_t loss = completion_loss(&run->completion[c], stage + 1, left < to_come ? left : to_come);
+        if (loss > most) most = loss;
+    }
+    return most;
+}
+
+/* By so much is every choice of candidates worth less than the bound. */
+static int64_t least_loss(const Run *run) {
+    int32_t nothing[MOST_RESOURCES] = {0};
+    return completion_of(run, -1, nothing);
+}
+
 static int out_of_limits(Run *run, const Stage *next) {
     if (run->limits.most_states && run->states + next->count > run->limits.most_states) run->status = SEARCH_TOO_WIDE;
     if (monotonic_s() > run->limits.deadline_s) run->status = SEARCH_OUT_OF_TIME;
@@ -354,7 +408,7 @@ static int out_of_limits(Run *run, const Stage *next) {
 
 static void clear_closed_seats(const Run *run, int stage, int32_t *vector) {
     for (int m = 0; m < run->problem->machines; m++)
-        if (run->closes[m] == stage && run->seat[m] >= 0) vector[run->seat[m]] = 0;
+        if (run->charges.closes[m] == stage && run->seat[m] >= 0) vector[run->seat[m]] = 0;
 }
 
 static int expand_state(Run *run, int s, int at, int closing, Stage *next) {
@@ -375,14 +429,14 @@ static int expand_state(Run *run, int s, int at, int closing, Stage *next) {
         node.parent = at;
         node.row = candidate.row;
         memcpy(vector, from, sizeof(int32_t) * run->width);
+        if (!use_candidate(run, c, s, vector)) continue;
         if (candidate.row >= 0) {
-            if (!use_candidate(run, c, s, vector)) continue;
             node.gain += p->gain[candidate.row];
             node.gpus += p->gpus[candidate.row];
             node.tie += p->tie[candidate.row];
         }
         if (closing) clear_closed_seats(run, s, vector);
-        int64_t most = settle(run, s, vector, node.gain);
+        int64_t most = settle(run, s, vector, node.gain) - completion_of(run, s, vector);
         if (most < run->target) {
             if (most > run->best_pruned) run->best_pruned = most;
             continue;
@@ -410,6 +464,7 @@ static void narrow(Run *run, int stage, int beam) {
         const int32_t *vector = now->vector + (size_t)n * run->width;
         worth[n] = now->node[n].gain;
         for (int b = 0; b < run->binding; b++) worth[n] += run->binding_price[b] * (run->capacity[b] - vector[b]);
+        worth[n] -= completion_of(run, stage - 1, vector);
     }
     memcpy(worth + now->count, worth, sizeof(int64_t) * now->count);
     qsort(worth + now->count, now->count, sizeof(int64_t), compare_worth);
@@ -436,13 +491,17 @@ static int pass(Run *run, int beam) {
         return 0;
     }
     memset(first->vector, 0, sizeof(int32_t) * (run->width ? run->width : 1));
-    settle(run, -1, first->vector, 0);
+    int64_t worth = settle(run, -1, first->vector, 0) - least_loss(run);
+    if (worth < run->target) {
+        if (worth > run->best_pruned) run->best_pruned = worth;
+        return 0;
+    }
     first->node[0] = (Node){0, 0, 0, -1, -1};
     first->count = 1;
     for (int s = 0; s < run->stages; s++) {
         Stage *next = &run->stage[s + 1];
         int closing = 0;
-        for (int m = 0; m < p->machines; m++) closing |= run->closes[m] == s && run->seat[m] >= 0;
+        for (int m = 0; m < p->machines; m++) closing |= run->charges.closes[m] == s && run->seat[m] >= 0;
         if (run->slots) memset(run->slot, 0, sizeof(int32_t) * run->slots);
         for (int n = 0; n < run->stage[s].count; n++) {
             if (!expand_state(run, s, n, closing, next)) return 0;
@@ -483,11 +542,10 @@ static int open_run(Run *run) {
     run->idle_worth = calloc(bidders + 1, sizeof(int64_t));
     run->use_to_come = calloc((bidders + 1) * (p->resources + 1), sizeof(int32_t));
     run->seat = malloc(sizeof(int32_t) * (p->machines + 1));
-    run->opens = malloc(sizeof(int32_t) * (p->machines + 1));
-    run->closes = malloc(sizeof(int32_t) * (p->machines + 1));
     run->stage = calloc(bidders + 1, sizeof(Stage));
     return run->best && run->margin && run->candidate && run->candidate_start && run->order && run->best_to_come &&
-           run->idle_worth && run->use_to_come && run->seat && run->opens && run->closes && run->stage;
+           run->idle_worth && run->use_to_come && run->seat && run->stage &&
+           open_charges(&run->charges, p);
 }
 
 static void close_run(Run *run) {
@@ -497,8 +555,9 @@ static void close_run(Run *run) {
             free(run->stage[s].vector);
         }
     void *all[] = {run->best, run->candidate, run->candidate_start, run->order, run->best_to_come, run->use_to_come,
-                   run->seat, run->opens,     run->closes,          run->stage, run->slot,         run->idle_worth,
-                   run->use,  run->margin};
+                   run->seat, run->stage,     run->slot,            run->idle_worth, run->use,     run->margin};
+    close_charges(&run->charges);
+    for (int c = 0; c < MOST_COMPLETED; c++) close_completion(&run->completion[c]);
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
 }
 
@@ -513,15 +572,25 @@ static void drop_vectors_of_other_width(Run *run, int width) {
 }
 
 /* Candidates, order and vectors for a target at `gap` below the bound. */
-static void prepare(Run *run, int64_t gap) {
-    unsigned char binds[MOST_RESOURCES];
+static void prepare(Run *run, int64_t gap, int beam) {
+    unsigned char counted[MOST_RESOURCES], binds[MOST_RESOURCES];
     run->target = run->bound - gap;
     run->best_pruned = INT64_MIN;
     choose_candidates(run, gap);
     choose_order(run);
-    measure_what_is_to_come(run, binds);
-    set_binding_apart(run, binds);
-    if (!gather_use(run)) run->status = SEARCH_NO_MEMORY;
+    find_counted(run, counted);
+    Offer offer = offer_of(run);
+    int whole = lay_out_charges(&run->charges, &offer, run->labelled, counted);
+    if (whole) {
+        measure_what_is_to_come(run, counted, binds);
+        set_binding_apart(run, binds);
+        whole = gather_use(run);
+        complete_dearest(run, &offer, gap, beam);
+    }
+    if (!whole) {
+        run->status = SEARCH_NO_MEMORY;
+        return;
+    }
     run->label_at = give_seats(run);
     drop_vectors_of_other_width(run, run->label_at + (run->labelled ? run->problem->labels : 0));
 }
@@ -537,24 +606,39 @@ static int take_best(Run *run, int32_t *choice, int64_t *value) {
     return !breaks;
 }
 
-/* The next gap after one at which there was nothing, in so many states.
+/* The next gap after one at which there was nothing, in so many states; none below `least` can hold anything.
  *
  * States may grow tenfold where the gap grows by half, so once they are many it grows in smaller steps: to go past the
  * optimum by much costs more than to come closer to it once more. */
-static int64_t next_gap(const Run *run, int64_t gap, int64_t states) {
-    enum { MANY_STATES = 20000 };
-    int many = states > MANY_STATES;
-    int64_t needed = run->bound - run->best_pruned, next = gap + gap / (many ? 5 : 2);
-    if (next <= needed) next = needed + needed / (many ? 16 : 8);
-    return next < 1 ? 1 : next;
+static int64_t next_gap(const Run *run, int64_t gap, int64_t least, int64_t states) {
+    enum { FEW_STATES = 2000, MANY_STATES = 20000 };
+    int many = states > MANY_STATES, few = states < FEW_STATES;
+    int64_t needed = run->bound - run->best_pruned, next = gap + (gap - least) / (many ? 5 : few ? 1 : 2);
+    if (next <= needed) next = needed + (needed - least) / (many ? 16 : 8);
+    return next > gap ? next : gap + 1;
+}
+
+/* By so much is every choice worth less than the bound: no search needs to look at what would lose less. */
+static int64_t find_least_loss(Run *run) {
+    int64_t gap = (int64_t)(1e-4 * run->problem->unit);
+    while (!run->status && gap < run->bound) {
+        prepare(run, gap, 0);
+        if (run->status || least_loss(run) <= gap) break;
+        /* Candidates that lose more may do with less together. */
+        gap *= 4;
+    }
+    return run->status || gap >= run->bound ? 0 : least_loss(run);
 }
 
 /* Passes at ever larger gaps until one holds a choice; with a beam that is a choice and no proof. */
 static void sink_target(Run *run, int64_t gap, int beam, int32_t *choice, Outcome *outcome) {
+    int64_t least = 0;
+    if (!beam) least = find_least_loss(run);
+    gap = least + (gap > least / 8 ? gap : least / 8);
     while (!run->status) {
         /* Nobody winning anything is a choice, so no target needs to lie below 0. */
         if (gap > run->bound) gap = run->bound;
-        prepare(run, gap);
+        prepare(run, gap, beam);
         int64_t before = run->states;
         if (!run->status && pass(run, beam)) {
             if (!take_best(run, choice, &outcome->value)) continue;
@@ -566,11 +650,18 @@ static void sink_target(Run *run, int64_t gap, int beam, int32_t *choice, Outcom
         if (run->status) break;
         /* Everything worth more than what was pruned has been looked at. */
         if (!beam && run->best_pruned < outcome->bound) outcome->bound = run->best_pruned;
-        gap = beam ? 2 * gap + 1 : next_gap(run, gap, run->states - before);
+        if (least_loss(run) > least) least = least_loss(run) < gap ? least_loss(run) : gap;
+        gap = beam ? 2 * gap + 1 : next_gap(run, gap, least, run->states - before);
     }
     outcome->status = run->status;
     outcome->value = 0;
     for (int i = 0; i < run->problem->bidders; i++) choice[i] = -1;
+}
+
+/* The most of late: it sinks slowly, since what the next searches need hardly differs. */
+static int64_t spent_now(int64_t before, int64_t states) {
+    before -= before / 32;
+    return states > before ? states : before;
 }
 
 Outcome search(const Problem *problem, int skip, const double *price_of_all, double first_gap, int beam, Limits limits,
@@ -582,6 +673,7 @@ Outcome search(const Problem *problem, int skip, const double *price_of_all, dou
         outcome.bound = run.bound;
         sink_target(&run, (int64_t)(first_gap * problem->unit), beam, choice, &outcome);
         outcome.states = run.states;
+        if (!beam) *problem->spent = spent_now(*problem->spent, run.states);
     }
     close_run(&run);
     return outcome;
@@ -605,7 +697,7 @@ Outcome list_choices(const Problem *problem, int skip, const double *price_of_al
     if (open_run(&run)) {
         price_run(&run, price_of_all);
         outcome.bound = run.bound;
-        prepare(&run, gap > run.bound ? run.bound : gap);
+        prepare(&run, gap > run.bound ? run.bound : gap, 0);
         if (!run.status) pass(&run, 0);
         const Stage *last = &run.stage[run.stages];
         Ending *ending = run.status ? NULL : malloc(sizeof(Ending) * (last->count + 1));

@@ -77,11 +77,11 @@ class Cluster:
         self.slot_start = np.cumsum([0, *(len(each.free_slots) for each in machines)]).astype(np.int32)
         self.slot_free = np.array([free for each in machines for free in each.free_slots], dtype=np.int32)
 
-    def pack(self, gangs):
+    def pack(self, gangs, *, sparing=False):
         parts = np.empty((int(self.free.sum()) + 1, 4), dtype=np.int32)
         arrays = (self.racks, self.free, self.rack, self.slot_start, self.slot_free)
         shapes = np.array(gangs, dtype=np.int32).reshape(-1, 3)
-        written = _core.pack(*arrays, shapes, parts)
+        written = _core.pack(*arrays, shapes, sparing, parts)
         return written, parts[: max(0, written)].tolist()
 
     def fit(self, kinds, most_steps=100_000):

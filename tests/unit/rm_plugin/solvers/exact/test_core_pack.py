@@ -11,9 +11,30 @@ from small_markets import bid, machine, market
 from rm_plugin.solvers.exact.places import Packed, Places
 from rm_plugin.solvers.exact.rows import read_market
 from themis.bids import Gang
-from themis.cluster import Level
+from themis.cluster import Allocation, Level
 
 MACHINE, CLUSTER = Level.MACHINE, Level.CLUSTER
+
+
+def test_gangs_in_racks_come_first_where_one_found_no_place():
+    """The gang of 4 fits most tightly on the machine of 4, which the rack's gang of 6 needs beside that of 2."""
+    machines = (machine("m0", 4), machine("m1", 2), machine("m2", 5, rack="r1"))
+    rows = [one_row((Gang(4, MACHINE),), Allocation()), one_row((Gang(6, Level.RACK),), Allocation())]
+    arrays = read_market(market(machines, *(bid(f"a{n}", 0.5, row) for n, row in enumerate(rows))))
+    places, chosen = Places(arrays), np.arange(arrays.rows.rows)
+    assert isinstance(places._by_best_fit(chosen, sparing=False), int)
+    packed = places.pack(chosen)
+    assert isinstance(packed, Packed)
+    assert wrongs_of(machines, rows, [packed.gangs()[row] for row in chosen.tolist()]) == []
+
+
+def test_a_rack_is_chosen_where_whole_parts_are_spared():
+    """3 single GPUs: in r1 they are left over beside parts of 2, in r0 they would take two of these."""
+    cluster = Cluster((machine("m0", 4), *(machine(f"m{n}", 3, rack="r1") for n in (1, 2, 3))))
+    written, parts = cluster.pack([(Level.RACK, 3, 1), *[(MACHINE, 2, 2)] * 5], sparing=True)
+    assert written > 0
+    assert sorted(part[1] for part in parts if part[0] == 0) == [1, 2, 3]
+    assert cluster.pack([(Level.RACK, 3, 1), *[(MACHINE, 2, 2)] * 6], sparing=True)[0] < 0
 
 
 @pytest.mark.parametrize("racks", [1, 3])
@@ -95,7 +116,7 @@ def test_best_fit_never_says_yes_where_there_is_no_place():
         shapes = [
             (kind.level, kind.gpus, kind.unit) for kind, many in kinds_of(gangs, machines).items() for _ in range(many)
         ]
-        packed = Cluster(machines, pinned).pack(shapes)[0] >= 0
+        packed = Cluster(machines, pinned).pack(shapes, sparing=rng.random() < 0.5)[0] >= 0
         exact = fits(machines, one_row(gangs, pinned))
         assert exact or not packed
         told_apart.add((exact, packed))

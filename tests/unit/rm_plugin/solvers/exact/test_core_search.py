@@ -56,6 +56,8 @@ def test_it_finds_the_optimum_and_of_equals_the_one_of_fewest_gpus_and_smallest_
         skip = rng.choice((-1, -1, *range(bidders)))
         best = min(feasible_choices(rows, limits, free, skip), key=lambda choice: rank(rows, choice))
         price = prices_of(problem, limits, rng, skip)
+        if rng.random() < 0.5:
+            _core.share(problem, rng.choice((-1, *range(bidders))), prices_of(problem, limits, rng))
         status, value, bound, _, choice = search(problem, bidders, price, skip=skip)
         assert (status, value, bound) == (OPTIMAL, -rank(rows, best)[0], -rank(rows, best)[0])
         assert rank(rows, choice) == rank(rows, best)
@@ -151,8 +153,11 @@ def test_the_target_sinks_from_any_first_gap_to_the_same_answer():
     assert len(answers) == 1
 
 
-def many_alike(seed, bidders=20, each=6, kinds=3):
-    """Rows worth about what they ask for, each kind of gang with a limit of its own: a hundred thousand states."""
+def many_alike(seed, bidders=20, each=6, kinds=3, scale=20):
+    """Rows worth about what they ask for, each kind of gang with a limit of its own: a hundred thousand states.
+
+    What may be left of a limit is too much to be counted exactly, unless the scale is 1.
+    """
     draw, total = np.random.default_rng(seed), bidders * each
     counts = draw.integers(0, 1_000, (total, kinds)).astype(np.int32)
     rows = Rows(
@@ -168,7 +173,7 @@ def many_alike(seed, bidders=20, each=6, kinds=3):
     ).best_first()
     nothing, each_kind = np.zeros((1, 2), np.int32), np.eye(kinds, dtype=np.int32)
     limits = [
-        Resource(name=("kind", kind), capacity=300 * bidders, by_kind=each_kind[kind], taken=nothing)
+        Resource(name=("kind", kind), capacity=300 * bidders * scale, by_kind=each_kind[kind] * scale, taken=nothing)
         for kind in range(kinds)
     ]
     return build_problem(rows, limits, np.ones(1, dtype=np.int32), UNIT), total
@@ -185,6 +190,20 @@ def test_the_steps_of_the_target_change_no_answer_where_states_are_many(seed):
     at_once = search(problem, 20, price, first_gap=(bound - value) / UNIT * 1.0001)
     assert (at_once[1], at_once[4]) == (value, choice)
     assert states > at_once[3] + 20_000
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_what_is_counted_exactly_leaves_fewer_states_and_changes_no_answer(seed):
+    answers, states = set(), []
+    for scale in (20, 1):
+        problem, _ = many_alike(seed, scale=scale)
+        price = np.zeros(3)
+        _core.prices(problem, -1, price, 0.0)
+        status, value, bound, kept, choice = search(problem, 20, price)
+        answers.add((status, value, bound, choice))
+        states.append(kept)
+    assert len(answers) == 1
+    assert states[1] < 0.8 * states[0]
 
 
 @pytest.mark.parametrize("name", SHAPES)

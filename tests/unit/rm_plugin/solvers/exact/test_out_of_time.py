@@ -53,6 +53,11 @@ def made_ready(given):
     return exact
 
 
+def forget_unused(exact):
+    """As if the first problem had taken all of its time."""
+    exact._unused_s = 0.0
+
+
 def many_tables(seed=0):
     """Rows that name machines: too many to find the optimum without a look at the relaxation."""
     return random_market(seed, Recipe(machines=12, bidders=20, rows=12, explicit=True))
@@ -108,6 +113,7 @@ def test_what_is_left_without_a_bidder_has_a_gap_that_covers_the_optimum(full_s,
     for seed in range(4):
         given, exact = random_market(seed, replace(MANY, empty_bundle=empty_bundle)), ExactSolver()
         full = exact.solve(given, full_s)
+        forget_unused(exact)
         for app_id, found in exact.without(given, sorted(full.wins)[:3], 0.0).items():
             best = ExactSolver().solve(given.without(app_id), 60.0)
             assert infeasible(given.without(app_id), {app: full.wins[app] for app in found.wins}) == []
@@ -183,6 +189,19 @@ def test_searches_leave_the_time_of_a_narrow_one(monkeypatch):
     assert (clock.sketches, clock.now_s) == (4, pytest.approx(112.0))
 
 
+@pytest.mark.parametrize("spent", [False, True])
+def test_what_the_first_problem_leaves_of_its_time_goes_to_the_others_once(spent):
+    given, exact = random_market(1, MANY), ExactSolver()
+    full = exact.solve(given, 60.0)
+    assert full.status is SolveStatus.OPTIMAL
+    if spent:
+        exact.without(given, (), 0.0)
+    rest = exact.without(given, sorted(full.wins), 0.0)
+    proven = [found.status is SolveStatus.OPTIMAL for found in rest.values()]
+    assert len(proven) > 3
+    assert not all(proven) if spent else all(proven)
+
+
 def test_an_answer_without_time_is_no_worse_than_what_the_others_keep():
     given, exact = wide_market(), ExactSolver()
     full = exact.solve(given, 0.2)
@@ -222,6 +241,7 @@ def test_problems_of_tables_end_with_the_time_of_all(monkeypatch):
     given, clock = many_tables(), SimpleNamespace(now_s=100.0, begun=0)
     exact = tables_made_ready(given)
     full = exact.solve(given, 60.0)
+    forget_unused(exact)
     true = _core.best_of_tables
 
     def slow(*told):
