@@ -137,9 +137,7 @@ class _Weighed:
 
     def packed(self, waiting: Jobs, gangs: Sequence[GangAt]) -> tuple[float, Jobs]:
         """`served` with gangs that stay as they are, and jobs put on them as in a bid."""
-        units = [job.shape.gpus_per_task for job in waiting[: len(gangs)]]
-        new = [_as_bid_for(gang, unit) for gang, unit in zip(gangs, units, strict=True)]
-        every = sorted([*self.busy, *((gang, 0.0) for gang in new)], key=lambda each: gang_order(each[0]))
+        every = sorted([*self.busy, *((gang, 0.0) for gang in gangs)], key=lambda each: gang_order(each[0]))
         kinds = {gang: number for number, gang in enumerate(dict.fromkeys([gang for gang, _ in every]))}
         alone_s = [
             [self._start_s + time_s for time_s in times_s] for times_s in job_times_s(self.in_order, list(kinds))
@@ -151,7 +149,7 @@ class _Weighed:
         for place in dict.fromkeys(places):
             if every[place][1] == 0.0:
                 first.setdefault(every[place][0], []).append(self.in_order[places.index(place)])
-        return _on_each(new, first, sorted(waiting, key=job_order), ends_s, self._start_s)
+        return _on_each(gangs, first, sorted(waiting, key=job_order), ends_s, self._start_s)
 
     def ends_s(self, waiting: Jobs, gangs: Sequence[GangAt], best_s: float) -> float:
         """When the last job ends: GPUs that a job leaves are shared by those that wait, longest first.
@@ -188,11 +186,6 @@ class _Weighed:
             idle += gpus - sum(sizes)
             queue = queue[len(sizes) :]
         return math.inf if queue else last_s
-
-
-def _as_bid_for(gang: GangAt, unit: int) -> GangAt:
-    """The gang with the unit that its GPUs lie in, as it was laid for a job of such tasks."""
-    return GangAt(gang.gpus, gang.level, unit if gang.level > Level.MACHINE else 0)
 
 
 def _on_each(

@@ -145,7 +145,7 @@ def _beside(able: Sequence[JobView], waiting: Sequence[JobView], running: Sequen
     What a bid promised is looked up where it may be none of the plain ways: of many jobs, on GPUs most of which are
     idle, as after a win. Else it is mostly one gang that a job has left.
     """
-    gangs = [(view, GangAt(len(gpus), idle.level_of(gpus))) for view, gpus in running]
+    gangs = [(view, idle.gang_of(gpus)) for view, gpus in running]
     ids = {view.job_id for view in able}
     many = min(len(able), len(idle)) > MOST_TRIED and len(idle) >= sum(gang.gpus for _, gang in gangs)
     return Beside(

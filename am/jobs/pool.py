@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from am.agent.views import GangAt, JobView
+from am.agent.views import GangAt, JobView, gang_at
 from am.jobs.promised import FreeGpus
 from themis.apps import JobShape
-from themis.cluster import Cluster, GpuId, Level
+from themis.cluster import Allocation, Cluster, GpuId, Level
 
 SlotKey = tuple[str, int]
 
@@ -32,6 +32,11 @@ def tasks_of(gpus: Iterable[GpuId], gpus_per_task: int) -> tuple[tuple[GpuId, ..
 def speed_of(job: JobView, gpus: int, level: Level) -> float:
     """Throughput of a job on a gang, in units of one GPU at S = 1."""
     return job.shape.usable_gpus(gpus) / job.slowdown.at(level)
+
+
+def _gang(gpus: Sequence[GpuId], level: Level) -> GangAt:
+    """GPUs that span a level, without their machines: over several of these with the unit in which they lie there."""
+    return GangAt(len(gpus), level) if level <= Level.MACHINE else gang_at(Allocation.of_gpus(gpus), level)
 
 
 class Pool:
@@ -88,7 +93,11 @@ class Pool:
     def lay(self, jobs: Sequence[JobView], sizes: Sequence[int]) -> list[GangAt]:
         """Take a gang of each size for each of the first jobs, as they count; gangs that do not fit have no GPU."""
         taken = (self._taken(job, size) for job, size in zip(jobs, sizes, strict=False))
-        return [GangAt(len(gpus), level) for gpus, level in taken]
+        return [_gang(gpus, level) for gpus, level in taken]
+
+    def gang_of(self, gpus: Sequence[GpuId]) -> GangAt:
+        """These GPUs as a gang counts."""
+        return _gang(gpus, self.level_of(gpus))
 
     def level_of(self, gpus: Iterable[GpuId]) -> Level:
         """The level that these GPUs span."""
