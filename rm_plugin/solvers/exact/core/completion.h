@@ -20,10 +20,10 @@ void close_completion(Completion *completion);
 int64_t lay_out_completion(Completion *completion, const Problem *problem, const Offer *offer, int64_t price,
                            int64_t gap, int resource);
 
-/* Counts what was laid out. Losses past the gap may be told as less, but as more than that. */
+/* Counts what was laid out. A loss past the gap may be told as any past the gap: it is no bound of what is lost. */
 void complete(Completion *completion, const Problem *problem, const Offer *offer, int64_t price);
 
-/* By so much is a state at a stage worth less than prices tell, with so much left of the resource. */
+/* By so much is a state at a stage worth less than prices tell, with so much left of the resource; exact to the gap. */
 static inline int64_t completion_loss(const Completion *completion, int stage, int left) {
     int inside = left >= completion->lowest[stage] && left <= completion->highest[stage];
     int32_t loss = inside ? completion->loss[(size_t)stage * (completion->capacity + 1) + left] : NEVER;

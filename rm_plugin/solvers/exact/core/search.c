@@ -39,7 +39,8 @@ typedef struct {
     int skip, width, stages; /* stages: one a bidder */
     int labelled, label_at;  /* labelled: the vector ends in labels, from label_at on, and nothing is filled up */
     Limits limits;
-    int64_t price[MOST_RESOURCES], bound, target, best_pruned, states;
+    int64_t price[MOST_RESOURCES], bound, target, states;
+    int64_t best_pruned, likely_pruned; /* what was passed over is worth that at most, and about that */
     int64_t *best; /* by bidder: the most it can add */
     int64_t *margin; /* by row: what it adds at the prices */
     Candidate *candidate;
@@ -112,6 +113,12 @@ static int by_loss(const void *left, const void *right) {
     return a->row < b->row ? -1 : a->row > b->row;
 }
 
+/* Something was passed over, which is worth so much at most, and likely no more than that. */
+static void note_pruned(Run *run, int64_t most, int64_t likely) {
+    if (most > run->best_pruned) run->best_pruned = most;
+    if (likely > run->likely_pruned) run->likely_pruned = likely;
+}
+
 /* Rows that lose no more than the gap, least loss first; the loss of the best row left out counts as pruned. */
 static void choose_candidates(Run *run, int64_t gap) {
     const Problem *p = run->problem;
@@ -124,8 +131,8 @@ static void choose_candidates(Run *run, int64_t gap) {
             int64_t loss = run->best[i] - (nothing ? 0 : run->margin[row]);
             if (loss <= gap)
                 run->candidate[count++] = (Candidate){nothing ? -1 : row, loss};
-            else if (run->bound - loss > run->best_pruned)
-                run->best_pruned = run->bound - loss;
+            else
+                note_pruned(run, run->bound - loss, run->bound - loss);
         }
         qsort(run->candidate + run->candidate_start[i], count - run->candidate_start[i], sizeof(Candidate), by_loss);
     }
@@ -411,6 +418,15 @@ static void clear_closed_seats(const Run *run, int stage, int32_t *vector) {
         if (run->charges.closes[m] == stage && run->seat[m] >= 0) vector[run->seat[m]] = 0;
 }
 
+/* Whether a state after a stage cannot reach the target. A completion tells states apart at the target only, and past
+ * that may say more than is lost: what such a state is worth at most is told by prices and by the target. */
+static int is_pruned(Run *run, int stage, int32_t *vector, int64_t gain) {
+    int64_t most = settle(run, stage, vector, gain), likely = most - completion_of(run, stage, vector);
+    if (likely >= run->target) return 0;
+    note_pruned(run, most < run->target ? most : run->target - 1, likely);
+    return 1;
+}
+
 static int expand_state(Run *run, int s, int at, int closing, Stage *next) {
     const Stage *now = &run->stage[s];
     const Problem *p = run->problem;
@@ -422,7 +438,7 @@ static int expand_state(Run *run, int s, int at, int closing, Stage *next) {
     for (int c = run->candidate_start[bidder]; c < run->candidate_start[bidder + 1]; c++) {
         Candidate candidate = run->candidate[c];
         if (worth - candidate.loss < run->target) {
-            if (worth - candidate.loss > run->best_pruned) run->best_pruned = worth - candidate.loss;
+            note_pruned(run, worth - candidate.loss, worth - candidate.loss);
             break;
         }
         Node node = now->node[at];
@@ -436,11 +452,7 @@ static int expand_state(Run *run, int s, int at, int closing, Stage *next) {
             node.tie += p->tie[candidate.row];
         }
         if (closing) clear_closed_seats(run, s, vector);
-        int64_t most = settle(run, s, vector, node.gain) - completion_of(run, s, vector);
-        if (most < run->target) {
-            if (most > run->best_pruned) run->best_pruned = most;
-            continue;
-        }
+        if (is_pruned(run, s, vector, node.gain)) continue;
         if (!put(run, next, vector, node)) {
             run->status = SEARCH_NO_MEMORY;
             return 0;
@@ -491,11 +503,7 @@ static int pass(Run *run, int beam) {
         return 0;
     }
     memset(first->vector, 0, sizeof(int32_t) * (run->width ? run->width : 1));
-    int64_t worth = settle(run, -1, first->vector, 0) - least_loss(run);
-    if (worth < run->target) {
-        if (worth > run->best_pruned) run->best_pruned = worth;
-        return 0;
-    }
+    if (is_pruned(run, -1, first->vector, 0)) return 0;
     first->node[0] = (Node){0, 0, 0, -1, -1};
     first->count = 1;
     for (int s = 0; s < run->stages; s++) {
@@ -575,7 +583,7 @@ static void drop_vectors_of_other_width(Run *run, int width) {
 static void prepare(Run *run, int64_t gap, int beam) {
     unsigned char counted[MOST_RESOURCES], binds[MOST_RESOURCES];
     run->target = run->bound - gap;
-    run->best_pruned = INT64_MIN;
+    run->best_pruned = run->likely_pruned = INT64_MIN;
     choose_candidates(run, gap);
     choose_order(run);
     find_counted(run, counted);
@@ -613,7 +621,7 @@ static int take_best(Run *run, int32_t *choice, int64_t *value) {
 static int64_t next_gap(const Run *run, int64_t gap, int64_t least, int64_t states) {
     enum { FEW_STATES = 2000, MANY_STATES = 20000 };
     int many = states > MANY_STATES, few = states < FEW_STATES;
-    int64_t needed = run->bound - run->best_pruned, next = gap + (gap - least) / (many ? 5 : few ? 1 : 2);
+    int64_t needed = run->bound - run->likely_pruned, next = gap + (gap - least) / (many ? 5 : few ? 1 : 2);
     if (next <= needed) next = needed + (needed - least) / (many ? 16 : 8);
     return next > gap ? next : gap + 1;
 }

@@ -192,6 +192,22 @@ def test_the_steps_of_the_target_change_no_answer_where_states_are_many(seed):
     assert states > at_once[3] + 20_000
 
 
+def test_bounds_hold_wherever_a_search_is_cut_short():
+    """Completions tell states apart at the target; of those that they leave out no more is known than that."""
+    cut = 0
+    for seed in range(60):
+        bidders, kinds = 2 + seed % 7, 1 + seed % 3
+        problem, _ = many_alike(seed, bidders, 2 + seed % 5, kinds, scale=1)
+        price = np.zeros(kinds)
+        _core.prices(problem, -1, price, 0.0)
+        optimum = search(problem, bidders, price)[1]
+        for most_states, first_gap in itertools.product((1, 2, 4, 8, 16, 40), (1e-12, 1e-6, 1e-3)):
+            status, _, bound, _, _ = search(problem, bidders, price, most_states=most_states, first_gap=first_gap)
+            assert bound >= optimum
+            cut += status == TOO_WIDE
+    assert cut > 100
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_what_is_counted_exactly_leaves_fewer_states_and_changes_no_answer(seed):
     answers, states = set(), []
