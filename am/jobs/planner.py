@@ -77,7 +77,8 @@ def make_plan(
     busy = {gpu for job in jobs for gpu in job.gpus} | {gpu for gpus in others.values() for gpu in gpus}
     idle = Pool(usable - busy, cluster)
     start, wait = _serve_waiting(jobs, idle, holdings, restart_s)
-    grown = _grow(jobs, idle, restart_s) if settled and not wait else {}
+    waiting = [job.view for job in jobs if not job.gpus and job.view.job_id not in start]
+    grown = _grow(jobs, waiting, idle, restart_s) if settled and not wait else {}
     stop |= dict.fromkeys(grown, "it grows")
     moving = any(job.stopping or job.view.job_id in stop for job in jobs)
     release = () if moving or wait or not idle else tuple(sorted(idle.gpus & holdings.granted, key=by_place))
@@ -160,11 +161,14 @@ def _longest_first(jobs: Iterable[PlannedJob]) -> list[PlannedJob]:
     return sorted(jobs, key=lambda job: (-job.view.serial_work_s, job.view.job_id))
 
 
-def _grow(jobs: Sequence[PlannedJob], idle: Pool, restart_s: float) -> dict[str, tuple[GpuId, ...]]:
+def _grow(
+    jobs: Sequence[PlannedJob], waiting: Sequence[JobView], idle: Pool, restart_s: float
+) -> dict[str, tuple[GpuId, ...]]:
     """Running jobs to stop so that they start again where they are faster: most work left first, while GPUs are idle.
 
     That is on more GPUs, or on as many that lie nearer. What a job would move to is what it would get when it starts
-    again: whole tasks, which idle GPUs may not make.
+    again: whole tasks, which idle GPUs may not make. Where its GPUs beside the idle ones make a gang for a job that
+    waits all are shared anew, and it may get none: two jobs could take turns so for ever.
     """
     grown: dict[str, tuple[GpuId, ...]] = {}
     if not idle:
@@ -179,6 +183,8 @@ def _grow(jobs: Sequence[PlannedJob], idle: Pool, restart_s: float) -> dict[str,
             # Not even all of it in one slot would pay.
             continue
         pool = left.plus(job.gpus)
+        if _runnable(waiting, pool):
+            continue
         gang = pool.take(job.view, len(pool))
         if speed_of(job.view, len(gang), idle.level_of(gang)) > enough:
             grown[job.view.job_id] = gang

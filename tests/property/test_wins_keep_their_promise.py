@@ -96,6 +96,7 @@ SHAPES = {
     "pairs": (JobShape(tasks=2, min_tasks=2),),
     "elastic": (JobShape(tasks=4),),
     "several sizes": (JobShape(), JobShape(tasks=2, min_tasks=2), JobShape(tasks=4, min_tasks=4)),
+    "tasks of two": (JobShape(tasks=4), JobShape(tasks=2, gpus_per_task=2)),
 }
 
 
@@ -125,20 +126,32 @@ MANY = [  # shapes, and machines of each of those kinds in two racks
 ]
 
 
+def lateness_of_a_hundred(shapes, machines, slowdown, seed):
+    """How late an app of a hundred jobs ends that is alone on such machines, as a part of what its bid said."""
+    slots = [kind for kind, count in zip(UNLIKE, machines, strict=True) for _ in range(count)]
+    rng = random.Random(f"{shapes} {machines} {slowdown} {seed}")
+    works_s = [3600.0 * min(1.0, rng.uniform(0.0, 2.0)) * rng.lognormvariate(0.0, 0.15) for _ in range(100)]
+    jobs = tuple(
+        replace(job, shape=rng.choice(SHAPES[shapes]), job_id=f"j{place:03d}")
+        for place, job in enumerate(jobs_of([max(1.0, work_s) for work_s in works_s], JobShape(), slowdown))
+    )
+    cluster = cluster_of(*slots, racks=("r0", "r1"))
+    ended_s, promised = alone(AppTrace(name="app", arrival_s=0.0, jobs=jobs), cluster, restart_s=0.0)
+    return ended_s / promised - 1.0
+
+
 @pytest.mark.parametrize(("shapes", "machines"), MANY)
 def test_of_a_hundred_jobs_on_unlike_machines(shapes, machines):
     """A bid on so much rests on a division that is none of the plain ones, of gangs as near as there is room for."""
-    slots = [kind for kind, count in zip(UNLIKE, machines, strict=True) for _ in range(count)]
-    late = []
-    for slowdown, seed in itertools.product((FLAT, CRUDE_SLOWDOWN, STRICT), (0, 2)):
-        rng = random.Random(f"{shapes} {machines} {slowdown} {seed}")
-        works_s = [3600.0 * min(1.0, rng.uniform(0.0, 2.0)) * rng.lognormvariate(0.0, 0.15) for _ in range(100)]
-        jobs = tuple(
-            replace(job, shape=rng.choice(SHAPES[shapes]), job_id=f"j{place:03d}")
-            for place, job in enumerate(jobs_of([max(1.0, work_s) for work_s in works_s], JobShape(), slowdown))
-        )
-        cluster = cluster_of(*slots, racks=("r0", "r1"))
-        ended_s, promised = alone(AppTrace(name="app", arrival_s=0.0, jobs=jobs), cluster, restart_s=0.0)
-        late.append(ended_s / promised - 1.0)
+    late = [
+        lateness_of_a_hundred(shapes, machines, slowdown, seed)
+        for slowdown, seed in itertools.product((FLAT, CRUDE_SLOWDOWN, STRICT), (0, 2))
+    ]
     assert max(late) < 0.02
     assert sum(late) / len(late) < 0.005
+
+
+@pytest.mark.parametrize("seed", [5, 7, 9])
+def test_no_gang_of_single_gpus_over_machines_is_taken_to_hold_tasks_of_two(seed):
+    """These ended 2.2, 6.8 and 2.9 % late while it was; other apps of such jobs still do, by other causes (0040)."""
+    assert lateness_of_a_hundred("tasks of two", (16, 6, 16), CRUDE_SLOWDOWN, seed) < 0.01

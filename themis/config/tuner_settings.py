@@ -241,6 +241,8 @@ def check_acts(tuner: TunerSpec, *, jobs: int, iterations: int, source: str) -> 
         _check_at_most(
             "eta", tuner.settings, max(2, iterations), "a job's first rung ends at job.iterations / eta", source
         )
+    if tuner.name == ASYNCHRONOUS_HALVING:
+        _check_at_most("eta", tuner.settings, jobs, "a job goes on once eta have reached its rung", source)
     if tuner.name == MEDIAN_STOPPING:
         _check_at_most("min_jobs", tuner.settings, jobs - 1, "a job has no more others", source)
     if tuner.name == OPTUNA:

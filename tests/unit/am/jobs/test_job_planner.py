@@ -373,6 +373,22 @@ def test_carried_out_it_comes_to_rest(situation):
     assert granted == busy
 
 
+def test_no_job_grows_by_gpus_that_would_go_to_jobs_that_wait():
+    """Two elastic jobs stopped in turns for ever, each to grow by what the other left, beside jobs of tasks of two."""
+    cluster, pairs = cluster_of((2,), (3,), (2, 1)), JobShape(tasks=2, gpus_per_task=2)
+    shapes = {"e0": ELASTIC, "e1": ELASTIC, "p0": pairs, "p1": pairs, "p2": pairs}
+    works = {"e0": 1000.0, "e1": 1000.0, "p0": 100.0, "p1": 300.0, "p2": 200.0}
+    held = {"e0": gpus("m0/0", "m0/1"), "p2": gpus("m2/0", "m2/1"), "e1": (), "p0": (), "p1": ()}
+    for _ in range(4):
+        jobs = [planned(name, works[name], map(str, held[name]), False, shapes[name], FLAT) for name in held]
+        plan = make_plan(jobs, {}, Holdings(granted=cluster.gpu_set), cluster, 8.0)
+        if not plan.stop and not plan.start:
+            break
+        held |= dict.fromkeys(plan.stop, ()) | plan.start
+    assert not plan.stop
+    assert not plan.start
+
+
 @pytest.mark.parametrize("level", Level)
 def test_levels_have_an_order_that_the_pool_relies_on(level):
     assert level == list(Level).index(level)

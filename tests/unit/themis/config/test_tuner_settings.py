@@ -187,6 +187,7 @@ class TestSettings:
             ("performance_curve", {"warmup": 100}, "tuner.warmup so high"),
             ("successive_halving", {"first_iterations": 100}, "tuner.first_iterations so high"),
             ("asynchronous_halving", {"first_iterations": 100}, "tuner.first_iterations so high .* at most 99"),
+            ("asynchronous_halving", {"eta": 5}, "tuner.eta so high it can never act: 5; use at most 4: a job goes on"),
             ("optuna", {"min_resource": 100}, "tuner.min_resource so high"),
             ("optuna", {"pruner": "median", "n_warmup_steps": 100}, "tuner.n_warmup_steps so high"),
             ("optuna", {"pruner": "median", "n_startup_trials": 4}, "tuner.n_startup_trials so high .* at most 3"),
@@ -209,7 +210,7 @@ class TestSettings:
         [
             ("median_stopping", {"min_jobs": 3, "warmup": 100}),
             ("successive_halving", {"first_iterations": 100}),
-            ("asynchronous_halving", {"first_iterations": 100}),
+            ("asynchronous_halving", {"first_iterations": 100, "eta": 1000000}),
             ("performance_curve", {"warmup": 100}),
             ("optuna", {"sampler": "tpe", "startup_trials": 9, "trials": 3}),
         ],

@@ -1,0 +1,55 @@
+"""Gangs of idle GPUs as they count: over machines with the unit in which their GPUs lie there."""
+
+import pytest
+from agent_cases import FLAT, cluster_of, job
+
+from am.agent.views import GangAt
+from am.jobs.pool import Pool
+from themis.apps import JobShape
+from themis.cluster import Level
+
+SINGLES, PAIRS = JobShape(tasks=4, min_tasks=4), JobShape(tasks=2, min_tasks=2, gpus_per_task=2)
+
+LAID = [  # slots of machines in one rack, and the gang that all of their GPUs are
+    ([(2,), (2,)], GangAt(4, Level.RACK, 2)),
+    ([(2,), (1,), (1,)], GangAt(4, Level.RACK, 1)),
+    ([(1,), (1,), (1,), (1,)], GangAt(4, Level.RACK, 1)),
+    ([(2, 2)], GangAt(4, Level.MACHINE)),
+    ([(4,)], GangAt(4, Level.SLOT)),
+]
+
+
+def pool_of(slots, racks=("r0",)):
+    cluster = cluster_of(*slots, racks=racks)
+    return Pool(cluster.gpu_set, cluster)
+
+
+@pytest.mark.parametrize(("slots", "gang"), LAID)
+def test_a_gang_is_laid_with_the_unit_that_its_gpus_lie_in(slots, gang):
+    assert pool_of(slots).lay([job("j", 100.0, SINGLES, FLAT)], [4]) == [gang]
+
+
+@pytest.mark.parametrize(("slots", "gang"), LAID)
+def test_gpus_in_use_count_as_they_would_be_laid(slots, gang):
+    pool = pool_of(slots)
+    assert pool.gang_of(sorted(pool.gpus)) == gang
+
+
+def test_a_gang_over_racks_has_its_unit_too():
+    assert pool_of([(2,), (2,)], racks=("r0", "r1")).lay([job("j", 100.0, SINGLES, FLAT)], [4]) == [
+        GangAt(4, Level.CLUSTER, 2)
+    ]
+
+
+def test_the_unit_is_that_of_the_gpus_not_of_the_job_they_are_laid_for():
+    """Single GPUs that lie in pairs hold tasks of two; those of four machines, or of two and one and one, do not."""
+    held = {tuple(slots): gang.holds_tasks_of(2) for slots, gang in LAID}
+    assert list(held.values()) == [True, False, False, True, True]
+    for slots, holds in held.items():
+        laid = pool_of(slots).lay([job("j", 100.0, PAIRS, FLAT)], [4])
+        assert laid == (pool_of(slots).lay([job("j", 100.0, SINGLES, FLAT)], [4]) if holds else [GangAt(0, Level.SLOT)])
+
+
+def test_gangs_that_follow_are_laid_on_what_is_left():
+    jobs = [job(name, 100.0, SINGLES, FLAT) for name in ("a", "b")]
+    assert pool_of([(3,), (2,), (3,)]).lay(jobs, [4, 4]) == [GangAt(4, Level.RACK, 1), GangAt(4, Level.RACK, 2)]
