@@ -14,6 +14,7 @@ from msgspec import field
 from am.agent.demands import pays_above
 from am.agent.views import GangAt, JobView
 from am.jobs.division import MOST_TRIED, Beside, Jobs, Sizes, best_starts
+from am.jobs.late import late_jobs
 from am.jobs.pool import Pool, by_place, speed_of, tasks_of
 from am.jobs.promised import promised_choice
 from themis.cluster import Cluster, GpuId, Level
@@ -123,13 +124,11 @@ def _runnable(jobs: Iterable[JobView], idle: Pool) -> list[JobView]:
     return [job for job in waiting if job.shape in fitting]
 
 
-def _serve(
-    able: Sequence[JobView], waiting: Sequence[JobView], running: Sequence[OnGpus], idle: Pool, restart_s: float
-) -> list[OnGpus]:
+def _serve(able: Jobs, waiting: Jobs, running: Sequence[OnGpus], idle: Pool, restart_s: float) -> list[OnGpus]:
     """Some of those waiting jobs that could run on idle GPUs, with the gangs that they take: at least one."""
     units = {view.shape.gpus_per_task for view in able}
     whole = len(idle) if 1 in units else max(len(tasks_of(idle.gpus, unit)) * unit for unit in units)
-    best = best_starts(able, whole, _layer(idle), restart_s, lambda: _beside(able, waiting, running, idle))
+    best = best_starts(able, whole, _layer(idle), restart_s, lambda: _beside(able, waiting, running, idle, restart_s))
     served = [(view, gpus) for view, size in best if (gpus := idle.take(view, size))]
     # A job may be put on a gang that is too small for it, which then stays free.
     return served or [(able[0], idle.take(able[0], whole))]
@@ -140,7 +139,7 @@ def _layer(idle: Pool) -> Callable[[Jobs, Sizes], list[GangAt]]:
     return lambda jobs, sizes: idle.plus(()).lay(jobs, sizes)
 
 
-def _beside(able: Sequence[JobView], waiting: Sequence[JobView], running: Sequence[OnGpus], idle: Pool) -> Beside:
+def _beside(able: Jobs, waiting: Jobs, running: Sequence[OnGpus], idle: Pool, restart_s: float) -> Beside:
     """What the ways to share the idle GPUs are weighed with.
 
     What a bid promised is looked up where it may be none of the plain ways: of many jobs, on GPUs most of which are
@@ -148,10 +147,12 @@ def _beside(able: Sequence[JobView], waiting: Sequence[JobView], running: Sequen
     """
     gangs = [(view, idle.gang_of(gpus)) for view, gpus in running]
     ids = {view.job_id for view in able}
+    late = late_jobs(gangs, waiting, idle, restart_s)
     many = min(len(able), len(idle)) > MOST_TRIED and len(idle) >= sum(gang.gpus for _, gang in gangs)
     return Beside(
-        running=gangs,
+        running=[on_gang for on_gang in gangs if on_gang[0] not in late],
         behind=[view for view in waiting if view.job_id not in ids],
+        late=late,
         within=idle.level_of(idle.gpus.union(*(gpus for _, gpus in running))),
         promised=promised_choice(able, gangs, idle.free, _layer(idle)) if many else None,
     )
