@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
 from am.agent.filled import sizes_by_work
 from am.agent.finish_time import gang_order, job_order, job_time_s, job_times_s, pace_on
@@ -33,9 +33,9 @@ class Beside(Value, frozen=True, kw_only=True):
     """What there is beside idle GPUs and the waiting jobs that could run on them.
 
     `running` are jobs that run, with their gangs; `behind` are jobs that wait for larger gangs than the idle GPUs make,
-    longest first; `late` are jobs that run on gangs on which nobody else counts, and would end earlier if they waited.
-    All GPUs of the app span the level `within`. `promised` is a way to share the idle GPUs that is weighed beside those
-    that are tried anyway.
+    longest first; `late` are jobs that run but count as waiting (`am.jobs.late`): nobody counts on their gangs. All
+    GPUs of the app span the level `within`. `promised` is a way to share the idle GPUs, weighed beside those that are
+    tried anyway.
     """
 
     running: Sequence[tuple[JobView, GangAt]] = ()
@@ -53,6 +53,8 @@ def best_starts(
     beside: Callable[[], Beside] = Beside,
 ) -> list[tuple[JobView, int]]:
     """The waiting jobs that start now, each with its GPUs, by those divisions that a bid values a fast one.
+
+    A late job may be among them, for which the idle GPUs are best used; it has to move.
 
     Three like jobs on five GPUs are ended first by gangs of three and two, where the third job follows the first; an
     even split would leave it on one GPU to the end. As many jobs as possible run at once, unless fewer end the phase
@@ -146,11 +148,24 @@ class _Weighed:
         if math.isinf(ends_s):
             return ends_s, []
         first: dict[GangAt, list[JobView]] = {}
-        placed = [each for each in zip(places, self.in_order, strict=True) if each[1].job_id not in self._late]
-        for place, job in _first_on_each(placed, [gang for gang, _ in every]).items():
-            if every[place][1] == 0.0:
-                first.setdefault(every[place][0], []).append(job)
+        for place, job in self._first_on_each(places, every).items():
+            first.setdefault(every[place][0], []).append(job)
         return _on_each(gangs, first, sorted(waiting, key=job_order), ends_s, self._start_s)
+
+    def _first_on_each(self, places: Sequence[int], every: Busy) -> dict[int, JobView]:
+        """The job that starts on each new gang, by place, of those put there: one that waits, and the longest.
+
+        Rather than that one which uses all of the gang: a job of tasks of two on a gang of three would leave a GPU to
+        another job, and the gang would be no more.
+        """
+        first: dict[int, tuple[tuple[bool, bool], JobView]] = {}
+        for place, job in zip(places, self.in_order, strict=True):
+            gang, free_s = every[place]
+            if free_s == 0.0:
+                rank = job.job_id in self._late, pace_on(job, gang)[1] < gang.gpus
+                if place not in first or rank < first[place][0]:
+                    first[place] = rank, job
+        return {place: job for place, (_, job) in first.items()}
 
     def ends_s(self, waiting: Jobs, gangs: Sequence[GangAt], best_s: float) -> float:
         """When the last job ends: GPUs that a job leaves are shared by those that wait, longest first.
@@ -205,19 +220,6 @@ def _put(in_order: Jobs, every: Busy, start_s: float) -> tuple[float, list[int]]
     kinds = {gang: number for number, gang in enumerate(dict.fromkeys([gang for gang, _ in every]))}
     alone_s = [[start_s + time_s for time_s in times_s] for times_s in job_times_s(in_order, list(kinds))]
     return packed(alone_s, [kinds[gang] for gang, _ in every], [load_s for _, load_s in every])
-
-
-def _first_on_each(placed: Iterable[tuple[int, JobView]], gangs: Sequence[GangAt]) -> dict[int, JobView]:
-    """The job that starts on each gang, by place, of those put there: the first that uses all of it, else the first.
-
-    A job of tasks of two on a gang of three would leave one GPU to another, and the gang would be no more.
-    """
-    first: dict[int, JobView] = {}
-    for place, job in placed:
-        gpus = gangs[place].gpus
-        if place not in first or (pace_on(first[place], gangs[place])[1] < gpus == pace_on(job, gangs[place])[1]):
-            first[place] = job
-    return first
 
 
 def _on_each(

@@ -1,8 +1,8 @@
 """Running jobs that end late where they are: pure.
 
 No GPU is left idle that a waiting job could use, so that some job runs on what was left over, on a gang on which it
-ends long after all others. It grows as soon as GPUs are idle for which nobody waits: when idle ones are shared it
-counts as one that waits, or all ways to share them would seem to end as late.
+ends long after all others. When idle GPUs are shared it counts as one that waits: all ways to share them would seem to
+end as late as it does, and those for which it has to move in time could not be told from the others.
 """
 
 from __future__ import annotations

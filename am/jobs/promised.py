@@ -102,21 +102,25 @@ def _best_divisions(
 def _served(waiting: Sequence[JobView], gangs: Sequence[GangKind]) -> Choice:
     """The jobs, first one for each gang that can use all of it, and the sizes of those for which there is one.
 
-    Gangs first go to jobs with tasks of their unit, and those that are left over to others.
+    Gangs that fewer shapes of jobs can use choose first; each takes a job with tasks of its unit, as long as there are.
     """
     left = {job.job_id: job for job in waiting}
+    likes = list({(job.shape, job.slowdown): job for job in waiting}.values())
+    wanted = {kind: sum(_uses_all(job, kind) for job in likes) for kind in dict.fromkeys(gangs)}
+    in_turn = sorted(enumerate(gangs), key=lambda each: wanted[each[1]])
     chosen: dict[int, JobView] = {}
-    for of_its_unit in (True, False):
-        for place, kind in enumerate(gangs):
-            fitting = (job for job in left.values() if _uses_all(job, kind, of_its_unit))
-            job = None if place in chosen else next(fitting, None)
-            if job is not None:
+    for any_unit in (False, True):
+        for place, kind in in_turn:
+            fitting = (
+                job
+                for job in left.values()
+                if (any_unit or job.shape.gpus_per_task == kind.unit_gpus) and _uses_all(job, kind)
+            )
+            if place not in chosen and (job := next(fitting, None)):
                 chosen[place] = left.pop(job.job_id)
     served = [(chosen[place], kind.at.gpus) for place, kind in enumerate(gangs) if place in chosen]
     return [*(job for job, _ in served), *left.values()], tuple([size for _, size in served])
 
 
-def _uses_all(job: JobView, kind: GangKind, of_its_unit: bool) -> bool:
-    if of_its_unit and job.shape.gpus_per_task != kind.unit_gpus:
-        return False
+def _uses_all(job: JobView, kind: GangKind) -> bool:
     return pace_on(job, kind.at)[1] == kind.at.gpus
