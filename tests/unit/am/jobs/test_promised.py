@@ -63,7 +63,7 @@ def served_sizes(waiting, gangs):
 
 
 def test_gangs_for_tasks_of_two_serve_others_once_there_are_no_more_of_those():
-    """The bid puts single tasks there too; without them a tenth of the GPUs went to no way to share them."""
+    """The bid puts single tasks there too; without them an eighth of an app's GPUs was in no way to share them."""
     waiting = [job(f"e{place}", 100.0, ELASTIC, FLAT) for place in range(5)]
     waiting += [job(f"t{place}", 100.0, TWOS, FLAT) for place in range(2)]
     gangs = ((2, Level.SLOT, 2, 4), (3, Level.MACHINE, 1, 2))
