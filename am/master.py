@@ -272,6 +272,7 @@ class AppMaster:
                 view=job_view,
                 gpus=app.board.jobs[job_view.job_id].gpus,
                 stopping=bool(app.board.jobs[job_view.job_id].stop_reason) and app.board.jobs[job_view.job_id].running,
+                next_gpus=app.board.jobs[job_view.job_id].next_gpus,
             )
             for job_view in view.jobs
         ]
@@ -280,11 +281,11 @@ class AppMaster:
 
     def _apply(self, app: App, plan: Plan) -> None:
         for job_id, reason in plan.stop.items():
-            self._jobs.stop(app.board.jobs[job_id], reason)
+            self._jobs.stop(app.board.jobs[job_id], reason, plan.move.get(job_id, ()))
         for job_id, gpus in plan.start.items():
             self._jobs.start(app.board.jobs[job_id], gpus)
         holdings = app.holdings()
-        for job_id, gpus in plan.prepare.items():
+        for job_id, gpus in (*plan.move.items(), *plan.prepare.items()):
             self._jobs.prepare(app.board.jobs[job_id], gpus, holdings.granted)
         self._planned = plan.wait
         busy = {gpu for job in self._running(app) for gpu in job.gpus}

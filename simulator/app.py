@@ -219,7 +219,9 @@ class SimApp:
         holdings = self._holdings()
         plan = self._make_plan(holdings, now_s)
         ending = [job_id for job_id in plan.stop if not self.jobs[job_id].stopping]
-        stopping = tuple(job for job_id in ending if self._stop(job := self.jobs[job_id], now_s))
+        stopping = tuple(
+            self.jobs[job_id] for job_id in ending if self._stop(self.jobs[job_id], now_s, plan.move.get(job_id, ()))
+        )
         heard = tuple(self._started(job, now_s) for job in self._heard if job.running)
         self._heard.clear()
         started = heard + tuple(self._start(self.jobs[job_id], gpus, now_s) for job_id, gpus in plan.start.items())
@@ -293,8 +295,8 @@ class SimApp:
             return Started(job=job, ends_at_s=job.ready_at_s + (heard_at - job.iteration) * job.iteration_s)
         return Started(job=job, ends_at_s=job.reaches_at_s + self.costs.finish_s)
 
-    def _stop(self, job: SimJob, now_s: float) -> bool:
-        """Stop a job; False when it has nothing to save and is gone at once."""
+    def _stop(self, job: SimJob, now_s: float, next_gpus: tuple[GpuId, ...] = ()) -> bool:
+        """Stop a job, perhaps to move it; False when it has nothing to save and is gone at once."""
         self._still = None
         reached = job.iteration_at(now_s)
         progressed = reached > job.iteration
@@ -302,7 +304,7 @@ class SimApp:
         self.tally.lost_gpu_s += _unfinished_gpu_s(job, reached, now_s)
         saving = progressed and self.costs.checkpoint_s > 0.0
         kept = job.iteration + self._saved_iterations(job, now_s)
-        job.halt(reached, interrupted=reached > 0, saving=saving, saved=kept)
+        job.halt(reached, interrupted=reached > 0, saving=saving, saved=kept, next_gpus=next_gpus)
         self.tally.checkpoints += progressed
         return saving
 

@@ -18,7 +18,7 @@ from themis.values import Value
 MOST_TRIED = 12
 """Numbers of jobs at once that are tried, from as many as can be down."""
 
-_SURELY = 1.0 - 1e-9
+SURELY = 1.0 - 1e-9
 """Less than the difference that rounding makes between two ways to compute a time."""
 
 Sizes = tuple[int, ...]
@@ -33,12 +33,14 @@ class Beside(Value, frozen=True, kw_only=True):
     """What there is beside idle GPUs and the waiting jobs that could run on them.
 
     `running` are jobs that run, with their gangs; `behind` are jobs that wait for larger gangs than the idle GPUs make,
-    longest first. All GPUs of the app span the level `within`. `promised` is a way to share the idle GPUs that is
-    weighed beside those that are tried anyway.
+    longest first; `late` are jobs that run but count as waiting (`am.jobs.late`): nobody counts on their gangs. All
+    GPUs of the app span the level `within`. `promised` is a way to share the idle GPUs, weighed beside those that are
+    tried anyway.
     """
 
     running: Sequence[tuple[JobView, GangAt]] = ()
     behind: Jobs = ()
+    late: Jobs = ()
     within: Level = Level.CLUSTER
     promised: Choice | None = None
 
@@ -51,6 +53,8 @@ def best_starts(
     beside: Callable[[], Beside] = Beside,
 ) -> list[tuple[JobView, int]]:
     """The waiting jobs that start now, each with its GPUs, by those divisions that a bid values a fast one.
+
+    A late job may be among them, for which the idle GPUs are best used; it has to move.
 
     Three like jobs on five GPUs are ended first by gangs of three and two, where the third job follows the first; an
     even split would leave it on one GPU to the end. As many jobs as possible run at once, unless fewer end the phase
@@ -97,7 +101,7 @@ def best_starts(
 
 def _later(floor: Floor, waiting: Jobs, new: Sequence[GangAt], best_s: float) -> bool:
     """True when all jobs surely end later, on new gangs beside those that there are, than by then."""
-    return floor.shared_s(waiting, new) * _SURELY > best_s and floor.packed_s(new) * _SURELY > best_s
+    return floor.shared_s(waiting, new) * SURELY > best_s and floor.packed_s(new) * SURELY > best_s
 
 
 def longest_first(job: JobView) -> tuple[float, str]:
@@ -118,7 +122,9 @@ class _Weighed:
         self.busy = [(gang, job_time_s(job, gang)) for job, gang in beside.running]
         gangs = dict.fromkeys([gang for gang, _ in self.busy])
         # Those that could run on none of the gangs in use wait for what nobody weighs here.
-        self._behind = [job for job in beside.behind if any(pace_on(job, gang)[1] for gang in gangs)]
+        able = [job for job in beside.behind if any(pace_on(job, gang)[1] for gang in gangs)]
+        self._behind = [*able, *beside.late]
+        self._late = {job.job_id for job in beside.late}
         self._within = beside.within
         self._start_s = start_s
         self.in_order = sorted([*waiting, *self._behind], key=job_order)
@@ -131,25 +137,35 @@ class _Weighed:
         in_order_s = self.ends_s(waiting, gangs, best_s)
         if len(self.in_order) > len(gangs):
             ends_s, starting = self.packed(waiting, gangs)
-            if ends_s < in_order_s * _SURELY:
+            if ends_s < in_order_s * SURELY:
                 return ends_s, starting
         return in_order_s, waiting[: len(gangs)]
 
     def packed(self, waiting: Jobs, gangs: Sequence[GangAt]) -> tuple[float, Jobs]:
         """`served` with gangs that stay as they are, and jobs put on them as in a bid."""
         every = sorted([*self.busy, *((gang, 0.0) for gang in gangs)], key=lambda each: gang_order(each[0]))
-        kinds = {gang: number for number, gang in enumerate(dict.fromkeys([gang for gang, _ in every]))}
-        alone_s = [
-            [self._start_s + time_s for time_s in times_s] for times_s in job_times_s(self.in_order, list(kinds))
-        ]
-        ends_s, places = packed(alone_s, [kinds[gang] for gang, _ in every], [load_s for _, load_s in every])
+        ends_s, places = _put(self.in_order, every, self._start_s)
         if math.isinf(ends_s):
             return ends_s, []
         first: dict[GangAt, list[JobView]] = {}
-        for place in dict.fromkeys(places):
-            if every[place][1] == 0.0:
-                first.setdefault(every[place][0], []).append(self.in_order[places.index(place)])
+        for place, job in self._first_on_each(places, every).items():
+            first.setdefault(every[place][0], []).append(job)
         return _on_each(gangs, first, sorted(waiting, key=job_order), ends_s, self._start_s)
+
+    def _first_on_each(self, places: Sequence[int], every: Busy) -> dict[int, JobView]:
+        """The job that starts on each new gang, by place, of those put there: one that waits, and the longest.
+
+        Rather than that one which uses all of the gang: a job of tasks of two on a gang of three would leave a GPU to
+        another job, and the gang would be no more.
+        """
+        first: dict[int, tuple[tuple[bool, bool], JobView]] = {}
+        for place, job in zip(places, self.in_order, strict=True):
+            gang, free_s = every[place]
+            if free_s == 0.0:
+                rank = job.job_id in self._late, pace_on(job, gang)[1] < gang.gpus
+                if place not in first or rank < first[place][0]:
+                    first[place] = rank, job
+        return {place: job for place, (_, job) in first.items()}
 
     def ends_s(self, waiting: Jobs, gangs: Sequence[GangAt], best_s: float) -> float:
         """When the last job ends: GPUs that a job leaves are shared by those that wait, longest first.
@@ -172,7 +188,7 @@ class _Weighed:
             if not queue:
                 return max(ends)[0]
             last_s, gpus, level = heapq.heappop(ends)
-            if last_s * _SURELY >= best_s:
+            if last_s * SURELY >= best_s:
                 return last_s
             sizes = share_evenly(queue, idle + gpus)
             left = gpus
@@ -186,6 +202,24 @@ class _Weighed:
             idle += gpus - sum(sizes)
             queue = queue[len(sizes) :]
         return math.inf if queue else last_s
+
+
+def put_on_gangs(jobs: Jobs, gangs: Busy, start_s: float) -> float:
+    """When the last of some jobs ends that are put on gangs as in a bid, each start counted, and all gangs are free.
+
+    Args:
+        jobs: At least one.
+        gangs: At least one, and when each is free, in seconds from now.
+        start_s: What a start costs, in seconds.
+    """
+    return _put(sorted(jobs, key=job_order), sorted(gangs, key=lambda each: gang_order(each[0])), start_s)[0]
+
+
+def _put(in_order: Jobs, every: Busy, start_s: float) -> tuple[float, list[int]]:
+    """`put_on_gangs` for what is in order, with the place of each job's gang."""
+    kinds = {gang: number for number, gang in enumerate(dict.fromkeys([gang for gang, _ in every]))}
+    alone_s = [[start_s + time_s for time_s in times_s] for times_s in job_times_s(in_order, list(kinds))]
+    return packed(alone_s, [kinds[gang] for gang, _ in every], [load_s for _, load_s in every])
 
 
 def _on_each(

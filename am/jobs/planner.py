@@ -1,8 +1,9 @@
 """Which job runs on which of the app's GPUs: pure, from what is leased and what runs to what should change.
 
 Running jobs stay where they are while all their GPUs stay. GPUs without a job go to waiting jobs (`division` says
-which) as long as one of them could run there, in gangs that lie as near as possible; then to running jobs that would
-gain more than a restart costs; what nobody can use goes back to the ResourceManager.
+which) as long as one of them could run there, in gangs that lie as near as possible, or to one that runs but would end
+after all others where it is (`late`); then to running jobs that would gain more than a restart costs; what nobody can
+use goes back to the ResourceManager.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from msgspec import field
 from am.agent.demands import pays_above
 from am.agent.views import GangAt, JobView
 from am.jobs.division import MOST_TRIED, Beside, Jobs, Sizes, best_starts
+from am.jobs.late import late_jobs
 from am.jobs.pool import Pool, by_place, speed_of, tasks_of
 from am.jobs.promised import promised_choice
 from themis.cluster import Cluster, GpuId, Level
@@ -23,11 +25,15 @@ OnGpus = tuple[JobView, tuple[GpuId, ...]]
 
 
 class PlannedJob(Value, frozen=True, kw_only=True):
-    """A job of the current phase. `gpus` it holds now; `stopping` when its tasks are already on their way out."""
+    """A job of the current phase. `gpus` it holds now; `stopping` when its tasks are already on their way out.
+
+    `next_gpus` are those that a plan told it to move to: they are kept for it as long as it may have them all.
+    """
 
     view: JobView
     gpus: tuple[GpuId, ...] = ()
     stopping: bool = False
+    next_gpus: tuple[GpuId, ...] = ()
 
 
 class Holdings(Value, frozen=True, kw_only=True):
@@ -41,13 +47,15 @@ class Holdings(Value, frozen=True, kw_only=True):
 class Plan(Value, frozen=True, kw_only=True):
     """What should change. `stop` gives the reason by job; `start` and `wait` the GPUs by job.
 
-    Jobs in `wait` start on their GPUs as soon as the reserved ones among them are granted. `prepare` tells where jobs
-    that stop in order to grow will presumably start again; reserved GPUs may be among them.
+    Jobs in `wait` start on their GPUs as soon as the reserved ones among them are granted. `move` tells where jobs that
+    stop though others wait start again, `prepare` where those that stop in order to grow presumably will; reserved GPUs
+    may be among them.
     """
 
     stop: Mapping[str, str] = field(default_factory=dict)
     start: Mapping[str, tuple[GpuId, ...]] = field(default_factory=dict)
     wait: Mapping[str, tuple[GpuId, ...]] = field(default_factory=dict)
+    move: Mapping[str, tuple[GpuId, ...]] = field(default_factory=dict)
     prepare: Mapping[str, tuple[GpuId, ...]] = field(default_factory=dict)
     release: tuple[GpuId, ...] = ()
 
@@ -75,11 +83,17 @@ def make_plan(
     settled = not any(job.stopping for job in jobs) and not stop
     stop |= dict.fromkeys(others, "the tuner stopped it")
     busy = {gpu for job in jobs for gpu in job.gpus} | {gpu for gpus in others.values() for gpu in gpus}
-    idle = Pool(usable - busy, cluster)
-    start, wait = _serve_waiting(jobs, idle, holdings, restart_s)
+    kept = _kept(jobs, usable, busy)
+    idle = Pool(usable - busy - {gpu for gpus in kept.values() for gpu in gpus}, cluster)
+    gangs = {job.view.job_id: kept[job.view.job_id] for job in jobs if job.view.job_id in kept and not job.gpus}
+    beside = [PlannedJob(view=job.view, gpus=gangs.get(job.view.job_id, job.gpus)) for job in jobs] if gangs else jobs
+    gangs |= _serve_waiting(beside, idle, settled and not kept, restart_s)
+    move = {job.view.job_id: gangs.pop(job.view.job_id) for job in jobs if job.gpus and job.view.job_id in gangs}
+    start = {job: gpus for job, gpus in gangs.items() if holdings.granted.issuperset(gpus)}
+    wait = {job: gpus for job, gpus in gangs.items() if job not in start}
     waiting = [job.view for job in jobs if not job.gpus and job.view.job_id not in start]
-    grown = _grow(jobs, waiting, idle, restart_s) if settled and not wait else {}
-    stop |= dict.fromkeys(grown, "it grows")
+    grown = _grow(jobs, waiting, idle, restart_s) if settled and not wait and not move else {}
+    stop |= dict.fromkeys(move, "it moves") | dict.fromkeys(grown, "it grows")
     moving = any(job.stopping or job.view.job_id in stop for job in jobs)
     release = () if moving or wait or not idle else tuple(sorted(idle.gpus & holdings.granted, key=by_place))
     already = {job.view.job_id for job in jobs if job.stopping}
@@ -87,31 +101,40 @@ def make_plan(
         stop={job: why for job, why in stop.items() if job not in already},
         start=start,
         wait=wait,
+        move=move,
         prepare=grown,
         release=release,
     )
 
 
+def _kept(jobs: Sequence[PlannedJob], usable: frozenset[GpuId], busy: set[GpuId]) -> dict[str, tuple[GpuId, ...]]:
+    """The GPUs that are kept for jobs that were told to move, by job: none of one that cannot have them all."""
+    return {
+        job.view.job_id: job.next_gpus
+        for job in jobs
+        if job.next_gpus and usable.issuperset(job.next_gpus) and busy.isdisjoint(job.next_gpus)
+    }
+
+
 def _serve_waiting(
-    jobs: Sequence[PlannedJob], idle: Pool, holdings: Holdings, restart_s: float
-) -> tuple[dict[str, tuple[GpuId, ...]], dict[str, tuple[GpuId, ...]]]:
+    jobs: Sequence[PlannedJob], idle: Pool, may_move: bool, restart_s: float
+) -> dict[str, tuple[GpuId, ...]]:
     """Gangs for those of the waiting jobs that `best_starts` tells, and for others on what these leave.
 
     No waiting job that could run on them leaves GPUs idle: for one restart it can move later, and the app asks for such
-    GPUs again as soon as it has given them back.
+    GPUs again as soon as it has given them back. Where they `may_move` late running jobs may get some of them as well.
     """
     gangs: dict[str, tuple[GpuId, ...]] = {}
     if not idle:
-        return {}, {}
+        return gangs
     waiting = [job.view for job in _longest_first(jobs) if not job.gpus]
     running = [(job.view, job.gpus) for job in jobs if job.gpus] if waiting else []
     while able := _runnable(waiting, idle):
-        served = _serve(able, waiting, running, idle, restart_s)
+        served = _serve(able, waiting, running, idle, may_move and not gangs, restart_s)
         gangs |= {view.job_id: gpus for view, gpus in served}
         waiting = [view for view in waiting if view.job_id not in gangs]
-        running += served
-    start = {job: gpus for job, gpus in gangs.items() if set(gpus) <= holdings.granted}
-    return start, {job: gpus for job, gpus in gangs.items() if job not in start}
+        running = [*(on_gpus for on_gpus in running if on_gpus[0].job_id not in gangs), *served]
+    return gangs
 
 
 def _runnable(jobs: Iterable[JobView], idle: Pool) -> list[JobView]:
@@ -124,15 +147,30 @@ def _runnable(jobs: Iterable[JobView], idle: Pool) -> list[JobView]:
 
 
 def _serve(
-    able: Sequence[JobView], waiting: Sequence[JobView], running: Sequence[OnGpus], idle: Pool, restart_s: float
+    able: Jobs, waiting: Jobs, running: Sequence[OnGpus], idle: Pool, may_move: bool, restart_s: float
 ) -> list[OnGpus]:
     """Some of those waiting jobs that could run on idle GPUs, with the gangs that they take: at least one."""
     units = {view.shape.gpus_per_task for view in able}
     whole = len(idle) if 1 in units else max(len(tasks_of(idle.gpus, unit)) * unit for unit in units)
-    best = best_starts(able, whole, _layer(idle), restart_s, lambda: _beside(able, waiting, running, idle))
-    served = [(view, gpus) for view, size in best if (gpus := idle.take(view, size))]
+    best = best_starts(
+        able, whole, _layer(idle), restart_s, lambda: _beside(able, waiting, running, idle, may_move, restart_s)
+    )
+    held = {view.job_id: gpus for view, gpus in running}
+    served = []
+    for view, size in best:
+        if (now := held.get(view.job_id)) and not _gains(view, now, idle.plus(()).take(view, size), idle, restart_s):
+            continue
+        if gpus := idle.take(view, size):
+            served.append((view, gpus))
     # A job may be put on a gang that is too small for it, which then stays free.
     return served or [(able[0], idle.take(able[0], whole))]
+
+
+def _gains(job: JobView, now: Sequence[GpuId], gpus: Sequence[GpuId], idle: Pool, restart_s: float) -> bool:
+    """True when a running job makes good a restart by moving from its GPUs to these."""
+    if not gpus:
+        return False
+    return speed_of(job, len(gpus), idle.level_of(gpus)) > pays_above(job, idle.gang_of(now), restart_s)
 
 
 def _layer(idle: Pool) -> Callable[[Jobs, Sizes], list[GangAt]]:
@@ -140,7 +178,9 @@ def _layer(idle: Pool) -> Callable[[Jobs, Sizes], list[GangAt]]:
     return lambda jobs, sizes: idle.plus(()).lay(jobs, sizes)
 
 
-def _beside(able: Sequence[JobView], waiting: Sequence[JobView], running: Sequence[OnGpus], idle: Pool) -> Beside:
+def _beside(
+    able: Jobs, waiting: Jobs, running: Sequence[OnGpus], idle: Pool, may_move: bool, restart_s: float
+) -> Beside:
     """What the ways to share the idle GPUs are weighed with.
 
     What a bid promised is looked up where it may be none of the plain ways: of many jobs, on GPUs most of which are
@@ -148,10 +188,13 @@ def _beside(able: Sequence[JobView], waiting: Sequence[JobView], running: Sequen
     """
     gangs = [(view, idle.gang_of(gpus)) for view, gpus in running]
     ids = {view.job_id for view in able}
+    late = late_jobs(gangs, waiting, idle, restart_s) if may_move else []
+    tardy = {view.job_id for view in late}
     many = min(len(able), len(idle)) > MOST_TRIED and len(idle) >= sum(gang.gpus for _, gang in gangs)
     return Beside(
-        running=gangs,
+        running=[on_gang for on_gang in gangs if on_gang[0].job_id not in tardy],
         behind=[view for view in waiting if view.job_id not in ids],
+        late=late,
         within=idle.level_of(idle.gpus.union(*(gpus for _, gpus in running))),
         promised=promised_choice(able, gangs, idle.free, _layer(idle)) if many else None,
     )
@@ -186,7 +229,7 @@ def _grow(
         if _runnable(waiting, pool):
             continue
         gang = pool.take(job.view, len(pool))
-        if speed_of(job.view, len(gang), idle.level_of(gang)) > enough:
+        if _gains(job.view, job.gpus, gang, idle, restart_s):
             grown[job.view.job_id] = gang
             left = pool
     return grown

@@ -15,6 +15,7 @@ import numpy as np
 from am.agent.aimed import Limits
 from am.agent.batch import phase_times_s
 from am.agent.divisions import asks_of
+from am.agent.finish_time import pace_on
 from am.agent.kinds import GangKind, Room, gang_kinds
 from am.agent.parts import part_asks
 from am.agent.views import AppView, GangAt, JobView, Surroundings
@@ -99,17 +100,27 @@ def _best_divisions(
 
 
 def _served(waiting: Sequence[JobView], gangs: Sequence[GangKind]) -> Choice:
-    """The jobs, first one for each gang that can use all of it, and the sizes of those for which there is one."""
+    """The jobs, first one for each gang that can use all of it, and the sizes of those for which there is one.
+
+    Gangs that fewer shapes of jobs can use choose first; each takes a job with tasks of its unit, as long as there are.
+    """
     left = {job.job_id: job for job in waiting}
-    served: list[JobView] = []
-    sizes: list[int] = []
-    for kind in gangs:
-        size, unit = kind.at.gpus, kind.unit_gpus
-        fitting = (
-            job for job in left.values() if job.shape.gpus_per_task == unit and job.shape.usable_gpus(size) == size
-        )
-        job = next(fitting, None)
-        if job is not None:
-            served.append(left.pop(job.job_id))
-            sizes.append(size)
-    return [*served, *left.values()], tuple(sizes)
+    likes = list({(job.shape, job.slowdown): job for job in waiting}.values())
+    wanted = {kind: sum(_uses_all(job, kind) for job in likes) for kind in dict.fromkeys(gangs)}
+    in_turn = sorted(enumerate(gangs), key=lambda each: wanted[each[1]])
+    chosen: dict[int, JobView] = {}
+    for any_unit in (False, True):
+        for place, kind in in_turn:
+            fitting = (
+                job
+                for job in left.values()
+                if (any_unit or job.shape.gpus_per_task == kind.unit_gpus) and _uses_all(job, kind)
+            )
+            if place not in chosen and (job := next(fitting, None)):
+                chosen[place] = left.pop(job.job_id)
+    served = [(chosen[place], kind.at.gpus) for place, kind in enumerate(gangs) if place in chosen]
+    return [*(job for job, _ in served), *left.values()], tuple([size for _, size in served])
+
+
+def _uses_all(job: JobView, kind: GangKind) -> bool:
+    return pace_on(job, kind.at)[1] == kind.at.gpus

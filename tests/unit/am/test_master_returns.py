@@ -179,6 +179,30 @@ def test_a_job_that_grows_has_its_room_prepared_where_the_gpus_are_granted(tmp_p
     run(tmp_path, scenario)
 
 
+def test_a_job_that_moves_starts_again_where_it_was_told(tmp_path):
+    """Alone it would take all three GPUs; two are kept for it, and prepared, while it stops."""
+
+    async def scenario(one):
+        one.hold(g0="GRANTED", g1="GRANTED", g2="GRANTED")
+        job = one.app.board.jobs["j0"]
+        one.apply(start={"j0": (A,)})
+        await one.until(lambda: one.runtime.running)
+        one.apply(stop={"j0": "it moves"}, move={"j0": (B, C)})
+        assert one.kept.prepared == [(B,), (C,)]
+        assert one.master._make_plan(one.app) == Plan()
+        await one.until(lambda: not job.running)
+        plan = one.master._make_plan(one.app)
+        assert plan.start == {"j0": (B, C)}
+        one.apply(start=plan.start)
+        assert (job.gpus, job.next_gpus) == ((B, C), ())
+        await one.until(lambda: one.runtime.running)
+        one.apply(stop={"j0": "its GPUs are taken back"})
+        await one.until(lambda: not job.running)
+        assert one.master._make_plan(one.app).start == {"j0": (A, B, C)}
+
+    run(tmp_path, scenario)
+
+
 def test_a_heartbeat_that_cannot_be_built_is_left_out(tmp_path, monkeypatch):
     beats = itertools.chain([ValueError("Value out of range")], itertools.repeat(pb.Heartbeat(progress=0.5)))
 

@@ -35,7 +35,8 @@ def test_the_choice_is_that_of_following_every_way_to_its_end(monkeypatch, seed)
         (job(f"k{place}", rng.uniform(10, 900), rng.choice(shapes), slowdown) for place in range(rng.randint(0, 4))),
         key=longest_first,
     )
-    beside = Beside(running=running, behind=behind, within=rng.choice(list(Level)))
+    late = [job(f"l{place}", rng.uniform(10, 900), rng.choice(shapes), slowdown) for place in range(rng.randint(0, 2))]
+    beside = Beside(running=running, behind=behind, late=late, within=rng.choice(list(Level)))
     arguments = (waiting, gpus, laid, restart_s, lambda: beside)
     chosen = best_starts(*arguments)
     ended = []
@@ -106,3 +107,26 @@ def test_on_a_gang_that_should_stay_idle_the_job_starts_that_is_soonest_out_of_t
         return [GangAt(size, Level.CLUSTER) for _, size in zip(jobs, sizes, strict=False)]
 
     assert sizes_of(waiting, 2, apart, 0.0, lambda: Beside(running=running)) == [("short", 2)]
+
+
+def test_a_gang_is_begun_by_a_job_that_uses_all_of_it():
+    """A job of tasks of two would leave one of three GPUs to another job, and the gang of three would be no more."""
+    pairs = job("p", 300.0, JobShape(tasks=2, min_tasks=1, gpus_per_task=2), FLAT)
+    elastic = [
+        job(f"e{place}", work, JobShape(tasks=3, min_tasks=3), FLAT) for place, work in enumerate((240.0, 210.0))
+    ]
+    running = [(job("r", 600.0, JobShape(tasks=3, min_tasks=3), FLAT), GangAt(3, Level.SLOT))]
+    waiting = sorted([pairs, *elastic], key=longest_first)
+    chosen = best_starts(waiting, 3, laid, 0.0, lambda: Beside(running=running))
+    assert [(each.job_id, size) for each, size in chosen] == [("e0", 3)]
+
+
+def test_a_late_job_starts_on_a_gang_that_is_best_left_to_it():
+    """It takes 250 s there; the two that wait take no longer together with the one that is free at 180 s."""
+    wide = JobShape(tasks=4, min_tasks=4)
+    waiting = [job(f"w{place}", work, wide, FLAT) for place, work in enumerate((100.0, 90.0))]
+    beside = Beside(
+        running=[(job("r", 720.0, wide, FLAT), GangAt(4, Level.SLOT))], late=[job("late", 1000.0, wide, FLAT)]
+    )
+    chosen = best_starts(waiting, 4, laid, 8.0, lambda: beside)
+    assert [(each.job_id, size) for each, size in chosen] == [("late", 4)]

@@ -29,8 +29,9 @@ def run(*jobs, granted=(), reserved=(), expiring=(), others=None, restart_s=8.0)
     return make_plan(jobs, others or {}, holdings, CLUSTER, restart_s)
 
 
-def planned(name, work=1000.0, on=(), stopping=False, shape=ELASTIC, slowdown=CRUDE_SLOWDOWN):
-    return PlannedJob(view=job(name, work, shape, slowdown), gpus=gpus(*on), stopping=stopping)
+def planned(name, work=1000.0, on=(), stopping=False, shape=ELASTIC, slowdown=CRUDE_SLOWDOWN, to=()):
+    view = job(name, work, shape, slowdown)
+    return PlannedJob(view=view, gpus=gpus(*on), stopping=stopping, next_gpus=gpus(*to))
 
 
 class TestStop:
@@ -228,6 +229,59 @@ class TestGrow:
         assert run(planned("a", 1000.0), granted=held).start == plan.prepare == {"a": gpus(*held)}
 
 
+class TestMove:
+    """A job of 1,000 s on one GPU, others wait, and a gang of four is idle."""
+
+    FOUR = ("m0/0", "m0/1", "m0/2", "m0/3")
+    FOUR_MORE = ("m1/0", "m1/1", "m1/2", "m1/3")
+
+    def of_late(self, on=("m2/0",), to=(), stopping=False):
+        return planned("late", 1000.0, on=on, slowdown=FLAT, to=to, stopping=stopping)
+
+    def waiting(self, *works):
+        shape = JobShape(tasks=4, min_tasks=4)
+        return [planned(f"w{place}", work, slowdown=FLAT, shape=shape) for place, work in enumerate(works)]
+
+    def test_a_job_that_ends_after_all_others_moves_though_one_waits(self):
+        """All end by 258 s where they wait for the gang that is free at 180 s; if one went first it would be 291 s."""
+        beside = planned("beside", 720.0, on=self.FOUR_MORE, slowdown=FLAT)
+        plan = run(self.of_late(), beside, *self.waiting(100.0, 90.0), granted=(*self.FOUR, *self.FOUR_MORE, "m2/0"))
+        assert plan == Plan(stop={"late": "it moves"}, move={"late": gpus(*self.FOUR)})
+
+    def test_others_go_first_as_long_as_it_can_wait(self):
+        """Both end on the same gang at 276 s, and it need not wait idle."""
+        plan = run(self.of_late(), *self.waiting(40.0), granted=(*self.FOUR, "m2/0"))
+        assert plan.stop == {}
+        assert plan.start == {"w0": gpus(*self.FOUR)}
+
+    def test_it_stays_where_a_restart_costs_more_than_it_gains(self):
+        beside = planned("beside", 720.0, on=self.FOUR_MORE, slowdown=FLAT)
+        granted = (*self.FOUR, *self.FOUR_MORE, "m2/0")
+        plan = run(self.of_late(), beside, *self.waiting(100.0, 90.0), granted=granted, restart_s=400.0)
+        assert plan.stop == {}
+        assert plan.start == {"w0": gpus(*self.FOUR)}
+
+    def test_its_gpus_are_kept_while_it_stops(self):
+        late = self.of_late(to=self.FOUR, stopping=True)
+        assert run(late, *self.waiting(40.0), granted=(*self.FOUR, "m2/0")) == Plan()
+
+    def test_and_there_it_starts_before_all_others(self):
+        late = self.of_late(on=(), to=self.FOUR)
+        plan = run(late, *self.waiting(4000.0), granted=(*self.FOUR, "m2/0"))
+        assert plan.start == {"late": gpus(*self.FOUR)}
+        assert plan.release == gpus("m2/0")
+
+    def test_reserved_ones_are_waited_for(self):
+        late = self.of_late(on=(), to=self.FOUR)
+        plan = run(late, granted=(*self.FOUR[:3], "m2/0"), reserved=self.FOUR[3:])
+        assert plan.wait == {"late": gpus(*self.FOUR)}
+
+    def test_they_are_shared_anew_once_one_of_them_is_gone(self):
+        late = self.of_late(on=(), to=self.FOUR)
+        plan = run(late, granted=self.FOUR[:3])
+        assert plan.start == {"late": gpus(*self.FOUR[:3])}
+
+
 class TestTasksOf:
     def test_machine_by_machine_without_the_rest(self):
         assert tasks_of(gpus("m1/1", "m0/0", "m0/2", "m0/1", "m1/0"), 2) == (
@@ -289,6 +343,7 @@ def test_no_gpu_is_given_twice_and_none_that_is_not_there(situation):
     plan = plan_of(situation)
     running = [job.gpus for job in jobs] + list(others.values())
     given = [*plan.start.values(), *plan.wait.values(), plan.release]
+    given += [set(plan.move[job.view.job_id]) for job in jobs if job.view.job_id in plan.move]
     everything = [gpu for some in (*running, *given) for gpu in some]
     assert len(everything) == len(set(everything))
     assert all(set(some) <= holdings.granted for some in plan.start.values())
@@ -303,7 +358,8 @@ def test_no_job_waits_that_could_run_on_gpus_left_idle(situation):
     jobs, others, holdings, _ = situation
     plan = plan_of(situation)
     assert not set(plan.start) & set(plan.wait)
-    taken = [*(job.gpus for job in jobs), *others.values(), *plan.start.values(), *plan.wait.values()]
+    given = (*plan.start.values(), *plan.wait.values(), *plan.move.values())
+    taken = [*(job.gpus for job in jobs), *others.values(), *given]
     left = (holdings.granted | holdings.reserved) - {gpu for some in taken for gpu in some}
     machines = Counter(gpu.machine_id for gpu in left)
     for each in jobs:
@@ -333,14 +389,19 @@ def test_jobs_stop_when_they_must_and_only_then_or_to_grow(situation):
     usable = holdings.granted | holdings.reserved
     must = {job.view.job_id for job in jobs if not job.stopping and not set(job.gpus) <= usable} | set(others)
     assert must <= set(plan.stop)
-    grown = set(plan.stop) - must
+    moved = set(plan.move)
+    assert all(plan.stop[job_id] == "it moves" for job_id in moved)
+    assert not moved or not plan.prepare
+    assert not moved & must
+    grown = set(plan.stop) - must - moved
     assert all(plan.stop[job_id] == "it grows" for job_id in grown)
     assert set(plan.prepare) == grown
     prepared = [gpu for gang in plan.prepare.values() for gpu in gang]
     stays = {gpu for job in jobs if job.view.job_id not in grown for gpu in job.gpus}
     assert len(prepared) == len(set(prepared))
     assert set(prepared) <= usable - stays
-    assert not grown or (not (must - set(others)) and not any(job.stopping for job in jobs) and not plan.wait)
+    assert not (grown | moved) or (not (must - set(others)) and not any(job.stopping for job in jobs))
+    assert not grown or not plan.wait
     assert not any(job.stopping for job in jobs if job.view.job_id in plan.stop)
     assert all(job.gpus for job in jobs if job.view.job_id in plan.stop)
 
@@ -360,14 +421,15 @@ def test_carried_out_it_comes_to_rest(situation):
     jobs, _, holdings, restart_s = situation
     held = {job.view.job_id: job.gpus for job in jobs}
     views = {job.view.job_id: job.view for job in jobs}
-    granted = holdings.granted
+    granted, goals = holdings.granted, {}
     for turn in itertools.count():
-        now = [PlannedJob(view=views[name], gpus=mine) for name, mine in held.items()]
+        now = [PlannedJob(view=views[name], gpus=held[name], next_gpus=goals.get(name, ())) for name in held]
         plan = make_plan(now, {}, Holdings(granted=granted), CLUSTER, restart_s)
         if plan == Plan():
             break
         assert turn < 4, "it does not come to rest"
         held |= dict.fromkeys(plan.stop, ()) | plan.start
+        goals = plan.move
         granted = granted - set(plan.release)
     busy = {gpu for mine in held.values() for gpu in mine}
     assert granted == busy

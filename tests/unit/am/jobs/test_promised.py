@@ -6,13 +6,15 @@ import pytest
 from agent_cases import FLAT, STRICT, cluster_of, job
 
 from am.agent.finish_time import phase_time_s
+from am.agent.kinds import GangKind
 from am.agent.views import GangAt
 from am.jobs.pool import Pool
-from am.jobs.promised import promised_choice
+from am.jobs.promised import _served, promised_choice
 from themis.apps import JobShape
 from themis.cluster import Level
 
 ELASTIC, WIDE = JobShape(tasks=4), JobShape(tasks=4, min_tasks=4)
+TWOS = JobShape(tasks=2, gpus_per_task=2)
 
 
 def pool_of(*slots):
@@ -43,6 +45,37 @@ def test_each_gang_is_laid_for_a_job_that_fills_it():
     assert all(each.shape.usable_gpus(size) == size for each, size in zip(jobs, sizes, strict=False))
     gangs = Counter(pool.plus(()).lay(jobs, sizes))
     assert all(gang.level <= Level.MACHINE for gang in gangs)
+
+
+def kinds_of(*gangs):
+    """Gangs as (GPUs, level, unit, count)."""
+    return [
+        GangKind(GangAt(size, level, unit if level > Level.MACHINE else 0), level, unit, 99)
+        for size, level, unit, count in gangs
+        for _ in range(count)
+    ]
+
+
+def served_sizes(waiting, gangs):
+    jobs, sizes = _served(waiting, kinds_of(*gangs))
+    assert len({each.job_id for each in jobs}) == len(jobs) == len(waiting)
+    return Counter((each.job_id[0], size) for each, size in zip(jobs, sizes, strict=False))
+
+
+def test_gangs_for_tasks_of_two_serve_others_once_there_are_no_more_of_those():
+    """The bid puts single tasks there too; without them an eighth of an app's GPUs was in no way to share them."""
+    waiting = [job(f"e{place}", 100.0, ELASTIC, FLAT) for place in range(5)]
+    waiting += [job(f"t{place}", 100.0, TWOS, FLAT) for place in range(2)]
+    gangs = ((2, Level.SLOT, 2, 4), (3, Level.MACHINE, 1, 2))
+    assert served_sizes(waiting, gangs) == {("t", 2): 2, ("e", 2): 2, ("e", 3): 2}
+
+
+def test_gangs_that_few_shapes_can_use_choose_first():
+    """Only single tasks can use gangs scattered over the cluster; on one machine both kinds can."""
+    waiting = [job(f"e{place}", 100.0, ELASTIC, FLAT) for place in range(3)]
+    waiting += [job(f"t{place}", 100.0, TWOS, FLAT) for place in range(3)]
+    gangs = ((4, Level.MACHINE, 1, 3), (4, Level.CLUSTER, 1, 3))
+    assert served_sizes(waiting, gangs) == {("t", 4): 3, ("e", 4): 3}
 
 
 def test_the_gangs_in_use_are_counted():
