@@ -143,7 +143,7 @@ def build_app(file: GroupFile, source: str) -> AppSpec:
     sets = _sets(file, source)
     _check_names(file, sets, source)
     iterations = _iterations(file, source)
-    shape = _shape(file)
+    shape = _shape(file, source)
     width = max(2, len(str(len(sets) - 1)))
     jobs = tuple(
         JobSpec(job_id=f"job-{number:0{width}d}", hyper_parameters=values, shape=shape, iterations_total=iterations)
@@ -235,14 +235,14 @@ def _iterations(file: GroupFile, source: str) -> int:
     raise InputError(f"{source}: job.iterations is missing", remedy="say how many iterations each job trains")
 
 
-def _shape(file: GroupFile) -> JobShape:
+def _shape(file: GroupFile, source: str) -> JobShape:
     # A command of the user's own cannot be assumed to survive a change in the number of its tasks.
     least = file.job.tasks if file.command else 1
-    return JobShape(
-        tasks=file.job.tasks,
-        min_tasks=least if file.job.min_tasks is None else file.job.min_tasks,
-        gpus_per_task=file.job.gpus_per_task,
-    )
+    min_tasks = least if file.job.min_tasks is None else file.job.min_tasks
+    if min_tasks > file.job.tasks:
+        message = f"{source}: job.min_tasks is more than job.tasks, which is {file.job.tasks}"
+        raise InputError(message, value=min_tasks, remedy="tasks is the most that a job may have, 1 unless it is given")
+    return JobShape(tasks=file.job.tasks, min_tasks=min_tasks, gpus_per_task=file.job.gpus_per_task)
 
 
 def _estimate(section: EstimateSection) -> Estimate:

@@ -115,7 +115,7 @@ def test_a_search_is_the_same_to_the_byte_for_the_same_seed_and_name() -> None:
         (MINIMAL + "argumets: {a: 1}\n", "did you mean 'arguments'"),
         (MINIMAL + "resources: {memory: 2}\n", "did you mean 'memory_mb'"),
         ("name: a\nprogram: p\njob: {iteratons: 1}\n", "did you mean 'iterations'"),
-        (MINIMAL.replace("10}", "10, min_tasks: 2}"), "tasks must be at least min_tasks"),
+        (MINIMAL.replace("10}", "10, min_tasks: 2}"), "job.min_tasks is more than job.tasks, which is 1: 2"),
         (MINIMAL + "tuner: successive_halvin\n", "did you mean 'successive_halving'"),
         (MINIMAL + "tuner: {name: successive_halving, etta: 2}\n", "did you mean 'eta'"),
         (MINIMAL + "tuner: {name: successive_halving, eta: 1}\n", "tuner.eta must be a whole number of 2 or more: 1"),
