@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Container, Iterator, Sequence
 
 from am.agent.filled import sizes_by_work
-from am.agent.finish_time import gang_order, job_order, job_time_s, job_times_s, pace_on
+from am.agent.finish_time import Line, gang_order, job_order, job_time_s, pace_on
 from am.agent.packing import packed
 from am.agent.views import GangAt, JobView
 from am.jobs.floor import Floor
@@ -121,7 +121,8 @@ class _Weighed:
         self._behind = [job for job in beside.behind if any(pace_on(job, gang)[1] for gang in gangs)]
         self._within = beside.within
         self._start_s = start_s
-        self.in_order = sorted([*waiting, *self._behind], key=job_order)
+        self._line = Line([*waiting, *self._behind])
+        self.in_order = self._line.jobs
 
     def served(self, waiting: Jobs, gangs: Sequence[GangAt], best_s: float) -> tuple[float, Jobs]:
         """When the last job ends, and which job starts on each gang: longest first, or as jobs are best packed.
@@ -139,9 +140,7 @@ class _Weighed:
         """`served` with gangs that stay as they are, and jobs put on them as in a bid."""
         every = sorted([*self.busy, *((gang, 0.0) for gang in gangs)], key=lambda each: gang_order(each[0]))
         kinds = {gang: number for number, gang in enumerate(dict.fromkeys([gang for gang, _ in every]))}
-        alone_s = [
-            [self._start_s + time_s for time_s in times_s] for times_s in job_times_s(self.in_order, list(kinds))
-        ]
+        alone_s = self._start_s + self._line.times_s(list(kinds))
         ends_s, places = packed(alone_s, [kinds[gang] for gang, _ in every], [load_s for _, load_s in every])
         if math.isinf(ends_s):
             return ends_s, []
