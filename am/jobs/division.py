@@ -144,11 +144,14 @@ class _Weighed:
         ends_s, places = packed(alone_s, [kinds[gang] for gang, _ in every], [load_s for _, load_s in every])
         if math.isinf(ends_s):
             return ends_s, []
+        starting: dict[int, JobView] = {}
+        for job, place in zip(self.in_order, places, strict=True):
+            starting.setdefault(place, job)
         first: dict[GangAt, list[JobView]] = {}
-        for place in dict.fromkeys(places):
+        for place, job in starting.items():
             if every[place][1] == 0.0:
-                first.setdefault(every[place][0], []).append(self.in_order[places.index(place)])
-        return _on_each(gangs, first, sorted(waiting, key=job_order), ends_s, self._start_s)
+                first.setdefault(every[place][0], []).append(job)
+        return _on_each(gangs, first, waiting, ends_s, self._start_s)
 
     def ends_s(self, waiting: Jobs, gangs: Sequence[GangAt], best_s: float) -> float:
         """When the last job ends: GPUs that a job leaves are shared by those that wait, longest first.
@@ -196,12 +199,15 @@ def _on_each(
     the soonest to be out of the way.
     """
     starting = {job.job_id for some in first.values() for job in some}
+    in_order: Jobs = ()
     served = []
     for gang in new:
         if first.get(gang):
             served.append(first[gang].pop(0))
             continue
-        others = [job for job in jobs if job.job_id not in starting]
+        # Mostly no gang is left idle, and no order asked for.
+        in_order = in_order or sorted(jobs, key=job_order)
+        others = [job for job in in_order if job.job_id not in starting]
         if not others:
             # Those that wait behind take all that could start here to gangs in use.
             return math.inf, []
@@ -306,7 +312,12 @@ def _deal_tasks(jobs: Sequence[JobView], gpus: int, turn: Callable[[JobView, int
         left -= smallest
     if not left:
         return tuple(sizes)
-    turns = [(turn(jobs[place], size), place) for place, size in enumerate(sizes)]
+    # Most have their largest gang already.
+    turns = [
+        (turn(job, size), place)
+        for place, (job, size) in enumerate(zip(jobs, sizes, strict=False))
+        if size < job.shape.demand_max_gpus
+    ]
     heapq.heapify(turns)
     while turns and left:
         place = heapq.heappop(turns)[1]
