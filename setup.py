@@ -1,4 +1,4 @@
-"""The compiled parts: the core of the exact auction, and the packing of an app's jobs. pyproject.toml has the rest."""
+"""The compiled parts: the core of the exact auction, the packing of jobs, asks of bids. pyproject.toml has the rest."""
 
 from setuptools import Extension, setup
 
@@ -27,8 +27,16 @@ setup(
         Extension(
             "am.agent._packing",
             sources=[f"{PACKING}/{name}.c" for name in ("module", "packing", "least_slack")],
-            depends=[f"{PACKING}/{name}.h" for name in ("limits", "packing", "packer", "least_slack")],
+            depends=[f"{PACKING}/{name}.h" for name in ("arrays", "limits", "packing", "packer", "least_slack")],
             # Without a compiler `am/agent/packing.py` does the same, only slower.
+            optional=True,
+            extra_compile_args=ARGUMENTS,
+        ),
+        Extension(
+            "am.agent._asking",
+            sources=[f"{PACKING}/{name}.c" for name in ("asking_module", "fitting", "laying")],
+            depends=[f"{PACKING}/{name}.h" for name in ("arrays", "fitting", "laying")],
+            # Without a compiler `am/agent/fitted.py` and `am/agent/filled.py` do the same, only slower.
             optional=True,
             extra_compile_args=ARGUMENTS,
         ),

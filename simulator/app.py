@@ -95,6 +95,7 @@ class SimApp:
         self._gangs: dict[tuple[str, int], tuple[tuple[tuple[GpuId, ...], list[GpuId]], HeldGang]] = {}
         self._still: tuple[JobView, ...] | None = None
         self._median: dict[frozenset[str], JobView] = {}
+        self._reference_now: JobView | None = None
         self._planned: Mapping[str, tuple[GpuId, ...]] = {}
         self._holds: _Holds | None = None
         self._warm: set[GpuId] = set()
@@ -114,21 +115,23 @@ class SimApp:
             later_phases=self._later_phases,
             work_total_gpu_s=self.work_total_gpu_s,
             demand_max_gpus=self._at_once_gpus,
-            reference=self._reference(),
-            held=self._held_now(up_until_s),
+            reference=self._reference_now or self._reference(),
+            held=self._held_now(up_until_s) if self.leases or self._planned else (),
             restart_s=self._restart_s,
         )
 
     def _jobs_at(self, now_s: float) -> tuple[JobView, ...]:
         """The jobs of the phase. As long as none of them runs it is the same tuple, by which agents know it again."""
-        if self._still is None or (self.leases and any(job.running for job in self._pending)):
-            views = tuple([job.view(now_s) for job in self._pending])
-            if self.plan.latest:
-                jobs = zip(self._pending, views, strict=True)
-                views = tuple([self._until_latest(job, view, now_s) for job, view in jobs])
-            if self._still is None or not all(map(operator.is_, views, self._still)):
-                self._still = views
-        return self._still
+        still = self._still
+        if still is not None and not (self.leases and _one_runs(self._pending)):
+            return still
+        views = tuple([job.view(now_s) for job in self._pending])
+        if self.plan.latest:
+            jobs = zip(self._pending, views, strict=True)
+            views = tuple([self._until_latest(job, view, now_s) for job, view in jobs])
+        if still is None or not all(map(operator.is_, views, still)):
+            self._still = still = views
+        return still
 
     def _until_latest(self, job: SimJob, view: JobView, now_s: float) -> JobView:
         """The view of a job that its tuner foresees to stop: with the iterations left until then."""
@@ -256,7 +259,7 @@ class SimApp:
         """Take over the targets of the tuner's plan; jobs that are not in it do not run."""
         self._pending = [self.jobs[job_id] for job_id in sorted(self.plan.targets)]
         self._later_phases = self.plan.phases[1:]
-        self._still = None
+        self._still = self._reference_now = None
         for job in self._pending:
             job.aim(self.plan.targets[job.job_id])
         if self.plan.hears_every:
@@ -338,8 +341,6 @@ class SimApp:
 
     def _held_now(self, up_until_s: float) -> tuple[HeldGang, ...]:
         """The gangs held; worked out again once something happened to the app, or a lease is up for renewal."""
-        if not (self.leases or self._planned):
-            return ()
         holds = self._holds
         if holds is None or not holds.at_s <= up_until_s < holds.until_s:
             ends_s = [lease.expires_at_s for lease in self.leases.values() if lease.expires_at_s > up_until_s]
@@ -371,7 +372,8 @@ class SimApp:
         stopped = self.plan.stopped
         if stopped not in self._median:
             self._median = {stopped: median_job(tuple(self._survivors(stopped)))}
-        return self._median[stopped]
+        self._reference_now = self._median[stopped]
+        return self._reference_now
 
     def _survivors(self, stopped: Iterable[str]) -> list[JobView]:
         out = set(stopped)
@@ -386,6 +388,14 @@ class SimApp:
         """The jobs of the first phase; of a tuner that tries them a few at a time, those with the first ids."""
         first = self.first_phases[0]
         return [_view_of(job, first.iterations) for job in list(self.jobs.values())[: first.jobs]]
+
+
+def _one_runs(jobs: Iterable[SimJob]) -> bool:
+    """True when one of the jobs runs. Asked of every app in every round: `any` takes three times as long."""
+    for job in jobs:  # noqa: SIM110
+        if job.gpus and not job.stopping:
+            return True
+    return False
 
 
 def _view_of(job: SimJob, iterations: int) -> JobView:

@@ -50,3 +50,26 @@ class EventQueue(Generic[T]):
     def pop(self) -> T:
         """Take the next event."""
         return heapq.heappop(self._heap)[-1]
+
+
+class LeastFirst:
+    """Names, each once, of which the least that is there comes out first."""
+
+    def __init__(self) -> None:
+        self._heap: list[str] = []
+        self._there: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def add(self, name: str) -> None:
+        """Put a name in, if it is not there."""
+        if name not in self._there:
+            self._there.add(name)
+            heapq.heappush(self._heap, name)
+
+    def pop(self) -> str:
+        """Take the least name out."""
+        name = heapq.heappop(self._heap)
+        self._there.remove(name)
+        return name

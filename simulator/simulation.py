@@ -22,7 +22,7 @@ from rm_plugin.solvers.registry import solver as solver_named
 from simulator.agents import Agent, HonestAgent
 from simulator.app import SimApp
 from simulator.bounds import least_rho
-from simulator.events import EventQueue, Phase
+from simulator.events import EventQueue, LeastFirst, Phase
 from simulator.jobs import SimJob
 from simulator.observer import Observer
 from simulator.record import AppOutcome, Counts, RoundRecord, RunRecord
@@ -83,7 +83,7 @@ class Simulation:
         self._queue: EventQueue[Callable[[], None]] = EventQueue()
         self._reasons: list[str] = []
         self._first_reason_s = 0.0
-        self._dirty: dict[str, None] = {}
+        self._dirty = LeastFirst()
         self._unchecked: dict[str, None] = {}
         self._chances: dict[str, float] = {}
         self._round_due_s = math.inf
@@ -233,9 +233,7 @@ class Simulation:
     def _act(self) -> None:
         """Apps that something happened to follow it; until nothing changes."""
         while self._dirty:
-            app_id = min(self._dirty)
-            del self._dirty[app_id]
-            app = self.apps.get(app_id)
+            app = self.apps.get(self._dirty.pop())
             if app is not None:
                 self._act_on(app)
 
@@ -253,7 +251,7 @@ class Simulation:
             self._hear(self.arbiter.release(acted.returned, now_s=self.now_s, reason="planned"))
             self._wants_round("GPUs came back")
         if acted.moved:
-            self._dirty[app.app_id] = None
+            self._dirty.add(app.app_id)
 
     def _target_event(self, app: SimApp, job: SimJob) -> Callable[[], None]:
         run = job.run
@@ -262,7 +260,7 @@ class Simulation:
             if job.run == run and app.ended_at_s is None:
                 before = app.plan
                 app.target_reached(job, self.now_s)
-                self._dirty[app.app_id] = None
+                self._dirty.add(app.app_id)
                 if _wants_more(before, app.plan):
                     self._wants_round("demand")
 
@@ -274,7 +272,7 @@ class Simulation:
         def stopped() -> None:
             if job.run == run and app.ended_at_s is None:
                 app.stopped(job)
-                self._dirty[app.app_id] = None
+                self._dirty.add(app.app_id)
 
         return stopped
 
@@ -322,7 +320,7 @@ class Simulation:
     def _lose_machine(self, machine_id: str) -> None:
         for app in self.apps.values():
             app.machine_lost(machine_id, self.now_s)
-            self._dirty[app.app_id] = None
+            self._dirty.add(app.app_id)
         self._hear(self.arbiter.machine_lost(machine_id, now_s=self.now_s, reason="its machine was lost"))
         self._around = replace(self._around, cluster_gpus=self.arbiter.gpus_available)
         self._wants_round("a machine was lost")
@@ -437,7 +435,7 @@ class Simulation:
             if app is not None:
                 self._unchecked[app.app_id] = None
                 if app.hear(change):
-                    self._dirty[app.app_id] = None
+                    self._dirty.add(app.app_id)
 
     def _validate(self) -> None:
         """Check every invariant; a broken one is written down with its time, and the run goes on."""

@@ -13,19 +13,16 @@ from numpy.typing import NDArray
 
 from am.agent.finish_time import (
     gang_order,
-    job_order,
     job_time_s,
     later_job,
+    line_of,
     merged,
     nearest_gang,
-    pace_on,
     split_evenly,
 )
-from am.agent.memo import Memo
 from am.agent.packing import end_times_s, left_out_s
 from am.agent.views import AppView, GangAt, JobView, Surroundings
 from am.tuners.port import Phase
-from themis.apps import JobShape, Slowdown
 from themis.cluster import Level
 
 Counts = NDArray[np.int64]
@@ -69,7 +66,7 @@ def phase_times_s(
         return np.full(len(counts), inf)
     used = np.flatnonzero(counts.any(axis=0)).tolist()
     order = sorted(used, key=lambda place: gang_order(gangs[place]))
-    alone_s, alike = merged(_job_times_s(jobs, [gangs[place] for place in order]))
+    alone_s, alike = merged(line_of(tuple(jobs)).times_s([gangs[place] for place in order]))
     # Tables of one bid often hold the same gangs: each division is timed once.
     divisions, place = _each_once(np.add.reduceat(counts[:, order], alike, axis=1))
     return end_times_s(alone_s, divisions, in_pairs=in_pairs, closely=closely)[place]
@@ -80,7 +77,7 @@ class PhaseOn:
 
     def __init__(self, jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> None:
         self._order = sorted(range(len(gangs)), key=lambda place: gang_order(gangs[place]))
-        self._alone_s, self._alike = merged(_job_times_s(jobs, [gangs[place] for place in self._order]))
+        self._alone_s, self._alike = merged(line_of(tuple(jobs)).times_s([gangs[place] for place in self._order]))
 
     def times_s(self, counts: Counts, *, in_pairs: bool = False) -> Seconds:
         """`phase_times_s` of divisions."""
@@ -95,33 +92,6 @@ class PhaseOn:
 
 
 # ---- one phase ------------------------------------------------------------------------------------------------------
-
-
-def _job_times_s(jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> Seconds:
-    """Seconds of each job on each gang, in `job_order`: `job_time_s` of all of them, infinite where it cannot run."""
-    # A bid asks for the same jobs on ever other gangs.
-    jobs = tuple(jobs)
-    line = _LINES.of((jobs,), (), lambda: _Line(jobs))
-    paces = [[pace_on(job, gang) for gang in gangs] for job in line.unlike]
-    slowdowns = np.array([[slowdown if usable else inf for slowdown, usable in row] for row in paces])
-    usables = np.array([[usable or 1 for _, usable in row] for row in paces])
-    if len(paces) == 1:
-        return np.asarray(line.works_s * slowdowns[0] / usables[0])
-    return np.asarray(line.works_s * slowdowns[line.rows] / usables[line.rows])
-
-
-class _Line:
-    """Jobs in `job_order`: their work as a column, and of which of the `unlike` jobs each has shape and S."""
-
-    def __init__(self, jobs: Sequence[JobView]) -> None:
-        order = sorted(jobs, key=job_order)
-        self.works_s = np.array([job.serial_work_s for job in order])[:, None]
-        known: dict[tuple[Slowdown, JobShape], int] = {}
-        self.rows = [known.setdefault((job.slowdown, job.shape), len(known)) for job in order]
-        self.unlike = [order[self.rows.index(row)] for row in range(len(known))]
-
-
-_LINES: Memo[_Line] = Memo(most_parts=2_000)
 
 
 def _each_once(counts: Counts) -> tuple[Counts, Places]:

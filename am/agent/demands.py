@@ -47,7 +47,12 @@ def _wants(app: AppView) -> Wants:
 def phases_left(app: AppView) -> tuple[PhaseLeft, ...]:
     """What the search has still to do: the current phase by its jobs, later ones by the median job (equation 2)."""
     left = []
-    if app.jobs:
+    if len(app.jobs) == 1:
+        # An app of one job is asked in every round while it runs.
+        job = app.jobs[0]
+        work_s, gang = job.iterations_left * job.serial_iteration_s, job.shape.demand_max_gpus
+        left.append(PhaseLeft(jobs=1, work_gpu_s=work_s, longest_gpu_s=work_s, gang_gpus=gang))
+    elif app.jobs:
         works = [job.iterations_left * job.serial_iteration_s for job in app.jobs]
         gang = max([job.shape.tasks * job.shape.gpus_per_task for job in app.jobs])
         left.append(
@@ -140,7 +145,7 @@ def usable_gpus(shape: JobShape, gpus: Allocation) -> int:
 def _demand_of(job: JobView, held: HeldGang, restart_s: float) -> GangDemand | None:
     """What a job wants beside or instead of the gang that it holds."""
     shape = job.shape
-    if not held.renewable:
+    if not held.up.counts:
         if not growth_pays(job, held.at, shape.demand_max_gpus, held.level, restart_s):
             return None
         return _growth_of(job, held.gpus, pays_above(job, held.at, restart_s))

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+
 from am.agent.aimed import aimed_asks
 from am.agent.finish_time import even_sizes
 from am.agent.fitted import fitted_asks
@@ -20,6 +22,11 @@ from am.agent.steps import stepped_asks
 from am.agent.views import JobView
 from themis.apps import JobShape
 from themis.cluster import Level
+
+try:
+    from am.agent import _asking
+except ImportError:
+    _asking = None  # type: ignore[assignment]
 
 Sizes = tuple[tuple[int, int, int], ...]
 """Gangs as (GPUs, unit, count), largest first."""
@@ -100,8 +107,7 @@ def sizes_by_work(jobs: Sequence[JobView], gpus: int) -> list[Sizes]:
 def _whole_asks(kinds: Sequence[GangKind], most_gpus: int, jobs: Sequence[JobView]) -> list[tuple[int, ...]]:
     """All of the GPUs dealt to shapes of jobs by their work, gangs laid as near as there is room."""
     layout = _Nearest(kinds)
-    asks = [layout.laid_out(sizes, near) for sizes in sizes_by_work(jobs, most_gpus) for near in _WHOLE_NEAR]
-    return [ask for ask in asks if ask is not None]
+    return [ask for sizes in sizes_by_work(jobs, most_gpus) for ask in layout.asks(sizes, _WHOLE_NEAR)]
 
 
 def _dealt_asks(
@@ -121,8 +127,8 @@ def _dealt_asks(
             continue
         done.add(sizes)
         share = gpus / most_gpus
-        found = (layout.laid_out(sizes, min(1.0, share * near) if near else 0.0) for near in _NEAR)
-        yield from dict.fromkeys(counts for counts in found if counts is not None)
+        parts = tuple([min(1.0, share * near) if near else 0.0 for near in _NEAR])
+        yield from dict.fromkeys(layout.asks(sizes, parts))
 
 
 def _fineness(gpus: int) -> tuple[int, int]:
@@ -226,14 +232,26 @@ def _largest_first(counts: Mapping[tuple[int, int], int]) -> Sizes:
 
 
 class _Nearest:
-    """Lays gangs out as near as there is room, the largest first."""
+    """Lays gangs out as near as there is room, the largest first.
+
+    By the compiled `core/laying.c`, or without it by `laid_out`, which is slower and tells the same.
+    """
 
     def __init__(self, kinds: Sequence[GangKind]) -> None:
         self._most = [kind.most for kind in kinds]
         self._within = [int(kind.within) for kind in kinds]
-        self._places: dict[tuple[int, int], list[int]] = {}
+        self._arrays = np.array(self._most, dtype=np.int64), np.array(self._within, dtype=np.int64)
+        self._places: dict[tuple[int, int], tuple[int, ...]] = {}
         for place, kind in enumerate(kinds):
-            self._places.setdefault((kind.at.gpus, kind.unit_gpus), []).append(place)
+            size = kind.at.gpus, kind.unit_gpus
+            self._places[size] = (*self._places.get(size, ()), place)
+
+    def asks(self, sizes: Sizes, parts: tuple[float, ...]) -> list[tuple[int, ...]]:
+        """The layouts that take no more than some parts of the near places; those that have no room are left out."""
+        if _asking is None:
+            asks = [self.laid_out(sizes, near) for near in parts]
+            return [ask for ask in asks if ask is not None]
+        return _asking.lay_out(*self._arrays, self._places, sizes, parts)
 
     def laid_out(self, sizes: Sizes, near: float) -> tuple[int, ...] | None:
         """Counts by kind; of the room at each level but a size's farthest no more than such a part is taken.
@@ -244,7 +262,7 @@ class _Nearest:
         # What lies in a slot lies in its machine as well: GPUs taken at a level are taken at all farther ones.
         taken = [0] * len(Level)
         for size, unit, count in sizes:
-            places = self._places.get((size, unit), [])
+            places = self._places.get((size, unit), ())
             for number, place in enumerate(places):
                 here = min(count, self._room(places[number:], size, taken, near))
                 if here:

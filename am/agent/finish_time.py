@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -57,7 +57,9 @@ def job_order(job: JobView) -> tuple[int, float, str]:
 
     A short job that any gang can run would else wait on a large gang while the jobs that need it wait behind it.
     """
-    return -job.shape.demand_min_gpus, -job.serial_work_s, job.job_id
+    # Asked for every job of every bid: two properties would take longer than all the rest.
+    shape = job.shape
+    return -shape.min_tasks * shape.gpus_per_task, -job.iterations_left * job.serial_iteration_s, job.job_id
 
 
 def phase_time_s(jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> float:
@@ -79,43 +81,78 @@ def _phase_time_s(jobs: tuple[JobView, ...], gangs: Mapping[GangAt, int]) -> flo
         return min([job_time_s(jobs[0], gang) for gang in gangs])
     kinds = sorted(gangs, key=gang_order)
     counts = [gangs[kind] for kind in kinds]
-    # A report asks for the share and for what is kept: the same jobs twice.
-    line = _LINES.of((jobs,), (), lambda: _in_line(jobs))
-    if not line:
+    line = line_of(jobs)
+    if line.all_alike:
         return _like_jobs_time_s(len(jobs), [job_time_s(jobs[0], kind) for kind in kinds], counts)
-    alone_s, first = merged(np.array(list(job_times_s(line, kinds))))
+    alone_s, first = merged(line.times_s(kinds))
     return float(end_times_s(alone_s, np.add.reduceat(np.array([counts], dtype=np.int64), first, axis=1))[0])
 
 
-def _in_line(jobs: Sequence[JobView]) -> list[JobView]:
-    """The jobs in `job_order`; none where all are alike, which need no order."""
-    first = jobs[0]
-    if all(_alike(job, first) for job in jobs):
-        return []
-    return sorted(jobs, key=job_order)
+class Line:
+    """Jobs in `job_order`, as arrays tell them.
+
+    Attributes:
+        jobs: The jobs.
+        all_alike: Whether they take equally long on every gang, and so need no order.
+    """
+
+    def __init__(self, jobs: Sequence[JobView]) -> None:
+        self.jobs = sorted(jobs, key=job_order)
+        works_s = [job.iterations_left * job.serial_iteration_s for job in self.jobs]
+        rows, self._unlike = _by_pace(self.jobs)
+        self.all_alike = len(self._unlike) == 1 and works_s.count(works_s[0]) == len(works_s)
+        self._works_s = np.array(works_s)[:, None]
+        self._rows = rows if len(self._unlike) > 1 else None
+
+    def times_s(self, gangs: Sequence[GangAt]) -> Seconds:
+        """`job_time_s` of each job on each gang, jobs by gangs; infinite where a job cannot run."""
+        paces = [[pace_on(job, gang) for gang in gangs] for job in self._unlike]
+        slowdowns = np.array([[slowdown if usable else math.inf for slowdown, usable in row] for row in paces])
+        usables = np.array([[usable or 1 for _, usable in row] for row in paces])
+        if self._rows is None:
+            return np.asarray(self._works_s * slowdowns[0] / usables[0])
+        return np.asarray(self._works_s * slowdowns[self._rows] / usables[self._rows])
 
 
-_LINES: Memo[list[JobView]] = Memo()
+def _by_pace(jobs: Sequence[JobView]) -> tuple[list[int], list[JobView]]:
+    """Jobs that are unlike in shape or S, and for each job the place of its like among them."""
+    # Jobs of one search mostly share these values, and to compare them takes longer than all the rest.
+    if len({id(job.slowdown) for job in jobs}) == 1 and len({id(job.shape) for job in jobs}) == 1:
+        return [0] * len(jobs), [jobs[0]]
+    rows: list[int] = []
+    unlike: list[JobView] = []
+    places: dict[tuple[Slowdown, JobShape], int] = {}
+    known: dict[tuple[int, int], int] = {}
+    for job in jobs:
+        objects = id(job.slowdown), id(job.shape)
+        place = known.get(objects)
+        if place is None:
+            place = known[objects] = places.setdefault((job.slowdown, job.shape), len(unlike))
+            if place == len(unlike):
+                unlike.append(job)
+        rows.append(place)
+    return rows, unlike
+
+
+_LINES: Memo[Line] = Memo()
+
+
+def line_of(jobs: tuple[JobView, ...]) -> Line:
+    """The jobs as a line. A report asks for the share and for what is kept, a bid for ever other gangs."""
+    return _LINES.of((jobs,), (), lambda: Line(jobs))
 
 
 def merged(alone_s: Seconds) -> tuple[Seconds, Places]:
     """Gangs side by side on which every job takes as long become one; where each of those begins."""
-    new = np.ones(alone_s.shape[1], dtype=bool)
-    new[1:] = (alone_s[:, 1:] != alone_s[:, :-1]).any(axis=0)
-    first = np.flatnonzero(new)
-    return alone_s[:, first], first
+    kinds = alone_s.shape[1]
+    if kinds == 1:
+        return alone_s, _ONE
+    unlike = np.logical_or.reduce(alone_s[:, 1:] != alone_s[:, :-1], axis=0)
+    first = np.array([0, *[place for place, new in enumerate(unlike.tolist(), 1) if new]])
+    return (alone_s, first) if len(first) == kinds else (alone_s[:, first], first)
 
 
-def _alike(one: JobView, two: JobView) -> bool:
-    """True when two jobs take equally long on every gang."""
-    return one is two or (one.serial_work_s == two.serial_work_s and _same_pace(one, two))
-
-
-def _same_pace(one: JobView, two: JobView) -> bool:
-    # Jobs of one search mostly share these values, and to compare them takes longer than all the rest.
-    return (one.shape is two.shape or one.shape == two.shape) and (
-        one.slowdown is two.slowdown or one.slowdown == two.slowdown
-    )
+_ONE: Places = np.zeros(1, dtype=np.intp)
 
 
 def _like_jobs_time_s(jobs: int, times_s: Sequence[float], counts: Sequence[int]) -> float:
@@ -133,18 +170,6 @@ def _like_jobs_time_s(jobs: int, times_s: Sequence[float], counts: Sequence[int]
         jobs -= counts[kind]
         ends_s[kind] += times_s[kind]
     return latest_s
-
-
-def job_times_s(jobs: Iterable[JobView], kinds: Sequence[GangAt]) -> Iterator[list[float]]:
-    """`job_time_s` of each job on each kind of gang; quickest where like jobs stand together, as in `job_order`."""
-    before: JobView | None = None
-    paces: list[tuple[float, int]] = []
-    for job in jobs:
-        if before is None or not _same_pace(job, before):
-            paces = [pace_on(job, kind) for kind in kinds]
-        before = job
-        work_s = job.serial_work_s
-        yield [work_s * slowdown / usable if usable else math.inf for slowdown, usable in paces]
 
 
 def split_evenly(gpus: int, jobs: int, shape: JobShape) -> tuple[int, ...]:

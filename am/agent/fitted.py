@@ -4,6 +4,9 @@ Jobs are put on gangs longest first, each where it still ends in time; where non
 on which the job does: first fit under a bisected end, as MULTIFIT has it for like machines (Coffman, Garey and Johnson,
 "An application of bin-packing to multiprocessor scheduling", 1978). The end is only a guess: apps put their jobs on
 gangs as `packing` tells, and by that an ask is valued.
+
+The fit is done by the compiled `core/fitting.c`, or without it by `_Fitting.plain_ask_by`, which is slower and tells
+the same.
 """
 
 from __future__ import annotations
@@ -13,9 +16,16 @@ import math
 from collections.abc import Iterator, Sequence
 from operator import le, mul
 
-from am.agent.finish_time import job_order, job_time_s
+import numpy as np
+
+from am.agent.finish_time import job_time_s, line_of
 from am.agent.kinds import GangKind
 from am.agent.views import JobView
+
+try:
+    from am.agent import _asking
+except ImportError:
+    _asking = None  # type: ignore[assignment]
 
 Ask = tuple[int, ...]
 
@@ -100,7 +110,14 @@ class _Fitting:
         self._takes = [list(column) for column in zip(*room_taken(self._kinds), strict=True)]
         self._sizes = [kind.at.gpus for kind in self._kinds]
         self._most_gangs, self._most_gpus = most_gangs, most_gpus
-        self._times_s = _times_s(self._kinds, sorted(jobs, key=job_order))
+        times_s = line_of(tuple(jobs)).times_s([kind.at for kind in self._kinds])
+        self._arrays = (
+            times_s,
+            np.array(self._takes, dtype=np.float64),
+            np.array(self._sizes, dtype=np.int64),
+            np.array([kind.most for kind in self._kinds], dtype=np.int64),
+        )
+        self._times_s: list[list[float]] = times_s.tolist()
         work_gpu_s = sum(min(map(mul, times_s, self._sizes)) for times_s in self._times_s)
         self.least_s = max(max(map(min, self._times_s)), work_gpu_s / most_gpus)
 
@@ -110,6 +127,14 @@ class _Fitting:
 
     def ask_by(self, end_s: float, gpus: int) -> Ask | None:
         """Gangs on which all jobs end in time; None where these need more GPUs, or more than that part of all room."""
+        if _asking is None:
+            return self.plain_ask_by(end_s, gpus)
+        found = np.empty(len(self._kinds), dtype=np.int64)
+        fits = _asking.ask_by(*self._arrays, self._most_gpus, self._most_gangs, end_s, gpus, found)
+        return self._in_place(found.tolist()) if fits else None
+
+    def plain_ask_by(self, end_s: float, gpus: int) -> Ask | None:
+        """`ask_by` in plain Python."""
         loads_s: list[list[float]] = [[] for _ in self._kinds]
         opened: list[int] = []
         left = [float(math.ceil(kind.most * gpus / self._most_gpus)) for kind in self._kinds]
@@ -129,9 +154,13 @@ class _Fitting:
                 opened = sorted({*opened, new})
                 left = [have - takes for have, takes in zip(left, self._takes[new], strict=True)]
                 gangs, gpus = gangs - 1, gpus - self._sizes[new]
+        return self._in_place([len(likes_s) for likes_s in loads_s])
+
+    def _in_place(self, found: Sequence[int]) -> Ask:
+        """Gangs of the kinds worth opening as counts of all kinds."""
         counts = [0] * self._all_kinds
-        for place, likes_s in zip(self._order, loads_s, strict=True):
-            counts[place] = len(likes_s)
+        for place, count in zip(self._order, found, strict=True):
+            counts[place] = count
         return tuple(counts)
 
     def _smallest(self, times_s: Sequence[float], end_s: float, gpus: int, left: Sequence[float]) -> int | None:

@@ -87,7 +87,7 @@ def left_out_s(alone_s: Seconds, counts: Counts, end_s: float, most_s: float) ->
     return out
 
 
-def packed(alone_s: Sequence[Sequence[float]], kind: Sequence[int], load_s: Sequence[float]) -> tuple[float, list[int]]:
+def packed(alone_s: Seconds, kind: Sequence[int], load_s: Sequence[float]) -> tuple[float, list[int]]:
     """When the last job ends, and on which gang each job runs, -1 for a job that can run on none.
 
     Args:
@@ -96,10 +96,10 @@ def packed(alone_s: Sequence[Sequence[float]], kind: Sequence[int], load_s: Sequ
         load_s: When each gang is free, in seconds from now.
     """
     if _packing is None or not kind:
-        return PlainPacker(alone_s, kind, load_s).pack()
+        return PlainPacker(np.asarray(alone_s).tolist(), kind, load_s).pack()
     place = np.empty(len(alone_s), dtype=np.int64)
     kinds, loads_s = np.array(kind, dtype=np.int64), np.array(load_s, dtype=np.float64)
-    end_s = _packing.places(np.array(alone_s, dtype=np.float64), kinds, loads_s, place)
+    end_s = _packing.places(np.ascontiguousarray(alone_s, dtype=np.float64), kinds, loads_s, place)
     return end_s, place.tolist()
 
 

@@ -125,7 +125,9 @@ class AppView(Value, frozen=True, dict=True, kw_only=True):
     @remembered
     def renewable(self) -> tuple[HeldGang, ...]:
         """Gangs whose leases end now; nearest first, then largest: the order in which the app would give up last."""
-        mine = [gang for gang in self.held if gang.renewable]
+        mine = [gang for gang in self.held if gang.up.counts]
+        if not mine:
+            return ()
         return tuple(sorted(mine, key=lambda gang: (gang.level, -gang.gpus.gpus, gang.gpus.counts, gang.job_id)))
 
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Container, Iterator, Sequence
 
 from am.agent.filled import sizes_by_work
-from am.agent.finish_time import gang_order, job_order, job_time_s, job_times_s, pace_on
+from am.agent.finish_time import Line, gang_order, job_order, job_time_s, pace_on
 from am.agent.packing import packed
 from am.agent.views import GangAt, JobView
 from am.jobs.floor import Floor
@@ -127,7 +127,8 @@ class _Weighed:
         self._late = {job.job_id for job in beside.late}
         self._within = beside.within
         self._start_s = start_s
-        self.in_order = sorted([*waiting, *self._behind], key=job_order)
+        self._line = Line([*waiting, *self._behind])
+        self.in_order = self._line.jobs
 
     def served(self, waiting: Jobs, gangs: Sequence[GangAt], best_s: float) -> tuple[float, Jobs]:
         """When the last job ends, and which job starts on each gang: longest first, or as jobs are best packed.
@@ -144,13 +145,13 @@ class _Weighed:
     def packed(self, waiting: Jobs, gangs: Sequence[GangAt]) -> tuple[float, Jobs]:
         """`served` with gangs that stay as they are, and jobs put on them as in a bid."""
         every = sorted([*self.busy, *((gang, 0.0) for gang in gangs)], key=lambda each: gang_order(each[0]))
-        ends_s, places = _put(self.in_order, every, self._start_s)
+        ends_s, places = _put(self._line, every, self._start_s)
         if math.isinf(ends_s):
             return ends_s, []
         first: dict[GangAt, list[JobView]] = {}
         for place, job in self._first_on_each(places, every).items():
             first.setdefault(every[place][0], []).append(job)
-        return _on_each(gangs, first, sorted(waiting, key=job_order), ends_s, self._start_s)
+        return _on_each(gangs, first, waiting, ends_s, self._start_s)
 
     def _first_on_each(self, places: Sequence[int], every: Busy) -> dict[int, JobView]:
         """The job that starts on each new gang, by place, of those put there: one that waits, and the longest.
@@ -212,13 +213,13 @@ def put_on_gangs(jobs: Jobs, gangs: Busy, start_s: float) -> float:
         gangs: At least one, and when each is free, in seconds from now.
         start_s: What a start costs, in seconds.
     """
-    return _put(sorted(jobs, key=job_order), sorted(gangs, key=lambda each: gang_order(each[0])), start_s)[0]
+    return _put(Line(jobs), sorted(gangs, key=lambda each: gang_order(each[0])), start_s)[0]
 
 
-def _put(in_order: Jobs, every: Busy, start_s: float) -> tuple[float, list[int]]:
+def _put(line: Line, every: Busy, start_s: float) -> tuple[float, list[int]]:
     """`put_on_gangs` for what is in order, with the place of each job's gang."""
     kinds = {gang: number for number, gang in enumerate(dict.fromkeys([gang for gang, _ in every]))}
-    alone_s = [[start_s + time_s for time_s in times_s] for times_s in job_times_s(in_order, list(kinds))]
+    alone_s = start_s + line.times_s(list(kinds))
     return packed(alone_s, [kinds[gang] for gang, _ in every], [load_s for _, load_s in every])
 
 
@@ -231,12 +232,15 @@ def _on_each(
     the soonest to be out of the way.
     """
     starting = {job.job_id for some in first.values() for job in some}
+    in_order: Jobs = ()
     served = []
     for gang in new:
         if first.get(gang):
             served.append(first[gang].pop(0))
             continue
-        others = [job for job in jobs if job.job_id not in starting]
+        # Mostly no gang is left idle, and no order asked for.
+        in_order = in_order or sorted(jobs, key=job_order)
+        others = [job for job in in_order if job.job_id not in starting]
         if not others:
             # Those that wait behind take all that could start here to gangs in use.
             return math.inf, []
@@ -341,7 +345,12 @@ def _deal_tasks(jobs: Sequence[JobView], gpus: int, turn: Callable[[JobView, int
         left -= smallest
     if not left:
         return tuple(sizes)
-    turns = [(turn(jobs[place], size), place) for place, size in enumerate(sizes)]
+    # Most have their largest gang already.
+    turns = [
+        (turn(job, size), place)
+        for place, (job, size) in enumerate(zip(jobs, sizes, strict=False))
+        if size < job.shape.demand_max_gpus
+    ]
     heapq.heapify(turns)
     while turns and left:
         place = heapq.heappop(turns)[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from am.agent.views import GangAt, JobView, gang_at
@@ -40,7 +41,10 @@ def _gang(gpus: Sequence[GpuId], level: Level) -> GangAt:
 
 
 class Pool:
-    """GPUs by slot. Most requests are met by one slot; only the others look at machines and racks."""
+    """GPUs by slot. Most requests are met by one slot; only the others look at machines and racks.
+
+    Slots stand in order of their keys.
+    """
 
     def __init__(self, gpus: Iterable[GpuId], cluster: Cluster) -> None:
         self._cluster = cluster
@@ -75,11 +79,13 @@ class Pool:
             by_machine[machine_id] = by_machine.get(machine_id, 0) + len(group)
         return sum(count // shape.gpus_per_task for count in by_machine.values()) >= shape.min_tasks
 
-    def plus(self, gpus: Iterable[GpuId]) -> Pool:
+    def plus(self, gpus: Sequence[GpuId]) -> Pool:
         """A pool of its own, with these GPUs too."""
         more = Pool(gpus, self._cluster)
         for key, group in self._slots.items():
             more._slots[key] = sorted((*group, *more._slots[key]), key=by_place) if key in more._slots else list(group)
+        if gpus:
+            more._slots = dict(sorted(more._slots.items()))
         return more
 
     def take(self, job: JobView, size: int) -> tuple[GpuId, ...]:
@@ -127,10 +133,12 @@ class Pool:
     def _tightest_slot(self, wanted: int) -> SlotKey | None:
         """Of the slots that hold so many GPUs the one that fits best, the first of equals by its key."""
         best: SlotKey | None = None
-        least = 0
+        least = math.inf
         for key, group in self._slots.items():
             count = len(group)
-            if count >= wanted and (best is None or count < least or (count == least and key < best)):
+            if wanted <= count < least:
+                if count == wanted:
+                    return key
                 best, least = key, count
         return best
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from msgspec import field
+
 from themis.bids import Market, PlacedGang
+from themis.values import Value
 
 SMALLEST_GAP = 1e-12
 """What the gap of an optimum that is not proven is at least: 0 means proven."""
@@ -23,8 +25,7 @@ class SolveStatus(StrEnum):
     """The market is larger than the solver's licence allows: nobody wins, nothing is known of the optimum."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Win:
+class Win(Value, frozen=True, kw_only=True):
     """The row that a bidder wins, by its index in the bid, and its gangs on machines (pinned GPUs last).
 
     `gangs` is empty in answers to `without`: nobody will hold those GPUs, so they need not be placed.
@@ -34,8 +35,7 @@ class Win:
     gangs: tuple[PlacedGang, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Solution:
+class Solution(Value, frozen=True, kw_only=True):
     """The chosen rows. Bidders without a win are absent.
 
     `log_objective` is the sum of log values over all bidders (the empty bundle's for those that win nothing),

@@ -1,53 +1,18 @@
 /* The Python face of the compiled packing. Arrays come as C-contiguous buffers of the types and shapes that _packing.pyi
  * tells; any other is a ValueError, as the packing itself looks at nothing twice. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "arrays.h"
+
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "limits.h"
 #include "packing.h"
-
-enum { MOST_ARRAYS = 4 };
-
-typedef struct {
-    Py_buffer view[MOST_ARRAYS];
-    int held;
-} Arrays;
-
-static void release(Arrays *arrays) {
-    while (arrays->held) PyBuffer_Release(&arrays->view[--arrays->held]);
-}
-
-static int is_int64(const Py_buffer *view) {
-    return view->itemsize == sizeof(int64_t) && (!strcmp(view->format, "l") || !strcmp(view->format, "q"));
-}
-
-static int is_float64(const Py_buffer *view) { return !strcmp(view->format, "d"); }
-
-/* The array in the place that is next; NULL, and an error set, for what is not of that type and so many dimensions. */
-static Py_buffer *array(Arrays *arrays, PyObject *object, int (*is_type)(const Py_buffer *), int dimensions, int flags) {
-    Py_buffer *view = &arrays->view[arrays->held];
-    if (PyObject_GetBuffer(object, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | flags)) return NULL;
-    arrays->held++;
-    if (view->ndim == dimensions && is_type(view)) return view;
-    PyErr_Format(PyExc_ValueError, "array %d must be of %s in %d dimensions, not of type %s in %d", arrays->held,
-                 is_type == is_int64 ? "int64" : "float64", dimensions, view->format, view->ndim);
-    return NULL;
-}
 
 /* True for at least one job and one kind, and no more of them than can be counted. */
 static int can_be_packed(const Py_buffer *alone) {
     Py_ssize_t jobs = alone->shape[0], kinds = alone->shape[1];
     if (jobs > 0 && kinds > 0 && jobs <= INT_MAX / kinds) return 1;
     PyErr_Format(PyExc_ValueError, "%zd jobs on %zd kinds of gangs cannot be packed", jobs, kinds);
-    return 0;
-}
-
-static int agree(const char *what, Py_ssize_t one, Py_ssize_t two) {
-    if (one == two) return 1;
-    PyErr_Format(PyExc_ValueError, "the arrays tell of %zd and of %zd %s", one, two, what);
     return 0;
 }
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rm_plugin.solvers.exact.rows import Ints, MarketArrays
+from rm_plugin.solvers.exact.rows import Ints, MarketArrays, log_of
 from rm_plugin.solvers.port import SMALLEST_GAP, Solution, SolveStatus, Win
 from rm_plugin.solvers.realise import by_nearness, pinned_gangs
 from themis.bids import PlacedGang
@@ -66,8 +66,10 @@ def less_a_row(market: MarketArrays, full: Found, skip: int, bound: int) -> Foun
 
 def as_solution(market: MarketArrays, found: Found, *, placed: bool) -> Solution:
     """What was found, in the terms of the port."""
-    logs = [_log_value(market, bidder, found) for bidder in range(len(market.bids)) if bidder != found.skip]
-    positive = [log for log in logs if log is not None]
+    logs = list(market.empty_logs)
+    for bidder, row in found.row_of.items():
+        logs[bidder] = log_of(market.bids[bidder].rows[market.row_index[row]].value)
+    positive = [log for bidder, log in enumerate(logs) if log is not None and bidder != found.skip]
     wins = {market.bids[bidder].app_id: _win(market, bidder, found, placed=placed) for bidder in sorted(found.row_of)}
     return Solution(
         status=SolveStatus.OPTIMAL if found.gap == 0.0 else SolveStatus.TIME_LIMIT,
@@ -80,15 +82,8 @@ def as_solution(market: MarketArrays, found: Found, *, placed: bool) -> Solution
     )
 
 
-def _log_value(market: MarketArrays, bidder: int, found: Found) -> float | None:
-    bid = market.bids[bidder]
-    row = found.row_of.get(bidder)
-    value = bid.empty_value if row is None else bid.rows[market.rows.index[row]].value
-    return math.log(value) if value > 0 else None
-
-
 def _win(market: MarketArrays, bidder: int, found: Found, *, placed: bool) -> Win:
-    index = int(market.rows.index[found.row_of[bidder]])
+    index = market.row_index[found.row_of[bidder]]
     if not placed:
         return Win(row=index, gangs=())
     pinned = pinned_gangs(market.bids[bidder].rows[index].pinned_parts, market.rack_of)

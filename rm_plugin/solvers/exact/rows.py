@@ -125,6 +125,22 @@ class MarketArrays:
         """Rack by machine."""
         return {machine.machine_id: machine.rack_id for machine in self.machines}
 
+    @cached_property
+    def row_index(self) -> list[int]:
+        """The index of each row in its bid: what N + 1 problems ask for one by one."""
+        found: list[int] = self.rows.index.tolist()
+        return found
+
+    @cached_property
+    def empty_logs(self) -> list[float | None]:
+        """The log of what each bid says of nothing; None where that is 0."""
+        return [log_of(bid.empty_value) for bid in self.bids]
+
+
+def log_of(value: float) -> float | None:
+    """The log of a value; None of 0."""
+    return math.log(value) if value > 0 else None
+
 
 def read_market(market: Market) -> MarketArrays:
     """The arrays of a market, without rows that cannot win: too large alone, or worth no more than nothing."""

@@ -1,6 +1,6 @@
 import math
 
-from simulator.events import EventQueue, Phase
+from simulator.events import EventQueue, LeastFirst, Phase
 
 
 def test_events_come_by_time_then_phase_then_order_of_scheduling():
@@ -22,3 +22,13 @@ def test_times_count_before_phases_however_near_they_are():
 
 def test_an_empty_queue_has_no_next_event():
     assert math.isinf(EventQueue().next_s())
+
+
+def test_names_come_out_least_first_and_once():
+    names = LeastFirst()
+    for name in ("b", "c", "a", "b"):
+        names.add(name)
+    assert names.pop() == "a"
+    names.add("a")
+    assert [names.pop() for _ in range(3)] == ["a", "b", "c"]
+    assert not names

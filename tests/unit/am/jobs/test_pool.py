@@ -53,3 +53,14 @@ def test_the_unit_is_that_of_the_gpus_not_of_the_job_they_are_laid_for():
 def test_gangs_that_follow_are_laid_on_what_is_left():
     jobs = [job(name, 100.0, SINGLES, FLAT) for name in ("a", "b")]
     assert pool_of([(3,), (2,), (3,)]).lay(jobs, [4, 4]) == [GangAt(4, Level.RACK, 1), GangAt(4, Level.RACK, 2)]
+
+
+def test_of_equal_slots_the_first_is_taken_wherever_its_gpus_came_from():
+    cluster = cluster_of((2, 2), (2,), (4,))
+    all_gpus = sorted(cluster.gpu_set)
+    late = Pool(all_gpus[:2], cluster).plus(all_gpus[2:])
+    whole = Pool(all_gpus, cluster)
+    pair = job("j", 100.0, JobShape(tasks=2, min_tasks=2), FLAT)
+    taken = [late.take(pair, 2) for _ in range(5)]
+    assert taken == [whole.take(pair, 2) for _ in range(5)]
+    assert taken[:3] == [tuple(all_gpus[first : first + 2]) for first in (0, 2, 4)]

@@ -1,0 +1,45 @@
+/* Arrays that Python lends for a call: C-contiguous buffers of a type and so many dimensions, any other is a ValueError. */
+#ifndef THEMIS_AGENT_ARRAYS_H
+#define THEMIS_AGENT_ARRAYS_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { MOST_ARRAYS = 6 };
+
+typedef struct {
+    Py_buffer view[MOST_ARRAYS];
+    int held;
+} Arrays;
+
+static inline void release(Arrays *arrays) {
+    while (arrays->held) PyBuffer_Release(&arrays->view[--arrays->held]);
+}
+
+static inline int is_int64(const Py_buffer *view) {
+    return view->itemsize == sizeof(int64_t) && (!strcmp(view->format, "l") || !strcmp(view->format, "q"));
+}
+
+static inline int is_float64(const Py_buffer *view) { return !strcmp(view->format, "d"); }
+
+/* The array in the place that is next; NULL, and an error set, for what is not of that type and so many dimensions. */
+static inline Py_buffer *array(Arrays *arrays, PyObject *object, int (*is_type)(const Py_buffer *), int dimensions,
+                               int flags) {
+    Py_buffer *view = &arrays->view[arrays->held];
+    if (PyObject_GetBuffer(object, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | flags)) return NULL;
+    arrays->held++;
+    if (view->ndim == dimensions && is_type(view)) return view;
+    PyErr_Format(PyExc_ValueError, "array %d must be of %s in %d dimensions, not of type %s in %d", arrays->held,
+                 is_type == is_int64 ? "int64" : "float64", dimensions, view->format, view->ndim);
+    return NULL;
+}
+
+static inline int agree(const char *what, Py_ssize_t one, Py_ssize_t two) {
+    if (one == two) return 1;
+    PyErr_Format(PyExc_ValueError, "the arrays tell of %zd and of %zd %s", one, two, what);
+    return 0;
+}
+
+#endif
