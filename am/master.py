@@ -73,6 +73,7 @@ class AppMaster:
         self._ending = asyncio.Event()
         self._stop_reason = ""
         self._planned: Mapping[str, tuple[GpuId, ...]] = {}
+        self._moving: Mapping[str, tuple[GpuId, ...]] = {}
         self._idle_since_s: dict[GpuId, float] = {}
 
     async def run(self) -> int:
@@ -272,22 +273,21 @@ class AppMaster:
                 view=job_view,
                 gpus=app.board.jobs[job_view.job_id].gpus,
                 stopping=bool(app.board.jobs[job_view.job_id].stop_reason) and app.board.jobs[job_view.job_id].running,
-                next_gpus=app.board.jobs[job_view.job_id].next_gpus,
             )
             for job_view in view.jobs
         ]
         others = {job.job_id: job.gpus for job in self._running(app) if job.job_id not in targets or job in losers}
-        return make_plan(planned, others, app.holdings(), app.cluster, app.restart_s)
+        return make_plan(planned, others, app.holdings(), app.cluster, app.restart_s, self._moving)
 
     def _apply(self, app: App, plan: Plan) -> None:
         for job_id, reason in plan.stop.items():
-            self._jobs.stop(app.board.jobs[job_id], reason, plan.move.get(job_id, ()))
+            self._jobs.stop(app.board.jobs[job_id], reason)
         for job_id, gpus in plan.start.items():
             self._jobs.start(app.board.jobs[job_id], gpus)
         holdings = app.holdings()
         for job_id, gpus in (*plan.move.items(), *plan.prepare.items()):
             self._jobs.prepare(app.board.jobs[job_id], gpus, holdings.granted)
-        self._planned = plan.wait
+        self._planned, self._moving = plan.wait, plan.move
         busy = {gpu for job in self._running(app) for gpu in job.gpus}
         self._returns.stay_only_on(holdings.granted)
         returned = [gpu for gpu in holdings.expiring if gpu not in busy]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from am.agent.views import AppView, HeldGang, JobView, median_job
 from am.app_view import at_once_gpus, held_gang, search_work_gpu_s
-from am.jobs.planner import Holdings, Plan, make_plan
+from am.jobs.planner import NOWHERE, Holdings, Plan, make_plan
 from am.tuners.port import Observation, ObservationKind, TunerPlan
 from am.tuners.registry import make_tuner
 from simulator.costs import Costs
@@ -97,6 +97,7 @@ class SimApp:
         self._median: dict[frozenset[str], JobView] = {}
         self._reference_now: JobView | None = None
         self._planned: Mapping[str, tuple[GpuId, ...]] = {}
+        self._moving: Mapping[str, tuple[GpuId, ...]] = NOWHERE
         self._holds: _Holds | None = None
         self._warm: set[GpuId] = set()
         self._heard: list[SimJob] = []
@@ -222,13 +223,11 @@ class SimApp:
         holdings = self._holdings()
         plan = self._make_plan(holdings, now_s)
         ending = [job_id for job_id in plan.stop if not self.jobs[job_id].stopping]
-        stopping = tuple(
-            self.jobs[job_id] for job_id in ending if self._stop(self.jobs[job_id], now_s, plan.move.get(job_id, ()))
-        )
+        stopping = tuple(job for job_id in ending if self._stop(job := self.jobs[job_id], now_s))
         heard = tuple(self._started(job, now_s) for job in self._heard if job.running)
         self._heard.clear()
         started = heard + tuple(self._start(self.jobs[job_id], gpus, now_s) for job_id, gpus in plan.start.items())
-        self._planned = plan.wait
+        self._planned, self._moving = plan.wait, plan.move
         busy = {gpu for job in (*self._pending, *self._losers()) for gpu in job.gpus}
         back = {*plan.release, *(holdings.expiring - busy)}
         returned = tuple(sorted(self.leases[gpu].lease_id for gpu in back if gpu in self.leases))
@@ -272,7 +271,7 @@ class SimApp:
     def _make_plan(self, holdings: Holdings, now_s: float) -> Plan:
         planned = [job.planned(now_s) for job in self._pending]
         losers = {job.job_id: job.gpus for job in self._losers()}
-        return make_plan(planned, losers, holdings, self._cluster, self._restart_s)
+        return make_plan(planned, losers, holdings, self._cluster, self._restart_s, self._moving)
 
     def _holdings(self) -> Holdings:
         expiring = frozenset(gpu for gpu, lease in self.leases.items() if lease.state is LeaseState.EXPIRING)
@@ -298,8 +297,8 @@ class SimApp:
             return Started(job=job, ends_at_s=job.ready_at_s + (heard_at - job.iteration) * job.iteration_s)
         return Started(job=job, ends_at_s=job.reaches_at_s + self.costs.finish_s)
 
-    def _stop(self, job: SimJob, now_s: float, next_gpus: tuple[GpuId, ...] = ()) -> bool:
-        """Stop a job, perhaps to move it; False when it has nothing to save and is gone at once."""
+    def _stop(self, job: SimJob, now_s: float) -> bool:
+        """Stop a job; False when it has nothing to save and is gone at once."""
         self._still = None
         reached = job.iteration_at(now_s)
         progressed = reached > job.iteration
@@ -307,7 +306,7 @@ class SimApp:
         self.tally.lost_gpu_s += _unfinished_gpu_s(job, reached, now_s)
         saving = progressed and self.costs.checkpoint_s > 0.0
         kept = job.iteration + self._saved_iterations(job, now_s)
-        job.halt(reached, interrupted=reached > 0, saving=saving, saved=kept, next_gpus=next_gpus)
+        job.halt(reached, interrupted=reached > 0, saving=saving, saved=kept)
         self.tally.checkpoints += progressed
         return saving
 

@@ -20,8 +20,7 @@ class SimJob:
 
     `run` changes with every start and stop, so that what was foreseen for another run can be told apart. `interrupted`:
     it was stopped short of its target and has not run since. While it runs, `gpus` are its gang and `ready_at_s` is
-    when its first iteration begins. While it stops, `gpus` are still busy though it makes no iterations. It moves to
-    `next_gpus` where it was told so.
+    when its first iteration begins. While it stops, `gpus` are still busy though it makes no iterations.
     """
 
     trace: JobTrace
@@ -33,7 +32,6 @@ class SimJob:
     reaches_at_s: float = math.inf
     iteration_s: float = math.inf
     stopping: bool = False
-    next_gpus: tuple[GpuId, ...] = ()
     run: int = 0
     interrupted: bool = False
     saved: int = 0
@@ -53,7 +51,7 @@ class SimJob:
 
     def start(self, gpus: tuple[GpuId, ...], level: Level, now_s: float, delay_s: float) -> float:
         """Run on a gang, its first iteration after `delay_s`; returns when the target will be reached, in seconds."""
-        self.gpus, self.level, self.stopping, self.next_gpus = gpus, level, False, ()
+        self.gpus, self.level, self.stopping = gpus, level, False
         self.ready_at_s = now_s + delay_s
         usable = self.trace.shape.usable_gpus(len(gpus))
         self.iteration_s = self.trace.serial_iteration_s * self.trace.slowdown.at(level) / usable
@@ -67,17 +65,9 @@ class SimJob:
         if target != self.target:
             self.target, self._view, self._waiting = target, None, None
 
-    def halt(
-        self,
-        iteration: int,
-        *,
-        interrupted: bool,
-        saving: bool = False,
-        saved: int = 0,
-        next_gpus: tuple[GpuId, ...] = (),
-    ) -> None:
+    def halt(self, iteration: int, *, interrupted: bool, saving: bool = False, saved: int = 0) -> None:
         """Make no more iterations. While it is `saving` its GPUs stay busy, and `saved` is all that is saved whole."""
-        self.saved, self.next_gpus = saved, next_gpus
+        self.saved = saved
         self.iteration, self.interrupted, self.stopping = iteration, interrupted, saving
         self.run += 1
         self._view = self._waiting = None
@@ -121,9 +111,9 @@ class SimJob:
     def planned(self, now_s: float) -> PlannedJob:
         """The job as the planner sees it."""
         if self.gpus:
-            return PlannedJob(view=self.view(now_s), gpus=self.gpus, stopping=self.stopping, next_gpus=self.next_gpus)
+            return PlannedJob(view=self.view(now_s), gpus=self.gpus, stopping=self.stopping)
         if self._waiting is None:
-            self._waiting = PlannedJob(view=self.view(now_s), next_gpus=self.next_gpus)
+            self._waiting = PlannedJob(view=self.view(now_s))
         return self._waiting
 
     def _forecast(self, iteration: int) -> LossForecast | None:

@@ -78,11 +78,11 @@ class JobRunner:
         job.profile.started(len(gpus), job.level)
         self._spawn(self._run(job))
 
-    def stop(self, job: JobRun, reason: str, next_gpus: tuple[GpuId, ...] = ()) -> None:
-        """Ask a running job's tasks to checkpoint and end, perhaps to move; calling it again changes nothing."""
+    def stop(self, job: JobRun, reason: str) -> None:
+        """Ask a running job's tasks to checkpoint and end; calling it again changes nothing."""
         if not job.running or job.stop_reason:
             return
-        job.stop_reason, job.next_gpus = reason, next_gpus
+        job.stop_reason = reason
         if job.state is JobState.WAITING:
             # Between a crash and its restart nothing runs: its GPUs come free when the pause is over.
             return

@@ -9,6 +9,7 @@ use goes back to the ResourceManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec import field
 
@@ -23,17 +24,16 @@ from themis.values import Value
 
 OnGpus = tuple[JobView, tuple[GpuId, ...]]
 
+NOWHERE: Mapping[str, tuple[GpuId, ...]] = MappingProxyType({})
+"""No job moves."""
+
 
 class PlannedJob(Value, frozen=True, kw_only=True):
-    """A job of the current phase. `gpus` it holds now; `stopping` when its tasks are already on their way out.
-
-    `next_gpus` are those that a plan told it to move to: they are kept for it as long as it may have them all.
-    """
+    """A job of the current phase. `gpus` it holds now; `stopping` when its tasks are already on their way out."""
 
     view: JobView
     gpus: tuple[GpuId, ...] = ()
     stopping: bool = False
-    next_gpus: tuple[GpuId, ...] = ()
 
 
 class Holdings(Value, frozen=True, kw_only=True):
@@ -48,8 +48,8 @@ class Plan(Value, frozen=True, kw_only=True):
     """What should change. `stop` gives the reason by job; `start` and `wait` the GPUs by job.
 
     Jobs in `wait` start on their GPUs as soon as the reserved ones among them are granted. `move` tells where jobs that
-    stop though others wait start again, `prepare` where those that stop in order to grow presumably will; reserved GPUs
-    may be among them.
+    stop though others wait start again: the next plan is to be told of it. `prepare` tells where those that stop in
+    order to grow presumably will; reserved GPUs may be among them.
     """
 
     stop: Mapping[str, str] = field(default_factory=dict)
@@ -66,6 +66,7 @@ def make_plan(
     holdings: Holdings,
     cluster: Cluster,
     restart_s: float,
+    moving: Mapping[str, tuple[GpuId, ...]] = NOWHERE,
 ) -> Plan:
     """Plan the app's GPUs.
 
@@ -75,6 +76,7 @@ def make_plan(
         holdings: What is leased.
         cluster: For levels and racks.
         restart_s: What moving a running job costs, in seconds.
+        moving: What `move` of the plan before said.
     """
     usable = holdings.granted | holdings.reserved
     stop = {job.view.job_id: "its GPUs are taken back" for job in jobs if not usable.issuperset(job.gpus)}
@@ -83,54 +85,61 @@ def make_plan(
     settled = not any(job.stopping for job in jobs) and not stop
     stop |= dict.fromkeys(others, "the tuner stopped it")
     busy = {gpu for job in jobs for gpu in job.gpus} | {gpu for gpus in others.values() for gpu in gpus}
-    kept = _kept(jobs, usable, busy)
-    idle = Pool(usable - busy - {gpu for gpus in kept.values() for gpu in gpus}, cluster)
-    gangs = {job.view.job_id: kept[job.view.job_id] for job in jobs if job.view.job_id in kept and not job.gpus}
-    beside = [PlannedJob(view=job.view, gpus=gangs.get(job.view.job_id, job.gpus)) for job in jobs] if gangs else jobs
-    gangs |= _serve_waiting(beside, idle, settled and not kept, restart_s)
+    goals = _kept(jobs, moving, holdings.granted, busy)
+    idle = Pool(usable - busy - {gpu for gpus in goals.values() for gpu in gpus}, cluster)
+    back = {job.view.job_id: goals[job.view.job_id] for job in jobs if job.view.job_id in goals and not job.gpus}
+    beside = [PlannedJob(view=job.view, gpus=back.get(job.view.job_id, job.gpus)) for job in jobs] if back else jobs
+    gangs = _serve_waiting(beside, idle, holdings.granted if settled and not goals else frozenset(), restart_s)
     move = {job.view.job_id: gangs.pop(job.view.job_id) for job in jobs if job.gpus and job.view.job_id in gangs}
-    start = {job: gpus for job, gpus in gangs.items() if holdings.granted.issuperset(gpus)}
+    start = back | {job: gpus for job, gpus in gangs.items() if holdings.granted.issuperset(gpus)}
     wait = {job: gpus for job, gpus in gangs.items() if job not in start}
     waiting = [job.view for job in jobs if not job.gpus and job.view.job_id not in start]
     grown = _grow(jobs, waiting, idle, restart_s) if settled and not wait and not move else {}
     stop |= dict.fromkeys(move, "it moves") | dict.fromkeys(grown, "it grows")
-    moving = any(job.stopping or job.view.job_id in stop for job in jobs)
-    release = () if moving or wait or not idle else tuple(sorted(idle.gpus & holdings.granted, key=by_place))
+    going = any(job.stopping or job.view.job_id in stop for job in jobs)
+    release = () if going or wait or not idle else tuple(sorted(idle.gpus & holdings.granted, key=by_place))
     already = {job.view.job_id for job in jobs if job.stopping}
     return Plan(
         stop={job: why for job, why in stop.items() if job not in already},
         start=start,
         wait=wait,
-        move=move,
+        move=move | {job: gpus for job, gpus in goals.items() if job not in back},
         prepare=grown,
         release=release,
     )
 
 
-def _kept(jobs: Sequence[PlannedJob], usable: frozenset[GpuId], busy: set[GpuId]) -> dict[str, tuple[GpuId, ...]]:
-    """The GPUs that are kept for jobs that were told to move, by job: none of one that cannot have them all."""
+def _kept(
+    jobs: Sequence[PlannedJob],
+    moving: Mapping[str, tuple[GpuId, ...]],
+    granted: frozenset[GpuId],
+    busy: set[GpuId],
+) -> dict[str, tuple[GpuId, ...]]:
+    """The GPUs that are kept for jobs that move, by job: none once one of them is gone, or in use."""
+    ids = {job.view.job_id for job in jobs} if moving else set()
     return {
-        job.view.job_id: job.next_gpus
-        for job in jobs
-        if job.next_gpus and usable.issuperset(job.next_gpus) and busy.isdisjoint(job.next_gpus)
+        job_id: gpus
+        for job_id, gpus in moving.items()
+        if job_id in ids and granted.issuperset(gpus) and busy.isdisjoint(gpus)
     }
 
 
 def _serve_waiting(
-    jobs: Sequence[PlannedJob], idle: Pool, may_move: bool, restart_s: float
+    jobs: Sequence[PlannedJob], idle: Pool, to_move_to: frozenset[GpuId], restart_s: float
 ) -> dict[str, tuple[GpuId, ...]]:
     """Gangs for those of the waiting jobs that `best_starts` tells, and for others on what these leave.
 
     No waiting job that could run on them leaves GPUs idle: for one restart it can move later, and the app asks for such
-    GPUs again as soon as it has given them back. Where they `may_move` late running jobs may get some of them as well.
+    GPUs again as soon as it has given them back. Those `to_move_to` may go to late running jobs as well.
     """
     gangs: dict[str, tuple[GpuId, ...]] = {}
     if not idle:
         return gangs
     waiting = [job.view for job in _longest_first(jobs) if not job.gpus]
-    running = [(job.view, job.gpus) for job in jobs if job.gpus] if waiting else []
+    by_id = sorted(jobs, key=lambda job: job.view.job_id) if waiting else []
+    running = [(job.view, job.gpus) for job in by_id if job.gpus]
     while able := _runnable(waiting, idle):
-        served = _serve(able, waiting, running, idle, may_move and not gangs, restart_s)
+        served = _serve(able, waiting, running, idle, frozenset() if gangs else to_move_to, restart_s)
         gangs |= {view.job_id: gpus for view, gpus in served}
         waiting = [view for view in waiting if view.job_id not in gangs]
         running = [*(on_gpus for on_gpus in running if on_gpus[0].job_id not in gangs), *served]
@@ -147,19 +156,21 @@ def _runnable(jobs: Iterable[JobView], idle: Pool) -> list[JobView]:
 
 
 def _serve(
-    able: Jobs, waiting: Jobs, running: Sequence[OnGpus], idle: Pool, may_move: bool, restart_s: float
+    able: Jobs, waiting: Jobs, running: Sequence[OnGpus], idle: Pool, to_move_to: frozenset[GpuId], restart_s: float
 ) -> list[OnGpus]:
     """Some of those waiting jobs that could run on idle GPUs, with the gangs that they take: at least one."""
     units = {view.shape.gpus_per_task for view in able}
     whole = len(idle) if 1 in units else max(len(tasks_of(idle.gpus, unit)) * unit for unit in units)
     best = best_starts(
-        able, whole, _layer(idle), restart_s, lambda: _beside(able, waiting, running, idle, may_move, restart_s)
+        able, whole, _layer(idle), restart_s, lambda: _beside(able, waiting, running, idle, bool(to_move_to), restart_s)
     )
     held = {view.job_id: gpus for view, gpus in running}
     served = []
     for view, size in best:
-        if (now := held.get(view.job_id)) and not _gains(view, now, idle.plus(()).take(view, size), idle, restart_s):
-            continue
+        if now := held.get(view.job_id):
+            goal = idle.plus(()).take(view, size)
+            if not to_move_to.issuperset(goal) or not _gains(view, now, goal, idle, restart_s):
+                continue
         if gpus := idle.take(view, size):
             served.append((view, gpus))
     # A job may be put on a gang that is too small for it, which then stays free.

@@ -20,11 +20,10 @@ from themis.lifecycle import JOB_LIFECYCLE, JobState
 class JobRun:
     """One job. Times are seconds since the epoch on the ResourceManager's clock.
 
-    `saved_iteration` is the newest checkpoint's; `stop_reason` is set from the moment that its tasks are told to stop,
-    `next_gpus` where they stop to move. `stop_took_s` and `moved_from` remember a stop until the job's next first step,
-    which ends the resize; `startup` is what the program tells of its start, in seconds by step. `trouble` is why its
-    tasks are being stopped though nobody wants its GPUs, `restarted_for` why it was last started again, `stalls` how
-    often for a stall.
+    `saved_iteration` is the newest checkpoint's; `stop_reason` is set from the moment that its tasks are told to stop.
+    `stop_took_s` and `moved_from` remember a stop until the job's next first step, which ends the resize; `startup` is
+    what the program tells of its start, in seconds by step. `trouble` is why its tasks are being stopped though nobody
+    wants its GPUs, `restarted_for` why it was last started again, `stalls` how often for a stall.
     """
 
     spec: JobSpec
@@ -39,7 +38,6 @@ class JobRun:
     level: Level = Level.SLOT
     handles: list[TaskHandle] = field(default_factory=list)
     stop_reason: str = ""
-    next_gpus: tuple[GpuId, ...] = ()
     started_at_s: float = 0.0
     stepped: bool = False
     startup: dict[str, float] = field(default_factory=dict)
@@ -95,9 +93,7 @@ class JobRun:
         return f"started again: {self.restarted_for}" if self.restarted_for else ""
 
     def turn(self, state: JobState) -> None:
-        """Change the state; one that may not follow raises InvariantError. Who starts or ends is not on the move."""
-        if state not in (JobState.CHECKPOINTING, JobState.WAITING):
-            self.next_gpus = ()
+        """Change the state; one that may not follow raises InvariantError."""
         if state is not self.state:
             self.state = JOB_LIFECYCLE.check(self.state, state, self.job_id)
 

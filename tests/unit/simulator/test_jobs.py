@@ -37,19 +37,3 @@ def test_a_view_has_at_least_one_iteration_left_and_is_made_anew_only_when_somet
     assert sim.view(50.0).iterations_left == 50
     assert sim.view(50.5) is sim.view(50.4)
     assert sim.view(1e9).iterations_left == 1
-
-
-def test_where_it_moves_is_kept_until_it_runs_again_or_stops_for_something_else():
-    sim = started()
-    sim.start(HERE, Level.SLOT, now_s=0.0, delay_s=0.0)
-    assert sim.planned(10.0).next_gpus == ()
-    there = (GpuId("m1", 0), GpuId("m1", 1))
-    sim.halt(5, interrupted=True, saving=True, next_gpus=there)
-    assert (sim.planned(10.0).next_gpus, sim.planned(10.0).gpus) == (there, HERE)
-    sim.freed()
-    assert (sim.planned(11.0).next_gpus, sim.planned(11.0).gpus) == (there, ())
-    sim.start(there, Level.SLOT, now_s=12.0, delay_s=0.0)
-    assert sim.planned(12.0).next_gpus == ()
-    sim.halt(6, interrupted=True, next_gpus=there)
-    sim.halt(6, interrupted=True)
-    assert sim.planned(13.0).next_gpus == ()

@@ -22,16 +22,16 @@ def gpus(*texts):
     return tuple(GpuId.parse(text) for text in texts)
 
 
-def run(*jobs, granted=(), reserved=(), expiring=(), others=None, restart_s=8.0):
+def run(*jobs, granted=(), reserved=(), expiring=(), others=None, restart_s=8.0, **moving):
     holdings = Holdings(
         granted=frozenset(gpus(*granted)), reserved=frozenset(gpus(*reserved)), expiring=frozenset(gpus(*expiring))
     )
-    return make_plan(jobs, others or {}, holdings, CLUSTER, restart_s)
+    goals = {name: gpus(*goal) for name, goal in moving.items()}
+    return make_plan(jobs, others or {}, holdings, CLUSTER, restart_s, goals)
 
 
-def planned(name, work=1000.0, on=(), stopping=False, shape=ELASTIC, slowdown=CRUDE_SLOWDOWN, to=()):
-    view = job(name, work, shape, slowdown)
-    return PlannedJob(view=view, gpus=gpus(*on), stopping=stopping, next_gpus=gpus(*to))
+def planned(name, work=1000.0, on=(), stopping=False, shape=ELASTIC, slowdown=CRUDE_SLOWDOWN):
+    return PlannedJob(view=job(name, work, shape, slowdown), gpus=gpus(*on), stopping=stopping)
 
 
 class TestStop:
@@ -235,8 +235,8 @@ class TestMove:
     FOUR = ("m0/0", "m0/1", "m0/2", "m0/3")
     FOUR_MORE = ("m1/0", "m1/1", "m1/2", "m1/3")
 
-    def of_late(self, on=("m2/0",), to=(), stopping=False):
-        return planned("late", 1000.0, on=on, slowdown=FLAT, to=to, stopping=stopping)
+    def of_late(self, on=("m2/0",), stopping=False):
+        return planned("late", 1000.0, on=on, slowdown=FLAT, stopping=stopping)
 
     def waiting(self, *works):
         shape = JobShape(tasks=4, min_tasks=4)
@@ -261,25 +261,38 @@ class TestMove:
         assert plan.stop == {}
         assert plan.start == {"w0": gpus(*self.FOUR)}
 
+    def test_not_to_gpus_that_others_still_give_back(self):
+        beside = planned("beside", 720.0, on=self.FOUR_MORE, slowdown=FLAT)
+        granted = (*self.FOUR[:3], *self.FOUR_MORE, "m2/0")
+        plan = run(self.of_late(), beside, *self.waiting(100.0, 90.0), granted=granted, reserved=self.FOUR[3:])
+        assert plan.stop == plan.start == {}
+        assert plan.wait == {"w0": gpus(*self.FOUR)}
+
     def test_its_gpus_are_kept_while_it_stops(self):
-        late = self.of_late(to=self.FOUR, stopping=True)
-        assert run(late, *self.waiting(40.0), granted=(*self.FOUR, "m2/0")) == Plan()
+        late = self.of_late(stopping=True)
+        plan = run(late, *self.waiting(40.0), granted=(*self.FOUR, "m2/0"), late=self.FOUR)
+        assert plan == Plan(move={"late": gpus(*self.FOUR)})
 
     def test_and_there_it_starts_before_all_others(self):
-        late = self.of_late(on=(), to=self.FOUR)
-        plan = run(late, *self.waiting(4000.0), granted=(*self.FOUR, "m2/0"))
-        assert plan.start == {"late": gpus(*self.FOUR)}
-        assert plan.release == gpus("m2/0")
+        plan = run(self.of_late(on=()), *self.waiting(4000.0), granted=(*self.FOUR, "m2/0"), late=self.FOUR)
+        assert plan == Plan(start={"late": gpus(*self.FOUR)}, release=gpus("m2/0"))
 
-    def test_reserved_ones_are_waited_for(self):
-        late = self.of_late(on=(), to=self.FOUR)
-        plan = run(late, granted=(*self.FOUR[:3], "m2/0"), reserved=self.FOUR[3:])
-        assert plan.wait == {"late": gpus(*self.FOUR)}
+    @pytest.mark.parametrize("on", [(), ("m2/0",)])
+    def test_once_one_of_them_is_gone_they_are_kept_no_longer(self, on):
+        late = self.of_late(on=on, stopping=bool(on))
+        plan = run(late, granted=(*self.FOUR[:3], *on), late=self.FOUR)
+        assert plan.move == {}
+        assert plan.start == ({} if on else {"late": gpus(*self.FOUR[:3])})
 
-    def test_they_are_shared_anew_once_one_of_them_is_gone(self):
-        late = self.of_late(on=(), to=self.FOUR)
-        plan = run(late, granted=self.FOUR[:3])
-        assert plan.start == {"late": gpus(*self.FOUR[:3])}
+    def test_nor_for_a_job_that_is_over(self):
+        plan = run(*self.waiting(40.0), granted=self.FOUR, late=self.FOUR)
+        assert plan == Plan(start={"w0": gpus(*self.FOUR)})
+
+    def test_nor_while_another_job_runs_there(self):
+        other = planned("other", 720.0, on=self.FOUR[:2], slowdown=FLAT)
+        plan = run(self.of_late(on=()), other, granted=self.FOUR, late=self.FOUR)
+        assert plan.move == {}
+        assert plan.start == {"late": gpus(*self.FOUR[2:])}
 
 
 class TestTasksOf:
@@ -305,7 +318,10 @@ def job_shapes(draw):
 
 @st.composite
 def situations(draw):
-    """Jobs of up to three shapes, some of them on GPUs, some of which are granted, reserved, expiring or gone."""
+    """Jobs of up to three shapes, some of them on GPUs, some of which are granted, reserved, expiring or gone.
+
+    Some of those that stop or wait were told to move, to whichever GPUs.
+    """
     shapes = draw(st.lists(job_shapes(), min_size=1, max_size=3))
     slowdown = draw(st.sampled_from([FLAT, CRUDE_SLOWDOWN, STRICT]))
     every = list(CLUSTER.gpu_ids())
@@ -328,34 +344,43 @@ def situations(draw):
     by_fate = {
         name: frozenset(gpu for gpu in every if fate[gpu] == name) for name in ("granted", "reserved", "expiring")
     }
-    return tuple(jobs), others, Holdings(**by_fate), draw(st.sampled_from([0.0, 8.0, 200.0]))
+    goals, moving = list(every), {}
+    for each in jobs:
+        if (each.stopping or not each.gpus) and draw(st.booleans()):
+            size = each.view.shape.demand_min_gpus
+            here = [gpu for gpu in goals if draw(st.integers(0, 3))][:size]
+            if len(tasks_of(here, each.view.shape.gpus_per_task)) == each.view.shape.min_tasks:
+                moving[each.view.job_id] = tuple(here)
+                goals = [gpu for gpu in goals if gpu not in here]
+    return tuple(jobs), others, Holdings(**by_fate), draw(st.sampled_from([0.0, 8.0, 200.0])), moving
 
 
 def plan_of(situation):
-    jobs, others, holdings, restart_s = situation
-    return make_plan(jobs, others, holdings, CLUSTER, restart_s)
+    jobs, others, holdings, restart_s, moving = situation
+    return make_plan(jobs, others, holdings, CLUSTER, restart_s, moving)
 
 
 @settings(max_examples=150)
 @given(situations())
 def test_no_gpu_is_given_twice_and_none_that_is_not_there(situation):
-    jobs, others, holdings, _ = situation
+    jobs, others, holdings, *_ = situation
     plan = plan_of(situation)
     running = [job.gpus for job in jobs] + list(others.values())
     given = [*plan.start.values(), *plan.wait.values(), plan.release]
-    given += [set(plan.move[job.view.job_id]) for job in jobs if job.view.job_id in plan.move]
+    given += plan.move.values()
     everything = [gpu for some in (*running, *given) for gpu in some]
     assert len(everything) == len(set(everything))
     assert all(set(some) <= holdings.granted for some in plan.start.values())
     assert all(set(some) <= holdings.granted | holdings.reserved for some in plan.wait.values())
     assert all(set(some) & holdings.reserved for some in plan.wait.values())
+    assert all(set(some) <= holdings.granted for some in plan.move.values())
     assert set(plan.release) <= holdings.granted
 
 
 @settings(max_examples=300)
 @given(situations())
 def test_no_job_waits_that_could_run_on_gpus_left_idle(situation):
-    jobs, others, holdings, _ = situation
+    jobs, others, holdings, *_ = situation
     plan = plan_of(situation)
     assert not set(plan.start) & set(plan.wait)
     given = (*plan.start.values(), *plan.wait.values(), *plan.move.values())
@@ -371,7 +396,7 @@ def test_no_job_waits_that_could_run_on_gpus_left_idle(situation):
 @settings(max_examples=150)
 @given(situations())
 def test_gangs_are_ones_that_their_jobs_can_run_on(situation):
-    jobs, _, _, _ = situation
+    jobs, *_ = situation
     plan = plan_of(situation)
     by_id = {job.view.job_id: job for job in jobs}
     for job_id, gang in (*plan.start.items(), *plan.wait.items()):
@@ -384,13 +409,13 @@ def test_gangs_are_ones_that_their_jobs_can_run_on(situation):
 @settings(max_examples=150)
 @given(situations())
 def test_jobs_stop_when_they_must_and_only_then_or_to_grow(situation):
-    jobs, others, holdings, _ = situation
+    jobs, others, holdings, *_ = situation
     plan = plan_of(situation)
     usable = holdings.granted | holdings.reserved
     must = {job.view.job_id for job in jobs if not job.stopping and not set(job.gpus) <= usable} | set(others)
     assert must <= set(plan.stop)
-    moved = set(plan.move)
-    assert all(plan.stop[job_id] == "it moves" for job_id in moved)
+    moved = {job_id for job_id, why in plan.stop.items() if why == "it moves"}
+    assert moved <= set(plan.move) <= moved | {job.view.job_id for job in jobs if job.stopping}
     assert not moved or not plan.prepare
     assert not moved & must
     grown = set(plan.stop) - must - moved
@@ -409,27 +434,27 @@ def test_jobs_stop_when_they_must_and_only_then_or_to_grow(situation):
 @settings(max_examples=150)
 @given(situations(), st.randoms(use_true_random=False))
 def test_the_order_of_jobs_does_not_matter(situation, rng):
-    jobs, others, holdings, restart_s = situation
+    jobs, others, holdings, restart_s, moving = situation
     shuffled = rng.sample(jobs, len(jobs))
-    assert make_plan(shuffled, others, holdings, CLUSTER, restart_s) == plan_of(situation)
+    assert make_plan(shuffled, others, holdings, CLUSTER, restart_s, moving) == plan_of(situation)
 
 
 @settings(max_examples=100)
 @given(situations())
 def test_carried_out_it_comes_to_rest(situation):
     """Plan, do what it says, plan again: after a few turns nothing changes any more, and no GPU idles unreleased."""
-    jobs, _, holdings, restart_s = situation
+    jobs, _, holdings, restart_s, moving = situation
     held = {job.view.job_id: job.gpus for job in jobs}
     views = {job.view.job_id: job.view for job in jobs}
-    granted, goals = holdings.granted, {}
+    granted = holdings.granted
     for turn in itertools.count():
-        now = [PlannedJob(view=views[name], gpus=held[name], next_gpus=goals.get(name, ())) for name in held]
-        plan = make_plan(now, {}, Holdings(granted=granted), CLUSTER, restart_s)
+        now = [PlannedJob(view=views[name], gpus=mine) for name, mine in held.items()]
+        plan = make_plan(now, {}, Holdings(granted=granted), CLUSTER, restart_s, moving)
         if plan == Plan():
             break
         assert turn < 4, "it does not come to rest"
         held |= dict.fromkeys(plan.stop, ()) | plan.start
-        goals = plan.move
+        moving = plan.move
         granted = granted - set(plan.release)
     busy = {gpu for mine in held.values() for gpu in mine}
     assert granted == busy
