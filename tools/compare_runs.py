@@ -54,14 +54,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--repeats", type=int, default=0)
     parser.add_argument("--only", nargs="+", default=())
     options = parser.parse_args(arguments)
-    differ = 0
+    if not (options.other / "themis_cli").is_dir():
+        parser.error(f"{options.other} is no checkout of Themis; make one with: git worktree add")
+    other, differ = options.other.resolve(), 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cases = _cases(folder)
+        for unknown in set(options.only).difference(cases):
+            parser.error(f"unknown case {unknown}; known are {', '.join(cases)}")
         for case in options.only or cases:
-            same = _recorded(HERE, cases[case], folder) == _recorded(options.other, cases[case], folder)
+            same = _recorded(HERE, cases[case], folder) == _recorded(other, cases[case], folder)
             differ += not same
-            before_s, after_s = _in_turn(options.other, cases[case], options.repeats)
+            before_s, after_s = _in_turn(other, cases[case], options.repeats)
             seconds = f", CPU {before_s:.2f} s there, {after_s:.2f} s here" if options.repeats else ""
             sys.stdout.write(f"{case}: {'the same' if same else 'DIFFERS'}{seconds}\n")
             sys.stdout.flush()

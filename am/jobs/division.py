@@ -52,9 +52,7 @@ def best_starts(
     restart_s: float,
     beside: Callable[[], Beside] = Beside,
 ) -> list[tuple[JobView, int]]:
-    """The waiting jobs that start now, each with its GPUs, by those divisions that a bid values a fast one.
-
-    A late job may be among them, for which the idle GPUs are best used; it has to move.
+    """Waiting jobs that start now, and late ones that move, each with its GPUs, by the division that ends them first.
 
     Three like jobs on five GPUs are ended first by gangs of three and two, where the third job follows the first; an
     even split would leave it on one GPU to the end. As many jobs as possible run at once, unless fewer end the phase
@@ -154,10 +152,10 @@ class _Weighed:
         return _on_each(gangs, first, waiting, ends_s, self._start_s)
 
     def _first_on_each(self, places: Sequence[int], every: Busy) -> dict[int, JobView]:
-        """The job that starts on each new gang, by place, of those put there: one that waits, and the longest.
+        """The job that starts on each new gang, by place, of those put there: the longest of those that come first.
 
-        Rather than that one which uses all of the gang: a job of tasks of two on a gang of three would leave a GPU to
-        another job, and the gang would be no more.
+        One that waits comes before a late one, and one that uses all of the gang before one that does not: a job of
+        tasks of two on a gang of three would leave a GPU to another job, and the gang would be no more.
         """
         first: dict[int, tuple[tuple[bool, bool], JobView]] = {}
         for place, job in zip(places, self.in_order, strict=True):

@@ -19,9 +19,10 @@ from themis.cluster import Level
 
 
 def late_jobs(running: Sequence[tuple[JobView, GangAt]], waiting: Jobs, idle: Pool, restart_s: float) -> Jobs:
-    """The running jobs that end after all others, and would end earlier as jobs that wait; the last first.
+    """The running jobs that end after all others, and would end earlier by more than a restart if they waited.
 
-    Each is taken for one that waits when the next is looked at. On the gangs of those that are late nobody counts.
+    The last comes first, and is taken for one that waits when the next is looked at. On the gangs of late ones nobody
+    counts.
 
     Args:
         running: Jobs that run, with their gangs.
