@@ -26,10 +26,11 @@ from rm_plugin.solvers.exact.hasty import HastyMarket
 from rm_plugin.solvers.exact.problem import solve_problem
 from rm_plugin.solvers.exact.rows import MarketArrays, read_market
 from rm_plugin.solvers.exact.tables import TableMarket, has_tables_only
+from rm_plugin.solvers.exact.uncontended import UncontendedMarket, uncontended
 from rm_plugin.solvers.port import Solution
 from themis.bids import Market
 
-Ready = CompiledMarket | TableMarket | HastyMarket
+Ready = CompiledMarket | TableMarket | UncontendedMarket | HastyMarket
 
 
 class ExactSolver:
@@ -88,6 +89,9 @@ def _ready(market: Market, arrays: MarketArrays, deadline_s: float) -> Ready:
     """What of reading is left of the time goes to limits, or to a relaxation where all rows name machines."""
     if time.monotonic() >= deadline_s:
         return HastyMarket(arrays)
+    best_of_all = uncontended(arrays)
+    if best_of_all is not None:
+        return best_of_all
     if has_tables_only(arrays):
         return TableMarket(market, arrays)
     try:
@@ -98,7 +102,7 @@ def _ready(market: Market, arrays: MarketArrays, deadline_s: float) -> Ready:
 
 def _solution(ready: Ready, without: str | None, deadline_s: float, last_s: float | None = None) -> Solution:
     """The best choice without a bidder (None: with all); gangs find their places where all bidders are there."""
-    if isinstance(ready, HastyMarket):
+    if isinstance(ready, HastyMarket | UncontendedMarket):
         return ready.solution(without)
     if isinstance(ready, TableMarket):
         return ready.solution(without, deadline_s, last_s)

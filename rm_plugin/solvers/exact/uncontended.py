@@ -1,0 +1,44 @@
+"""Markets in which everybody may have its best row: no choice is worth more, so the places of all are the proof."""
+
+from __future__ import annotations
+
+from rm_plugin.solvers.exact.found import Found, as_solution
+from rm_plugin.solvers.exact.places import Packed, Places
+from rm_plugin.solvers.exact.rows import MarketArrays
+from rm_plugin.solvers.port import Solution
+
+
+class UncontendedMarket:
+    """The best row of every bidder that has one, in its places, for the N + 1 problems of a market.
+
+    Rows are ordered as ties are decided, so of equal choices this one comes first with all bidders and without any one.
+    """
+
+    def __init__(self, arrays: MarketArrays, packed: Packed) -> None:
+        self._arrays = arrays
+        self._packed = packed
+        starts = arrays.rows.row_start.tolist()
+        spans = zip(starts, starts[1:], strict=False)
+        self._row_of = {bidder: first for bidder, (first, end) in enumerate(spans) if end > first}
+
+    def solution(self, without: str | None) -> Solution:
+        """Everybody's best row, but for that of a bidder (None: with all); gangs find their places with all."""
+        bids = self._arrays.bids
+        skip = next((place for place, bid in enumerate(bids) if bid.app_id == without), -1)
+        row_of = {bidder: row for bidder, row in self._row_of.items() if bidder != skip}
+        by_row = self._packed.gangs() if skip < 0 else {}
+        gangs = {bidder: by_row.get(row, ()) for bidder, row in row_of.items()}
+        return as_solution(self._arrays, Found(skip=skip, row_of=row_of, gangs=gangs), placed=skip < 0)
+
+
+def uncontended(arrays: MarketArrays) -> UncontendedMarket | None:
+    """The market as one in which nobody loses anything to others; None where best fit finds no places for that."""
+    rows = arrays.rows
+    best = rows.row_start[:-1][rows.row_start[1:] > rows.row_start[:-1]]
+    if rows.gpus[best].sum() > sum([machine.free for machine in arrays.machines]):
+        return None
+    places = Places(arrays)
+    if (places.left_beside(best) < 0).any():
+        return None
+    packed = places.pack(best)
+    return UncontendedMarket(arrays, packed) if isinstance(packed, Packed) else None

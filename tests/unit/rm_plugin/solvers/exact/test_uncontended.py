@@ -1,0 +1,76 @@
+"""Markets in which everybody may have its best row: told at once, and told as by the knapsack."""
+
+from dataclasses import replace
+
+import pytest
+from small_markets import bid, gang, machine, market, row, rows_won
+
+from audit.feasibility import infeasible
+from audit.recipes import Recipe, random_market
+from rm_plugin.arbiter.auction import run_auction
+from rm_plugin.solvers.exact.compiled import CompiledMarket
+from rm_plugin.solvers.exact.found import as_solution
+from rm_plugin.solvers.exact.problem import solve_problem
+from rm_plugin.solvers.exact.rows import read_market
+from rm_plugin.solvers.exact.solver import ExactSolver
+from rm_plugin.solvers.exact.uncontended import uncontended
+from themis.choices import EmptyBundle
+from themis.cluster import Level
+
+ROOMY = {
+    "anything": Recipe(machines=6, bidders=3, slot_gpus=8),
+    "slots": Recipe(levels=(Level.SLOT, Level.MACHINE), machines=5, slot_gpus=6, bidders=3, pinned=False),
+    "racks": Recipe(machines=6, racks=3, sizes=(2, 4, 6), levels=(Level.RACK, Level.MACHINE), bidders=3, slot_gpus=8),
+    "pinned": Recipe(pinned_gangs=True, machines=6, units=False, bidders=3, slot_gpus=8),
+    "tables": Recipe(explicit=True, machines=6, bidders=3, slot_gpus=8),
+    "lexicographic": Recipe(empty_bundle=EmptyBundle.LEXICOGRAPHIC, machines=6, bidders=3, rows=3, slot_gpus=8),
+}
+
+
+def by_knapsack(given, without=None):
+    ready = CompiledMarket(given)
+    skip = -1 if without is None else ready.position(without)
+    return as_solution(ready.arrays, solve_problem(ready, skip, float("inf")), placed=without is None)
+
+
+@pytest.mark.parametrize("name", ROOMY)
+def test_all_problems_are_answered_as_by_the_knapsack(name):
+    told = 0
+    for seed in range(60):
+        given = random_market(seed, ROOMY[name])
+        ready = uncontended(read_market(given))
+        if ready is None:
+            continue
+        told += 1
+        full = ready.solution(None)
+        assert infeasible(given, full.wins) == [], seed
+        assert full == replace(by_knapsack(given), states=0), seed
+        for each in given.bids:
+            assert ready.solution(each.app_id) == replace(by_knapsack(given, each.app_id), states=0), seed
+    assert told > 10
+
+
+def test_nobody_pays_where_nobody_loses_anything():
+    given = market([machine("m0", 4), machine("m1", 4)], *(bid(app, 0.1, row(0.9, gang(2, Level.SLOT))) for app in "ab"))
+    assert run_auction(given, ExactSolver(), 60.0).shares == {"a": 1.0, "b": 1.0}
+
+
+def test_of_rows_worth_the_same_it_is_the_one_of_fewest_gpus():
+    rows = row(0.9, gang(4, Level.MACHINE)), row(0.9, gang(2, Level.MACHINE))
+    given = market([machine("m0", 8)], bid("a", 0.1, *rows), bid("b", 0.1, *rows))
+    assert rows_won(uncontended(read_market(given)).solution(None)) == {"a": 1, "b": 1}
+
+
+def test_markets_where_somebody_loses_are_contended():
+    too_many = market([machine("m0", 4)], *(bid(app, 0.1, row(0.9, gang(3, Level.MACHINE))) for app in "ab"))
+    assert uncontended(read_market(too_many)) is None
+    both_pin = market([machine("m0", 2), machine("m1", 2)], *(bid(app, 0.1, row(0.9, m0=2)) for app in "ab"))
+    assert uncontended(read_market(both_pin)) is None
+    no_place = market([machine("m0", 2), machine("m1", 2)], bid("a", 0.1, row(0.9, gang(4, Level.MACHINE))))
+    assert uncontended(read_market(no_place)) is None
+
+
+def test_a_market_without_rows_is_told_at_once():
+    given = market([machine("m0", 2)], bid("a", 0.5), bid("b", 0.9, row(0.2, gang(1, Level.SLOT))))
+    found = uncontended(read_market(given)).solution(None)
+    assert (found.wins, found.gap, found.positive) == ({}, 0.0, 2)
