@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from rm_plugin.solvers.exact.found import Found, as_solution
 from rm_plugin.solvers.exact.places import Packed, Places
 from rm_plugin.solvers.exact.rows import MarketArrays
@@ -17,8 +19,7 @@ class UncontendedMarket:
     def __init__(self, arrays: MarketArrays, packed: Packed) -> None:
         self._arrays = arrays
         self._packed = packed
-        starts = arrays.rows.row_start.tolist()
-        spans = zip(starts, starts[1:], strict=False)
+        spans = pairwise(arrays.rows.row_start.tolist())
         self._row_of = {bidder: first for bidder, (first, end) in enumerate(spans) if end > first}
 
     def solution(self, without: str | None) -> Solution:

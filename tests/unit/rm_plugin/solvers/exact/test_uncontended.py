@@ -51,7 +51,8 @@ def test_all_problems_are_answered_as_by_the_knapsack(name):
 
 
 def test_nobody_pays_where_nobody_loses_anything():
-    given = market([machine("m0", 4), machine("m1", 4)], *(bid(app, 0.1, row(0.9, gang(2, Level.SLOT))) for app in "ab"))
+    machines = machine("m0", 4), machine("m1", 4)
+    given = market(machines, *(bid(app, 0.1, row(0.9, gang(2, Level.SLOT))) for app in "ab"))
     assert run_auction(given, ExactSolver(), 60.0).shares == {"a": 1.0, "b": 1.0}
 
 
