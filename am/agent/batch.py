@@ -29,6 +29,12 @@ Counts = NDArray[np.int64]
 Seconds = NDArray[np.float64]
 Places = NDArray[np.intp]
 
+SURELY = 1.0 - 1e-9
+"""Less than the difference that rounding makes between two ways to compute a time."""
+
+_AT_ONCE = 16
+"""Divisions of which the earliest are looked for that are packed together."""
+
 
 def finish_times_s(
     app: AppView, gangs: Sequence[GangAt], counts: Counts, around: Surroundings, *, closely: bool = False
@@ -64,12 +70,60 @@ def phase_times_s(
         return np.zeros(len(counts))
     if not counts.any():
         return np.full(len(counts), inf)
+    alone_s, divisions, place = _distinct(jobs, gangs, counts)
+    return end_times_s(alone_s, divisions, in_pairs=in_pairs, closely=closely)[place]
+
+
+def earliest(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts, most: int) -> list[int]:
+    """The divisions that end earliest by `phase_times_s`, at most so many; of equals the first comes first.
+
+    Those that surely end later than so many others are not packed.
+
+    Args:
+        jobs: At least one.
+        gangs: As for `finish_times_s`.
+        counts: As for `finish_times_s`, with at least one gang in all.
+        most: How many, at least one.
+    """
+    alone_s, divisions, place = _distinct(jobs, gangs, counts)
+    floors_s = _floors_s(alone_s, divisions)
+    order = np.argsort(floors_s, kind="stable")
+    ends_s = np.full(len(divisions), inf)
+    for begin in range(0, len(order), _AT_ONCE):
+        latest_s = np.partition(ends_s, most - 1)[most - 1] if most <= begin else inf
+        some = order[begin : begin + _AT_ONCE]
+        some = some[floors_s[some] * SURELY <= latest_s]
+        if not len(some):
+            break
+        ends_s[some] = end_times_s(alone_s, divisions[some])
+    found: list[int] = np.argsort(ends_s[place], kind="stable")[:most].tolist()
+    return found
+
+
+def _floors_s(alone_s: Seconds, divisions: Counts) -> Seconds:
+    """Seconds before which the jobs surely do not all end on each division, from sums.
+
+    Kinds of gangs weigh what the longest job is fast on them. A gang does no more than its weight a second, and every
+    job needs at least what it needs where that is least; nor does the longest job end sooner than where it is fastest.
+    """
+    able = np.isfinite(alone_s)
+    weights = np.where(able[0], 1.0 / alone_s[0], 0.0)
+    needed = np.where(able, np.where(able, alone_s, 0.0) * weights, inf).min(axis=1).sum()
+    room = divisions @ weights
+    together_s = np.divide(needed, room, out=np.full(len(room), inf if needed else 0.0), where=room > 0.0)
+    longest_s = np.where(divisions > 0, alone_s[0], inf).min(axis=1)
+    return np.asarray(np.maximum(together_s, longest_s))
+
+
+def _distinct(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts) -> tuple[Seconds, Counts, Places]:
+    """Times of jobs alone on each kind of gang, the different divisions by kind, and the one of each row of counts.
+
+    Tables of one bid often hold the same gangs: each division is timed once.
+    """
     used = np.flatnonzero(counts.any(axis=0)).tolist()
     order = sorted(used, key=lambda place: gang_order(gangs[place]))
     alone_s, alike = merged(line_of(tuple(jobs)).times_s([gangs[place] for place in order]))
-    # Tables of one bid often hold the same gangs: each division is timed once.
-    divisions, place = _each_once(np.add.reduceat(counts[:, order], alike, axis=1))
-    return end_times_s(alone_s, divisions, in_pairs=in_pairs, closely=closely)[place]
+    return alone_s, *_each_once(np.add.reduceat(counts[:, order], alike, axis=1))
 
 
 class PhaseOn:

@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Callable, Container, Iterator, Sequence
 
+from am.agent.batch import SURELY
 from am.agent.filled import sizes_by_work
 from am.agent.finish_time import Line, gang_order, job_order, job_time_s, pace_on
 from am.agent.packing import packed
@@ -17,9 +18,6 @@ from themis.values import Value
 
 MOST_TRIED = 12
 """Numbers of jobs at once that are tried, from as many as can be down."""
-
-SURELY = 1.0 - 1e-9
-"""Less than the difference that rounding makes between two ways to compute a time."""
 
 Sizes = tuple[int, ...]
 Jobs = Sequence[JobView]

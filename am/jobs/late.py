@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from am.agent.batch import SURELY
 from am.agent.demands import pays_above
 from am.agent.finish_time import job_time_s
 from am.agent.views import GangAt, JobView
-from am.jobs.division import SURELY, Busy, Jobs, put_on_gangs
+from am.jobs.division import Busy, Jobs, put_on_gangs
 from am.jobs.floor import Floor
 from am.jobs.pool import Pool, speed_of
 from themis.cluster import Level

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from am.agent.aimed import Limits
-from am.agent.batch import phase_times_s
+from am.agent.batch import earliest
 from am.agent.divisions import asks_of
 from am.agent.finish_time import pace_on
 from am.agent.kinds import GangKind, Room, gang_kinds
@@ -64,8 +64,7 @@ def promised_choice(
         return None
     gangs = list(dict.fromkeys(gang for laid, _ in found.values() for gang in laid))
     counts = np.array([[laid[gang] for gang in gangs] for laid, _ in found.values()], dtype=np.int64)
-    ends_s = phase_times_s(jobs, gangs, counts)
-    return list(found.values())[ends_s.argmin()][1]
+    return list(found.values())[earliest(jobs, gangs, counts, 1)[0]][1]
 
 
 _ORDERS: tuple[Callable[[GangKind], tuple[int, int]], ...] = (
@@ -94,8 +93,7 @@ def _best_divisions(
     asks = Limits(kinds, room, len(waiting)).within(asks)
     gangs = [*(kind.at for kind in kinds), *held]
     counts = np.column_stack((asks, np.tile(np.array([*held.values()], dtype=np.int64), (len(asks), 1))))
-    ends_s = phase_times_s(jobs, gangs, counts)
-    for ask in asks[np.argsort(ends_s, kind="stable")[:_MOST_LAID]].tolist():
+    for ask in asks[earliest(jobs, gangs, counts, _MOST_LAID)].tolist():
         yield [kind for kind, count in zip(kinds, ask, strict=True) for _ in range(count)]
 
 

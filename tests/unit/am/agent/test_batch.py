@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from agent_cases import app_of, around_of, cluster_of, job
 
-from am.agent.batch import finish_times_s, phase_times_s
+from am.agent import batch
+from am.agent.batch import earliest, finish_times_s, phase_times_s
 from am.agent.finish_time import finish_time_s, phase_time_s
 from am.agent.views import GangAt
 from am.tuners.port import Phase
@@ -69,6 +70,30 @@ def test_a_phase_is_timed_as_one_by_one(case, jobs, rows):
     counts = divisions_of(rng, gangs, rows, 12)
     expected = [phase_time_s(phase, division) for division in one_by_one(counts, gangs)]
     assert phase_times_s(phase, gangs, counts).tolist() == expected
+
+
+@pytest.mark.parametrize("rows", [3, 60, 300])
+@pytest.mark.parametrize("jobs", [1, 7, 40])
+@pytest.mark.parametrize("case", CASES)
+def test_the_earliest_are_those_of_all_times(case, jobs, rows):
+    slowdowns, shapes, gangs, works = CASES[case]
+    rng = Random(f"{case} {jobs} {rows}")
+    phase = jobs_like(rng, jobs, slowdowns, shapes, works)
+    counts = divisions_of(rng, gangs, rows, 12)
+    counts[1, 0] = 1
+    order = np.argsort(phase_times_s(phase, gangs, counts), kind="stable").tolist()
+    for most in (1, 5, 17):
+        assert earliest(phase, gangs, counts, most) == order[:most]
+
+
+def test_most_divisions_of_which_the_earliest_are_looked_for_are_not_packed(monkeypatch):
+    rng, packed = Random(3), []
+    phase = jobs_like(rng, 40, (NARROW,), (JobShape(tasks=8, min_tasks=1),))
+    counts = divisions_of(rng, SIZES, 300, 12)
+    end_times_s = batch.end_times_s
+    monkeypatch.setattr(batch, "end_times_s", lambda alone, some: packed.append(len(some)) or end_times_s(alone, some))
+    earliest(phase, SIZES, counts, 5)
+    assert 5 <= sum(packed) < 150
 
 
 def test_more_divisions_than_are_timed_together():
