@@ -15,8 +15,10 @@ from themis.wire import themis_pb2 as pb
 from themis.wire.themis_pb2_grpc import ClientServiceStub
 from themis.wire.values import app_to_message
 
-CALL_TIMEOUT_S = 10.0
-"""How long an answer may take, unless the caller says otherwise."""
+CALL_TIMEOUT_S = 30.0
+"""How long an answer may take, unless the caller says otherwise: long enough for a ResourceManager on a starved machine.
+
+Where nobody listens a call ends at once, whatever this says."""
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
     # A proxy for the web is no way to a ResourceManager.
