@@ -5,7 +5,8 @@ so no feasible choice is worth more than its optimum; when the optimum's gangs t
 it is the market's optimum, and the places are the certificate. When they find none, a limit that forbids the choice is
 learnt from a linear programme over what machines can hold (`separation`), and the knapsack is solved again. Where no
 such limit exists an integer programme decides on the choice (`deciding`), or HiGHS among the few rows that the proven
-gap leaves (`remainder`). Markets whose rows all name machines go another way (`tables`).
+gap leaves (`remainder`). Markets whose rows all name machines go another way (`tables`). Where everybody may have its
+best row there is nothing to solve (`uncontended`).
 
 Ties. Equal means equal in whole units of 2**-40 of the log objective, a sum of rounded logs: equal products of other
 values (0.25 * 1 and 0.5 * 0.5) may miss each other by a unit. Of equal choices the one that asks for fewer GPUs wins,
