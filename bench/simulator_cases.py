@@ -147,8 +147,8 @@ def _gavel_case(plan: Plan, part: Part, folder: Path) -> Case:
     else:
         trace, table = given, plan.throughputs or given.parent / "throughputs.csv"
         # Read here too: a file that does not fit should be told at once.
-        read_throughputs(table)
         jobs = len(read_gavel_trace(trace))
+        read_throughputs(table)
     cluster = f"{size.gpus // _SERVER_GPUS}x{_SERVER_GPUS}"
     named = ("--workload", str(trace), "--throughputs", str(table))
     return Case(

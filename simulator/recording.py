@@ -132,6 +132,8 @@ def _run(header: Mapping[str, Any], place: str) -> Run:
     for key in ("settings", "workload", "error", "lies"):
         if key not in header:
             raise InputError(f"{place}: the header lacks a key", value=key)
+    if not isinstance(header["lies"], list):
+        raise InputError(f"{place}: lies must be a list", value=header["lies"])
     lies = [restored(LieChoice, lie, f"{place}: lies") for lie in header["lies"]]
     return Run(
         workload=restored(Workload, header["workload"], f"{place}: workload", _CHOICES),
@@ -168,7 +170,7 @@ def _line(kind: str, content: Mapping[str, Any]) -> str:
 def _parsed(line: str, place: str) -> dict[str, Any]:
     try:
         content = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{place} is no JSON", value=str(error), remedy="is it a recording, and whole?") from None
     if not isinstance(content, dict):
         raise InputError(f"{place} is no JSON object", value=type(content).__name__)

@@ -16,6 +16,9 @@ from simulator.simulation import MakeAgent, Simulation, Watch
 from simulator.workload import AppTrace, Workload, unknown_app
 from themis.errors import InputError, UnknownNameError
 
+MOST_LIED = 1e6
+"""Larger factors say no more, and values would leave the range of numbers."""
+
 _KIB = 1024.0
 _ALLOCATIONS = 100_000
 
@@ -31,8 +34,9 @@ class LieChoice:
     def __post_init__(self) -> None:
         if self.kind not in LIES:
             raise UnknownNameError("lie", self.kind, LIES)
-        if not 0.0 < self.factor < float("inf"):
-            raise InputError("the factor of a lie must be above 0", value=self.factor, remedy="1 is the truth")
+        if not 1.0 / MOST_LIED <= self.factor <= MOST_LIED:
+            what = f"the factor of a lie must lie in 1/{MOST_LIED:,.0f} to {MOST_LIED:,.0f}"
+            raise InputError(what, value=self.factor, remedy="1 is the truth")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,8 @@ from simulator.costs import Costs
 from themis.apps import JobShape, Slowdown, TunerSpec
 from themis.errors import InputError, UnknownNameError
 
-MOST_WORK_GPU_S = 100 * 365.25 * 86400
+A_CENTURY_S = 100 * 365.25 * 86400
+LEAST_ITERATION_S = 1e-15
 
 
 class Curve(Protocol):
@@ -48,10 +49,10 @@ class JobTrace:
     curve: Curve = field(default_factory=LossCurve)
 
     def __post_init__(self) -> None:
-        if self.iterations_total < 1 or not self.serial_iteration_s > 0.0:
+        if self.iterations_total < 1 or not self.serial_iteration_s >= LEAST_ITERATION_S:
             value = (self.job_id, self.iterations_total, self.serial_iteration_s)
-            raise InputError("a job needs iterations, and each of them time", value=value)
-        if self.work_gpu_s > MOST_WORK_GPU_S:
+            raise InputError("a job needs iterations, and each of them time: a femtosecond or more", value=value)
+        if self.work_gpu_s > A_CENTURY_S:
             work = f"{self.work_gpu_s:.3g} GPU seconds in {self.job_id}"
             raise InputError("a job cannot have more work than a century of one GPU", value=work)
 
@@ -82,6 +83,8 @@ class AppTrace:
             raise InputError("an app needs at least one job", value=self.name)
         if not self.arrival_s >= 0.0:
             raise InputError("an app cannot arrive before the start", value=(self.name, self.arrival_s))
+        if self.arrival_s > A_CENTURY_S:
+            raise InputError("an app cannot arrive more than a century later", value=(self.name, self.arrival_s))
         if not self.startup_s >= 0.0:
             raise InputError("an app master cannot be up before it is started", value=(self.name, self.startup_s))
 

@@ -16,7 +16,7 @@ from themis.wire.themis_pb2_grpc import ClientServiceStub
 from themis.wire.values import app_to_message
 
 CALL_TIMEOUT_S = 30.0
-"""How long an answer may take, unless the caller says otherwise: long enough for a ResourceManager on a starved machine.
+"""How long an answer may take, unless the caller says otherwise: enough for a ResourceManager on a starved machine.
 
 Where nobody listens a call ends at once, whatever this says."""
 

@@ -14,6 +14,7 @@ from themis_cli.parsers import Subcommands
 from themis_cli.simulate_options import DEFAULT_SEED, add_choices, check_ranges, chosen_lies, chosen_settings
 
 if TYPE_CHECKING:
+    from simulator.record import RunRecord
     from simulator.runs import Run
 
 
@@ -52,13 +53,9 @@ def _run(options: argparse.Namespace) -> int:
 
 def _one_in_full(options: argparse.Namespace, runs: Sequence[Run]) -> int:
     """One run with all of its rounds: recorded, and told of one app."""
-    from simulator.explain import explain
-    from simulator.metrics import document_of
     from simulator.workload import unknown_app
-    from themis_cli.simulate_explain import explained, explained_lines
-    from themis_cli.simulate_output import show
     from themis_cli.simulate_recording import opened_recording
-    from themis_cli.simulate_running import broken, make_one
+    from themis_cli.simulate_running import make_one
 
     run = _only(runs)
     if options.explain is not None and options.explain not in (names := [app.name for app in run.workload.apps]):
@@ -66,7 +63,22 @@ def _one_in_full(options: argparse.Namespace, runs: Sequence[Run]) -> int:
     run = replace(run, settings=replace(run.settings, record_rounds=True))
     with opened_recording(options.record) as write:
         record = make_one(run)
-        write(run, record)
+        try:
+            write(run, record)
+        finally:
+            # A run that was made is told, also where its recording finds no room.
+            status = _shown(options, record)
+    return status
+
+
+def _shown(options: argparse.Namespace, record: RunRecord) -> int:
+    """Print what was asked for of a run; returns the exit code."""
+    from simulator.explain import explain
+    from simulator.metrics import document_of
+    from themis_cli.simulate_explain import explained, explained_lines
+    from themis_cli.simulate_output import show
+    from themis_cli.simulate_running import broken
+
     document = document_of(record)
     if options.explain is None:
         show([document], as_json=options.json)

@@ -90,15 +90,19 @@ def check_ranges(options: argparse.Namespace) -> None:
             raise InputError(f"--{name.replace('_', '-')} {what}", value=value)
 
 
+_A_DAY_S = 86_400.0
+_MOST_SEEDS = 10_000
+"""Their workloads are all drawn before the first run."""
+
 _RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
     ("lease_s", lambda value: value > 0, "must be above 0"),
     ("lead_s", lambda value: value >= 0, "must be 0 or more"),
-    ("checkpoint_s", lambda value: value >= 0, "must be 0 or more"),
-    ("restore_s", lambda value: value >= 0, "must be 0 or more"),
-    ("container_s", lambda value: value >= 0, "must be 0 or more"),
+    ("checkpoint_s", lambda value: 0 <= value <= _A_DAY_S, "must be 0 to a day"),
+    ("restore_s", lambda value: 0 <= value <= _A_DAY_S, "must be 0 to a day"),
+    ("container_s", lambda value: 0 <= value <= _A_DAY_S, "must be 0 to a day"),
     ("f", lambda value: 0 <= value <= 1, "must lie in 0 to 1"),
     ("error", lambda value: 0 <= value < 1, "must be 0 or more and less than 1"),
-    ("seeds", lambda value: value >= 1, "must be 1 or more"),
+    ("seeds", lambda value: 1 <= value <= _MOST_SEEDS, f"must be 1 to {_MOST_SEEDS:,}"),
     ("jobs", lambda value: value >= 1, "must be 1 or more"),
 )
 
@@ -152,7 +156,7 @@ def _number(text: str, what: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise InputError(f"{what} must be a number", value=text)
+        raise InputError(f"{what} must be a finite number", value=text)
     return value
 
 

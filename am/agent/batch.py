@@ -103,16 +103,16 @@ def earliest(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts, m
 def _floors_s(alone_s: Seconds, divisions: Counts) -> Seconds:
     """Seconds before which the jobs surely do not all end on each division, from sums.
 
-    Kinds of gangs weigh what the longest job is fast on them. A gang does no more than its weight a second, and every
-    job needs at least what it needs where that is least; nor does the longest job end sooner than where it is fastest.
+    Kinds of gangs weigh how fast the first job is on them. A gang does no more than its weight a second, and every job
+    needs at least what it needs where that is least; nor does the first job end sooner than where it is fastest.
     """
     able = np.isfinite(alone_s)
     weights = np.where(able[0], 1.0 / alone_s[0], 0.0)
     needed = np.where(able, np.where(able, alone_s, 0.0) * weights, inf).min(axis=1).sum()
     room = divisions @ weights
     together_s = np.divide(needed, room, out=np.full(len(room), inf if needed else 0.0), where=room > 0.0)
-    longest_s = np.where(divisions > 0, alone_s[0], inf).min(axis=1)
-    return np.asarray(np.maximum(together_s, longest_s))
+    first_s = np.where(divisions > 0, alone_s[0], inf).min(axis=1)
+    return np.asarray(np.maximum(together_s, first_s))
 
 
 def _distinct(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts) -> tuple[Seconds, Counts, Places]:

@@ -64,14 +64,14 @@ def unreadable(error: Exception) -> str:
 
 
 def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughputs:
-    """The table of throughputs for one type of GPU.
+    """The table of throughputs for one type of GPU, without rows that tell a throughput of 0.
 
     Raises:
         InputError: The file cannot be read, is malformed (file, line and field are named), or has other types only.
     """
     found, types = {}, set()
     try:
-        with path.open(newline="", encoding="utf-8") as stream:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
             reader = csv.DictReader(stream)
             lacking = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
             if lacking:
@@ -80,7 +80,8 @@ def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughput
                 place = f"{path}, line {reader.line_num}"
                 key = (row["model"], row["batch_size"], _whole(row["num_gpus"], f"{place}: num_gpus"))
                 types.add(row["gpu_type"])
-                if row["gpu_type"] == gpu_type:
+                # The public table tells 0 of what was not measured.
+                if row["gpu_type"] == gpu_type and _number(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}") > 0.0:
                     found[key] = Throughput(
                         consolidated=_positive(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}"),
                         unconsolidated=_positive(row[_COLUMNS[5]], f"{place}: {_COLUMNS[5]}"),
@@ -88,7 +89,9 @@ def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughput
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         remedy = "name the throughputs.csv that belongs to the trace"
         raise InputError(f"cannot read {path}", value=unreadable(error), remedy=remedy) from None
-    if types and gpu_type not in types:
+    if not types:
+        raise InputError(f"{path} holds no throughput", remedy="name the throughputs.csv that belongs to the trace")
+    if gpu_type not in types:
         remedy = f"known: {', '.join(sorted(types))}"
         raise InputError(f"{path} has no such type of GPU", value=gpu_type, remedy=remedy)
     return found
@@ -97,7 +100,7 @@ def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughput
 def read_gavel_trace(path: Path) -> tuple[GavelJob, ...]:
     """The jobs of a trace, tab-separated as Gavel writes it; raises InputError naming file, line and field."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"cannot read {path}", value=unreadable(error), remedy="name a trace as Gavel writes it"
@@ -121,7 +124,9 @@ def from_gavel(jobs: tuple[GavelJob, ...], throughputs: Throughputs, seed: int, 
     ordered = sorted(jobs, key=lambda job: job.arrival_s)
     width = len(str(len(ordered) - 1))
     apps = tuple(_app(f"app-{n:0{width}d}", job, ordered[0], throughputs, seed) for n, job in enumerate(ordered))
-    return Workload(name=name, apps=apps, source=f"{name}: {_SOURCE}.")
+    lacking = sum((job.model, job.batch, job.gpus) not in throughputs for job in ordered)
+    lack = f"; the throughput of {lacking} of the {len(ordered)} jobs is not known, their durations stand in for it"
+    return Workload(name=name, apps=apps, source=f"{name}: {_SOURCE}{lack if lacking else ''}.")
 
 
 def _app(name: str, job: GavelJob, first: GavelJob, throughputs: Throughputs, seed: int) -> AppTrace:

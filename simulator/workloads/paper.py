@@ -31,6 +31,9 @@ W2_GPUS: Mapping[str, float] = {"2": 1.0, "4": 1.0, "8": 1.0}
 """Tasks of a job in workload 2, equally many apps each: the paper only says that there are more than in workload 1."""
 SPREAD = 10.0
 
+_MOST_JOBS = 10_000
+"""Jobs of an app: a hundred times the paper's largest."""
+
 _SOURCE_1 = (
     "Workload 1, a stand-in: arrivals, order by size and spread within an app from bursts of Philly jobs (8 to 21 "
     "October 2017); job counts and GPU time set to the paper's distributions; models, 2-GPU jobs and loss curves drawn."
@@ -193,7 +196,10 @@ def _works_gpu_s(chosen: Sequence[ExtractApp], sigma: float) -> dict[str, float]
 
 
 def _divided(jobs: int, divisor: float) -> int:
-    return jobs if jobs == 1 else max(2, round(jobs / divisor))
+    divided = jobs if jobs == 1 else max(2.0, jobs / divisor)
+    if divided > _MOST_JOBS:
+        raise InputError("an app would have too many jobs", value=divided, remedy="choose a larger job_divisor")
+    return round(divided)
 
 
 def _ragged_jobs(draft: _Draft, shape: JobShape, spread: float, rng: Random) -> tuple[JobTrace, ...]:

@@ -19,6 +19,7 @@ BURST_GAP_S = 30.0
 
 _COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
 _EPOCH = datetime(1970, 1, 1)
+_MOST_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +121,7 @@ def bursts_of(jobs: Iterable[PhillyJob], gap_s: float = BURST_GAP_S) -> tuple[Bu
 def _opened(path: Path) -> Iterator[Any]:
     """The file as text; one that cannot be read as such raises InputError."""
     try:
-        with path.open(newline="", encoding="utf-8") as stream:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
             yield stream
     except OSError as error:
         raise InputError(f"cannot read {path}", value=error.strerror, remedy="check the path") from None
@@ -202,7 +203,7 @@ def _duration(value: str | None, place: str) -> float:
 
 def _gpus(value: str | None, place: str) -> int:
     text = value or ""
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text) > 0):
         raise InputError(f"{place}: not a number of GPUs", value=value)
     return int(text)
 

@@ -15,7 +15,7 @@ from simulator.workloads.philly import bursts_of, read_philly_csv, read_philly_j
 from simulator.workloads.synthetic import SyntheticOptions, synthetic
 from simulator.workloads.trace_apps import from_bursts, from_extract
 from themis.cluster import Cluster
-from themis.errors import UnknownNameError
+from themis.errors import InputError, UnknownNameError
 
 SMALL: Mapping[str, Any] = {"apps": 12, "scale": 10.0, "job_divisor": 5.0}
 """The small workloads: 12 apps that load a cluster as the 85 do; a fifth of the jobs, each of half the work."""
@@ -92,6 +92,8 @@ WORKLOADS: Mapping[str, Entry] = {
 """What `workload_named` knows by name."""
 
 SUFFIXES = (".trace", ".csv", ".json")
+RELEASED = "cluster_job_log"
+"""The name under which Philly's JSON was released."""
 
 
 def workload_named(text: str, seed: int, cluster: Cluster, **options: Any) -> Workload:
@@ -99,7 +101,7 @@ def workload_named(text: str, seed: int, cluster: Cluster, **options: Any) -> Wo
 
     Args:
         text: A key of WORKLOADS, or the path of a Gavel trace (`.trace`), of Philly's flat table (`.csv`) or of its
-            JSON release (`.json`).
+            JSON release (`.json`, or `cluster_job_log` as it is called there).
         seed: The same seed gives the same workload.
         cluster: Where it is to run; only `synthetic` goes by it.
         options: By keyword, the attributes of the workload's options (see its Entry; PhillyOptions and GavelOptions
@@ -110,8 +112,11 @@ def workload_named(text: str, seed: int, cluster: Cluster, **options: Any) -> Wo
         InputError: A file or an option that does not fit.
     """
     path = Path(text)
-    if path.suffix in SUFFIXES:
+    if path.suffix in SUFFIXES or path.name == RELEASED:
         return _from_file(path, seed, options)
+    if text not in WORKLOADS and path.is_file():
+        remedy = f"its name must end with {', '.join(SUFFIXES)}, or be {RELEASED}"
+        raise InputError("a file whose kind its name does not tell", value=text, remedy=remedy)
     if text not in WORKLOADS:
         raise UnknownNameError("workload", text, WORKLOADS)
     entry = WORKLOADS[text]

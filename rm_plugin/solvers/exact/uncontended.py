@@ -19,13 +19,13 @@ class UncontendedMarket:
     def __init__(self, arrays: MarketArrays, packed: Packed) -> None:
         self._arrays = arrays
         self._packed = packed
+        self._position = {bid.app_id: place for place, bid in enumerate(arrays.bids)}
         spans = pairwise(arrays.rows.row_start.tolist())
         self._row_of = {bidder: first for bidder, (first, end) in enumerate(spans) if end > first}
 
     def solution(self, without: str | None) -> Solution:
         """Everybody's best row, but for that of a bidder (None: with all); gangs find their places with all."""
-        bids = self._arrays.bids
-        skip = next((place for place, bid in enumerate(bids) if bid.app_id == without), -1)
+        skip = -1 if without is None else self._position[without]
         row_of = {bidder: row for bidder, row in self._row_of.items() if bidder != skip}
         by_row = self._packed.gangs() if skip < 0 else {}
         gangs = {bidder: by_row.get(row, ()) for bidder, row in row_of.items()}

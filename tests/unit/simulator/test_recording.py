@@ -113,6 +113,8 @@ def changed(text, line, **content):
         (lambda text: changed(text, 0, version=2), "of another version: 2; this version reads"),
         (lambda text: changed(text, 0, settings={"polcy": 1}), "unknown key of here, line 1: settings: 'polcy'"),
         (lambda text: changed(text, 0, error="x"), "here, line 1: error does not fit: 'x'"),
+        (lambda text: changed(text, 0, lies=5), "here, line 1: lies must be a list: 5"),
+        (lambda text: "[" * 100_000, "here, line 1 is no JSON"),
         (lambda text: changed(text, 1, now_s="soon"), "here, line 2.now_s does not fit: 'soon'"),
         (lambda text: changed(text, 0, policy="foo"), "damaged: it tells the policy differently: .*'foo'"),
         (lambda text: changed(text, -1, policy="foo"), "damaged: it tells the policy differently: .*'foo'"),

@@ -2,17 +2,24 @@
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 from documents import ROOT
 
+from simulator import recording
+from simulator.clusters import cluster_named
 from simulator.metrics import MEASURED
+from simulator.runs import Run, make_run
+from simulator.settings import Settings
+from simulator.workloads.registry import workload_named
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
 from themis_cli import simulate_command
 from themis_cli.main import main
 from themis_cli.simulate_progress import Progress, span
+from themis_cli.simulate_recording import opened_recording
 from themis_cli.simulate_table import ROWS
 
 ON = ("--cluster", "4x2", "--workload", "w1-small", "--apps", "3", "--scale", "40")
@@ -168,14 +175,21 @@ def test_a_mix_of_the_testbed_brings_cluster_lease_f_and_seed(document):
         (("--lead-s", "600"), "the lead must be shorter than the lease: 'lead 600 s, lease 600 s'; change --lead-s"),
         (("--f", "1.5"), "--f must lie in 0 to 1: 1.5"),
         (("--error", "1"), "--error must be 0 or more and less than 1: 1.0"),
-        (("--seeds", "0"), "--seeds must be 1 or more: 0"),
+        (("--seeds", "0"), "--seeds must be 1 to 10,000: 0"),
+        (("--seeds", "10000000"), "--seeds must be 1 to 10,000: 10000000"),
+        (("--restore-s", "1e300"), "--restore-s must be 0 to a day: 1e+300"),
+        (("--container-s", "86401"), "--container-s must be 0 to a day: 86401.0"),
+        (("--option", "job_divisor=1e-300"), "an app would have too many jobs: "),
+        (("--option", "stretch=1e300"), "an app cannot arrive more than a century later: "),
+        (("--scale", "1e300"), "a job needs iterations, and each of them time: a femtosecond or more: "),
+        (("--lie", "app-00:work:1e308"), "the factor of a lie must lie in 1/1,000,000 to 1,000,000: 1e+308; 1 is"),
         (("--jobs", "0"), "--jobs must be 1 or more: 0"),
         (("--solver", "exat"), "unknown solver: 'exat'; did you mean 'exact'?"),
         (("--bundle-rule", "lexicographic"), "add --empty-bundle lexicographic"),
         (("--outage", "m9:0:5"), "unknown machine: 'm9'"),
         (("--outage", "m01:9:5"), "an outage must end after it begins: 'm01:9:5'; write seconds: MACHINE:FROM:TO"),
         (("--outage", "m01"), "--outage does not parse: 'm01'; write MACHINE:FROM:TO"),
-        (("--lie", "app-00:rows:x"), "the factor of --lie must be a number: 'x'"),
+        (("--lie", "app-00:rows:x"), "the factor of --lie must be a finite number: 'x'"),
         (("--lie", "app-00:row:2"), "unknown lie: 'row'; did you mean 'rows'?"),
         (("--outage", "m01:-5:10"), "an outage cannot begin before the run: 'm01:-5:10'; FROM is 0 or more"),
         (("--cluster", "99999999x8"), "too many machines in a cluster: '99999999x8'; at most 100000"),
@@ -186,6 +200,10 @@ def test_a_mix_of_the_testbed_brings_cluster_lease_f_and_seed(document):
         (("--explain", "app-09"), "unknown app: 'app-09'; known: app-00, app-01"),
         (("--seeds", "2", "--explain", "app-00"), "--explain and --record are of one run: '2 runs'; name one --policy"),
         (("--record", "no/such/folder/file"), "cannot write the recording: 'no/such/folder/file'"),
+        (("--record", ""), "cannot write the recording: '.'; it is a folder"),
+        (("--record", "/"), "cannot write the recording: '/'; it is a folder"),
+        (("--record", "/dev/stdout"), "cannot write the recording: '/dev/stdout'; it is no plain file"),
+        (("--record", "/dev/null"), "cannot write the recording: '/dev/null'; it is no plain file"),
     ],
 )
 def test_wrong_input_is_told_with_its_remedy(printed, options, told):
@@ -249,6 +267,53 @@ def test_what_is_no_recording_is_refused(printed, tmp_path):
     assert "is no recording of a run" in out.err
     assert printed("replay", str(tmp_path), "--policy", "themis")[0] == 2
     assert printed("replay", str(tmp_path / "none"), "--policy", "themis")[0] == 2
+
+
+def test_a_recording_is_written_through_a_link(printed, tmp_path):
+    real, link = tmp_path / "real.jsonl", tmp_path / "link.jsonl"
+    link.symlink_to(real)
+    assert printed(*QUICK, "--record", str(link))[0] == 0
+    assert link.is_symlink()
+    assert real.read_text(encoding="utf-8").startswith("{")
+    assert sorted(tmp_path.iterdir()) == [link, real]
+
+
+def test_a_recording_never_replaces_what_is_no_plain_file(printed, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    code, out = printed(*QUICK, "--record", str(pipe))
+    assert (code, out.out) == (2, "")
+    assert "it is no plain file" in out.err
+    assert pipe.is_fifo()
+
+
+def test_two_runs_that_record_to_one_file_leave_one_whole_recording(tmp_path):
+    path, mine = tmp_path / "run.jsonl", tmp_path / "run.jsonl.part"
+    mine.write_text("somebody's own", encoding="utf-8")
+    with opened_recording(path) as one, opened_recording(path) as other:
+        cluster = cluster_named("testbed")
+        workload = workload_named("w1-small", 1, cluster, apps=1, scale=100.0)
+        run = Run(workload=workload, settings=Settings(cluster=cluster, record_rounds=True))
+        record = make_run(run)
+        one(run, record)
+        whole = path.read_bytes()
+        other(run, record)
+    assert path.read_bytes() == whole
+    assert sorted(tmp_path.iterdir()) == [path, mine]
+    assert mine.read_text(encoding="utf-8") == "somebody's own"
+
+
+def test_a_run_whose_recording_finds_no_room_is_told_all_the_same(monkeypatch, printed, tmp_path):
+    def full(*_):
+        raise OSError(27, "File too large")
+
+    monkeypatch.setattr(recording, "recording_lines", full)
+    path = tmp_path / "run.jsonl"
+    code, out = printed(*QUICK, "--record", str(path))
+    assert code == 2
+    assert "themis" in out.out
+    assert f"cannot write the recording: '{path}'; File too large" in out.err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_interrupted_recording_leaves_no_file(monkeypatch, tmp_path, printed):

@@ -31,6 +31,36 @@ def workload(folder, *lines, gpu_type="v100"):
     return from_gavel(read_gavel_trace(path), read_throughputs(folder / "throughputs.csv", gpu_type), 1, "jobs.trace")
 
 
+def test_a_byte_order_mark_changes_nothing(folder):
+    plain = workload(folder, line(), line(arrival="7"))
+    for name in ("jobs.trace", "throughputs.csv"):
+        path = folder / name
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    jobs = read_gavel_trace(folder / "jobs.trace")
+    assert from_gavel(jobs, read_throughputs(folder / "throughputs.csv"), 1, "jobs.trace") == plain
+
+
+def test_a_throughput_of_nothing_was_not_measured(folder):
+    table = folder / "throughputs.csv"
+    table.write_text(TABLE + "LM,80,4,k80,0.0,\n", encoding="utf-8")
+    known = workload(folder, line(gpus="2"), gpu_type="k80")
+    assert "not known" not in known.source
+    lacking = workload(folder, line(gpus="2"), line(gpus="4", duration="33"), gpu_type="k80")
+    assert lacking.apps[1].jobs[0].work_gpu_s == pytest.approx(4 * 33)
+    assert "the throughput of 1 of the 2 jobs is not known" in lacking.source
+
+
+def test_a_table_without_a_row_is_refused(folder):
+    (folder / "throughputs.csv").write_text(TABLE.splitlines()[0] + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"throughputs.csv holds no throughput"):
+        workload(folder, line())
+
+
+def test_a_job_arrives_within_a_century(folder):
+    with pytest.raises(InputError, match="an app cannot arrive more than a century later"):
+        workload(folder, line(), line(arrival="1e300"))
+
+
 def test_a_job_takes_its_steps_at_its_throughput(folder):
     ((app,),) = [workload(folder, line()).apps]
     (job,) = app.jobs

@@ -40,6 +40,12 @@ def test_the_flat_table(tmp_path):
     assert job == PhillyJob(submitted_s=1507532515.0, duration_s=66.0, gpus=1, virtual_cluster="11cb48")
 
 
+def test_a_byte_order_mark_changes_nothing_in_philly(tmp_path):
+    rows = "2017-10-09 07:01:55,66.0,1,66.0,11cb48\n"
+    marked = write(tmp_path / "p.csv", "\ufeff" + HEAD + rows)
+    assert read_philly_csv(marked) == read_philly_csv(write(tmp_path / "q.csv", HEAD + rows))
+
+
 def test_the_release(tmp_path):
     never_ran = {**ENTRY, "attempts": []}
     (job,) = read_philly_json(write(tmp_path / "p.json", json.dumps([ENTRY, never_ran])))
@@ -55,6 +61,7 @@ def test_the_release(tmp_path):
         ("2017-10-09 07:01:55,nan,1,66.0,a", "line 2: duration"),
         ("2017-10-09 07:01:55,66.0,0,66.0,a", "line 2: num_gpus"),
         ("2017-10-09 07:01:55,66.0,1.5,66.0,a", "line 2: num_gpus"),
+        (f"2017-10-09 07:01:55,66.0,{'9' * 5000},66.0,a", "line 2: num_gpus"),
         ("2017-10-09 07:01:55,66.0,1,66.0", "line 2: cluster"),
     ],
 )

@@ -1,5 +1,6 @@
 """Workloads by name and path, their options, the generator, and the report's own arithmetic."""
 
+import json
 import math
 import os
 import subprocess
@@ -39,6 +40,29 @@ def test_the_same_in_another_process():
         for each in environments
     ]
     assert runs[0].stdout == runs[1].stdout
+
+
+def test_the_release_of_philly_is_known_by_its_name(tmp_path):
+    job = {
+        "vc": "a",
+        "user": "u",
+        "submitted_time": "2017-10-09 07:01:55",
+        "attempts": [
+            {
+                "start_time": "2017-10-09 07:02:00",
+                "end_time": "2017-10-09 07:03:00",
+                "detail": [{"ip": "m1", "gpus": ["gpu0"]}],
+            }
+        ],
+    }
+    released = tmp_path / "cluster_job_log"
+    released.write_text(json.dumps([job]), encoding="utf-8")
+    assert len(workload_named(str(released), 1, TESTBED).apps) == 1
+    other = released.rename(tmp_path / "jobs")
+    with pytest.raises(
+        InputError, match=r"a file whose kind its name does not tell: .*jobs.*\.json, or be cluster_job"
+    ):
+        workload_named(str(other), 1, TESTBED)
 
 
 def test_options_as_values_and_as_text():
@@ -109,7 +133,7 @@ def test_the_generator_makes_numbers_at_the_ends_of_all_ranges_or_says_why_not(s
     for seed in range(1, 6):
         options = {"apps": 20, "sigma": sigma, "task_gpu_s": task_gpu_s, "load": load}
         if task_gpu_s > 1.0:
-            with pytest.raises(InputError, match="more work than a century of one GPU"):
+            with pytest.raises(InputError, match=r"more (work than a century of one GPU|than a century later)"):
                 workload_named("synthetic", seed, TESTBED, **options)
             continue
         workload = workload_named("synthetic", seed, TESTBED, **options)
