@@ -181,7 +181,8 @@ class ThemisOnYarn:
                 if app_id and environment.get("THEMIS_APP_ID") != app_id:
                     continue
                 command = process.cmdline()
-                if all(any(word in part for part in command) for word in words) and command[0] != "bash":
+                # One that is about to end has no command line any more.
+                if all(any(word in part for part in command) for word in words) and command[:1] not in ([], ["bash"]):
                     found[process.pid] = environment
         return found
 
