@@ -105,7 +105,9 @@ def _check_whole(run: Run, record: RunRecord, source: str) -> None:
         raise InputError(f"{source} is damaged: rounds are missing", value=counted, remedy="make it again")
     for app in record.apps:
         figures = (*(app.rho.get(name, math.nan) for name in RhoDefinition), app.ended_at_s, app.submitted_at_s)
-        if not all(map(math.isfinite, figures)) or app.ended_at_s < app.submitted_at_s:
+        # Of a live run not every GPU second is measured, so these need not be numbers.
+        negative = app.ended_at_s < app.submitted_at_s or app.gpu_time_s < 0.0 or app.running_gpu_s < 0.0
+        if negative or not all(map(math.isfinite, figures)):
             raise InputError(f"{source} is damaged: figures of app {app.name}", value=figures, remedy="make it again")
 
 

@@ -32,7 +32,8 @@ class BruteForceSolver:
 
     Ties, as `exact` decides them: most bidders of positive value where that counts, largest objective, fewest GPUs, the
     smallest sum of digests; of rows that differ only in which pinned GPUs belong together the one of fewest parts, then
-    of the smaller ones. It reads no clock, so the time limit is ignored and the answer always optimal.
+    of the smaller ones. Where rows are the same in all of that, or objectives lie within a whole unit, another of the
+    equals may be taken. It reads no clock, so the time limit is ignored and the answer always optimal.
     """
 
     name = "brute_force"

@@ -32,6 +32,10 @@ class PhillyOptions:
 
     least_jobs: int = 1
 
+    def __post_init__(self) -> None:
+        if self.least_jobs < 1:
+            raise InputError("a burst has at least one job", value=self.least_jobs, remedy="least_jobs is 1 or more")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GavelOptions:

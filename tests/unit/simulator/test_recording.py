@@ -114,6 +114,7 @@ def changed(text, line, **content):
         (lambda text: changed(text, 0, settings={"polcy": 1}), "unknown key of here, line 1: settings: 'polcy'"),
         (lambda text: changed(text, 0, error="x"), "here, line 1: error does not fit: 'x'"),
         (lambda text: changed(text, 0, lies=5), "here, line 1: lies must be a list: 5"),
+        (lambda text: changed(text, -2, gpu_time_s=-1.0), "here is damaged: figures of app "),
         (lambda text: "[" * 100_000, "here, line 1 is no JSON"),
         (lambda text: changed(text, 1, now_s="soon"), "here, line 2.now_s does not fit: 'soon'"),
         (lambda text: changed(text, 0, policy="foo"), "damaged: it tells the policy differently: .*'foo'"),

@@ -58,6 +58,8 @@ def test_the_release_of_philly_is_known_by_its_name(tmp_path):
     released = tmp_path / "cluster_job_log"
     released.write_text(json.dumps([job]), encoding="utf-8")
     assert len(workload_named(str(released), 1, TESTBED).apps) == 1
+    with pytest.raises(InputError, match="a burst has at least one job: 0"):
+        workload_named(str(released), 1, TESTBED, least_jobs=0)
     other = released.rename(tmp_path / "jobs")
     with pytest.raises(
         InputError, match=r"a file whose kind its name does not tell: .*jobs.*\.json, or be cluster_job"
