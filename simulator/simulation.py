@@ -25,13 +25,14 @@ from simulator.bounds import least_rho
 from simulator.events import EventQueue, LeastFirst, Phase
 from simulator.jobs import SimJob
 from simulator.observer import Observer
+from simulator.possible import check_fits
 from simulator.record import AppOutcome, Counts, RoundRecord, RunRecord
 from simulator.rounds import count_round, round_record
 from simulator.settings import Settings
 from simulator.workload import AppTrace, Workload
 from themis.bids import AppReport, Bid, Market
 from themis.clock import VirtualClock
-from themis.errors import InputError, InvariantError
+from themis.errors import InvariantError
 from themis.leases import Lease, LeaseChange
 
 MakeAgent = Callable[[AppTrace], Agent]
@@ -64,7 +65,7 @@ class Simulation:
         observer: Observer | None = None,
         solver: WinnerDetermination | None = None,
     ) -> None:
-        _check_fits(workload, settings)
+        check_fits(workload, settings)
         self.workload = workload
         self.settings = settings
         self.clock = VirtualClock()
@@ -489,40 +490,3 @@ def _same_holders(before: Collection[Lease], after: Collection[Lease]) -> bool:
 
 def _until(leases: Iterable[Lease]) -> set[tuple[int, float]]:
     return {(lease.lease_id, lease.expires_at_s) for lease in leases}
-
-
-def _check_fits(workload: Workload, settings: Settings) -> None:
-    cluster = settings.cluster
-    away_until_s: dict[str, float] = {}
-    for outage in sorted(settings.outages, key=lambda outage: outage.lost_at_s):
-        machine_id = cluster.machine(outage.machine_id).machine_id
-        if outage.lost_at_s < away_until_s.get(machine_id, 0.0):
-            raise InputError(
-                "a machine cannot be lost while it is away", value=outage, remedy="make one outage of both"
-            )
-        away_until_s[machine_id] = outage.back_at_s
-    room: dict[int, int] = {}
-    for app in workload.apps:
-        _check_costs(app, settings)
-        for job in app.jobs:
-            least, unit = job.shape.demand_min_gpus, job.shape.gpus_per_task
-            if unit not in room:
-                room[unit] = sum(machine.gpus // unit * unit for machine in cluster.machines)
-            if room[unit] < least:
-                raise InputError(
-                    f"job {job.job_id} of app {app.name} can never run on cluster {cluster.name}",
-                    value=f"at least {least} GPUs in tasks of {unit}",
-                    remedy=f"the cluster has {cluster.gpus} GPUs, its largest machine {cluster.largest_machine_gpus}",
-                )
-
-
-def _check_costs(app: AppTrace, settings: Settings) -> None:
-    """A job that saves itself for too long would lose its GPUs by force, which is not simulated."""
-    costs, leases = app.costs or settings.costs, settings.leases
-    most_s = leases.checkpoint_lead_s + leases.grace_s
-    if costs.checkpoint_s > most_s:
-        raise InputError(
-            "writing a checkpoint takes longer than a lease that ends allows",
-            value=f"{costs.checkpoint_s:g} s",
-            remedy=f"at most the lead and the grace together, here {most_s:g} s: raise the lead (--lead-s)",
-        )
