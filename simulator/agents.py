@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import accumulate
 from random import Random
@@ -16,6 +16,7 @@ from rm_plugin.arbiter.seeds import child_seed
 from themis.apps import Slowdown
 from themis.bids import AppReport, Bid, Offer
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
 T = TypeVar("T")
 
@@ -140,8 +141,7 @@ def _as_it_is(truth: T) -> T:
     return truth
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lie:
+class Lie(Value, frozen=True, kw_only=True):
     """What a lying agent makes of the truth: of what it knows of its app, of its report, of its bid."""
 
     name: str

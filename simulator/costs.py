@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
+class Costs(Value, frozen=True, kw_only=True):
     """What a job's life costs beside its iterations, in seconds.
 
     Attributes:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppOutcome:
+from themis.values import Value
+
+
+class AppOutcome(Value, frozen=True, kw_only=True):
     """How one app fared. Times are on the run's clock, which begins at 0.
 
     Attributes:
@@ -50,8 +53,7 @@ class AppOutcome:
         return (self.ended_at_s if self.first_gpu_at_s is None else self.first_gpu_at_s) - self.submitted_at_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BidRecord:
+class BidRecord(Value, frozen=True, kw_only=True):
     """An app's bid in short: how many rows, what nothing and the best row are worth to it."""
 
     rows: int
@@ -60,8 +62,7 @@ class BidRecord:
     best_value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundRecord:
+class RoundRecord(Value, frozen=True, kw_only=True):
     """One round, as `--explain` and `--record` tell it. GPUs are counts by machine.
 
     Attributes:
@@ -93,16 +94,16 @@ class RoundRecord:
     rho: Mapping[str, float]
     demand_gpus: Mapping[str, int]
     asked: tuple[str, ...] = ()
-    bids: Mapping[str, BidRecord] = field(default_factory=dict)
-    proportional: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    shares: Mapping[str, float] = field(default_factory=dict)
-    granted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    leftovers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    bids: Mapping[str, BidRecord] = msgspec.field(default_factory=dict)
+    proportional: Mapping[str, Mapping[str, int]] = msgspec.field(default_factory=dict)
+    shares: Mapping[str, float] = msgspec.field(default_factory=dict)
+    granted: Mapping[str, Mapping[str, int]] = msgspec.field(default_factory=dict)
+    leftovers: Mapping[str, Mapping[str, int]] = msgspec.field(default_factory=dict)
     lease_end_s: float = 0.0
-    refused: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = msgspec.field(default_factory=dict)
     status: str = ""
     gap: float = 0.0
-    later_ends_s: Mapping[str, float] = field(default_factory=dict)
+    later_ends_s: Mapping[str, float] = msgspec.field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,8 +132,7 @@ class Counts:
     violations: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRecord:
+class RunRecord(Value, frozen=True, kw_only=True):
     """A whole run. `makespan_s` runs from the first arrival to the last end.
 
     `leased_share` and `running_share` are of the cluster's GPU time over the makespan. `wall_s` and

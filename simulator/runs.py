@@ -6,7 +6,9 @@ import gc
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+
+from msgspec import field
 
 from rm_plugin.arbiter.seeds import child_seed
 from simulator.agents import LIES, Agent, ErringAgent, HonestAgent, LyingAgent, lie_named
@@ -15,6 +17,7 @@ from simulator.settings import Settings
 from simulator.simulation import MakeAgent, Simulation, Watch
 from simulator.workload import AppTrace, Workload, unknown_app
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
 MOST_LIED = 1e6
 """Larger factors say no more, and values would leave the range of numbers."""
@@ -23,8 +26,7 @@ _KIB = 1024.0
 _ALLOCATIONS = 100_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LieChoice:
+class LieChoice(Value, frozen=True, kw_only=True):
     """An app whose agent lies: the kind, a key of `simulator.agents.LIES`, and its factor."""
 
     app: str
@@ -39,8 +41,7 @@ class LieChoice:
             raise InputError(what, value=self.factor, remedy="1 is the truth")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(Value, frozen=True, kw_only=True):
     """A run to make. `error` is X of every app's ErringAgent, 0 for none.
 
     Raises:

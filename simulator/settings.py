@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import field
 
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.arbiter.round_values import RoundSettings
 from simulator.costs import Costs
 from themis.choices import BundleRule
 from themis.cluster import Cluster
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeOutage:
+class NodeOutage(Value, frozen=True, kw_only=True):
     """A machine that is away from `lost_at_s` until `back_at_s`."""
 
     machine_id: str
@@ -20,8 +20,7 @@ class NodeOutage:
     back_at_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Value, frozen=True, kw_only=True):
     """A run: cluster, policy and choices.
 
     Attributes:

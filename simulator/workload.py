@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import field
 
 from simulator.costs import Costs
 from themis.apps import JobShape, Slowdown, TunerSpec
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
 A_CENTURY_S = 100 * 365.25 * 86400
 LEAST_ITERATION_S = 1e-15
@@ -23,8 +25,7 @@ class Curve(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossCurve:
+class LossCurve(Value, frozen=True, kw_only=True):
     """loss(k) = floor + drop * (1 + k / scale) ** -power, k iterations from the start."""
 
     floor: float = 0.0
@@ -37,8 +38,7 @@ class LossCurve:
         return self.floor + self.drop * math.pow(1.0 + iteration / self.scale, -self.power)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobTrace:
+class JobTrace(Value, frozen=True, kw_only=True):
     """One training run: `iterations_total` iterations of `serial_iteration_s` seconds on one GPU at S = 1."""
 
     job_id: str
@@ -62,8 +62,7 @@ class JobTrace:
         return self.iterations_total * self.serial_iteration_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppTrace:
+class AppTrace(Value, frozen=True, kw_only=True):
     """An app: when it arrives, its jobs, the tuner that searches them, and the model, for the reader only.
 
     `startup_s` is how long its app master takes from the app's arrival until it can answer the arbiter; `costs` are
@@ -94,8 +93,7 @@ class AppTrace:
         return sum(job.shape.demand_max_gpus for job in self.jobs)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class Workload(Value, frozen=True, kw_only=True):
     """Apps in order of arrival. `source` says in a sentence where they come from and what in them is made up."""
 
     name: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from themis.cluster import Level
 from themis.errors import InputError
@@ -68,8 +69,7 @@ class JobShape(Value, frozen=True, kw_only=True):
         return (tasks if tasks < self.tasks else self.tasks) * self.gpus_per_task
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobSpec:
+class JobSpec(Value, frozen=True, kw_only=True):
     """One training run with fixed hyper-parameters. `speed_by_device` overrides the device type's own speed."""
 
     job_id: str
@@ -83,16 +83,14 @@ class JobSpec:
             raise InputError("a job needs at least one iteration", value=self.iterations_total)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TunerSpec:
+class TunerSpec(Value, frozen=True, kw_only=True):
     """The name of a tuner and its settings."""
 
     name: str
     settings: Mapping[str, Setting] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramSpec:
+class ProgramSpec(Value, frozen=True, kw_only=True):
     """What a task runs: a program of the catalogue by `name`, or a shell `command` of the user's own.
 
     `arguments` go to every job unchanged; `environment` is added to each task's.
@@ -110,24 +108,21 @@ class ProgramSpec:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskResources:
+class TaskResources(Value, frozen=True, kw_only=True):
     """What one task needs beside its GPUs."""
 
     memory_mb: int = 1024
     vcores: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class Estimate(Value, frozen=True, kw_only=True):
     """What the user knows of a job's pace before it ran: serial iteration time in seconds, S by level."""
 
     serial_iteration_s: float | None = None
     slowdown: Slowdown | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppSpec:
+class AppSpec(Value, frozen=True, kw_only=True):
     """One user's search for one model: one or more jobs, one tuner.
 
     `replay` marks an app whose jobs are replayed, not trained. `max_task_restarts` bounds the restarts of each job.

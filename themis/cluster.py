@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from functools import cache, cached_property
+
+from msgspec import field
 
 from themis.errors import InputError, UnknownNameError
 from themis.values import Value
@@ -43,8 +44,7 @@ class DeviceKind(StrEnum):
     CPU = "cpu"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceType:
+class DeviceType(Value, frozen=True, kw_only=True):
     """A model of device. `speed` is relative to the reference GPU; a job may state its own speed by device type."""
 
     name: str
@@ -73,8 +73,7 @@ class GpuId(Value, frozen=True, order=True):
         return cls(machine_id, int(index))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class Machine(Value, frozen=True, kw_only=True):
     """A machine: `slots` holds the number of GPUs of each slot (GPUs of one slot share the fastest link)."""
 
     machine_id: str
@@ -186,8 +185,7 @@ class Allocation(Value, frozen=True, order=True):
         return all(count <= limit.get(machine, 0) for machine, count in self.counts)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cluster:
+class Cluster(Value, frozen=True, dict=True, kw_only=True):
     """All machines of a cluster, in a fixed order, and the device types they carry."""
 
     name: str

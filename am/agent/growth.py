@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+
+from msgspec import field
 
 from am.agent.demands import growth_pays, part_left, usable_gpus
 from am.agent.finish_time import job_time_s
@@ -12,6 +14,7 @@ from am.agent.kinds import Judges
 from am.agent.views import AppView, GangAt, HeldGang, JobView, Surroundings
 from themis.bids import Gang
 from themis.cluster import Allocation, Level
+from themis.values import Value
 
 _MOST_SPREADS = 64
 """Ways to take GPUs of a rack that are all tried; where there are more, the roomiest machines are taken first."""
@@ -24,8 +27,7 @@ _ONE_AFTER_THE_OTHER = 60
 """Ways to grow that are tried where gangs grow one after the other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(Value, frozen=True):
     """One way for gangs to go on: what they then are, and what the app asks for: pinned GPUs, and GPUs anywhere.
 
     `grown` counts the gangs that had to pay for it (`growth_pays`), parts of gangs up for renewal aside.
@@ -37,8 +39,7 @@ class Growth:
     grown: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Base:
+class _Base(Value, frozen=True):
     """A gang, or what is left of one, that may grow for its job; it spans `gpus` and counts as `at`.
 
     `pinned` GPUs are asked for to make it that.

@@ -6,7 +6,6 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from am.agent.memo import Memo
 from am.agent.views import AppView, GangAt, Surroundings
@@ -118,8 +117,7 @@ def room_of(free: Allocation, offer: Offer, around: Surroundings) -> Room:
     return _ROOMS.of((around.rack_of,), values, lambda: Room(free.by_machine(), offer.slots, around))
 
 
-@dataclass(frozen=True, slots=True)
-class Judges:
+class Judges(Value, frozen=True):
     """To whom levels matter: each S of a job with the GPUs of its tasks, and S of the jobs of later phases."""
 
     running: frozenset[tuple[Slowdown, int]]

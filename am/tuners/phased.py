@@ -10,10 +10,10 @@ from am.tuners.port import Observation, ObservationKind, Phase, TunerPlan
 from themis.apps import JobSpec, Setting, TunerSpec
 from themis.config.tuner_settings import check_tuner
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rung:
+class Rung(Value, frozen=True, kw_only=True):
     """A phase as planned at submission: `sizes` jobs, by bracket, run up to the cumulative iteration `target`."""
 
     sizes: tuple[int, ...]

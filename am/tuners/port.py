@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from msgspec import field
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+from themis.values import Value
+
+
+class Phase(Value, frozen=True, kw_only=True):
     """A phase of the search: `jobs` jobs run `iterations` further iterations each."""
 
     jobs: int
@@ -24,8 +26,7 @@ class ObservationKind(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class Observation(Value, frozen=True, kw_only=True):
     """A job's loss at an iteration. `loss` is NaN when the job diverged or logged none.
 
     TARGET_REACHED is told once for each target; FAILED when the job is given up for good.
@@ -37,8 +38,7 @@ class Observation:
     loss: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TunerPlan:
+class TunerPlan(Value, frozen=True, kw_only=True):
     """What a tuner wants now.
 
     `targets` holds, for every job of the current phase that is still to run, the cumulative iteration to reach in it.

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+
+from msgspec import field
 
 from rm_plugin.arbiter.payments import kept_share
 from rm_plugin.solvers.port import Solution, SolveStatus, Win, WinnerDetermination
 from themis.bids import Bid, Market
+from themis.values import Value
 
 _WORST_FIRST = (SolveStatus.LICENCE, SolveStatus.TIME_LIMIT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(Value, frozen=True, kw_only=True):
     """How one winner determination ended. `without` names the bidder left out, None in the full market.
 
     `solved_for` names the bidder whose problem answered this one: itself, or another with the same bid.
@@ -29,8 +31,7 @@ class Problem:
     fallback: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuctionOutcome:
+class AuctionOutcome(Value, frozen=True, kw_only=True):
     """What the auction decided, before rounding.
 
     Attributes:

@@ -22,10 +22,10 @@ from themis.cluster import Allocation, Cluster, GpuId
 from themis.errors import InvariantError
 from themis.leases import Lease, LeaseChange, LeaseChangeKind
 from themis.lifecycle import LeaseState
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeasePolicy:
+class LeasePolicy(Value, frozen=True, kw_only=True):
     """How long leases last and when they end, in seconds."""
 
     duration_s: float = 600.0

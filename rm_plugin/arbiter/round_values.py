@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from msgspec import field
 
@@ -15,8 +14,7 @@ from themis.cluster import Allocation, Cluster
 from themis.values import Value, remembered
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundSettings:
+class RoundSettings(Value, frozen=True, kw_only=True):
     """The choices that a round goes by; defaults as in fairness-study.md, section 1."""
 
     f: float = 0.8

@@ -7,8 +7,10 @@ once, each answer is checked here, and an answer that is missing or invalid cost
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, cast
+
+from msgspec import field
 
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundSnapshot, SolveAuction
@@ -16,13 +18,13 @@ from rm_plugin.policies.port import Policy
 from themis.bids import AppReport, Bid
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation
+from themis.values import Value
 
 Question = AskReports | AskBids | SolveAuction
 Answer = Mapping[str, AppReport] | Mapping[str, Bid] | AuctionOutcome | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundResult:
+class RoundResult(Value, frozen=True, kw_only=True):
     """How a round ended: the snapshot with every answer in it, the decision, and refused answers with the reason."""
 
     snapshot: RoundSnapshot

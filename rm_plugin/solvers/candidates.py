@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from themis.bids import Bid, FreeMachine, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
+from themis.values import Value
 
 Column = tuple[object, ...]
 
@@ -21,8 +21,7 @@ _MOST_COMPARED = 1_000
 """Rows of a bidder that each is compared with, as in `exact` (0037); bids of agents have fewer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(Value, frozen=True, kw_only=True):
     """A row that may win: its index in the bid, the log of its value, its gangs by kind, its pinned GPUs."""
 
     row: int
@@ -37,8 +36,7 @@ class Candidate:
         return self.pinned.gpus + sum(kind.gpus * count for kind, count in self.kinds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bidder:
+class Bidder(Value, frozen=True, kw_only=True):
     """A bid in canonical form: best rows first. `log_empty` is None when winning nothing is worth 0."""
 
     app_id: str

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from themis.bids import FreeMachine, Gang
 from themis.cluster import Level
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Kind:
+class Kind(Value, frozen=True, order=True):
     """`gpus` GPUs within one slot, machine, rack or cluster; above the machine they come in units of `unit` GPUs.
 
     Canonical: within a slot or a machine the unit is the whole gang, and one GPU is wanted anywhere.

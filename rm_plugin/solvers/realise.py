@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from rm_plugin.solvers.candidates import Candidate
 from rm_plugin.solvers.kinds import Kind
 from rm_plugin.solvers.packing import Room, span, spread
 from themis.bids import FreeMachine, PlacedGang
 from themis.cluster import Allocation, Level
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Value, frozen=True, kw_only=True):
     """Where a solver put gangs, as counts: a certificate that the chosen rows fit, whoever gets which gang.
 
     `slots` counts gangs by (gpus, machine, slot), `machines` by (gpus, machine), `racks` by (kind, rack); `units`

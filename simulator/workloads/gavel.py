@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from random import Random
@@ -15,6 +14,7 @@ from simulator.workload import AppTrace, JobTrace, Workload
 from simulator.workloads.jobs import LEAST_ITERATIONS, draw_curve
 from themis.apps import CRUDE_SLOWDOWN, JobShape, Slowdown
 from themis.errors import InputError
+from themis.values import Value
 
 DEFAULT_GPU_TYPE = "v100"
 FIELDS = 12
@@ -27,8 +27,7 @@ _SOURCE = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GavelJob:
+class GavelJob(Value, frozen=True, kw_only=True):
     """A line of the trace.
 
     Attributes:
@@ -46,8 +45,7 @@ class GavelJob:
     arrival_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Throughput:
+class Throughput(Value, frozen=True, kw_only=True):
     """Steps a second, on one server and on several."""
 
     consolidated: float

@@ -11,18 +11,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from themis.apps import Setting, TunerSpec
 from themis.errors import InputError, MissingHereError, UnknownHereError, UnknownNameError
+from themis.values import Value
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingEntry:
+class SettingEntry(Value, frozen=True, kw_only=True):
     """One setting: its type, its range with both ends or its `choices`, and one line on its meaning and default."""
 
     kind: type[int] | type[float] | type[str]
@@ -32,16 +31,14 @@ class SettingEntry:
     help: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TunerEntry:
+class TunerEntry(Value, frozen=True, kw_only=True):
     """A tuner: one line on what it does, and its settings by name."""
 
     summary: str
     settings: Mapping[str, SettingEntry]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TunerPlugin:
+class TunerPlugin(Value, frozen=True, kw_only=True):
     """A tuner of another package: what an entry point of the group `themis.tuners` must name.
 
     Attributes:

@@ -6,12 +6,13 @@ That has some hundred columns where a programme over machines and gangs has thou
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import highspy
 import numpy as np
 
 from rm_plugin.solvers.exact.dealing import Alike, Items, parts_of, room_of
@@ -19,6 +20,9 @@ from rm_plugin.solvers.exact.resources import Item, item_of
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays
 from rm_plugin.solvers.kinds import Kind
 from themis.cluster import Level
+
+if TYPE_CHECKING:
+    import highspy
 
 _MOST_COLUMNS = 20_000
 _MOST_NODES = 1_000
@@ -93,8 +97,8 @@ def _has_room(market: MarketArrays, left: Ints, on_machine: Sequence[Items], hos
 class _Row:
     """A row of the programme: at least or at most so much of its columns."""
 
-    least: float = -highspy.kHighsInf
-    most: float = highspy.kHighsInf
+    least: float = -math.inf
+    most: float = math.inf
     parts: dict[int, float] = field(default_factory=dict)
 
 
@@ -121,6 +125,9 @@ class _Programme:
 
     def solve(self, time_limit_s: float) -> list[int] | bool | None:
         """How often each column is taken; False where that cannot be, None where not decided."""
+        # Imported late, as in `_model`: few markets come so far, and every run would wait for it.
+        import highspy
+
         highs = self._model(time_limit_s)
         for relaxed in (True, False):
             highs.setOptionValue("solve_relaxation", relaxed)
@@ -134,6 +141,8 @@ class _Programme:
         return [round(value) for value in highs.getSolution().col_value]
 
     def _model(self, time_limit_s: float) -> highspy.Highs:
+        import highspy
+
         highs = highspy.Highs()  # type: ignore[no-untyped-call]
         options: dict[str, bool | int | float | str] = {
             "output_flag": False,

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from rm_plugin.solvers.exact.rows import Ints, MarketArrays, log_of
 from rm_plugin.solvers.port import SMALLEST_GAP, Solution, SolveStatus, Win
 from rm_plugin.solvers.realise import by_nearness, pinned_gangs
 from themis.bids import PlacedGang
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Value, frozen=True, kw_only=True):
     """The choice found in one problem.
 
     Attributes:

@@ -8,7 +8,6 @@ still admit choices that do not fit. `Resources.sufficient` says where they cann
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +17,7 @@ from rm_plugin.solvers.exact.rows import Ints
 from rm_plugin.solvers.kinds import Kind
 from themis.bids import FreeMachine
 from themis.cluster import Level
+from themis.values import Value
 
 _MOST_FIRST = 64
 """Limits to begin with: of more only those are kept that leave the least."""
@@ -25,16 +25,14 @@ _MOST_PINNED = 130
 """Limits to begin with and on single machines together; the core takes 160, and some thirty are learnt."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Item:
+class Item(Value, frozen=True, order=True):
     """What goes on one machine whole: a slot gang, a machine gang, or one unit of a gang over machines."""
 
     gpus: int
     in_slot: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
+class Resource(Value, frozen=True, kw_only=True):
     """A limit on the weights of gangs.
 
     `by_kind` is the weight of one gang of each kind [kinds]. `taken[m, p]` is how much of the capacity p pinned GPUs
@@ -47,8 +45,7 @@ class Resource:
     taken: Ints
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resources:
+class Resources(Value, frozen=True, kw_only=True):
     """The limits of a market. `sufficient`: a choice that keeps them always fits on the machines."""
 
     each: tuple[Resource, ...]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from rm_plugin.solvers.kinds import Kind, has_one_rack, kind_of
 from themis.bids import Bid, FreeMachine, Gang, Market
 from themis.cluster import Allocation
+from themis.values import Value
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -25,8 +25,7 @@ _BITS = 60
 """Bits that the sum of everybody's best gain may take."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class Rows(Value, frozen=True, kw_only=True):
     """Rows that may win, bidder by bidder, best first.
 
     Attributes:
@@ -110,8 +109,7 @@ class Rows:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class MarketArrays:
+class MarketArrays(Value, frozen=True, dict=True, kw_only=True):
     """A market in arrays: machines with a free GPU by id, bids by app id, kinds of gangs, rows, and the gain of 1.0."""
 
     machines: tuple[FreeMachine, ...]

@@ -8,7 +8,6 @@ such that the choice asks for more weight than all groups together can hold (cut
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import accumulate
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.resources import Item
+from themis.values import Value
 
 MOST_FREE = 512
 _MOST_TAKEN_BACK = 24
@@ -29,8 +29,7 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Value, frozen=True, kw_only=True):
     """What a choice asks for: items that stay whole, gangs in single GPUs inside a rack by size, single GPUs anywhere.
 
     `pinned` holds GPUs pinned by machine [machines].
@@ -42,8 +41,7 @@ class Asked:
     pinned: Ints
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
+class Weights(Value, frozen=True, kw_only=True):
     """Whole weights of what can be asked for; `pins` by machine [machines], of the GPUs in `Asked.pinned` there."""
 
     items: Mapping[Item, int]
@@ -58,8 +56,7 @@ class Weights:
         return items + gangs + self.single * asked.singles + int(self.pins[asked.pinned > 0].sum())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(Value, frozen=True, kw_only=True):
     """Machines that hold one pattern together: their positions, free GPUs and slots in the core's arrays.
 
     Groups alike, none of them with pinned GPUs, are one: `members` tells the machines of each, in like order, and the
@@ -125,8 +122,7 @@ class Scale:
         return group.free, group.slot_start, group.slot_free, pinned, pins, *self._weights
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pattern:
+class Pattern(Value, frozen=True, kw_only=True):
     """What one group holds: machines by position, and how many of each item and of each gang."""
 
     machines: tuple[int, ...]
