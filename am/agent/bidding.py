@@ -35,7 +35,6 @@ Where tables would be too large they are thinned, which `rows_dropped` counts: `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,13 +43,12 @@ from am.agent.batch import finish_times_s
 from am.agent.demands import empty_bundle_s, growth_pays, make_report, unmet_demands
 from am.agent.fairness import Valuer
 from am.agent.finish_time import finish_time_s
-from am.agent.kinds import gang_kinds, room_of
-from am.agent.memo import Memo
+from am.agent.lone import lone_rows
 from am.agent.rows import RowMaker
 from am.agent.selection import Needs, select, yardstick_of
 from am.agent.tables import Table, asked_kinds, tables_of
 from am.agent.views import AppView, GangAt, Surroundings
-from themis.bids import Bid, Offer
+from themis.bids import Bid, BidRow, Offer
 
 __all__ = ["ROW_CAP", "growth_pays", "make_bid", "make_report", "unmet_demands"]
 
@@ -85,60 +83,28 @@ def make_bid(app: AppView, offer: Offer, around: Surroundings) -> Bid:
     """
     valuer = Valuer.of(app, around)
     empty_value = valuer.value(*empty_bundle_s(app, around))
-    choices = _choices_of(app, offer, around)
-    values = [
-        valuer.values(times_s, table.switch_s) for table, times_s in zip(choices.tables, choices.times_s, strict=True)
-    ]
-    chosen, useful = _chosen(choices, values, empty_value)
-    rows = [choices.maker.row(table, ask, float(values[table][ask])) for table, ask in chosen]
-    missing = useful - len(rows) + sum([table.missing for table in choices.tables])
-    return Bid(
-        app_id=app.app_id,
-        round_id=offer.round_id,
-        empty_value=empty_value,
-        rows=tuple(rows),
-        rows_dropped=min(missing, _MOST_DROPPED),
-    )
+    rows, dropped = lone_rows(app, offer, around, valuer, empty_value), 0
+    if rows is None:
+        rows, dropped = _rows_of_tables(app, offer, around, valuer, empty_value)
+    return Bid(app_id=app.app_id, round_id=offer.round_id, empty_value=empty_value, rows=rows, rows_dropped=dropped)
+
+
+def _rows_of_tables(
+    app: AppView, offer: Offer, around: Surroundings, valuer: Valuer, empty_value: float
+) -> tuple[tuple[BidRow, ...], int]:
+    """The rows to send, cheapest first, and how many were left out."""
+    tables = tables_of(app, offer, around)
+    all_times_s = _times_s(app, tables, around)
+    values = [valuer.values(times_s, table.switch_s) for table, times_s in zip(tables, all_times_s, strict=True)]
+    chosen, useful = _chosen(tables, values, empty_value)
+    maker = RowMaker(tables)
+    rows = tuple([maker.row(table, ask, float(values[table][ask])) for table, ask in chosen])
+    missing = useful - len(rows) + sum([table.missing for table in tables])
+    return rows, min(missing, _MOST_DROPPED)
 
 
 _Name = tuple[int, int]
 """Table and ask."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Choices:
-    """What an app may ask for, how long it needs on each of these, and what makes rows of them.
-
-    None of it depends on the time, nor on how far from fair the app is. `needs` is by the asks that were useful so far.
-    """
-
-    tables: list[Table]
-    times_s: list[Seconds]
-    maker: RowMaker
-    needs: dict[tuple[_Name, ...], Needs] = field(default_factory=dict)
-
-    def needs_of(self, useful: Mapping[int, list[int]], names: tuple[_Name, ...]) -> Needs:
-        """What the useful asks need, those with these names."""
-        if names not in self.needs:
-            self.needs[names] = _needed(self.tables, useful)
-        return self.needs[names]
-
-
-_KNOWN: Memo[_Choices] = Memo()
-
-
-def _choices_of(app: AppView, offer: Offer, around: Surroundings) -> _Choices:
-    """The choices of an app. While a single job waits, they stay the same wherever the same gangs find room."""
-    if app.held or len(app.jobs) != 1:
-        return _worked_out(app, offer, around)
-    kinds = gang_kinds(app, room_of(offer.free, offer, around))
-    objects = (app.jobs, app.later_phases, app.reference, around.fitting_level)
-    return _KNOWN.of(objects, kinds, lambda: _worked_out(app, offer, around))
-
-
-def _worked_out(app: AppView, offer: Offer, around: Surroundings) -> _Choices:
-    tables = tables_of(app, offer, around)
-    return _Choices(tables, _times_s(app, tables, around), RowMaker(tables))
 
 
 def _times_s(app: AppView, tables: list[Table], around: Surroundings) -> list[Seconds]:
@@ -179,9 +145,8 @@ def _single_job_s(app: AppView, table: Table, around: Surroundings) -> Seconds:
     return np.array(times_s)
 
 
-def _chosen(choices: _Choices, values: list[Values], empty_value: float) -> tuple[list[_Name], int]:
+def _chosen(tables: list[Table], values: list[Values], empty_value: float) -> tuple[list[_Name], int]:
     """The rows to send, cheapest first, and how many would have been useful."""
-    tables = choices.tables
     steady = [(table, 0) for table, each in enumerate(tables) if each.steady and values[table][0] > empty_value]
     steady = steady[: ROW_CAP // 4]
     loose = [(place, table) for place, table in enumerate(tables) if not table.steady]
@@ -192,7 +157,7 @@ def _chosen(choices: _Choices, values: list[Values], empty_value: float) -> tupl
     if len(names) == 1:
         chosen, useful_rows = names, 1
     else:
-        needed = choices.needs_of(useful, tuple(names))
+        needed = _needed(tables, useful)
         valued = np.concatenate([values[place][asks] for place, asks in useful.items()])
         gains = np.log(valued / empty_value) if empty_value > 0 else valued
         totals = np.concatenate([tables[place].gpus[asks] for place, asks in useful.items()])

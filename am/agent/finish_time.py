@@ -25,7 +25,7 @@ def job_time_s(job: JobView, gang: GangAt) -> float:
 
     Equation 1: iterations_left * serial_iteration_s * S(G) / min(|G|, job_demand_max).
     """
-    slowdown, usable = _pace(job.shape, job.slowdown, gang)
+    slowdown, usable = pace_of(job.shape, job.slowdown, gang)
     return job.serial_work_s * slowdown / usable if usable else math.inf
 
 
@@ -34,11 +34,11 @@ def pace_on(job: JobView, gang: GangAt) -> tuple[float, int]:
 
     All jobs of one shape and S have it in common.
     """
-    return _pace(job.shape, job.slowdown, gang)
+    return pace_of(job.shape, job.slowdown, gang)
 
 
 @lru_cache(maxsize=4096)
-def _pace(shape: JobShape, slowdown: Slowdown, gang: GangAt) -> tuple[float, int]:
+def pace_of(shape: JobShape, slowdown: Slowdown, gang: GangAt) -> tuple[float, int]:
     """`pace_on` for the jobs of one shape and S: they ask for the same few gangs all the time."""
     usable = shape.usable_gpus(gang.gpus) if gang.holds_tasks_of(shape.gpus_per_task) else 0
     return slowdown.at(gang.level), usable
@@ -99,7 +99,7 @@ class Line:
     def __init__(self, jobs: Sequence[JobView]) -> None:
         self.jobs = sorted(jobs, key=job_order)
         works_s = [job.iterations_left * job.serial_iteration_s for job in self.jobs]
-        rows, self._unlike = _by_pace(self.jobs)
+        rows, self._unlike = _bypace_of(self.jobs)
         self.all_alike = len(self._unlike) == 1 and works_s.count(works_s[0]) == len(works_s)
         self._works_s = np.array(works_s)[:, None]
         self._rows = rows if len(self._unlike) > 1 else None
@@ -114,7 +114,7 @@ class Line:
         return np.asarray(self._works_s * slowdowns[self._rows] / usables[self._rows])
 
 
-def _by_pace(jobs: Sequence[JobView]) -> tuple[list[int], list[JobView]]:
+def _bypace_of(jobs: Sequence[JobView]) -> tuple[list[int], list[JobView]]:
     """Jobs that are unlike in shape or S, and for each job the place of its like among them."""
     # Jobs of one search mostly share these values, and to compare them takes longer than all the rest.
     if len({id(job.slowdown) for job in jobs}) == 1 and len({id(job.shape) for job in jobs}) == 1:

@@ -120,14 +120,14 @@ def _neighbours(kinds: Sequence[GangKind], asks: Counts) -> Iterator[tuple[Place
     order = np.argsort(keys)
     for place, weight in enumerate(weights):
         with_it = np.flatnonzero(asks[:, place])
-        for other in (0, *(weights[easier] for easier in _just_easier(kinds, place))):
+        for other in (0, *(weights[easier] for easier in just_easier(kinds, place))):
             wanted = keys[with_it] - weight + other
             found = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(order) - 1)]
             there = keys[found] == wanted
             yield with_it[there], found[there]
 
 
-def _just_easier(kinds: Sequence[GangKind], place: int) -> list[int]:
+def just_easier(kinds: Sequence[GangKind], place: int) -> list[int]:
     """The kinds that ask for a little less than one: of its size and farther, of its level and smaller."""
     hard = kinds[place]
     alike = [(other, kind) for other, kind in enumerate(kinds) if kind.unit_gpus == hard.unit_gpus]

@@ -49,5 +49,7 @@ def test_the_few_asks_of_one_job_are_worth_what_arrays_tell(monkeypatch, shape, 
         offer = drawn_offer(rng)
         one_by_one = make_bid(app, offer, AROUND)
         with monkeypatch.context() as patch:
+            patch.setattr(bidding, "lone_rows", lambda *_: None)
+            assert make_bid(app, offer, AROUND) == one_by_one
             patch.setattr(bidding, "_FEW_ASKS", -1)
             assert make_bid(app, offer, AROUND) == one_by_one

@@ -1,0 +1,159 @@
+"""Bids of apps of one job that asks for its gang: it has none, or all of that which it has is up for renewal.
+
+A row of such a bid asks for one gang: one that finds room, or the one that the job runs on, pinned. What may be asked
+for is known for all jobs of a shape and S wherever the same gangs find room; only what it is worth is worked out for
+each bid. That is what `bidding` makes of tables, to the last bit, which tests hold it to: most bids of a cluster whose
+apps are single jobs are such bids, and tables take several times as long.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+from am.agent.divisions import asks_of
+from am.agent.fairness import Valuer
+from am.agent.finish_time import pace_of
+from am.agent.kinds import GangKind, gang_kinds, room_of
+from am.agent.memo import Memo
+from am.agent.selection import just_easier, yardstick_of
+from am.agent.views import AppView, GangAt, HeldGang, JobView, Surroundings
+from themis.apps import JobShape, Slowdown
+from themis.bids import BidRow, Gang, Offer
+from themis.cluster import Allocation
+from themis.values import Value
+
+_MOST_KINDS = 32
+"""Kinds of gangs at most: which ask stands in for which is looked up for all pairs, and `Neighbours` knows of all."""
+
+
+class _Ask(Value, frozen=True, kw_only=True):
+    """One gang, or the job's own, pinned; `slowdown` is the job's S there, `usable` how many of the GPUs it can use.
+
+    `needs` is the sum of what `Yardstick` says that it needs; it fits wherever one of `instead_of` fits, by place.
+    `easier` are the places of its neighbours that ask for a little less.
+    """
+
+    slowdown: float
+    usable: int
+    gpus: int
+    needs: int
+    instead_of: frozenset[int] = frozenset()
+    easier: tuple[int, ...] = ()
+    gangs: tuple[Gang, ...] = ()
+    pinned: Allocation = Allocation()
+    pinned_gangs: tuple[Allocation, ...] = ()
+
+    def time_s(self, work_s: float) -> float:
+        """T of a job with so much serial work left, in seconds."""
+        return work_s * self.slowdown / self.usable if self.usable else math.inf
+
+
+_Asks = tuple[_Ask, ...]
+
+_IN_ROOM: Memo[_Asks | None] = Memo()
+
+
+def lone_rows(
+    app: AppView, offer: Offer, around: Surroundings, valuer: Valuer, empty_value: float
+) -> tuple[BidRow, ...] | None:
+    """The rows of the bid, fewest GPUs first; None for an app that it takes tables to tell of.
+
+    Args:
+        app: The app now.
+        offer: Free GPUs by machine and slot, those up for renewal included.
+        around: The cluster.
+        valuer: What times on bundles are worth.
+        empty_value: What nothing is worth.
+    """
+    own = app.held[0] if app.held else None
+    if not _is_alone(app, own):
+        return None
+    job = app.jobs[0]
+    room = room_of(offer.free, offer, around)
+    asks = _IN_ROOM.of((room, job.shape, job.slowdown), (), lambda: _asks(job, gang_kinds(app, room)))
+    if asks is None:
+        return None
+    work_s, switch_s = job.serial_work_s, 0.0 if own is None else app.restart_s
+    values = [valuer.value(ask.time_s(work_s), switch_s) for ask in asks]
+    # The ResourceManager may not offer what the app thinks is up: a row that pins it would cost the whole bid.
+    if own is not None and own.up.within(offer.free):
+        renewed = _renewed(job, own)
+        asks, values = (*asks, renewed), [*values, valuer.value(renewed.time_s(work_s))]
+    sent = sorted(_useful(asks, values, empty_value), key=lambda place: asks[place].gpus)
+    return tuple([_row(asks[place], values[place]) for place in sent])
+
+
+def _is_alone(app: AppView, own: HeldGang | None) -> bool:
+    """Whether the app has one job, and that no gang or one which is up for renewal as a whole."""
+    if len(app.jobs) != 1 or app.later_phases or len(app.held) > 1:
+        return False
+    return own is None or (own.up == own.gpus and own.job_id == app.jobs[0].job_id)
+
+
+def _asks(job: JobView, kinds: tuple[GangKind, ...]) -> _Asks | None:
+    """An ask for each kind; None where they are too many."""
+    return _of_kinds(job.shape, job.slowdown, kinds) if len(kinds) <= _MOST_KINDS else None
+
+
+@lru_cache(maxsize=4096)
+def _of_kinds(shape: JobShape, slowdown: Slowdown, kinds: tuple[GangKind, ...]) -> _Asks:
+    """An ask for each kind, in the order in which tables have them; jobs alike share them."""
+    if not kinds:
+        return ()
+    counts, _ = asks_of(kinds, 1, max(kind.at.gpus for kind in kinds), ())
+    counts = counts[counts.any(axis=1)]
+    needs, order = yardstick_of(kinds).needs(counts), counts.argmax(axis=1).tolist()
+    asks = []
+    for mine, number in zip(needs, order, strict=True):
+        kind = kinds[number]
+        s, usable = pace_of(shape, slowdown, kind.at)
+        asks.append(
+            _Ask(
+                slowdown=s,
+                usable=usable,
+                gpus=kind.at.gpus,
+                needs=int(mine.sum()),
+                instead_of=frozenset((mine <= needs).all(axis=1).nonzero()[0].tolist()),
+                easier=tuple([order.index(other) for other in just_easier(kinds, number)]),
+                gangs=(Gang(gpus=kind.at.gpus, within=kind.within, unit_gpus=kind.unit_gpus),),
+            )
+        )
+    return tuple(asks)
+
+
+def _renewed(job: JobView, own: HeldGang) -> _Ask:
+    """The ask for the job's own gang."""
+    return _pinned(job.shape, job.slowdown, own.at, own.up)
+
+
+@lru_cache(maxsize=4096)
+def _pinned(shape: JobShape, slowdown: Slowdown, at: GangAt, up: Allocation) -> _Ask:
+    s, usable = pace_of(shape, slowdown, at)
+    return _Ask(slowdown=s, usable=usable, gpus=up.gpus, needs=up.gpus, pinned=up, pinned_gangs=(up,))
+
+
+def _useful(asks: _Asks, values: Sequence[float], empty_value: float) -> list[int]:
+    """Asks that are worth more than nothing, and no less than all that fit wherever they do; fewest needs first.
+
+    As `selection.select` has it. The job's own gang is told first of equals: it is the first table of a bid.
+    """
+    wanted = [place for place, value in enumerate(values) if value > empty_value]
+    if len(wanted) < 2:
+        return wanted
+    wanted = [place for place in wanted if not any(values[other] >= values[place] for other in asks[place].easier)]
+    wanted.sort(key=lambda place: (asks[place].needs, -values[place], not asks[place].pinned_gangs))
+    kept: list[int] = []
+    for place in wanted:
+        value = values[place]
+        for other in kept:
+            if values[other] >= value and place in asks[other].instead_of:
+                break
+        else:
+            kept.append(place)
+    return kept
+
+
+def _row(ask: _Ask, value: float) -> BidRow:
+    return BidRow(value=value, gangs=ask.gangs, pinned=ask.pinned, pinned_gangs=ask.pinned_gangs)
