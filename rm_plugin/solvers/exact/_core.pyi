@@ -3,11 +3,13 @@
 Prices are those of a whole capacity, in units of log value. `skip` names a bidder to leave out, -1 for none.
 """
 
+from array import array
 from typing import Any
 
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+Flat = array[Any]
 
 class Problem: ...
 class Cover: ...
@@ -112,6 +114,56 @@ def pack(
     """Gangs on machines by best fit: the number of parts written, or -1 - g when gang g found no place.
 
     With `sparing` gangs in racks take what spoils the fewest whole parts for others.
+    """
+
+def pack_chosen(
+    racks: int,
+    free: Array,
+    rack: Array,
+    slot_start: Array,
+    slot_free: Array,  # as in `pack`, but with pinned GPUs
+    chosen: Array,  # i4 [chosen rows]
+    shapes: Array,  # i4 [kinds, 3]: level, gpus, unit
+    order: Array,  # i4 [kinds]: kinds in the order of placing
+    counts: Array,  # i4 [rows, kinds]
+    pin_start: Array,  # i4 [rows + 1]
+    pin_machine: Array,  # i4 [pins]
+    pin_gpus: Array,  # i4 [pins]
+    sparing: bool,
+    parts: Array,  # as in `pack`
+    owner: Array,  # i4 [free GPUs]: the row of each gang
+) -> int:
+    """The gangs of chosen rows by best fit, as `pack`, kind by kind, beside what they pin: the number of parts.
+
+    -1 - k when a gang of kind k found no place; k is one more than all of them where pins take more than is free.
+    """
+
+def order_rows(
+    finest: int,
+    bits: int,
+    row_start: Flat,  # i4 [bidders + 1]
+    empty: Flat,  # f8 [bidders]
+    app: Flat,  # i8 [bidders]: a digest of each app id
+    value: Flat,  # f8 [rows]
+    index: Flat,  # i4 [rows]: place in its bid
+    gpus: Flat,  # i4 [rows]
+    cell: Flat,  # i4 [cells, 3]: row, kind as it was met, count
+    place: Flat,  # i4 [kinds met]: the place of each among those told
+    pin: Flat,  # i4 [pins, 3]: row, machine, GPUs, ascending
+    row_start_out: Array,  # what is written, as `rows.Rows` has it; there is room for all rows
+    index_out: Array,
+    gain_out: Array,
+    gpus_out: Array,
+    tie_out: Array,
+    counts_out: Array,
+    pin_start_out: Array,
+    pin_machine_out: Array,
+    pin_gpus_out: Array,
+) -> tuple[float, int, int, bool]:
+    """Write the rows that gain something, those of each bidder by gain, GPUs and digest, then as in the bid.
+
+    Gains are multiples of 2**-finest, or of more where everybody's best ones would not sum up within so many bits.
+    Returns (the gain of 1.0, rows and pins written, whether rows differ only in which pinned GPUs belong together).
     """
 
 def prune(

@@ -62,10 +62,16 @@ class CompiledMarket:
         OutOfTimeError: The deadline, on the monotonic clock, passed before the rows were held to their limits.
     """
 
-    def __init__(self, market: Market, arrays: MarketArrays | None = None, deadline_s: float = math.inf) -> None:
+    def __init__(
+        self,
+        market: Market,
+        arrays: MarketArrays | None = None,
+        deadline_s: float = math.inf,
+        places: Places | None = None,
+    ) -> None:
         self.market = market
         self.arrays = read_market(market) if arrays is None else arrays
-        self.places = Places(self.arrays)
+        self.places = Places(self.arrays) if places is None else places
         self.most_states = min(_STATES_A_PAIR * len(market.bids) ** 2, _MOST_STATES)
         self.few_states = max(1, self.most_states // _FEWER)
         self._spare_states = _SEARCHED_WIDE * self.most_states if self.too_large else math.inf
@@ -82,9 +88,10 @@ class CompiledMarket:
         self._resources: list[Resource] = [*first.each, *pinned_resources(self.places.free, len(kinds), asked)]
         self.sufficient = first.sufficient
         _check_time(deadline_s)
+        self._by_gangs = used_by_gangs(rows, self._resources)
+        self._uses = uses_of(rows, self._resources, self.places.free, self._by_gangs)
         self._prune()
         _check_time(deadline_s)
-        self._by_gangs = used_by_gangs(self.arrays.rows, self._resources)
         self.problem = self._build()
         self._price = np.zeros(len(self._resources))
         self._bounds: list[int] | None = None
@@ -170,6 +177,7 @@ class CompiledMarket:
         self._resources.append(resource)
         added = used_by_gangs(self.arrays.rows, [resource])
         self._by_gangs = np.concatenate([self._by_gangs, added], axis=1)
+        self._uses = uses_of(self.arrays.rows, self._resources, self.places.free, self._by_gangs)
         self.problem = self._build()
         self._price, self._bounds = np.append(self._price, 0.0), None
         price = np.append(price, 0.0)
@@ -179,7 +187,7 @@ class CompiledMarket:
 
     def _build(self) -> _core.Problem:
         rows, free = self.arrays.rows, self.places.free
-        return build_problem(rows, self._resources, free, self.arrays.unit, self._by_gangs)
+        return build_problem(rows, self._resources, free, self.arrays.unit, self._uses)
 
     def _prune(self) -> None:
         """Leave out rows that another of the bidder beats.
@@ -188,15 +196,16 @@ class CompiledMarket:
         """
         rows = self.arrays.rows
         if self.sufficient:
-            uses = uses_of(rows, self._resources, self.places.free)
-            keep = undominated(rows, uses.use, uses.by_table)
+            keep = undominated(rows, self._uses.use, self._uses.by_table)
         else:
             needs = rows.counts @ _chain_columns(self.arrays.kinds)
             keep = undominated(rows, needs, np.ones(len(rows.pin_gpus), dtype=np.bool_))
         left = rows.only(keep)
         if left is not rows:
             self.arrays = replace(self.arrays, rows=left)
-            self.places = Places(self.arrays)
+            self.places = self.places.of_rows(self.arrays)
+            self._by_gangs = self._by_gangs[keep]
+            self._uses = uses_of(left, self._resources, self.places.free, self._by_gangs)
 
 
 def _check_time(deadline_s: float) -> None:

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rm_plugin.solvers.exact import _core
-from rm_plugin.solvers.exact.resources import Resource, as_columns
-from rm_plugin.solvers.exact.rows import Ints, Longs, Rows, mixed
+from rm_plugin.solvers.exact.resources import Resource
+from rm_plugin.solvers.exact.rows import Ints, Longs, Rows
 
 Bools = NDArray[np.bool_]
 
@@ -36,15 +36,15 @@ class Uses:
 
 def used_by_gangs(rows: Rows, resources: Sequence[Resource]) -> Longs:
     """What the gangs of rows use of the resources [rows, resources]."""
-    by_kind, _ = as_columns(resources)
+    by_kind = np.stack([resource.by_kind for resource in resources], axis=1)
     used: Longs = rows.counts.astype(np.int64) @ by_kind.astype(np.int64)
     return used
 
 
-def uses_of(rows: Rows, resources: Sequence[Resource], free: Ints, by_gangs: Longs | None = None) -> Uses:
-    """What the rows use of the resources; `by_gangs` is what their gangs do, where that is known."""
-    _, taken = as_columns(resources)
-    use = used_by_gangs(rows, resources) if by_gangs is None else by_gangs.copy()
+def uses_of(rows: Rows, resources: Sequence[Resource], free: Ints, by_gangs: Longs) -> Uses:
+    """What the rows use of the resources; `by_gangs` is what their gangs do."""
+    taken = np.stack([resource.taken for resource in resources], axis=1)
+    use = by_gangs.copy()
     limited = {int(str(resource.name[1])) for resource in resources if resource.name[0] == "pinned"}
     shared = _needs_table(rows, taken, free, limited)
     by_table = shared[rows.pin_machine]
@@ -59,11 +59,15 @@ def most_pinned(rows: Rows, machines: int) -> Ints:
     """The most that all bidders together pin on each machine [machines]."""
     if not len(rows.pin_gpus):
         return np.zeros(machines, dtype=np.int32)
-    bidder = np.repeat(np.arange(len(rows.row_start) - 1), np.diff(rows.row_start))
-    most = np.zeros((len(rows.row_start), machines), dtype=np.int32)
-    np.maximum.at(most, (bidder[rows.pin_row], rows.pin_machine), rows.pin_gpus)
-    total: Ints = most.sum(axis=0, dtype=np.int32)
+    total: Ints = _most_pinned_by(rows, machines).sum(axis=0, dtype=np.int32)
     return total
+
+
+def _most_pinned_by(rows: Rows, machines: int) -> Ints:
+    """The most that each bidder pins on each machine [bidders, machines]."""
+    most = np.zeros((len(rows.row_start) - 1, machines), dtype=np.int32)
+    np.maximum.at(most, (rows.bidder[rows.pin_row], rows.pin_machine), rows.pin_gpus)
+    return most
 
 
 def _needs_table(rows: Rows, taken: NDArray[np.int32], free: Ints, limited: Container[int]) -> Bools:
@@ -74,17 +78,10 @@ def _needs_table(rows: Rows, taken: NDArray[np.int32], free: Ints, limited: Cont
     shared = np.zeros(len(free), dtype=np.bool_)
     if not len(rows.pin_gpus):
         return shared
-    bidder = np.repeat(np.arange(len(rows.row_start) - 1), np.diff(rows.row_start))
-    bidder_of_pin = bidder[rows.pin_row]
-    pairs = np.unique(np.stack([rows.pin_machine, bidder_of_pin], axis=1), axis=0)
-    machines, pinning = np.unique(pairs[:, 0], return_counts=True)
-    asked = most_pinned(rows, len(free))
-    by_machine = np.argsort(rows.pin_machine, kind="stable")
-    starts = np.searchsorted(rows.pin_machine[by_machine], machines)
-    steps = np.gcd.reduceat(rows.pin_gpus[by_machine], starts)
-    several = pinning > 1
-    for machine, step in zip(machines[several].tolist(), steps[several].tolist(), strict=True):
-        unlimited = asked[machine] > free[machine] and machine not in limited
+    most = _most_pinned_by(rows, len(free))
+    for machine in np.flatnonzero((most > 0).sum(axis=0) > 1).tolist():
+        step = int(np.gcd.reduce(rows.pin_gpus[rows.pin_machine == machine]))
+        unlimited = most[:, machine].sum() > free[machine] and machine not in limited
         shared[machine] = unlimited or not _adds_up(taken[machine, :, : free[machine] + 1], step)
     return shared
 
@@ -93,10 +90,9 @@ def pinned_together(rows: Rows, free: Ints) -> set[tuple[int, int]]:
     """All (machine, GPUs) that may be pinned at once: by one bidder what its rows pin, by several any sum of theirs."""
     if not len(rows.pin_gpus):
         return set()
-    bidder = np.repeat(np.arange(len(rows.row_start) - 1), np.diff(rows.row_start))
     by_machine: dict[int, set[tuple[int, int]]] = {}
     for machine, who, gpus in zip(
-        rows.pin_machine.tolist(), bidder[rows.pin_row].tolist(), rows.pin_gpus.tolist(), strict=True
+        rows.pin_machine.tolist(), rows.bidder[rows.pin_row].tolist(), rows.pin_gpus.tolist(), strict=True
     ):
         by_machine.setdefault(machine, set()).add((who, gpus))
     together = set()
@@ -140,10 +136,11 @@ def undominated(rows: Rows, needs: Ints, by_table: Bools) -> Bools:
 
 
 def build_problem(
-    rows: Rows, resources: Sequence[Resource], free: Ints, unit: float, by_gangs: Longs | None = None
+    rows: Rows, resources: Sequence[Resource], free: Ints, unit: float, uses: Uses | None = None
 ) -> _core.Problem:
-    """The core's problem of these rows under these limits; `by_gangs` as in `uses_of`."""
-    uses = uses_of(rows, resources, free, by_gangs)
+    """The core's problem of these rows under these limits; `uses` is what they use of them, where that is known."""
+    if uses is None:
+        uses = uses_of(rows, resources, free, used_by_gangs(rows, resources))
     pin_row, pin_machine = rows.pin_row[uses.by_table], rows.pin_machine[uses.by_table]
     pin_gpus = rows.pin_gpus[uses.by_table]
     lengths = uses.taken.shape[1] * (free[uses.machines] + 1)
@@ -175,6 +172,12 @@ def _labels(rows: Rows) -> Ints:
     np.add.at(digest, rows.pin_row, mixed(places))
     halves = np.stack([digest & np.uint64(0xFFFFFFFF), digest >> np.uint64(32)], axis=1).astype(np.uint32)
     return np.ascontiguousarray(np.concatenate([rows.counts, halves.view(np.int32)], axis=1))
+
+
+def mixed(number: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of splitmix64: neighbours end far apart."""
+    number = (number + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
+    return (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
 
 
 def _flat(table: NDArray[np.int32], machines: NDArray[np.intp], free: Ints) -> Ints:

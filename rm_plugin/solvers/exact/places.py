@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import Literal
 
 import numpy as np
@@ -50,9 +51,15 @@ class Places:
         self._items = [item_of(kind) for kind in kinds]
         self._racks_first = sorted(range(len(kinds)), key=lambda kind: (kinds[kind].level is not Level.RACK, kind))
         by_rank = sorted(range(len(kinds)), key=lambda kind: _rank(kinds[kind]))
-        self._rank_of = np.empty(len(kinds), dtype=np.int64)
-        self._rank_of[by_rank] = np.arange(len(kinds))
-        self._in_rack = np.array([kind.level is Level.RACK for kind in kinds], dtype=np.int64)
+        self._by_rank = np.array(by_rank, dtype=np.int32)
+        racks_first = sorted(by_rank, key=lambda kind: kinds[kind].level is not Level.RACK)
+        self._racks_then_rank = np.array(racks_first, dtype=np.int32)
+
+    def of_rows(self, market: MarketArrays) -> Places:
+        """The same machines and kinds of gangs, to be packed with other rows."""
+        same = copy(self)
+        same._market = market
+        return same
 
     def left_beside(self, chosen: Ints) -> Ints:
         """Free GPUs of every machine beside those that the chosen rows pin [machines]."""
@@ -86,19 +93,29 @@ class Places:
         return 0 < units <= _MOST_SPARED // max(1, int(np.bincount(self._rack).max(initial=0)))
 
     def _by_best_fit(self, chosen: Ints, *, sparing: bool) -> Packed | int:
-        owner, kind = np.nonzero(self._market.rows.counts[chosen])
-        times = self._market.rows.counts[chosen[owner], kind]
-        rank = self._rank_of[kind] - (len(self._market.kinds) * self._in_rack[kind] if sparing else 0)
-        order = np.lexsort((owner, rank))
-        owner_of_gang = np.repeat(owner[order], times[order])
-        kind_of_gang = np.repeat(kind[order], times[order])
-        parts = np.empty((int(self.free.sum()) + 1, 4), dtype=np.int32)
-        left = self.left_beside(chosen)
-        gangs = self._shapes[kind_of_gang]
-        written = _core.pack(self._racks, left, self._rack, self._slot_start, self._slot_free, gangs, sparing, parts)
+        rows, gpus = self._market.rows, int(self.free.sum())
+        parts = np.empty((gpus + 1, 4), dtype=np.int32)
+        owner = np.empty(gpus + 1, dtype=np.int32)
+        written = _core.pack_chosen(
+            self._racks,
+            self.free,
+            self._rack,
+            self._slot_start,
+            self._slot_free,
+            chosen.astype(np.int32, copy=False),
+            self._shapes,
+            self._racks_then_rank if sparing else self._by_rank,
+            rows.counts,
+            rows.pin_start,
+            rows.pin_machine,
+            rows.pin_gpus,
+            sparing,
+            parts,
+            owner,
+        )
         if written < 0:
-            return int(kind_of_gang[-1 - written])
-        return Packed(self._market, chosen[owner_of_gang], parts[:written])
+            return -1 - written
+        return Packed(self._market, owner, parts[:written])
 
     def fits(self, chosen: Ints) -> Searched | Literal[False] | None:
         """Whether the rows fit, by search: their places, False when proven not to, None when not decided."""

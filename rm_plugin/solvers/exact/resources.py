@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rm_plugin.solvers.exact.rows import Ints
 from rm_plugin.solvers.kinds import Kind
@@ -181,11 +180,3 @@ def _can_bind(part: Resource, single: Resource, pins: Iterable[tuple[int, int]])
     least = int((single.by_kind[weighed] // part.by_kind[weighed]).min())
     pins_too = all(part.taken[m, p] * least <= p for m, p in pins)
     return not (pins_too and part.capacity * least >= single.capacity)
-
-
-def as_columns(resources: Sequence[Resource]) -> tuple[Ints, NDArray[np.int32]]:
-    """Weights by kind [kinds, resources], and what pinned GPUs take [machines, resources, most free + 1]."""
-    return (
-        np.stack([resource.by_kind for resource in resources], axis=1),
-        np.stack([resource.taken for resource in resources], axis=1),
-    )

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import zlib
+from array import array
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.kinds import Kind, has_one_rack, kind_of
 from themis.bids import Bid, FreeMachine, Gang, Market
 from themis.cluster import Allocation
-from themis.values import Value
+from themis.values import Value, remembered
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -25,7 +26,7 @@ _BITS = 60
 """Bits that the sum of everybody's best gain may take."""
 
 
-class Rows(Value, frozen=True, kw_only=True):
+class Rows(Value, frozen=True, dict=True, kw_only=True):
     """Rows that may win, bidder by bidder, best first.
 
     Attributes:
@@ -50,17 +51,48 @@ class Rows(Value, frozen=True, kw_only=True):
     pin_machine: Ints
     pin_gpus: Ints
 
+    @classmethod
+    def with_room(cls, bidders: int, rows: int, kinds: int, pins: int) -> Rows:
+        """Room for so much, to be written to."""
+        return cls(
+            row_start=np.empty(bidders + 1, dtype=np.int32),
+            index=np.empty(rows, dtype=np.int32),
+            gain=np.empty(rows, dtype=np.int64),
+            gpus=np.empty(rows, dtype=np.int32),
+            tie=np.empty(rows, dtype=np.int64),
+            counts=np.empty((rows, kinds), dtype=np.int32),
+            pin_start=np.empty(rows + 1, dtype=np.int32),
+            pin_machine=np.empty(pins, dtype=np.int32),
+            pin_gpus=np.empty(pins, dtype=np.int32),
+        )
+
+    def first(self, rows: int, pins: int) -> Rows:
+        """So many of the rows, which have so many pins; bidders stay."""
+        if rows == self.rows:
+            return self
+        return Rows(
+            row_start=self.row_start,
+            index=self.index[:rows],
+            gain=self.gain[:rows],
+            gpus=self.gpus[:rows],
+            tie=self.tie[:rows],
+            counts=self.counts[:rows],
+            pin_start=self.pin_start[: rows + 1],
+            pin_machine=self.pin_machine[:pins],
+            pin_gpus=self.pin_gpus[:pins],
+        )
+
     @property
     def rows(self) -> int:
         """Number of rows."""
         return len(self.gain)
 
-    @property
+    @remembered
     def pin_row(self) -> NDArray[np.intp]:
         """The row of each pin [pins]."""
         return np.repeat(np.arange(self.rows), np.diff(self.pin_start))
 
-    @property
+    @remembered
     def bidder(self) -> NDArray[np.intp]:
         """The bidder of each row [rows]."""
         return np.repeat(np.arange(len(self.row_start) - 1), np.diff(self.row_start))
@@ -71,12 +103,8 @@ class Rows(Value, frozen=True, kw_only=True):
             return self
         return self._taken(np.flatnonzero(keep), np.concatenate(([0], np.cumsum(keep)))[self.row_start])
 
-    def best_first(self) -> Rows:
-        """The same rows, those of each bidder by gain, GPUs and digest; of equal ones the first of the bid first."""
-        return self._taken(np.lexsort((self.index, self.tie, self.gpus, -self.gain, self.bidder)), self.row_start)
-
     def with_fewest_parts_first(self, bids: Sequence[Bid]) -> Rows:
-        """Rows that are `best_first`, and such as differ only in which pinned GPUs belong together in an order too.
+        """Rows that are best first, and such as differ only in which pinned GPUs belong together in an order too.
 
         The fewest parts come first, then the smaller ones: payments keep or take a part as one, so it matters which of
         these rows wins, though the digest does not know them apart.
@@ -118,18 +146,18 @@ class MarketArrays(Value, frozen=True, dict=True, kw_only=True):
     rows: Rows
     unit: float
 
-    @cached_property
+    @remembered
     def rack_of(self) -> Mapping[str, str]:
         """Rack by machine."""
         return {machine.machine_id: machine.rack_id for machine in self.machines}
 
-    @cached_property
+    @remembered
     def row_index(self) -> list[int]:
         """The index of each row in its bid: what N + 1 problems ask for one by one."""
         found: list[int] = self.rows.index.tolist()
         return found
 
-    @cached_property
+    @remembered
     def empty_logs(self) -> list[float | None]:
         """The log of what each bid says of nothing; None where that is 0."""
         return [log_of(bid.empty_value) for bid in self.bids]
@@ -174,8 +202,8 @@ class _Reader:
         self.values: list[float] = []
         self._index: list[int] = []
         self._gpus: list[int] = []
-        self._cells: list[tuple[int, int, int]] = []
-        self._pins: list[tuple[int, int, int]] = []
+        self._cells: list[int] = []
+        self._pins: list[int] = []
 
     def read(self, bid: Bid) -> None:
         """Add the rows of a bid that may win."""
@@ -188,18 +216,18 @@ class _Reader:
             for machine, count in pinned:
                 gpus = gpus + count if count <= free.get(machine, 0) else self._total + 1
             number = len(self.values)
-            cells = []
+            cells: list[int] = []
             for gang in row.gangs:
                 kind, count, total = known.get(id(gang)) or self._learn(gang)
-                cells.append((number, kind, count))
+                cells += (number, kind, count)
                 gpus += total
             if gpus <= self._total:
                 self.values.append(row.value)
                 self._index.append(index)
                 self._gpus.append(gpus)
                 self._cells += cells
-                if pinned:
-                    self._pins += [(number, self._position[machine], count) for machine, count in pinned]
+                for machine, count in pinned:
+                    self._pins += (number, self._position[machine], count)
 
     def _learn(self, gang: Gang) -> tuple[int, int, int]:
         kind = self._kinds.setdefault(kind_of(gang, one_rack=self._one_rack), len(self._kinds))
@@ -210,30 +238,37 @@ class _Reader:
     ) -> MarketArrays:
         """What was read, in canonical order of kinds and rows."""
         # Not those of left-out rows only: one that nobody can win may make the others harder to place.
-        asked_for = {kind for _, kind, _ in self._cells}
-        kinds = sorted(kind for kind, number in self._kinds.items() if number in asked_for)
-        counts = np.zeros((len(self.values), len(kinds)), dtype=np.int32)
-        if self._cells:
-            place = np.empty(len(self._kinds), dtype=np.intp)
-            place[[self._kinds[kind] for kind in kinds]] = np.arange(len(kinds))
-            row, kind, count = np.array(self._cells, dtype=np.int64).T
-            np.add.at(counts, (row, place[kind]), count)
-        pin_row, pin_machine, pin_gpus = np.array(self._pins, dtype=np.int64).reshape(-1, 3).T
-        starts = np.array(row_start, dtype=np.int32)
-        gain, unit = _gains(np.array(self.values), starts, bids)
-        pin_count = np.bincount(pin_row, minlength=len(self.values))
-        rows = Rows(
-            row_start=starts,
-            index=np.array(self._index, dtype=np.int32),
-            gain=gain,
-            gpus=np.array(self._gpus, dtype=np.int32),
-            tie=_digests(starts, bids, counts, pin_row, pin_machine, pin_gpus),
-            counts=counts,
-            pin_start=np.concatenate(([0], np.cumsum(pin_count))).astype(np.int32),
-            pin_machine=pin_machine.astype(np.int32),
-            pin_gpus=pin_gpus.astype(np.int32),
+        asked_for = set(self._cells[1::3])
+        kinds = sorted([kind for kind, number in self._kinds.items() if number in asked_for])
+        place = [0] * len(self._kinds)
+        for new, kind in enumerate(kinds):
+            place[self._kinds[kind]] = new
+        told = Rows.with_room(len(bids), len(self.values), len(kinds), len(self._pins) // 3)
+        unit, rows, pins, alike = _core.order_rows(
+            _FINEST,
+            _BITS,
+            array("i", row_start),
+            array("d", [bid.empty_value for bid in bids]),
+            array("q", [zlib.crc32(bid.app_id.encode()) for bid in bids]),
+            array("d", self.values),
+            array("i", self._index),
+            array("i", self._gpus),
+            array("i", self._cells),
+            array("i", place),
+            array("i", self._pins),
+            told.row_start,
+            told.index,
+            told.gain,
+            told.gpus,
+            told.tie,
+            told.counts,
+            told.pin_start,
+            told.pin_machine,
+            told.pin_gpus,
         )
-        ordered = rows.only(gain > 0).best_first().with_fewest_parts_first(bids)
+        ordered = told.first(rows, pins)
+        if alike:
+            ordered = ordered.with_fewest_parts_first(bids)
         return MarketArrays(machines=machines, bids=bids, kinds=tuple(kinds), rows=ordered, unit=unit)
 
 
@@ -241,44 +276,3 @@ def _grouping(bid: Bid, index: int) -> tuple[int, list[Allocation], int]:
     """How a row's pinned GPUs belong together, to order rows by; of equal ones the first of the bid comes first."""
     parts = sorted(bid.rows[index].pinned_parts)
     return len(parts), parts, index
-
-
-def _gains(values: NDArray[np.float64], row_start: Ints, bids: Sequence[Bid]) -> tuple[Longs, float]:
-    """Gains in whole units, and the unit. To be rescued from a value of 0 gains more than all else together."""
-    bidder = np.repeat(np.arange(len(bids)), np.diff(row_start))
-    empty = np.array([bid.empty_value for bid in bids])
-    # math.log, not numpy's: the reference solvers use it, and equal values shall have equal logs.
-    logs = np.array([math.log(value) for value in values.tolist()])
-    log_empty = np.array([math.log(value) if value > 0 else 0.0 for value in empty.tolist()])
-    gain = logs - log_empty[bidder]
-    rescued = empty[bidder] == 0
-    rescue = 1.0 + 2.0 * _sum_of_largest(np.abs(gain), row_start) if rescued.any() else 0.0
-    total = _sum_of_largest(gain + rescue * rescued, row_start)
-    unit = 2.0 ** min(_FINEST, _BITS - math.ceil(math.log2(total + 1.0)))
-    # Rounded each on its own: what a rescue is worth depends on who is in the market, and equals shall not.
-    return np.rint(gain * unit).astype(np.int64) + round(rescue * unit) * rescued, unit
-
-
-def _sum_of_largest(gain: NDArray[np.float64], row_start: Ints) -> float:
-    """Sum over bidders of their largest gain."""
-    some = np.diff(row_start) > 0
-    return float(np.maximum.reduceat(gain, row_start[:-1][some]).sum()) if some.any() else 0.0
-
-
-def _digests(
-    row_start: Ints, bids: Sequence[Bid], counts: Ints, pin_row: Longs, pin_machine: Longs, pin_gpus: Longs
-) -> Longs:
-    """36 bits for each row, from its app and what it asks for: sums of them tell choices apart."""
-    app = np.array([zlib.crc32(bid.app_id.encode()) for bid in bids], dtype=np.uint64)
-    digest = np.repeat(app, np.diff(row_start))
-    for kind in range(counts.shape[1]):
-        digest = mixed(digest + counts[:, kind].astype(np.uint64))
-    pins = np.zeros(len(digest), dtype=np.uint64)
-    np.add.at(pins, pin_row, mixed(pin_machine.astype(np.uint64) * np.uint64(65_537) + pin_gpus.astype(np.uint64)))
-    return (mixed(digest + pins) >> np.uint64(28)).astype(np.int64)
-
-
-def mixed(number: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64: neighbours end far apart."""
-    number = (number + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
-    return (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -24,6 +24,7 @@ from rm_plugin.solvers.candidates import check_market
 from rm_plugin.solvers.exact.compiled import CompiledMarket, OutOfTimeError
 from rm_plugin.solvers.exact.found import as_solution
 from rm_plugin.solvers.exact.hasty import HastyMarket
+from rm_plugin.solvers.exact.places import Places
 from rm_plugin.solvers.exact.problem import solve_problem
 from rm_plugin.solvers.exact.rows import MarketArrays, read_market
 from rm_plugin.solvers.exact.tables import TableMarket, has_tables_only
@@ -90,13 +91,14 @@ def _ready(market: Market, arrays: MarketArrays, deadline_s: float) -> Ready:
     """What of reading is left of the time goes to limits, or to a relaxation where all rows name machines."""
     if time.monotonic() >= deadline_s:
         return HastyMarket(arrays)
-    best_of_all = uncontended(arrays)
+    places = Places(arrays)
+    best_of_all = uncontended(arrays, places)
     if best_of_all is not None:
         return best_of_all
     if has_tables_only(arrays):
         return TableMarket(market, arrays)
     try:
-        return CompiledMarket(market, arrays, deadline_s)
+        return CompiledMarket(market, arrays, deadline_s, places)
     except OutOfTimeError:
         return HastyMarket(arrays)
 

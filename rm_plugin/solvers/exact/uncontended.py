@@ -32,14 +32,11 @@ class UncontendedMarket:
         return as_solution(self._arrays, Found(skip=skip, row_of=row_of, gangs=gangs), placed=skip < 0)
 
 
-def uncontended(arrays: MarketArrays) -> UncontendedMarket | None:
+def uncontended(arrays: MarketArrays, places: Places) -> UncontendedMarket | None:
     """The market as one in which nobody loses anything to others; None where best fit finds no places for that."""
     rows = arrays.rows
     best = rows.row_start[:-1][rows.row_start[1:] > rows.row_start[:-1]]
-    if rows.gpus[best].sum() > sum([machine.free for machine in arrays.machines]):
-        return None
-    places = Places(arrays)
-    if (places.left_beside(best) < 0).any():
+    if rows.gpus[best].sum() > places.free.sum():
         return None
     packed = places.pack(best)
     return UncontendedMarket(arrays, packed) if isinstance(packed, Packed) else None

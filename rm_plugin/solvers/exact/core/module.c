@@ -5,12 +5,14 @@
 #include <string.h>
 
 #include "buffer.h"
+#include "chosen.h"
 #include "core.h"
 #include "cover_module.h"
 #include "fit.h"
 #include "lift.h"
 #include "pack.h"
 #include "prune.h"
+#include "rows_module.h"
 #include "shares.h"
 #include "tables_module.h"
 #include "weigh.h"
@@ -263,6 +265,29 @@ static PyObject *run_pack(PyObject *self, PyObject *args) {
     return PyLong_FromLong(parts);
 }
 
+static PyObject *run_pack_chosen(PyObject *self, PyObject *args) {
+    (void)self;
+    Py_buffer b[13];
+    int racks, sparing;
+    if (!PyArg_ParseTuple(args, "iy*y*y*y*y*y*y*y*y*y*y*pw*w*", &racks, &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &b[6],
+                          &b[7], &b[8], &b[9], &b[10], &sparing, &b[11], &b[12]))
+        return NULL;
+    Cluster cluster = {(int)(b[0].len / sizeof(int32_t)), racks, b[0].buf, b[1].buf, b[2].buf, b[3].buf};
+    Chosen chosen = {.rows = (int)(b[4].len / sizeof(int32_t)),
+                     .kinds = (int)(b[6].len / sizeof(int32_t)),
+                     .row = b[4].buf,
+                     .shape = b[5].buf,
+                     .order = b[6].buf,
+                     .counts = b[7].buf,
+                     .pin_start = b[8].buf,
+                     .pin_machine = b[9].buf,
+                     .pin_gpus = b[10].buf};
+    int32_t parts = pack_chosen(&cluster, &chosen, sparing, b[11].buf, b[12].buf);
+    for (int n = 0; n < 13; n++) PyBuffer_Release(&b[n]);
+    if (parts == INT32_MIN) return PyErr_NoMemory();
+    return PyLong_FromLong(parts);
+}
+
 static PyObject *run_fit(PyObject *self, PyObject *args) {
     (void)self;
     Py_buffer free_gpus, rack, slot_start, slot_free, kind, count, part;
@@ -348,6 +373,7 @@ static PyMethodDef METHODS[] = {
     {"losses", losses, METH_VARARGS, "What each row loses against the bound, which is returned."},
     {"bounds", bounds, METH_VARARGS, "The bound without each bidder."},
     {"pack", run_pack, METH_VARARGS, "Gangs on machines by best fit."},
+    {"pack_chosen", run_pack_chosen, METH_VARARGS, "The gangs of chosen rows on machines by best fit."},
     {"cover", make_cover, METH_VARARGS, "A cover: groups of machines, and what is asked of them."},
     {"cover_price", run_cover_price, METH_VARARGS, "Whether fractions of patterns make up what is left, and the duals."},
     {"cover_fullest", run_cover_fullest, METH_O, "The pattern taken most of: (pattern, times)."},
@@ -358,6 +384,7 @@ static PyMethodDef METHODS[] = {
     {"weigh", run_weigh, METH_VARARGS, "The most weight that a group of machines holds."},
     {"tables", make_tables, METH_VARARGS, "A market of tables from its arrays."},
     {"best_of_tables", run_best_of_tables, METH_VARARGS, "The best choice: (status, value, bound, nodes)."},
+    {"order_rows", run_order_rows, METH_VARARGS, "Rows that may win, best first: (unit, rows, pins, alike)."},
     {"prune", run_prune, METH_VARARGS, "Marks rows that no other of their bidder beats."},
     {NULL, NULL, 0, NULL},
 };

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_cases import draw_knapsack, feasible_choices, pinned_by, rank
+from core_cases import best_first, draw_knapsack, feasible_choices, pinned_by, rank
 
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.knapsack import build_problem
@@ -170,13 +170,13 @@ def many_alike(seed, bidders=20, each=6, kinds=3, scale=20):
         pin_start=np.zeros(total + 1, dtype=np.int32),
         pin_machine=np.zeros(0, dtype=np.int32),
         pin_gpus=np.zeros(0, dtype=np.int32),
-    ).best_first()
+    )
     nothing, each_kind = np.zeros((1, 2), np.int32), np.eye(kinds, dtype=np.int32)
     limits = [
         Resource(name=("kind", kind), capacity=300 * bidders * scale, by_kind=each_kind[kind] * scale, taken=nothing)
         for kind in range(kinds)
     ]
-    return build_problem(rows, limits, np.ones(1, dtype=np.int32), UNIT), total
+    return build_problem(best_first(rows), limits, np.ones(1, dtype=np.int32), UNIT), total
 
 
 @pytest.mark.parametrize("seed", [0, 2])

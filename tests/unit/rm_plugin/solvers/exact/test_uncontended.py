@@ -10,6 +10,7 @@ from audit.recipes import Recipe, random_market
 from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.solvers.exact.compiled import CompiledMarket
 from rm_plugin.solvers.exact.found import as_solution
+from rm_plugin.solvers.exact.places import Places
 from rm_plugin.solvers.exact.problem import solve_problem
 from rm_plugin.solvers.exact.rows import read_market
 from rm_plugin.solvers.exact.solver import ExactSolver
@@ -27,6 +28,11 @@ ROOMY = {
 }
 
 
+def uncontended_of(given):
+    arrays = read_market(given)
+    return uncontended(arrays, Places(arrays))
+
+
 def by_knapsack(given, without=None):
     ready = CompiledMarket(given)
     skip = -1 if without is None else ready.position(without)
@@ -38,7 +44,7 @@ def test_all_problems_are_answered_as_by_the_knapsack(name):
     told = 0
     for seed in range(60):
         given = random_market(seed, ROOMY[name])
-        ready = uncontended(read_market(given))
+        ready = uncontended_of(given)
         if ready is None:
             continue
         told += 1
@@ -59,19 +65,19 @@ def test_nobody_pays_where_nobody_loses_anything():
 def test_of_rows_worth_the_same_it_is_the_one_of_fewest_gpus():
     rows = row(0.9, gang(4, Level.MACHINE)), row(0.9, gang(2, Level.MACHINE))
     given = market([machine("m0", 8)], bid("a", 0.1, *rows), bid("b", 0.1, *rows))
-    assert rows_won(uncontended(read_market(given)).solution(None)) == {"a": 1, "b": 1}
+    assert rows_won(uncontended_of(given).solution(None)) == {"a": 1, "b": 1}
 
 
 def test_markets_where_somebody_loses_are_contended():
     too_many = market([machine("m0", 4)], *(bid(app, 0.1, row(0.9, gang(3, Level.MACHINE))) for app in "ab"))
-    assert uncontended(read_market(too_many)) is None
+    assert uncontended_of(too_many) is None
     both_pin = market([machine("m0", 2), machine("m1", 2)], *(bid(app, 0.1, row(0.9, m0=2)) for app in "ab"))
-    assert uncontended(read_market(both_pin)) is None
+    assert uncontended_of(both_pin) is None
     no_place = market([machine("m0", 2), machine("m1", 2)], bid("a", 0.1, row(0.9, gang(4, Level.MACHINE))))
-    assert uncontended(read_market(no_place)) is None
+    assert uncontended_of(no_place) is None
 
 
 def test_a_market_without_rows_is_told_at_once():
     given = market([machine("m0", 2)], bid("a", 0.5), bid("b", 0.9, row(0.2, gang(1, Level.SLOT))))
-    found = uncontended(read_market(given)).solution(None)
+    found = uncontended_of(given).solution(None)
     assert (found.wins, found.gap, found.positive) == ({}, 0.0, 2)

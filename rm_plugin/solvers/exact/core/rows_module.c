@@ -1,0 +1,44 @@
+#include "rows_module.h"
+
+#include "rows.h"
+
+enum { ARRAYS = 18 };
+
+PyObject *run_order_rows(PyObject *self, PyObject *args) {
+    (void)self;
+    Py_buffer b[ARRAYS];
+    int finest, bits;
+    if (!PyArg_ParseTuple(args, "iiy*y*y*y*y*y*y*y*y*w*w*w*w*w*w*w*w*w*", &finest, &bits, &b[0], &b[1], &b[2], &b[3],
+                          &b[4], &b[5], &b[6], &b[7], &b[8], &b[9], &b[10], &b[11], &b[12], &b[13], &b[14], &b[15],
+                          &b[16], &b[17]))
+        return NULL;
+    Told told = {.finest = finest,
+                 .bits = bits,
+                 .bidders = (int)(b[0].len / sizeof(int32_t)) - 1,
+                 .rows = (int)(b[3].len / sizeof(double)),
+                 .cells = (int)(b[6].len / (3 * sizeof(int32_t))),
+                 .pins = (int)(b[8].len / (3 * sizeof(int32_t))),
+                 .row_start = b[0].buf,
+                 .empty = b[1].buf,
+                 .app = b[2].buf,
+                 .value = b[3].buf,
+                 .index = b[4].buf,
+                 .gpus = b[5].buf,
+                 .cell = b[6].buf,
+                 .place = b[7].buf,
+                 .pin = b[8].buf};
+    told.kinds = told.rows ? (int)(b[14].len / sizeof(int32_t)) / told.rows : 0;
+    Ordered ordered = {.row_start = b[9].buf,
+                       .index = b[10].buf,
+                       .gain = b[11].buf,
+                       .gpus = b[12].buf,
+                       .tie = b[13].buf,
+                       .counts = b[14].buf,
+                       .pin_start = b[15].buf,
+                       .pin_machine = b[16].buf,
+                       .pin_gpus = b[17].buf};
+    int whole = order_rows(&told, &ordered);
+    for (int n = 0; n < ARRAYS; n++) PyBuffer_Release(&b[n]);
+    if (!whole) return PyErr_NoMemory();
+    return Py_BuildValue("diiN", ordered.unit, ordered.rows, ordered.pins, PyBool_FromLong(ordered.alike));
+}

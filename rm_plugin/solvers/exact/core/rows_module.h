@@ -1,0 +1,10 @@
+/* What Python asks of rows. */
+#ifndef THEMIS_ROWS_MODULE_H
+#define THEMIS_ROWS_MODULE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+PyObject *run_order_rows(PyObject *self, PyObject *args);
+
+#endif
