@@ -40,5 +40,12 @@ setup(
             optional=True,
             extra_compile_args=ARGUMENTS,
         ),
+        Extension(
+            "am.agent._memo",
+            sources=[f"{PACKING}/memo_module.c"],
+            # Without a compiler `am/agent/memo.py` does the same, only slower.
+            optional=True,
+            extra_compile_args=ARGUMENTS,
+        ),
     ]
 )

@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping
+from functools import cache
 from math import isfinite
 from pathlib import Path
 from random import Random
 
 from rm_plugin.arbiter.seeds import child_seed
 from simulator.workload import AppTrace, JobTrace, Workload
-from simulator.workloads.jobs import LEAST_ITERATIONS, draw_curve
-from themis.apps import CRUDE_SLOWDOWN, JobShape, Slowdown
+from simulator.workloads.jobs import LEAST_ITERATIONS, draw_curve, shape_of
+from themis.apps import CRUDE_SLOWDOWN, Slowdown
 from themis.errors import InputError
 from themis.values import Value
 
@@ -136,12 +137,13 @@ def _app(name: str, job: GavelJob, first: GavelJob, throughputs: Throughputs, se
         iterations_total=steps,
         serial_iteration_s=serial_s,
         slowdown=_slowdown(speed),
-        shape=JobShape(tasks=job.gpus, min_tasks=job.gpus),
+        shape=shape_of(job.gpus, rigid=True),
         curve=draw_curve(steps, Random(child_seed(seed, "gavel", name))),
     )
     return AppTrace(name=name, arrival_s=job.arrival_s - first.arrival_s, jobs=(trace,), model=job.model)
 
 
+@cache
 def _slowdown(speed: Throughput | None) -> Slowdown:
     if speed is None:
         return CRUDE_SLOWDOWN

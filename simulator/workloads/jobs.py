@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from random import Random
 
 from am.tuners.registry import make_tuner
@@ -16,6 +17,12 @@ LEAST_ITERATIONS = 1024
 
 ITERATION_SIGMA = 0.15
 """Iteration times of the jobs of one search differ with their hyper-parameters: lognormal, so wide."""
+
+
+@cache
+def shape_of(gpus: int, *, rigid: bool) -> JobShape:
+    """The shape of jobs of so many GPUs, or of up to so many: one object, by which agents know it again."""
+    return JobShape(tasks=gpus, min_tasks=gpus if rigid else 1)
 
 
 def jobs_of_work(

@@ -10,7 +10,7 @@ from random import Random
 from rm_plugin.arbiter.seeds import child_seed
 from simulator.workload import AppTrace, JobTrace, Workload
 from simulator.workloads.extract import ExtractApp, read_extract
-from simulator.workloads.jobs import jobs_of_search, jobs_of_work
+from simulator.workloads.jobs import jobs_of_search, jobs_of_work, shape_of
 from simulator.workloads.models import Model, draw_models, shared_out
 from simulator.workloads.sampling import (
     APPS,
@@ -115,7 +115,9 @@ def workload_1(seed: int, options: Workload1Options | None = None) -> Workload:
     apps = []
     for draft, count in zip(drafts, gpus, strict=True):
         rng = Random(child_seed(seed, "w1", draft.name))
-        apps.append(_app(draft, _ragged_jobs(draft, _shape(count, options), options.job_spread, rng), SINGLE))
+        apps.append(
+            _app(draft, _ragged_jobs(draft, shape_of(count, rigid=options.rigid), options.job_spread, rng), SINGLE)
+        )
     return Workload(name="w1", apps=tuple(apps), source=_SOURCE_1)
 
 
@@ -128,7 +130,9 @@ def workload_2(seed: int, options: PaperOptions | None = None) -> Workload:
     apps = []
     for draft, count in zip(drafts, gpus, strict=True):
         rng = Random(child_seed(seed, "w2", draft.name))
-        jobs = jobs_of_search(draft.jobs, draft.work_gpu_s, tuner, draft.model, _shape(count, options), rng)
+        jobs = jobs_of_search(
+            draft.jobs, draft.work_gpu_s, tuner, draft.model, shape_of(count, rigid=options.rigid), rng
+        )
         apps.append(_app(draft, jobs, SUCCESSIVE_HALVING))
     return Workload(name="w2", apps=tuple(apps), source=_SOURCE_2)
 
@@ -136,10 +140,6 @@ def workload_2(seed: int, options: PaperOptions | None = None) -> Workload:
 def _app(draft: _Draft, jobs: tuple[JobTrace, ...], tuner: str) -> AppTrace:
     spec = TunerSpec(name=tuner)
     return AppTrace(name=draft.name, arrival_s=draft.arrival_s, jobs=jobs, tuner=spec, model=draft.model.name)
-
-
-def _shape(gpus: int, options: PaperOptions) -> JobShape:
-    return JobShape(tasks=gpus, min_tasks=gpus if options.rigid else 1, gpus_per_task=1)
 
 
 def _dealt(shares: Mapping[str, float], count: int, rng: Random) -> list[int]:

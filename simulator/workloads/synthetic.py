@@ -9,7 +9,7 @@ from random import Random
 
 from rm_plugin.arbiter.seeds import child_seed
 from simulator.workload import AppTrace, Workload
-from simulator.workloads.jobs import jobs_of_search
+from simulator.workloads.jobs import jobs_of_search, shape_of
 from simulator.workloads.models import Model, draw_models
 from simulator.workloads.sampling import MEDIAN_TASK_GPU_S, SINGLE_SHARE, TAIL_SIGMA
 from themis.apps import JobShape, TunerSpec
@@ -104,7 +104,7 @@ def _draft(name: str, model: Model, gangs: Sequence[int], options: SyntheticOpti
     gpus = rng.choice(gangs)
     jobs = 1 if rng.random() < options.single_share else max(1, round(options.jobs * rng.uniform(0.5, 1.5)))
     work_gpu_s = jobs * gpus * options.task_gpu_s * rng.lognormvariate(0.0, options.sigma)
-    shape = JobShape(tasks=gpus, min_tasks=gpus if options.rigid else 1)
+    shape = shape_of(gpus, rigid=options.rigid)
     return _Draft(name=name, jobs=jobs, work_gpu_s=work_gpu_s, model=model, shape=shape)
 
 

@@ -8,11 +8,10 @@ from random import Random
 from rm_plugin.arbiter.seeds import child_seed
 from simulator.workload import AppTrace, Workload
 from simulator.workloads.extract import ExtractApp, read_extract
-from simulator.workloads.jobs import jobs_of_work
+from simulator.workloads.jobs import jobs_of_work, shape_of
 from simulator.workloads.models import Model, draw_models
 from simulator.workloads.philly import Burst
 from simulator.workloads.sampling import middle_share
-from themis.apps import JobShape
 from themis.errors import InputError
 
 _SOURCE = (
@@ -68,7 +67,7 @@ def _durations_s(app: ExtractApp) -> list[float]:
 
 
 def _app(name: str, arrival_s: float, durations_s: Sequence[float], gpus: int, model: Model, seed: int) -> AppTrace:
-    shape = JobShape(tasks=gpus, min_tasks=gpus)
+    shape = shape_of(gpus, rigid=True)
     works = [duration_s * gpus for duration_s in durations_s]
     jobs = jobs_of_work(works, model, shape, Random(child_seed(seed, "trace", name)))
     return AppTrace(name=name, arrival_s=arrival_s, jobs=jobs, model=model.name)
