@@ -17,6 +17,7 @@ from am.agent.demands import pays_above
 from am.agent.views import GangAt, JobView
 from am.jobs.division import MOST_TRIED, Beside, Jobs, Sizes, best_starts
 from am.jobs.late import late_jobs
+from am.jobs.later import Later
 from am.jobs.pool import Pool, by_place, speed_of, tasks_of
 from am.jobs.promised import promised_choice
 from themis.cluster import Cluster, GpuId, Level
@@ -89,10 +90,14 @@ def make_plan(
     idle = Pool(usable - busy - {gpu for gpus in goals.values() for gpu in gpus}, cluster)
     back = {job.view.job_id: goals[job.view.job_id] for job in jobs if job.view.job_id in goals and not job.gpus}
     beside = [PlannedJob(view=job.view, gpus=back.get(job.view.job_id, job.gpus)) for job in jobs] if back else jobs
-    gangs = _serve_waiting(beside, idle, holdings.granted if settled and not goals else frozenset(), restart_s)
+    to_move_to = holdings.granted if settled and not goals else frozenset()
+    gangs: dict[str, tuple[GpuId, ...]] = {}
+    later = _wait_for_all(beside, idle, holdings.granted, to_move_to, restart_s)
+    if not later:
+        gangs = _serve_waiting(beside, idle, to_move_to, restart_s)
     move = {job.view.job_id: gangs.pop(job.view.job_id) for job in jobs if job.gpus and job.view.job_id in gangs}
     start = back | {job: gpus for job, gpus in gangs.items() if holdings.granted.issuperset(gpus)}
-    wait = {job: gpus for job, gpus in gangs.items() if job not in start}
+    wait = later or {job: gpus for job, gpus in gangs.items() if job not in start}
     waiting = [job.view for job in jobs if not job.gpus and job.view.job_id not in start]
     grown = _grow(jobs, waiting, idle, restart_s) if settled and not wait and not move else {}
     stop |= dict.fromkeys(move, "it moves") | dict.fromkeys(grown, "it grows")
@@ -107,6 +112,19 @@ def make_plan(
         prepare=grown,
         release=release,
     )
+
+
+def _wait_for_all(
+    jobs: Sequence[PlannedJob], idle: Pool, granted: frozenset[GpuId], to_move_to: frozenset[GpuId], restart_s: float
+) -> Mapping[str, tuple[GpuId, ...]]:
+    """Gangs for waiting jobs where others have yet to give back all that is idle; else, or without such jobs, nothing.
+
+    So is everything that an app wins as leases end. Then no job starts, moves or grows, and when GPUs are granted this
+    is planned anew: what the jobs wait for is worked out only if somebody asks the app before that.
+    """
+    if not idle or not granted.isdisjoint(idle.gpus) or not _runnable([job.view for job in jobs if not job.gpus], idle):
+        return {}
+    return Later(lambda: _serve_waiting(jobs, idle, to_move_to, restart_s))
 
 
 def _kept(
