@@ -8,6 +8,7 @@ from agent_cases import CRUDE_SLOWDOWN, FLAT, STRICT, cluster_of, job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from am.jobs import planner
 from am.jobs.planner import Holdings, Plan, PlannedJob, make_plan
 from am.jobs.pool import tasks_of
 from themis.apps import JobShape
@@ -437,6 +438,33 @@ def test_the_order_of_jobs_does_not_matter(situation, rng):
     jobs, others, holdings, restart_s, moving = situation
     shuffled = rng.sample(jobs, len(jobs))
     assert make_plan(shuffled, others, holdings, CLUSTER, restart_s, moving) == plan_of(situation)
+
+
+@settings(max_examples=300)
+@given(situations())
+def test_what_waits_for_all_of_its_gpus_is_worked_out_when_it_is_asked_for(situation):
+    jobs, others, holdings, restart_s, moving = situation
+    later = Holdings(reserved=holdings.granted | holdings.reserved, expiring=holdings.expiring)
+    for each in (holdings, later):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(planner, "_wait_for_all", lambda *_: {})
+            at_once = make_plan(jobs, others, each, CLUSTER, restart_s, moving)
+        assert make_plan(jobs, others, each, CLUSTER, restart_s, moving) == at_once
+
+
+def test_it_is_not_asked_for_by_the_plan_itself(monkeypatch):
+    asked = []
+    real = planner.best_starts
+    monkeypatch.setattr(planner, "best_starts", lambda *given: asked.append(given) or real(*given))
+    plan = run(planned("a"), planned("b"), planned("c", on=("m1/0",)), granted=("m1/0",), reserved=("m0/0", "m0/1"))
+    assert plan.wait
+    assert not asked
+    assert plan.wait == {"a": gpus("m0/0"), "b": gpus("m0/1")}
+    assert list(plan.wait) == ["a", "b"]
+    assert len(plan.wait) == len(asked) + 1 == 2
+    assert run(planned("a"), granted=("m0/1",), reserved=("m0/0",)).wait == {"a": gpus("m0/0", "m0/1")}
+    assert len(asked) == 2
+    assert run(planned("c", on=("m1/0",)), granted=("m1/0",), reserved=("m0/0",)).wait == {}
 
 
 @settings(max_examples=100)
