@@ -21,9 +21,10 @@ _WAITING: Memo[Wants] = Memo()
 
 def make_report(app: AppView, around: Surroundings, round_id: int) -> AppReport:
     """The answer to «what is your rho»: with the gangs whose leases go on, and the demand of the jobs without one."""
-    valuer = Valuer.of(app, around)
+    time_s, switch_s = empty_bundle_s(app, around)
+    valuer = Valuer.of(app, around, longest_s=time_s)
     demands, phases = _wants(app)
-    t_shared_s = valuer.shared_s(*empty_bundle_s(app, around))
+    t_shared_s = valuer.shared_s(time_s, switch_s)
     return AppReport(
         app_id=app.app_id,
         round_id=round_id,

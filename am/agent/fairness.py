@@ -10,6 +10,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from am.agent.batch import SURELY
 from am.agent.finish_time import time_on_count_s
 from am.agent.views import AppView, Surroundings
 from themis.choices import BundleRule
@@ -61,12 +62,17 @@ class Valuer(Value, frozen=True, kw_only=True):
     rule: BundleRule
 
     @classmethod
-    def of(cls, app: AppView, around: Surroundings) -> Valuer:
-        """The valuer of an app at one moment. `share_s` is T on the fair share R/N."""
+    def of(cls, app: AppView, around: Surroundings, longest_s: float = math.inf) -> Valuer:
+        """The valuer of an app at one moment. `share_s` is T on the fair share R/N.
+
+        It is infinite where it surely is more than the longest time that is asked about, with which values then are
+        the same.
+        """
+        longer = longest_s < math.inf and _least_share_s(app, around) * SURELY > longest_s
         return cls(
             elapsed_s=app.elapsed_s,
             ideal_s=ideal_time_s(app, around),
-            share_s=time_on_count_s(app, around.share_gpus, around),
+            share_s=math.inf if longer else time_on_count_s(app, around.share_gpus, around),
             lease_s=around.lease_s,
             rule=around.rule,
         )
@@ -114,6 +120,11 @@ class Valuer(Value, frozen=True, kw_only=True):
         left = 1.0 - self.lease_s / np.where(longer, times_s, 1.0)
         after_s = self.lease_s + np.minimum(times_s, self.share_s) * left
         return spent_s + np.where(longer, np.minimum(times_s, after_s), times_s)
+
+
+def _least_share_s(app: AppView, around: Surroundings) -> float:
+    """Seconds that the app's jobs at least take on its fair share: as long as if all of it always worked at S = 1."""
+    return sum([job.iterations_left * job.serial_iteration_s for job in app.jobs]) / around.share_gpus
 
 
 def _exclusive_s(whole: AppView, around: Surroundings) -> float:
