@@ -75,10 +75,11 @@ class Room:
         """Free GPUs of a machine, reserved ones left aside; 0 for a machine that is not here."""
         return self._machine_free.get(machine_id, 0)
 
-    def slot_free(self, machine_id: str) -> list[int]:
-        """Free GPUs of each slot; never more than the machine's own free GPUs."""
-        limit = self._machine_free[machine_id]
-        return [min(free, limit) for free in self._slots[machine_id]]
+    def slot_free(self, machine_id: str) -> Sequence[int]:
+        """Free GPUs of each slot; never more than the machine's own free GPUs. Not to be kept while gangs are taken."""
+        limit, slots = self._machine_free[machine_id], self._slots[machine_id]
+        # Mostly nothing is reserved.
+        return slots if limit >= max(slots, default=0) else [min(free, limit) for free in slots]
 
     def reserve(self, machine_id: str, gpus: int) -> bool:
         """Set GPUs of a machine aside without a slot; False, and nothing changed, when there are too few."""
