@@ -12,6 +12,8 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
+import numpy as np
+
 from am.agent.divisions import asks_of
 from am.agent.fairness import Valuer
 from am.agent.finish_time import pace_of
@@ -52,7 +54,8 @@ class _Ask(Value, frozen=True, kw_only=True):
 
 _Asks = tuple[_Ask, ...]
 
-_IN_ROOM: Memo[_Asks | None] = Memo()
+_IN_ROOM: Memo[_Asks | None] = Memo(most_parts=256)
+"""What jobs may ask for in the rooms of the last rounds; no more are kept, since each keeps its room."""
 
 
 def lone_rows(
@@ -89,7 +92,7 @@ def _is_alone(app: AppView, own: HeldGang | None) -> bool:
     """Whether the app has one job, and that no gang or one which is up for renewal as a whole."""
     if len(app.jobs) != 1 or app.later_phases or len(app.held) > 1:
         return False
-    return own is None or (own.up == own.gpus and own.job_id == app.jobs[0].job_id)
+    return own is None or (own.renewable and own.up == own.gpus and own.job_id == app.jobs[0].job_id)
 
 
 def _asks(job: JobView, kinds: tuple[GangKind, ...]) -> _Asks | None:
@@ -143,16 +146,24 @@ def _useful(asks: _Asks, values: Sequence[float], empty_value: float) -> list[in
     if len(wanted) < 2:
         return wanted
     wanted = [place for place in wanted if not any(values[other] >= values[place] for other in asks[place].easier)]
-    wanted.sort(key=lambda place: (asks[place].needs, -values[place], not asks[place].pinned_gangs))
+    gains = dict(zip(wanted, _gains([values[place] for place in wanted], empty_value), strict=True))
+    wanted.sort(key=lambda place: (asks[place].needs, -gains[place], not asks[place].pinned_gangs))
     kept: list[int] = []
     for place in wanted:
-        value = values[place]
         for other in kept:
-            if values[other] >= value and place in asks[other].instead_of:
+            if gains[other] >= gains[place] and place in asks[other].instead_of:
                 break
         else:
             kept.append(place)
     return kept
+
+
+def _gains(values: Sequence[float], empty_value: float) -> list[float]:
+    """What asks gain over nothing: logs, as in `bidding`; values that differ in the last bit may gain the same."""
+    if empty_value <= 0:
+        return list(values)
+    gains: list[float] = np.log(np.array(values) / empty_value).tolist()
+    return gains
 
 
 def _row(ask: _Ask, value: float) -> BidRow:

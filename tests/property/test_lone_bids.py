@@ -1,5 +1,6 @@
 """Bids of single jobs, which are made without tables, say what tables make of the same apps."""
 
+import gc
 from random import Random
 
 import pytest
@@ -8,6 +9,7 @@ from bid_cases import offer_of_gpus, random_around, random_market
 
 from am.agent import bidding
 from am.agent.bidding import make_bid
+from am.agent.kinds import Room
 from am.agent.lone import _MOST_KINDS
 from am.app_view import held_gang
 from themis.apps import JobShape, Slowdown
@@ -62,6 +64,47 @@ def test_jobs_of_many_sizes_on_larger_clusters(monkeypatch, slowdown, rule):
         assert lone or shape.tasks - shape.min_tasks > _MOST_KINDS // 4 - 1
         rows.add(len(bid.rows))
     assert len(rows) > 3
+
+
+def test_gangs_of_another_job_or_without_gpus_are_for_tables(monkeypatch):
+    cluster = cluster_of((2, 2), (2,))
+    offered = offer_of_gpus(set(cluster.gpu_ids()), cluster)
+    mine = sorted(cluster.gpu_ids())[:2]
+    for held in (held_gang("gone", mine, mine, cluster), held_gang("j", [], [], cluster)):
+        app = app_of([job("j", 1000, JobShape(tasks=2), STRICT)], held=(held,), restart_s=3.0)
+        bid, by_tables, lone = both_ways(monkeypatch, app, offered, around_of(cluster))
+        assert bid == by_tables
+        assert not lone
+
+
+def test_values_that_gain_the_same_stand_in_for_each_other(monkeypatch):
+    """Work that is all but done: what asks are worth differs in the last bits, their logs do not."""
+    rng, cluster, alike = Random(4), cluster_of((2, 2), (2, 2), racks=("r0", "r1")), 0
+    for _ in range(300):
+        shape = JobShape(tasks=4, min_tasks=1)
+        app = app_of(
+            [job("j", 10.0 ** rng.uniform(-10, -2), shape, STRICT)],
+            elapsed_s=10.0 ** rng.uniform(3, 7),
+            work_total_gpu_s=100.0,
+        )
+        around = around_of(cluster, lease_s=100.0)
+        bid, by_tables, lone = both_ways(monkeypatch, app, offer_of_gpus(set(cluster.gpu_ids()), cluster), around)
+        assert lone
+        assert bid == by_tables
+        alike += len({row.value for row in bid.rows}) < 4
+    assert alike > 10
+
+
+def test_old_rooms_are_not_kept():
+    """A long run meets thousands of rooms."""
+    rng, cluster = Random(5), cluster_of(*[(4, 4)] * 12, racks=("r0", "r1", "r2"))
+    app, around = app_of([job("j", 1000, JobShape(tasks=4), STRICT)]), around_of(cluster)
+    before = sum(isinstance(each, Room) for each in gc.get_objects())
+    for _ in range(600):
+        free = set(rng.sample(sorted(cluster.gpu_ids()), rng.randint(1, cluster.gpus)))
+        assert make_bid(app, offer_of_gpus(free, cluster), around).rows
+    gc.collect()
+    assert sum(isinstance(each, Room) for each in gc.get_objects()) - before < 300
 
 
 def test_where_kinds_are_many_tables_tell(monkeypatch):

@@ -104,8 +104,9 @@ static int grow(Memo *self) {
         return 0;
     }
     self->entry = entry;
+    if (!make_table(self, room)) return 0;
     self->room = room;
-    return make_table(self, room);
+    return 1;
 }
 
 /* The older half goes. What goes with it may run code that asks this memo, which is whole again by then. */
@@ -121,14 +122,15 @@ static int forget_half(Memo *self) {
     memmove(self->entry, self->entry + gone, sizeof *old * self->count);
     for (Py_ssize_t n = 0; n < gone; n++) self->parts -= parts_of(old[n].objects);
     self->changes++;
-    int made = make_table(self, self->room);
+    memset(self->slot, 0, sizeof *self->slot * self->slots);
+    for (Py_ssize_t place = 1; place <= self->count; place++) put(self, (int32_t)place);
     for (Py_ssize_t n = 0; n < gone; n++) {
         Py_DECREF(old[n].objects);
         Py_DECREF(old[n].values);
         Py_DECREF(old[n].result);
     }
     free(old);
-    return made;
+    return 1;
 }
 
 static int add(Memo *self, uint64_t hash, PyObject *objects, PyObject *values, PyObject *result) {
@@ -164,8 +166,10 @@ static int clear(PyObject *object) {
     Memo *self = (Memo *)object;
     Entry *entry = self->entry;
     Py_ssize_t count = self->count;
+    free(self->slot);
     self->entry = NULL;
-    self->count = self->room = self->parts = 0;
+    self->slot = NULL;
+    self->count = self->room = self->parts = self->slots = 0;
     self->changes++;
     for (Py_ssize_t n = 0; n < count; n++) {
         Py_DECREF(entry[n].objects);
@@ -189,7 +193,6 @@ static int traverse(PyObject *object, visitproc visit, void *arg) {
 static void dealloc(PyObject *object) {
     PyObject_GC_UnTrack(object);
     clear(object);
-    free(((Memo *)object)->slot);
     Py_TYPE(object)->tp_free(object);
 }
 

@@ -68,10 +68,10 @@ def choices(
 
 def fit(
     racks: int,
-    free: Array,
-    rack: Array,
-    slot_start: Array,
-    slot_free: Array,  # as in `pack`
+    free: Array,  # i4 [machines], pinned GPUs left out
+    rack: Array,  # i4 [machines]
+    slot_start: Array,  # i4 [machines + 1]
+    slot_free: Array,  # i4 [slots]
     kinds: Array,  # i4 [kinds, 3]: level, gpus, unit
     count: Array,  # i4 [kinds]
     most_steps: int,
@@ -101,27 +101,12 @@ def losses(problem: Problem, skip: int, price: Array, loss: Array) -> int:
 def bounds(problem: Problem, price: Array, bound: Array) -> None:
     """The bound at these prices without each bidder, into i8 `bound` [bidders]."""
 
-def pack(
-    racks: int,
-    free: Array,  # i4 [machines], pinned GPUs left out
-    rack: Array,  # i4 [machines]
-    slot_start: Array,  # i4 [machines + 1]
-    slot_free: Array,  # i4 [slots]
-    gangs: Array,  # i4 [gangs, 3]: level, gpus, unit, in the order of placing
-    sparing: bool,
-    parts: Array,  # i4 [free GPUs, 4]: gang, machine, slot or -1, gpus
-) -> int:
-    """Gangs on machines by best fit: the number of parts written, or -1 - g when gang g found no place.
-
-    With `sparing` gangs in racks take what spoils the fewest whole parts for others.
-    """
-
 def pack_chosen(
     racks: int,
     free: Array,
     rack: Array,
     slot_start: Array,
-    slot_free: Array,  # as in `pack`, but with pinned GPUs
+    slot_free: Array,  # as in `fit`, but with pinned GPUs
     chosen: Array,  # i4 [chosen rows]
     shapes: Array,  # i4 [kinds, 3]: level, gpus, unit
     order: Array,  # i4 [kinds]: kinds in the order of placing
@@ -130,12 +115,13 @@ def pack_chosen(
     pin_machine: Array,  # i4 [pins]
     pin_gpus: Array,  # i4 [pins]
     sparing: bool,
-    parts: Array,  # as in `pack`
+    parts: Array,  # i4 [free GPUs, 4]: gang, machine, slot or -1, gpus
     owner: Array,  # i4 [free GPUs]: the row of each gang
 ) -> int:
-    """The gangs of chosen rows by best fit, as `pack`, kind by kind, beside what they pin: the number of parts.
+    """The gangs of chosen rows by best fit, kind by kind, beside what the rows pin: the number of parts.
 
-    -1 - k when a gang of kind k found no place; k is one more than all of them where pins take more than is free.
+    -1 - k when the first gang that found no place is of kind k; k is one more than all of them where pins take more
+    than is free. With `sparing` gangs in racks take what spoils the fewest whole parts for others.
     """
 
 def order_rows(

@@ -214,7 +214,7 @@ class _Reader:
             pinned = row.pinned.counts
             gpus = 0
             for machine, count in pinned:
-                gpus = gpus + count if count <= free.get(machine, 0) else self._total + 1
+                gpus = gpus + count if 0 < count <= free.get(machine, 0) else self._total + 1
             number = len(self.values)
             cells: list[int] = []
             for gang in row.gangs:

@@ -1,9 +1,14 @@
 """Help comes at once: it loads neither numpy nor HiGHS nor any solver, so that no start pays for the compiled core."""
 
+import os
 import subprocess
 import sys
 
 import pytest
+
+from themis_cli.main import main
+
+THREADS = "OPENBLAS_NUM_THREADS"
 
 SCRIPT = """
 import runpy, sys
@@ -44,6 +49,22 @@ def test_help_loads_no_solver(words):
     said, slow = loaded(*words)
     assert "usage" in said.lower()
     assert slow == []
+
+
+@pytest.mark.parametrize(("threads", "told"), [(None, "1"), ("3", "3")])
+def test_what_computes_starts_no_threads_for_large_matrices_unless_told_to(monkeypatch, threads, told):
+    monkeypatch.delenv(THREADS, raising=False)
+    if threads is not None:
+        monkeypatch.setenv(THREADS, threads)
+    assert main(["auction", "--market", "conf/markets/three-apps.json"]) == 0
+    assert os.environ[THREADS] == told
+
+
+def test_jobs_that_others_start_are_left_to_choose(monkeypatch):
+    monkeypatch.delenv(THREADS, raising=False)
+    with pytest.raises(SystemExit):
+        main(["testbed", "--help"])
+    assert THREADS not in os.environ
 
 
 def test_an_auction_loads_the_compiled_core():

@@ -16,8 +16,8 @@ typedef struct {
 /* Places all gangs of the rows, kind by kind; `owner` is told the row of each. There is room for a gang and a part for
  * every GPU that is free.
  *
- * Returns the number of parts; -1 - kind when a gang of it found no place; -1 - kinds where pins take more than is
- * free; INT32_MIN: no memory. */
+ * Returns the number of parts; -1 - kind when the first gang that found no place is of it; -1 - kinds where pins take
+ * more than is free; INT32_MIN: no memory. */
 int32_t pack_chosen(const Cluster *cluster, const Chosen *chosen, int sparing, Part *part, int32_t *owner);
 
 #endif

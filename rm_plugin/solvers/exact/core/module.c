@@ -10,7 +10,6 @@
 #include "cover_module.h"
 #include "fit.h"
 #include "lift.h"
-#include "pack.h"
 #include "prune.h"
 #include "rows_module.h"
 #include "shares.h"
@@ -249,22 +248,6 @@ static PyObject *bounds(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyObject *run_pack(PyObject *self, PyObject *args) {
-    (void)self;
-    Py_buffer free_gpus, rack, slot_start, slot_free, gang, part;
-    int racks, sparing;
-    if (!PyArg_ParseTuple(args, "iy*y*y*y*y*pw*", &racks, &free_gpus, &rack, &slot_start, &slot_free, &gang, &sparing,
-                          &part))
-        return NULL;
-    Cluster cluster = {(int)(free_gpus.len / sizeof(int32_t)), racks, free_gpus.buf, rack.buf, slot_start.buf,
-                       slot_free.buf};
-    int32_t parts = pack(&cluster, (int)(gang.len / (3 * sizeof(int32_t))), gang.buf, sparing, part.buf);
-    Py_buffer *all[] = {&free_gpus, &rack, &slot_start, &slot_free, &gang, &part};
-    for (size_t n = 0; n < sizeof all / sizeof *all; n++) PyBuffer_Release(all[n]);
-    if (parts == INT32_MIN) return PyErr_NoMemory();
-    return PyLong_FromLong(parts);
-}
-
 static PyObject *run_pack_chosen(PyObject *self, PyObject *args) {
     (void)self;
     Py_buffer b[13];
@@ -372,7 +355,6 @@ static PyMethodDef METHODS[] = {
     {"lift", run_lift, METH_VARARGS, "What pinned GPUs may count as; the most weight that the group holds."},
     {"losses", losses, METH_VARARGS, "What each row loses against the bound, which is returned."},
     {"bounds", bounds, METH_VARARGS, "The bound without each bidder."},
-    {"pack", run_pack, METH_VARARGS, "Gangs on machines by best fit."},
     {"pack_chosen", run_pack_chosen, METH_VARARGS, "The gangs of chosen rows on machines by best fit."},
     {"cover", make_cover, METH_VARARGS, "A cover: groups of machines, and what is asked of them."},
     {"cover_price", run_cover_price, METH_VARARGS, "Whether fractions of patterns make up what is left, and the duals."},

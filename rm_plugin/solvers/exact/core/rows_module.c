@@ -27,7 +27,7 @@ PyObject *run_order_rows(PyObject *self, PyObject *args) {
                  .cell = b[6].buf,
                  .place = b[7].buf,
                  .pin = b[8].buf};
-    told.kinds = told.rows ? (int)(b[14].len / sizeof(int32_t)) / told.rows : 0;
+    told.kinds = told.rows ? (int)(b[14].len / (Py_ssize_t)sizeof(int32_t) / told.rows) : 0;
     Ordered ordered = {.row_start = b[9].buf,
                        .index = b[10].buf,
                        .gain = b[11].buf,

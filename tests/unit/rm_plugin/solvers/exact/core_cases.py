@@ -78,10 +78,14 @@ class Cluster:
         self.slot_free = np.array([free for each in machines for free in each.free_slots], dtype=np.int32)
 
     def pack(self, gangs, *, sparing=False):
-        parts = np.empty((int(self.free.sum()) + 1, 4), dtype=np.int32)
+        """The gangs of one row without pins, each of a kind of its own, in their order."""
+        rooms = int(self.free.sum()) + 1
+        parts, owner = np.empty((rooms, 4), dtype=np.int32), np.empty(rooms, dtype=np.int32)
         arrays = (self.racks, self.free, self.rack, self.slot_start, self.slot_free)
-        shapes = np.array(gangs, dtype=np.int32).reshape(-1, 3)
-        written = _core.pack(*arrays, shapes, sparing, parts)
+        shapes, order = np.array(gangs, dtype=np.int32).reshape(-1, 3), np.arange(len(gangs), dtype=np.int32)
+        pins = (np.zeros(2, dtype=np.int32), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32))
+        row, counts = np.zeros(1, dtype=np.int32), np.ones((1, len(gangs)), dtype=np.int32)
+        written = _core.pack_chosen(*arrays, row, shapes, order, counts, *pins, sparing, parts, owner)
         return written, parts[: max(0, written)].tolist()
 
     def fit(self, kinds, most_steps=100_000):
