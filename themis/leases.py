@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
-from themis.cluster import GpuId
+from themis.cluster import Allocation, GpuId
 from themis.lifecycle import LeaseState
 from themis.values import Value
 
@@ -40,3 +41,8 @@ class LeaseChange(Value, frozen=True, kw_only=True):
     reason: str = ""
     round_id: int = 0
     reserved: bool = False
+
+
+def allocation_of(leases: Iterable[Lease]) -> Allocation:
+    """GPUs by machine of some leases."""
+    return Allocation.of_gpus([lease.gpu for lease in leases])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from rm_plugin.arbiter.contention import Contention
-from rm_plugin.arbiter.lease_table import EndOf, LeaseTable, allocation_of
+from rm_plugin.arbiter.lease_table import EndOf, LeaseTable
 from rm_plugin.arbiter.round_values import AppStanding, RoundSettings, RoundSnapshot
 from rm_plugin.arbiter.rounds import RoundResult
 from rm_plugin.arbiter.seeds import child_seed
@@ -20,8 +20,7 @@ from themis.bids import PlacedGang
 from themis.choices import LeaseEnds
 from themis.cluster import Allocation, Cluster, GpuId
 from themis.errors import InvariantError
-from themis.leases import Lease, LeaseChange, LeaseChangeKind
-from themis.lifecycle import LeaseState
+from themis.leases import Lease, LeaseChange, LeaseChangeKind, allocation_of
 from themis.values import Value
 
 
@@ -219,18 +218,17 @@ class Arbiter:
     # ---- inside ----
 
     def _standings(self, now_s: float, renewable: list[Lease]) -> Iterator[AppStanding]:
-        up = {lease.lease_id for lease in renewable}
+        up: dict[str, list[Lease]] = {}
+        for lease in renewable:
+            up.setdefault(lease.app_id, []).append(lease)
         for app_id, account in self._apps.items():
             kept = mine = _NOTHING
             attained_gpu_s = account.attained_gpu_s
             if self.table.holds(app_id):
-                # A lease that is expiring is no longer the app's to plan with.
-                leases = self.table.of_app(app_id)
-                kept = allocation_of(
-                    [each for each in leases if each.state is not LeaseState.EXPIRING and each.lease_id not in up]
-                )
-                if up:
-                    mine = allocation_of([lease for lease in leases if lease.lease_id in up])
+                kept = self.table.kept_by(app_id)
+                if app_id in up:
+                    mine = allocation_of(up[app_id])
+                    kept -= mine
                 attained_gpu_s = self.attained_gpu_s(app_id, now_s)
             yield AppStanding(
                 app_id=app_id,

@@ -27,6 +27,19 @@ def choose_gpus(
     return chosen
 
 
+def whole_or_there(machine: Machine, mine: set[GpuId], count: int, slot: int) -> set[GpuId]:
+    """What a gang won in a slot may renew: all of itself in some slot, or GPUs of its own slot.
+
+    A part of it in another slot would tear the gang apart.
+    """
+    by_slot: dict[int, set[GpuId]] = {}
+    for gpu in mine:
+        by_slot.setdefault(machine.slot_of(gpu.index), set()).add(gpu)
+    there = by_slot.get(slot, set())
+    whole = [gpus for gpus in by_slot.values() if len(gpus) >= count]
+    return there if len(there) >= count or not whole else mine
+
+
 def _index(gpu: GpuId) -> int:
     return gpu.index
 

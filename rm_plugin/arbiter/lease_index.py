@@ -44,8 +44,8 @@ class LeaseIndex:
         """When the first GRANTED lease ends."""
         return min(self._ends, default=None)
 
-    def put(self, lease: Lease) -> None:
-        """Set the lease of a GPU, in the place of the one before."""
+    def put(self, lease: Lease) -> Lease | None:
+        """Set the lease of a GPU, in the place of the one before, which is returned."""
         before = self._by_gpu.get(lease.gpu)
         if before is not None:
             self._count_end(before, -1)
@@ -54,6 +54,7 @@ class LeaseIndex:
         self._by_gpu[lease.gpu] = lease
         self._by_app.setdefault(lease.app_id, {})[lease.gpu] = lease
         self._count_end(lease, 1)
+        return before
 
     def drop(self, gpu: GpuId) -> Lease | None:
         """Take the lease of a GPU out; None when there is none."""

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.gpu_choice import choose_gpus
+from rm_plugin.arbiter.gpu_choice import choose_gpus, whole_or_there
 from rm_plugin.arbiter.lease_index import LeaseIndex
 from themis.bids import FreeMachine, PlacedGang
 from themis.cluster import Allocation, Cluster, GpuId, Machine
 from themis.errors import InvariantError
-from themis.leases import Lease, LeaseChange, LeaseChangeKind
+from themis.leases import Lease, LeaseChange, LeaseChangeKind, allocation_of
 from themis.lifecycle import LEASE_LIFECYCLE, LeaseState
 
 
@@ -56,6 +56,8 @@ class LeaseTable:
         # Both hold for a machine until a lease on it starts or ends, or the machine is lost or comes back.
         self._free: dict[str, tuple[GpuId, ...]] = {}
         self._offers: dict[str, FreeMachine] = {}
+        # Until a lease of the app starts, changes or ends.
+        self._kept: dict[str, Allocation] = {}
         self._next_id = next_lease_id
         for lease in leases:
             index = self._index_for(lease)
@@ -110,6 +112,13 @@ class LeaseTable:
     def live_of(self, app_id: str) -> Collection[Lease]:
         """The live leases of an app, in the order in which it got their GPUs."""
         return self._live.of_app(app_id)
+
+    def kept_by(self, app_id: str) -> Allocation:
+        """GPUs that an app may plan with: of all its leases but those that expire."""
+        kept = self._kept.get(app_id)
+        if kept is None:
+            kept = self._kept[app_id] = self._not_expiring(app_id)
+        return kept
 
     def find(self, lease_id: int) -> Lease | None:
         """The live or reserved lease of this id, or None when it has ended."""
@@ -298,7 +307,7 @@ class LeaseTable:
         for machine_id, count in gang.gpus:
             machine = self._cluster.machine(machine_id)
             here = mine.get(machine_id, set())
-            fitting = here if gang.slot is None else _whole_or_there(machine, here, count, gang.slot)
+            fitting = here if gang.slot is None else whole_or_there(machine, here, count, gang.slot)
             chosen = choose_gpus(machine, fitting, {}, min(count, len(fitting)), gang.slot)
             here.difference_update(chosen)
             renewed += chosen
@@ -363,17 +372,25 @@ class LeaseTable:
 
     def _put(self, lease: Lease) -> None:
         """Every lease comes in here."""
-        self._index_for(lease).put(lease)
+        before = self._index_for(lease).put(lease)
         self._by_id[lease.lease_id] = lease
         self._forget(lease.gpu.machine_id)
+        self._kept.pop(lease.app_id, None)
+        if before is not None:
+            self._kept.pop(before.app_id, None)
 
     def _drop(self, lease: Lease) -> None:
         """Every lease goes out here."""
         self._index_for(lease).drop(lease.gpu)
         del self._by_id[lease.lease_id]
         self._forget(lease.gpu.machine_id)
+        self._kept.pop(lease.app_id, None)
 
     # ---- inside: free GPUs ----
+
+    def _not_expiring(self, app_id: str) -> Allocation:
+        leases = (*self._live.of_app(app_id), *self._reserved.of_app(app_id))
+        return allocation_of([lease for lease in leases if lease.state is not LeaseState.EXPIRING])
 
     def _forget(self, machine_id: str) -> None:
         self._free.pop(machine_id, None)
@@ -449,6 +466,9 @@ class LeaseTable:
             there = () if machine_id in self._lost else self._cluster.gpus_of(machine_id)
             if free != self._givable(there):
                 raise InvariantError("the free GPUs of a machine are not those to give out", value=machine_id)
+        for app_id, kept in self._kept.items():
+            if kept != self._not_expiring(app_id):
+                raise InvariantError("what an app may plan with is not what it holds", value=app_id)
         for machine_id, offer in self._offers.items():
             if offer.free_slots != self._slots_offered(self._cluster.machine(machine_id), ()):
                 raise InvariantError("a machine's offer is not what it has free", value=machine_id)
@@ -463,19 +483,6 @@ _ORDER = {kind: place for place, kind in enumerate(LeaseChangeKind)}
 def _begins_s(follows: Lease | None, now_s: float) -> float:
     """When a lease begins on a GPU whose present lease this is, if it has one."""
     return now_s if follows is None else max(now_s, follows.expires_at_s)
-
-
-def _whole_or_there(machine: Machine, mine: set[GpuId], count: int, slot: int) -> set[GpuId]:
-    """What a gang won in a slot may renew: all of itself in some slot, or GPUs of its own slot.
-
-    A part of it in another slot would tear the gang apart.
-    """
-    by_slot: dict[int, set[GpuId]] = {}
-    for gpu in mine:
-        by_slot.setdefault(machine.slot_of(gpu.index), set()).add(gpu)
-    there = by_slot.get(slot, set())
-    whole = [gpus for gpus in by_slot.values() if len(gpus) >= count]
-    return there if len(there) >= count or not whole else mine
 
 
 def _by_holder(up: Iterable[Lease]) -> dict[str, dict[str, set[GpuId]]]:
@@ -500,8 +507,3 @@ def _check_room(grants: Mapping[str, Sequence[PlacedGang]], available: Mapping[s
 def _take(available: Mapping[str, set[GpuId]], gpus: Iterable[GpuId]) -> None:
     for gpu in gpus:
         available[gpu.machine_id].discard(gpu)
-
-
-def allocation_of(leases: Iterable[Lease]) -> Allocation:
-    """GPUs by machine of some leases."""
-    return Allocation.of_gpus([lease.gpu for lease in leases])

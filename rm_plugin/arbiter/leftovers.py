@@ -83,7 +83,7 @@ def share_leftovers_by_job(
 
 
 def _may_be_served(claim: Claim, gpus: int) -> bool:
-    return any(demand.min_gpus <= gpus for demand in claim.demands)
+    return min([demand.min_gpus for demand in claim.demands], default=gpus + 1) <= gpus
 
 
 def _take_turns(room: Room, queues: Iterable[_Queue]) -> None:

@@ -7,12 +7,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from rm_plugin.arbiter.lease_table import LeaseTable, allocation_of
+from rm_plugin.arbiter.lease_table import LeaseTable
 from rm_plugin.solvers.packing import Room
 from themis.bids import PlacedGang
 from themis.cluster import Allocation, Cluster, Level, Machine
 from themis.errors import InvariantError
-from themis.leases import LeaseChangeKind
+from themis.leases import LeaseChangeKind, allocation_of
 from themis.lifecycle import LEASE_LIFECYCLE, LeaseState
 
 CLUSTER = Cluster(
@@ -226,6 +226,8 @@ class LeaseTableMachine(RuleBasedStateMachine):
             assert list(self.table.live_of(app)) == [lease for lease in live if lease.app_id == app]
             mine = [lease for lease in (*live, *reserved) if lease.app_id == app]
             assert self.table.of_app(app) == sorted(mine, key=lambda lease: (lease.gpu, lease.lease_id))
+            kept = [lease.gpu.machine_id for lease in mine if lease.state is not LeaseState.EXPIRING]
+            assert self.table.kept_by(app) == Allocation.of(Counter(kept))
         for lease in (*live, *reserved):
             assert self.table.find(lease.lease_id) is lease
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from rm_plugin.arbiter.lease_table import LeaseTable, allocation_of
+from rm_plugin.arbiter.lease_table import LeaseTable
 from themis.bids import PlacedGang
 from themis.cluster import Allocation, Cluster, GpuId, Level, Machine
 from themis.errors import InvariantError, UnknownNameError
-from themis.leases import Lease, LeaseChangeKind
+from themis.leases import Lease, LeaseChangeKind, allocation_of
 from themis.lifecycle import LeaseState
 
 CLUSTER = Cluster(
