@@ -82,7 +82,7 @@ def lone_rows(
     values = [valuer.value(ask.time_s(work_s), switch_s) for ask in asks]
     # The ResourceManager may not offer what the app thinks is up: a row that pins it would cost the whole bid.
     if own is not None and own.up.within(offer.free):
-        renewed = _renewed(job, own)
+        renewed = _renewed(job.shape, job.slowdown, own.at, own.up)
         asks, values = (*asks, renewed), [*values, valuer.value(renewed.time_s(work_s))]
     sent = sorted(_useful(asks, values, empty_value), key=lambda place: asks[place].gpus)
     return tuple([_row(asks[place], values[place]) for place in sent])
@@ -126,21 +126,17 @@ def _of_kinds(shape: JobShape, slowdown: Slowdown, kinds: tuple[GangKind, ...]) 
     return tuple(asks)
 
 
-def _renewed(job: JobView, own: HeldGang) -> _Ask:
-    """The ask for the job's own gang."""
-    return _pinned(job.shape, job.slowdown, own.at, own.up)
-
-
 @lru_cache(maxsize=4096)
-def _pinned(shape: JobShape, slowdown: Slowdown, at: GangAt, up: Allocation) -> _Ask:
+def _renewed(shape: JobShape, slowdown: Slowdown, at: GangAt, up: Allocation) -> _Ask:
+    """The ask for the job's own gang."""
     s, usable = pace_of(shape, slowdown, at)
     return _Ask(slowdown=s, usable=usable, gpus=up.gpus, needs=up.gpus, pinned=up, pinned_gangs=(up,))
 
 
 def _useful(asks: _Asks, values: Sequence[float], empty_value: float) -> list[int]:
-    """Asks that are worth more than nothing, and no less than all that fit wherever they do; fewest needs first.
+    """Asks that are worth more than nothing and for which no other stands in; fewest needs first.
 
-    As `selection.select` has it. The job's own gang is told first of equals: it is the first table of a bid.
+    As `selection` has it. The job's own gang is told first of equals: it is the first table of a bid.
     """
     wanted = [place for place, value in enumerate(values) if value > empty_value]
     if len(wanted) < 2:
