@@ -109,6 +109,15 @@ static int grow(Memo *self) {
     return 1;
 }
 
+static void let_go(Entry *entry, Py_ssize_t count) {
+    for (Py_ssize_t n = 0; n < count; n++) {
+        Py_DECREF(entry[n].objects);
+        Py_DECREF(entry[n].values);
+        Py_DECREF(entry[n].result);
+    }
+    free(entry);
+}
+
 /* The older half goes. What goes with it may run code that asks this memo, which is whole again by then. */
 static int forget_half(Memo *self) {
     Py_ssize_t gone = (self->count + 1) / 2;
@@ -124,12 +133,7 @@ static int forget_half(Memo *self) {
     self->changes++;
     memset(self->slot, 0, sizeof *self->slot * self->slots);
     for (Py_ssize_t place = 1; place <= self->count; place++) put(self, (int32_t)place);
-    for (Py_ssize_t n = 0; n < gone; n++) {
-        Py_DECREF(old[n].objects);
-        Py_DECREF(old[n].values);
-        Py_DECREF(old[n].result);
-    }
-    free(old);
+    let_go(old, gone);
     return 1;
 }
 
@@ -171,12 +175,7 @@ static int clear(PyObject *object) {
     self->slot = NULL;
     self->count = self->room = self->parts = self->slots = 0;
     self->changes++;
-    for (Py_ssize_t n = 0; n < count; n++) {
-        Py_DECREF(entry[n].objects);
-        Py_DECREF(entry[n].values);
-        Py_DECREF(entry[n].result);
-    }
-    free(entry);
+    let_go(entry, count);
     return 0;
 }
 
