@@ -91,10 +91,8 @@ def make_plan(
     back = {job.view.job_id: goals[job.view.job_id] for job in jobs if job.view.job_id in goals and not job.gpus}
     beside = [PlannedJob(view=job.view, gpus=back.get(job.view.job_id, job.gpus)) for job in jobs] if back else jobs
     to_move_to = holdings.granted if settled and not goals else frozenset()
-    gangs: dict[str, tuple[GpuId, ...]] = {}
     later = _wait_for_all(beside, idle, holdings.granted, to_move_to, restart_s)
-    if not later:
-        gangs = _serve_waiting(beside, idle, to_move_to, restart_s)
+    gangs = {} if later else _serve_waiting(beside, idle, to_move_to, restart_s)
     move = {job.view.job_id: gangs.pop(job.view.job_id) for job in jobs if job.gpus and job.view.job_id in gangs}
     start = back | {job: gpus for job, gpus in gangs.items() if holdings.granted.issuperset(gpus)}
     wait = later or {job: gpus for job, gpus in gangs.items() if job not in start}

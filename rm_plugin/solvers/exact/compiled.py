@@ -14,6 +14,7 @@ from rm_plugin.solvers.candidates import chains_of
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.found import Found, value_of
 from rm_plugin.solvers.exact.knapsack import (
+    Uses,
     build_problem,
     most_pinned,
     pinned_together,
@@ -89,8 +90,7 @@ class CompiledMarket:
         self.sufficient = first.sufficient
         _check_time(deadline_s)
         self._by_gangs = used_by_gangs(rows, self._resources)
-        self._uses = uses_of(rows, self._resources, self.places.free, self._by_gangs)
-        self._prune()
+        self._uses = self._prune()
         _check_time(deadline_s)
         self.problem = self._build()
         self._price = np.zeros(len(self._resources))
@@ -177,7 +177,7 @@ class CompiledMarket:
         self._resources.append(resource)
         added = used_by_gangs(self.arrays.rows, [resource])
         self._by_gangs = np.concatenate([self._by_gangs, added], axis=1)
-        self._uses = uses_of(self.arrays.rows, self._resources, self.places.free, self._by_gangs)
+        self._uses = self._used()
         self.problem = self._build()
         self._price, self._bounds = np.append(self._price, 0.0), None
         price = np.append(price, 0.0)
@@ -189,14 +189,18 @@ class CompiledMarket:
         rows, free = self.arrays.rows, self.places.free
         return build_problem(rows, self._resources, free, self.arrays.unit, self._uses)
 
-    def _prune(self) -> None:
-        """Leave out rows that another of the bidder beats.
+    def _used(self) -> Uses:
+        return uses_of(self.arrays.rows, self._resources, self.places.free, self._by_gangs)
+
+    def _prune(self) -> Uses:
+        """Leave out rows that another of the bidder beats; what the others use.
 
         Where the limits are sufficient, what counts is what they see of a row; else every kind of gang and every pin.
         """
-        rows = self.arrays.rows
+        rows, uses = self.arrays.rows, None
         if self.sufficient:
-            keep = undominated(rows, self._uses.use, self._uses.by_table)
+            uses = self._used()
+            keep = undominated(rows, uses.use, uses.by_table)
         else:
             needs = rows.counts @ _chain_columns(self.arrays.kinds)
             keep = undominated(rows, needs, np.ones(len(rows.pin_gpus), dtype=np.bool_))
@@ -204,8 +208,8 @@ class CompiledMarket:
         if left is not rows:
             self.arrays = replace(self.arrays, rows=left)
             self.places = self.places.of_rows(self.arrays)
-            self._by_gangs = self._by_gangs[keep]
-            self._uses = uses_of(left, self._resources, self.places.free, self._by_gangs)
+            self._by_gangs, uses = self._by_gangs[keep], None
+        return self._used() if uses is None else uses
 
 
 def _check_time(deadline_s: float) -> None:

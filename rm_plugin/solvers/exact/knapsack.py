@@ -79,9 +79,13 @@ def _needs_table(rows: Rows, taken: NDArray[np.int32], free: Ints, limited: Cont
     if not len(rows.pin_gpus):
         return shared
     most = _most_pinned_by(rows, len(free))
-    for machine in np.flatnonzero((most > 0).sum(axis=0) > 1).tolist():
-        step = int(np.gcd.reduce(rows.pin_gpus[rows.pin_machine == machine]))
-        unlimited = most[:, machine].sum() > free[machine] and machine not in limited
+    pinning, asked = (most > 0).sum(axis=0), most.sum(axis=0)
+    pinned = np.flatnonzero(pinning)
+    by_machine = np.argsort(rows.pin_machine, kind="stable")
+    steps = np.gcd.reduceat(rows.pin_gpus[by_machine], np.searchsorted(rows.pin_machine[by_machine], pinned))
+    several = pinning[pinned] > 1
+    for machine, step in zip(pinned[several].tolist(), steps[several].tolist(), strict=True):
+        unlimited = asked[machine] > free[machine] and machine not in limited
         shared[machine] = unlimited or not _adds_up(taken[machine, :, : free[machine] + 1], step)
     return shared
 
