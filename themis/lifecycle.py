@@ -62,7 +62,7 @@ class Lifecycle(Generic[S]):
         """True when `new` may follow `old`."""
         return new in self.table.get(old, ())
 
-    def check(self, old: S, new: S, subject: str) -> S:
+    def check(self, old: S, new: S, subject: object) -> S:
         """Return `new` when it may follow `old`; else raise InvariantError that names the subject."""
         if not self.allows(old, new):
             raise InvariantError(f"{self.name} {subject} cannot go from {old} to {new}")

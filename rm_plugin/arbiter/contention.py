@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from themis.errors import InvariantError
 
 
@@ -30,13 +32,24 @@ class Contention:
 
     def mean(self, app_id: str, now_s: float) -> float:
         """N_avg of an active app, itself included: never under 1, even where clocks disagree a little."""
+        return self._means([self._since[app_id]], now_s)[0]
+
+    def means(self, now_s: float) -> dict[str, float]:
+        """N_avg of every active app."""
+        return dict(zip(self._since, self._means(self._since.values(), now_s), strict=True))
+
+    def _means(self, since: Iterable[tuple[float, float]], now_s: float) -> list[float]:
+        """N_avg of apps that entered at these times, with the integral of then."""
         if now_s != self._at_s:
             self._advance(now_s)
-        entered_s, integral_app_s = self._since[app_id]
-        life_s = now_s - entered_s
-        if life_s <= 0.0:
-            return float(max(1, self.active))
-        return max(1.0, (self._integral_app_s - integral_app_s) / life_s)
+        integral_app_s, first = self._integral_app_s, float(max(1, self.active))
+        # A round asks for every app: nothing is called for each.
+        return [
+            first
+            if (life_s := now_s - entered_s) <= 0.0
+            else (mean if (mean := (integral_app_s - before_app_s) / life_s) > 1.0 else 1.0)
+            for entered_s, before_app_s in since
+        ]
 
     def _advance(self, now_s: float) -> None:
         if now_s < self._at_s:

@@ -97,8 +97,7 @@ class Arbiter:
 
     def attained_gpu_s(self, app_id: str, now_s: float) -> float:
         """GPU time that an active app had so far, leases that still run included."""
-        running = sum([now_s - lease.granted_at_s for lease in self.table.live_of(app_id)])
-        return self._apps[app_id].attained_gpu_s + running
+        return self._apps[app_id].attained_gpu_s + _running_gpu_s(self.table.live_of(app_id), now_s)
 
     # ---- rounds ----
 
@@ -108,8 +107,20 @@ class Arbiter:
         Leases of apps whose master is away are prolonged in place instead: they wait for it until it is given up.
         Leases on closed GPUs are nobody's to renew: they begin to expire. Both are in the changes.
         """
-        changes = [*self._prolong_silent(now_s), *self._expire_closed(now_s)]
-        renewable = self._renewable(now_s)
+        ending = self.table.ending(now_s + self._leases.checkpoint_lead_s + 1e-9)
+        closed = self.table.closed
+        away, expiring, renewable = [], [], []
+        for lease in ending:
+            if self._is_silent(lease.app_id):
+                away.append(lease)
+            elif closed and lease.gpu in closed:
+                expiring.append(lease)
+            else:
+                renewable.append(lease)
+        changes = [
+            *self.table.prolong(away, now_s=now_s, end_s=self._end_of(now_s)),
+            *self.table.expire(expiring),
+        ]
         self._up = frozenset(lease.lease_id for lease in renewable)
         snapshot = RoundSnapshot(
             round_id=self._next_round_id,
@@ -132,16 +143,17 @@ class Arbiter:
         leases are those that the round put up and that still run.
         """
         snapshot = result.snapshot
-        renewable = [lease for lease in self.table.live.values() if lease.lease_id in self._up] if self._up else []
+        up = self._up
+        renewable = [lease for lease in self.table.live.values() if lease.lease_id in up] if up else []
         grants = {app: self._there(gangs) for app, gangs in result.decision.grants().items() if app in self._apps}
-        changes = self.table.settle(
+        # No lease ends with it, so no app's account changes.
+        return self.table.settle(
             grants,
             renewable,
             now_s=now_s,
             end_s=self._end_of(now_s),
             round_id=snapshot.round_id,
         )
-        return self._account(changes, now_s)
 
     def lease_end_s(self, now_s: float, begins_s: float | None = None) -> float:
         """When a lease granted now ends.
@@ -221,20 +233,24 @@ class Arbiter:
         up: dict[str, list[Lease]] = {}
         for lease in renewable:
             up.setdefault(lease.app_id, []).append(lease)
+        live, waiting = self.table.live_by_app, self.table.waiting
+        means = self._contention.means(now_s)
         for app_id, account in self._apps.items():
             kept = mine = _NOTHING
             attained_gpu_s = account.attained_gpu_s
-            if self.table.holds(app_id):
+            if app_id in live or app_id in waiting:
                 kept = self.table.kept_by(app_id)
                 if app_id in up:
-                    mine = allocation_of(up[app_id])
+                    # Mostly all leases of an app end with one round.
+                    mine = kept if len(up[app_id]) == kept.gpus else allocation_of(up[app_id])
                     kept -= mine
-                attained_gpu_s = self.attained_gpu_s(app_id, now_s)
+                if app_id in live:
+                    attained_gpu_s += _running_gpu_s(live[app_id].values(), now_s)
             yield AppStanding(
                 app_id=app_id,
                 submitted_at_s=account.submitted_at_s,
                 attained_gpu_s=attained_gpu_s,
-                contention=self._contention.mean(app_id, now_s),
+                contention=means[app_id],
                 kept=kept,
                 renewable=mine,
                 silent=account.silent,
@@ -242,20 +258,9 @@ class Arbiter:
 
     def _there(self, gangs: Iterable[PlacedGang]) -> tuple[PlacedGang, ...]:
         lost = self.table.lost
+        if not lost:
+            return tuple(gangs)
         return tuple(gang for gang in gangs if not any(machine_id in lost for machine_id, _ in gang.gpus))
-
-    def _renewable(self, now_s: float) -> list[Lease]:
-        until_s = now_s + self._leases.checkpoint_lead_s + 1e-9
-        return [lease for lease in self.table.ending(until_s) if not self._is_silent(lease.app_id)]
-
-    def _expire_closed(self, now_s: float) -> list[LeaseChange]:
-        closed = self.table.closed
-        return self.table.expire([lease for lease in self._renewable(now_s) if lease.gpu in closed]) if closed else []
-
-    def _prolong_silent(self, now_s: float) -> list[LeaseChange]:
-        until_s = now_s + self._leases.checkpoint_lead_s + 1e-9
-        waiting = [lease for lease in self.table.ending(until_s) if self._is_silent(lease.app_id)]
-        return self.table.prolong(waiting, now_s=now_s, end_s=self._end_of(now_s))
 
     def _end_of(self, now_s: float) -> EndOf:
         return partial(self.lease_end_s, now_s)
@@ -270,6 +275,11 @@ class Arbiter:
             if change.kind in _ENDS and not change.reserved and lease.app_id in self._apps:
                 self._apps[lease.app_id].attained_gpu_s += now_s - lease.granted_at_s
         return changes
+
+
+def _running_gpu_s(leases: Iterable[Lease], now_s: float) -> float:
+    """GPU time of leases until now."""
+    return sum([now_s - lease.granted_at_s for lease in leases])
 
 
 _NOTHING = Allocation()

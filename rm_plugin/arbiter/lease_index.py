@@ -2,13 +2,44 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter, is_
 
 from themis.cluster import GpuId
 from themis.errors import InvariantError
 from themis.leases import Lease
-from themis.lifecycle import LeaseState
+from themis.lifecycle import LEASE_LIFECYCLE, LeaseState
+
+
+@dataclass(slots=True)
+class Told:
+    """What leases say, to hold against it what is kept elsewhere.
+
+    `gpus` are the leased GPUs by machine, as numbers (`gpu_choice`); `planned` those by app and machine, by their
+    count, whose leases do not expire; `ends` counts GRANTED leases by their end.
+    """
+
+    gpus: dict[str, int] = field(default_factory=dict)
+    planned: dict[str, dict[str, int]] = field(default_factory=dict)
+    ends: dict[float, int] = field(default_factory=dict)
+
+    def count(self, app_id: str, leases: Mapping[GpuId, Lease]) -> None:
+        """Count the leases of an app by GPU; one of another app raises InvariantError."""
+        gpus, ends = self.gpus, self.ends
+        planned = self.planned[app_id] = {}
+        for gpu, lease in leases.items():
+            if lease.app_id != app_id:
+                raise InvariantError("the leases and their index by app differ", value=lease)
+            machine_id = gpu.machine_id
+            gpus[machine_id] = gpus.get(machine_id, 0) | 1 << gpu.index
+            state = lease.state
+            if state is not _EXPIRING:
+                planned[machine_id] = planned.get(machine_id, 0) + 1
+                if state is _GRANTED:
+                    end_s = lease.expires_at_s
+                    ends[end_s] = ends.get(end_s, 0) + 1
 
 
 class LeaseIndex:
@@ -18,17 +49,16 @@ class LeaseIndex:
     the leases of others.
     """
 
-    __slots__ = ("_by_app", "_by_gpu", "_ends")
+    __slots__ = ("_by_app", "_by_gpu", "_ends", "by_app", "by_gpu")
 
     def __init__(self) -> None:
         self._by_gpu: dict[GpuId, Lease] = {}
+        # Every lease by its GPU, in the order in which the GPUs came in: to read.
+        self.by_gpu: Mapping[GpuId, Lease] = self._by_gpu
         self._by_app: dict[str, dict[GpuId, Lease]] = {}
-        self._ends: Counter[float] = Counter()
-
-    @property
-    def by_gpu(self) -> Mapping[GpuId, Lease]:
-        """Every lease by its GPU, in the order in which the GPUs came in."""
-        return self._by_gpu
+        # The leases of every app that has one, by their GPU: to read.
+        self.by_app: Mapping[str, Mapping[GpuId, Lease]] = self._by_app
+        self._ends: dict[float, int] = {}
 
     @property
     def holders(self) -> Collection[str]:
@@ -44,17 +74,34 @@ class LeaseIndex:
         """When the first GRANTED lease ends."""
         return min(self._ends, default=None)
 
+    @property
+    def all_granted(self) -> bool:
+        """True when every lease here is GRANTED."""
+        return sum(self._ends.values()) == len(self._by_gpu)
+
     def put(self, lease: Lease) -> Lease | None:
         """Set the lease of a GPU, in the place of the one before, which is returned."""
-        before = self._by_gpu.get(lease.gpu)
+        gpu, app_id = lease.gpu, lease.app_id
+        before = self._by_gpu.get(gpu)
         if before is not None:
             self._count_end(before, -1)
-            if before.app_id != lease.app_id:
+            if before.app_id != app_id:
                 self._take_from(before)
-        self._by_gpu[lease.gpu] = lease
-        self._by_app.setdefault(lease.app_id, {})[lease.gpu] = lease
+        self._by_gpu[gpu] = lease
+        mine = self._by_app.get(app_id)
+        if mine is None:
+            mine = self._by_app[app_id] = {}
+        mine[gpu] = lease
         self._count_end(lease, 1)
         return before
+
+    def renew(self, before: Lease, lease: Lease) -> None:
+        """Set a GRANTED lease in the place of another one of the same app on the same GPU, as `put` does."""
+        gpu, end_s = lease.gpu, lease.expires_at_s
+        self._by_gpu[gpu] = self._by_app[lease.app_id][gpu] = lease
+        if end_s != before.expires_at_s:
+            self._ends[end_s] = self._ends.get(end_s, 0) + 1
+            self._count_end(before, -1)
 
     def drop(self, gpu: GpuId) -> Lease | None:
         """Take the lease of a GPU out; None when there is none."""
@@ -64,14 +111,33 @@ class LeaseIndex:
             self._count_end(lease, -1)
         return lease
 
-    def validate(self) -> None:
-        """Assert that what is kept by app and by end is what the leases say."""
-        by_app: dict[str, dict[GpuId, Lease]] = {}
-        for gpu, lease in self._by_gpu.items():
-            by_app.setdefault(lease.app_id, {})[gpu] = lease
-        ends = Counter(lease.expires_at_s for lease in self._by_gpu.values() if lease.state is LeaseState.GRANTED)
-        if by_app != self._by_app or ends != self._ends:
-            raise InvariantError("the leases and their index differ", value=sorted({*by_app, *self._by_app}))
+    def validate(self, by_id: Mapping[int, Lease]) -> Told:
+        """Assert that what is kept by app, by end and by id is what the leases say; the result is what that is.
+
+        Every round of a simulated run looks at every lease here, in as few steps of Python as may be.
+        """
+        if self.by_gpu is not self._by_gpu or self.by_app is not self._by_app:
+            raise InvariantError("what may be read of the leases is not what is kept", value=sorted(self.by_app))
+        leases = list(self._by_gpu.values())
+        if not _same(map(_GPU, leases), self._by_gpu) and list(map(_GPU, leases)) != list(self._by_gpu):
+            strays = [lease for gpu, lease in self._by_gpu.items() if lease.gpu != gpu]
+            raise InvariantError("a lease stands under a GPU that is not its own", value=strays)
+        if not _same(map(by_id.get, map(_LEASE_ID, leases)), leases):
+            strays = [lease for lease in leases if by_id.get(lease.lease_id) is not lease]
+            raise InvariantError("the leases and their index by id differ", value=strays)
+        for state in set(map(_STATE, leases)):
+            if LEASE_LIFECYCLE.is_final(state):
+                raise InvariantError("a lease that ended is still in the table", value=state)
+        by_app = self._by_app.values()
+        held = list(chain.from_iterable([mine.values() for mine in by_app]))
+        if len(held) != len(leases) or not _same(map(self._by_gpu.get, chain.from_iterable(by_app)), held):
+            raise InvariantError("the leases and their index by app differ", value=sorted(self._by_app))
+        told = Told()
+        for app_id, mine in self._by_app.items():
+            told.count(app_id, mine)
+        if not all(by_app) or told.ends != self._ends:
+            raise InvariantError("the leases and their index by app or by end differ", value=sorted(self._by_app))
+        return told
 
     def _take_from(self, lease: Lease) -> None:
         mine = self._by_app[lease.app_id]
@@ -81,6 +147,17 @@ class LeaseIndex:
 
     def _count_end(self, lease: Lease, more: int) -> None:
         if lease.state is LeaseState.GRANTED:
-            self._ends[lease.expires_at_s] += more
-            if not self._ends[lease.expires_at_s]:
+            count = self._ends.get(lease.expires_at_s, 0) + more
+            if count:
+                self._ends[lease.expires_at_s] = count
+            else:
                 del self._ends[lease.expires_at_s]
+
+
+def _same(one: Iterable[object], other: Iterable[object]) -> bool:
+    """Whether these are the very same objects, one by one; the two are of one length."""
+    return all(map(is_, one, other))
+
+
+_GPU, _LEASE_ID, _STATE = attrgetter("gpu"), attrgetter("lease_id"), attrgetter("state")
+_GRANTED, _EXPIRING = LeaseState.GRANTED, LeaseState.EXPIRING

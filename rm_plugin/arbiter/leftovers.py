@@ -12,7 +12,7 @@ from rm_plugin.arbiter.placement import Standing, place_in
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.solvers.packing import Room
 from themis.apps import Slowdown
-from themis.bids import FreeMachine, GangDemand, PlacedGang
+from themis.bids import GangDemand, PlacedGang
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
 from themis.values import Value
@@ -34,9 +34,7 @@ class Claim(Value, frozen=True, kw_only=True):
     bid: bool = False
 
 
-def share_leftovers(
-    machines: Sequence[FreeMachine], claims: Sequence[Claim], rng_seed: int
-) -> dict[str, tuple[PlacedGang, ...]]:
+def share_leftovers(room: Room, claims: Sequence[Claim], rng_seed: int) -> dict[str, dict[str, PlacedGang]]:
     """Hand out free GPUs until no claim can use another one.
 
     First the apps that did not bid, then the bidders. Among each, in random order: every app renews what it held; then
@@ -46,26 +44,17 @@ def share_leftovers(
     The order is drawn by app from the seed, so it does not depend on the order of the claims.
 
     Args:
-        machines: Free machines; include those without a free GPU where a demand's `held` lies.
+        room: Free GPUs, which are taken; with machines without a free GPU where a demand's `held` lies.
         claims: One an app.
         rng_seed: The round's seed.
 
     Returns:
-        Gangs by app id, a gang a job, only apps that got something. A grown gang is one gang; GPUs that the
-        demand says are `held` are not repeated, but its level counts them.
+        Gangs by job by app, only apps that got something. A grown gang is one gang; GPUs that the demand says are
+        `held` are not repeated, but its level counts them.
     """
-    by_job = share_leftovers_by_job(machines, claims, rng_seed)
-    return {app_id: tuple(gangs.values()) for app_id, gangs in by_job.items()}
-
-
-def share_leftovers_by_job(
-    machines: Sequence[FreeMachine], claims: Sequence[Claim], rng_seed: int
-) -> dict[str, dict[str, PlacedGang]]:
-    """`share_leftovers` with the job that each gang is for: gang by job id by app id."""
     ids = [claim.app_id for claim in claims]
     if len(set(ids)) != len(ids):
         raise InputError("two claims of one app on the leftovers", value=sorted(ids))
-    room = Room(machines)
     granted: dict[str, dict[str, PlacedGang]] = {}
     hopeless: set[_Kind] = set()
     for bid in (False, True):
@@ -83,7 +72,7 @@ def share_leftovers_by_job(
 
 
 def _may_be_served(claim: Claim, gpus: int) -> bool:
-    return min([demand.min_gpus for demand in claim.demands], default=gpus + 1) <= gpus
+    return any(demand.min_gpus <= gpus for demand in claim.demands)
 
 
 def _take_turns(room: Room, queues: Iterable[_Queue]) -> None:
@@ -111,7 +100,7 @@ class _Queue:
         self._hopeless = hopeless
         self._got: dict[int, PlacedGang] = {}
         # For the same reason a job that finds nothing to grow by now never will: each fails once at most.
-        self._open = deque(range(len(claim.demands)))
+        self._first_open = 0
 
     def gangs(self) -> dict[str, PlacedGang]:
         """Gang by job id, jobs in the claim's order."""
@@ -132,13 +121,14 @@ class _Queue:
 
     def step(self, room: Room) -> bool:
         """Place or grow the first job that can use free GPUs; False when there is none."""
-        while self._open and room.gpus:
-            job = self._open[0]
+        while self._first_open < len(self.claim.demands) and room.gpus:
+            job = self._first_open
             gang = None if self._is_hopeless(job) else self._next_gang(room, job)
             if gang is not None:
                 self._accept(room, job, gang)
                 return True
-            self._give_up(self._open.popleft())
+            self._give_up(job)
+            self._first_open += 1
         return False
 
     def _is_hopeless(self, job: int) -> bool:
@@ -154,7 +144,7 @@ class _Queue:
     def _next_gang(self, room: Room, job: int) -> PlacedGang | None:
         demand, got = self.claim.demands[job], self._got.get(job)
         if got is None:
-            return place_in(room, demand, Standing(gpus=demand.held) if demand.held else None)
+            return place_in(room, demand, Standing(gpus=demand.held) if demand.held.counts else None)
         if got.gpus.gpus >= demand.max_gpus:
             return None
         slot = None if demand.held else got.slot

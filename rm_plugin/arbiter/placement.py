@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from rm_plugin.solvers.packing import Room, spread
@@ -47,14 +47,8 @@ def take_gang(machines: Sequence[FreeMachine], gang: PlacedGang) -> tuple[FreeMa
     Raises:
         InvariantError: The gang does not fit.
     """
-    return take_gangs(machines, (gang,))
-
-
-def take_gangs(machines: Sequence[FreeMachine], gangs: Iterable[PlacedGang]) -> tuple[FreeMachine, ...]:
-    """What stays free once gangs are taken, one after the other in the order given, as by `take_gang`."""
     room = Room(machines)
-    for gang in gangs:
-        room.remove(gang)
+    room.remove(gang)
     return room.machines()
 
 
@@ -67,6 +61,12 @@ def place_in(room: Room, demand: GangDemand, standing: Standing | None = None) -
     usable = _usable(room.gpus, demand)
     if not usable:
         return None
+    tightest = None if standing else room.tightest_slot(usable)
+    if tightest is not None:
+        # All that can be used, in one slot: no other place is faster.
+        _, machine_id, slot = tightest
+        faster = _throughput(usable, Level.SLOT, demand.slowdown) > demand.faster_than
+        return _in_one_slot(machine_id, usable, slot) if faster else None
     held = standing.gpus.gpus if standing else 0
     best: Callable[[], PlacedGang | None] | None = None
     most = demand.faster_than
@@ -107,26 +107,32 @@ def _usable(gpus: int, demand: GangDemand) -> int:
 
 
 def _in_slot(room: Room, demand: GangDemand, standing: Standing | None) -> _Option | None:
-    if standing is not None and standing.slot is None:
-        return None
-    machine_ids = [machine for machine, _ in standing.gpus] if standing else room.open_ids
+    if standing is not None:
+        return _beside(room, demand, standing)
+    by_free = room.slots_by_free()
     # Slots have few sizes, and a busy cluster has many slots.
-    usable: dict[int, int] = {}
-    best: tuple[int, int, int, str, int] | None = None
-    for machine_id in machine_ids:
-        there = room.free(machine_id)
-        for slot, free in enumerate(room.slot_free(machine_id) if there else ()):
-            if standing is not None and slot != standing.slot:
-                continue
-            if free not in usable:
-                usable[free] = _usable(free, demand)
-            place = (-usable[free], free, there, machine_id, slot)
-            if usable[free] and (best is None or place < best):
-                best = place
-    if best is None:
+    sizes = [(-usable, free) for free, slots in by_free.items() if slots and (usable := _usable(free, demand))]
+    if not sizes:
         return None
-    less, _, _, machine_id, slot = best
-    return Level.SLOT, -less, partial(_gang, Level.SLOT, {machine_id: -less}, slot)
+    less, free = min(sizes)
+    _, machine_id, slot = min(by_free[free])
+    return Level.SLOT, -less, partial(_in_one_slot, machine_id, -less, slot)
+
+
+def _beside(room: Room, demand: GangDemand, standing: Standing) -> _Option | None:
+    """More GPUs in the one slot that a gang stands in."""
+    if standing.slot is None:
+        return None
+    ((machine_id, _),) = standing.gpus.counts
+    slots = room.slot_free(machine_id) if room.free(machine_id) else ()
+    usable = _usable(slots[standing.slot], demand) if standing.slot < len(slots) else 0
+    if not usable:
+        return None
+    return Level.SLOT, usable, partial(_in_one_slot, machine_id, usable, standing.slot)
+
+
+def _in_one_slot(machine_id: str, gpus: int, slot: int) -> PlacedGang:
+    return PlacedGang(gpus=Allocation(((machine_id, gpus),)), level=Level.SLOT, slot=slot)
 
 
 def _on_machine(room: Room, demand: GangDemand, standing: Standing | None) -> _Option | None:
@@ -172,8 +178,8 @@ def _anywhere(room: Room, demand: GangDemand, standing: Standing | None) -> _Opt
     return Level.CLUSTER, gpus, partial(_spread, Level.CLUSTER, room, room.racks, gpus, demand, standing)
 
 
-def _gang(level: Level, parts: Mapping[str, int], slot: int | None = None) -> PlacedGang:
-    return PlacedGang(gpus=Allocation.of(parts), level=level, slot=slot)
+def _gang(level: Level, parts: Mapping[str, int]) -> PlacedGang:
+    return PlacedGang(gpus=Allocation.of(parts), level=level)
 
 
 def _spread(

@@ -17,7 +17,6 @@ from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundS
 from rm_plugin.policies.port import Policy
 from themis.bids import AppReport, Bid
 from themis.choices import EmptyBundle
-from themis.cluster import Allocation
 from themis.values import Value
 
 Question = AskReports | AskBids | SolveAuction
@@ -88,7 +87,7 @@ def check_bids(
     snapshot: RoundSnapshot, asked: tuple[str, ...], bids: Mapping[str, Bid]
 ) -> tuple[dict[str, Bid], dict[str, str]]:
     """Split bids into valid ones and refused ones with the reason; bids of apps that were not asked are dropped."""
-    free = snapshot.free
+    free = snapshot.free.by_machine()
     valid: dict[str, Bid] = {}
     refused: dict[str, str] = {}
     for app_id in sorted(set(asked) & set(bids)):
@@ -100,14 +99,14 @@ def check_bids(
     return valid, refused
 
 
-def _problem_of(bid: Bid, app_id: str, snapshot: RoundSnapshot, free: Allocation) -> str:
+def _problem_of(bid: Bid, app_id: str, snapshot: RoundSnapshot, free: Mapping[str, int]) -> str:
     if bid.app_id != app_id:
         return f"the bid names app {bid.app_id}"
     if bid.round_id != snapshot.round_id:
         return f"the bid is for round {bid.round_id}"
     if bid.empty_value <= 0 and snapshot.settings.empty_bundle is EmptyBundle.FINITE:
         return "the empty bundle must have a positive value"
-    if any(not row.pinned.within(free) for row in bid.rows):
+    if any(count > free.get(machine, 0) for row in bid.rows for machine, count in row.pinned.counts):
         return "a row pins GPUs that were not offered"
     return ""
 

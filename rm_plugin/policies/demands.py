@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from rm_plugin.arbiter.leftovers import Claim
-from rm_plugin.arbiter.placement import place_gang, take_gang, take_gangs
+from rm_plugin.arbiter.placement import place_gang, take_gang
 from rm_plugin.arbiter.round_values import Decision, RoundSnapshot
+from rm_plugin.solvers.packing import Room
 from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.cluster import Allocation
 
@@ -35,9 +36,10 @@ def unmet(
         return tuple(left)
     ordered = sorted(won, key=lambda gang: (-gang.gpus.gpus, gang))
     renewed = growing = 0
+    until_now = renewable.by_machine()
     for gang in ordered:
-        if gang.pinned and not _renews(gang, left, renewable) and not _tops_up(gang, left):
-            in_place = sum(min(count, renewable.count(machine)) for machine, count in gang.gpus)
+        if gang.pinned and not _renews(gang, left, until_now) and not _tops_up(gang, left):
+            in_place = sum(min(count, until_now.get(machine, 0)) for machine, count in gang.gpus)
             renewed, growing = renewed + in_place, growing + gang.gpus.gpus - in_place
     left, over = _served_by_count(left, renewed, growing=False)
     left, _ = _served_by_count(left, growing + over, growing=True)
@@ -48,12 +50,15 @@ def unmet(
     return tuple(left)
 
 
-def _renews(gang: PlacedGang, left: list[GangDemand], renewable: Allocation) -> bool:
+def _renews(gang: PlacedGang, left: list[GangDemand], until_now: Mapping[str, int]) -> bool:
     """True when a pinned gang is what a job without a gang ran on until now; that job is served then."""
-    if not gang.gpus.within(renewable):
-        return False
+    gpus = 0
+    for machine, count in gang.gpus.counts:
+        if count > until_now.get(machine, 0):
+            return False
+        gpus += count
     for place, demand in enumerate(left):
-        if not demand.held and demand.min_gpus <= gang.gpus.gpus <= demand.max_gpus:
+        if not demand.held.counts and demand.min_gpus <= gpus <= demand.max_gpus:
             del left[place]
             return True
     return False
@@ -109,14 +114,20 @@ def _less(renewable: Allocation, won: Sequence[PlacedGang]) -> Allocation:
 def machines_after(
     machines: Sequence[FreeMachine], grants: dict[str, tuple[PlacedGang, ...]]
 ) -> tuple[FreeMachine, ...]:
-    """The machines with the granted gangs taken off.
+    """The machines with the granted gangs taken off, as `room_after`."""
+    return room_after(machines, grants).machines() if any(grants.values()) else tuple(machines)
+
+
+def room_after(machines: Sequence[FreeMachine], grants: Mapping[str, tuple[PlacedGang, ...]]) -> Room:
+    """The room on machines once the granted gangs are taken.
 
     Gangs within a slot come first, whosever they are: the others take any slot, and must leave those theirs.
     """
-    gangs = [(app_id, gang) for app_id in sorted(grants) for gang in grants[app_id]]
-    if not gangs:
-        return tuple(machines)
-    return take_gangs(machines, [gang for _, gang in sorted(gangs, key=lambda pair: (pair[1].slot is None, pair))])
+    room = Room(machines)
+    gangs = [(gang.slot is None, app_id, gang) for app_id, mine in grants.items() for gang in mine]
+    for _, _, gang in sorted(gangs):
+        room.remove(gang)
+    return room
 
 
 def gangs_of(by_job: Mapping[str, Mapping[str, PlacedGang]]) -> dict[str, tuple[PlacedGang, ...]]:

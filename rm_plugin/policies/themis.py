@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from rm_plugin.arbiter.leftovers import share_leftovers_by_job
+from rm_plugin.arbiter.leftovers import share_leftovers
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.arbiter.rounding import keep_shares
 from rm_plugin.arbiter.seeds import child_seed
-from rm_plugin.policies.demands import claims_of, gangs_of, machines_after, unserved
+from rm_plugin.policies.demands import claims_of, gangs_of, room_after, unserved
 from themis.apps import Slowdown
 from themis.bids import Market, PlacedGang
 
@@ -26,8 +26,8 @@ class ThemisPolicy:
             return SolveAuction(market_of(snapshot))
         won = kept_gangs(snapshot)
         claims = claims_of(snapshot, won)
-        left = machines_after(snapshot.machines, won)
-        shared = share_leftovers_by_job(left, claims, child_seed(snapshot.seed, "leftovers"))
+        room = room_after(snapshot.machines, won)
+        shared = share_leftovers(room, claims, child_seed(snapshot.seed, "leftovers"))
         return Decision(auction=won, leftovers=gangs_of(shared), unserved=unserved(claims, shared))
 
 
@@ -41,8 +41,9 @@ def worst_apps(snapshot: RoundSnapshot) -> tuple[str, ...]:
         return ()
     # 1 - 0.8 is 0.19999999999999996: without the rounding five apps would count as fewer than one fifth of them.
     places = max(1, math.ceil(round((1.0 - snapshot.settings.f) * len(active), 9)))
-    wanting = [app_id for app_id in active if snapshot.reports[app_id].demands]
-    return tuple(sorted(wanting, key=lambda app_id: (-snapshot.reports[app_id].rho, app_id))[:places])
+    reports = snapshot.reports
+    ranked = sorted([(-reports[app_id].rho, app_id) for app_id in active if reports[app_id].demands])
+    return tuple([app_id for _, app_id in ranked[:places]])
 
 
 def market_of(snapshot: RoundSnapshot) -> Market:

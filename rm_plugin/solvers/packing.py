@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from themis.bids import FreeMachine, PlacedGang
 from themis.cluster import Allocation, Level
 from themis.errors import InvariantError
+
+Place = tuple[int, str, int]
+"""A slot: the free GPUs of its machine, the machine's id, the slot's number. Of equal slots the least is the best."""
 
 
 class Room:
@@ -20,7 +23,19 @@ class Room:
         machines: The free machines, in any order; every choice between equals goes to the smaller machine id.
     """
 
-    __slots__ = ("_machine_free", "_open", "_racks", "_slots", "_units", "gpus", "machine_ids", "rack_of")
+    __slots__ = (
+        "_by_free",
+        "_machine_free",
+        "_moved",
+        "_open",
+        "_places",
+        "_racks",
+        "_slots",
+        "_units",
+        "gpus",
+        "machine_ids",
+        "rack_of",
+    )
 
     def __init__(self, machines: Iterable[FreeMachine]) -> None:
         ordered = sorted(machines, key=lambda machine: machine.machine_id)
@@ -39,11 +54,10 @@ class Room:
         # Machines with a free GPU, smaller ids first. In a busy cluster they are few, and all others need no look.
         self._open = {machine_id: None for machine_id, free in self._machine_free.items() if free}
         self._units: dict[int, dict[str, int]] = {}
-
-    @property
-    def open_ids(self) -> Iterable[str]:
-        """Machines with a free GPU, smaller ids first; not to be kept while gangs are taken."""
-        return self._open.keys()
+        # Slots by what they have free: as of some time, and the machines that changed since.
+        self._by_free: dict[int, set[Place]] = {}
+        self._places: dict[str, list[tuple[int, Place]]] = {}
+        self._moved = set(self._open)
 
     def units(self, unit_gpus: int) -> Mapping[str, int]:
         """Whole units free on each machine that has a free GPU; not to be kept while gangs are taken."""
@@ -55,14 +69,15 @@ class Room:
 
     def part(self, gpus: Mapping[str, int]) -> Room:
         """A room of its own with at most so many of the free GPUs of each machine, in the same slots and racks."""
-        part = copy(self)
+        part = Room.__new__(Room)
+        part.rack_of, part._racks = self.rack_of, self._racks
         part._machine_free = {
             machine_id: min(self._machine_free[machine_id], count)
             for machine_id, count in sorted(gpus.items())
             if machine_id in self._machine_free
         }
         part.machine_ids = tuple(part._machine_free)
-        part._slots = {machine_id: self._drained_slots(machine_id) for machine_id in part.machine_ids}
+        part._slots = {machine_id: list(self._drained_slots(machine_id)) for machine_id in part.machine_ids}
         part._count()
         return part
 
@@ -79,7 +94,32 @@ class Room:
         """Free GPUs of each slot; never more than the machine's own free GPUs. Not to be kept while gangs are taken."""
         limit, slots = self._machine_free[machine_id], self._slots[machine_id]
         # Mostly nothing is reserved.
-        return slots if limit >= max(slots, default=0) else [min(free, limit) for free in slots]
+        return slots if not slots or limit >= max(slots) else [min(free, limit) for free in slots]
+
+    def tightest_slot(self, gpus: int) -> Place | None:
+        """The slot with least free GPUs, but at least so many; of equals the least place. None where there is none."""
+        by_free = self.slots_by_free()
+        fitting = [free for free, places in by_free.items() if free >= gpus and places]
+        return min(by_free[min(fitting)]) if fitting else None
+
+    def slots_by_free(self) -> Mapping[int, Collection[Place]]:
+        """Slots by how many GPUs of them are free, as `slot_free` tells; not to be kept while gangs are taken.
+
+        Among them may be numbers of GPUs that no slot has free.
+        """
+        # Mostly one machine: the last gang was taken there.
+        for machine_id in self._moved:
+            for free, place in self._places.pop(machine_id, ()):
+                self._by_free[free].discard(place)
+            there = self._machine_free[machine_id]
+            if there:
+                slots = self.slot_free(machine_id)
+                places = [(free, (there, machine_id, slot)) for slot, free in enumerate(slots) if free]
+                self._places[machine_id] = places
+                for free, place in places:
+                    self._by_free.setdefault(free, set()).add(place)
+        self._moved.clear()
+        return self._by_free
 
     def reserve(self, machine_id: str, gpus: int) -> bool:
         """Set GPUs of a machine aside without a slot; False, and nothing changed, when there are too few."""
@@ -91,11 +131,8 @@ class Room:
 
     def take_slot(self, machine_id: str, slot: int, gpus: int) -> PlacedGang:
         """Take a gang out of one slot."""
-        if min(self._slots[machine_id][slot], self._machine_free[machine_id]) < gpus:
-            raise InvariantError("a slot has too few free GPUs", value=(machine_id, slot, gpus))
-        self._slots[machine_id][slot] -= gpus
-        self._less(machine_id, gpus)
-        return PlacedGang(gpus=Allocation.of({machine_id: gpus}), level=Level.SLOT, slot=slot)
+        self._take_slot(machine_id, slot, gpus)
+        return PlacedGang(gpus=Allocation(((machine_id, gpus),)), level=Level.SLOT, slot=slot)
 
     def take(self, parts: Mapping[str, int]) -> PlacedGang:
         """Take a gang out of these machines, GPUs by machine; the result carries the level that it really spans."""
@@ -112,7 +149,7 @@ class Room:
         """Take a placed gang's GPUs out, of its slot where it has one."""
         if gang.slot is not None:
             ((machine_id, gpus),) = gang.gpus.counts
-            self.take_slot(machine_id, gang.slot, gpus)
+            self._take_slot(machine_id, gang.slot, gpus)
             return
         for machine_id, gpus in gang.gpus:
             self._take_spread(machine_id, gpus)
@@ -125,14 +162,14 @@ class Room:
         """What is free now, as values; reserved GPUs are taken out of the smallest slots first."""
         rest = []
         for machine_id in self.machine_ids:
-            slots = tuple(self._drained_slots(machine_id))
+            slots = self._drained_slots(machine_id)
             rest.append(FreeMachine(machine_id=machine_id, rack_id=self.rack_of[machine_id], free_slots=slots))
         return tuple(rest)
 
-    def _drained_slots(self, machine_id: str) -> list[int]:
-        slots = list(self._slots[machine_id])
-        _drain(slots, sum(slots) - self._machine_free[machine_id])
-        return slots
+    def _drained_slots(self, machine_id: str) -> tuple[int, ...]:
+        slots = tuple(self._slots[machine_id])
+        reserved = sum(slots) - self._machine_free[machine_id]
+        return _drained(slots, reserved) if reserved else slots
 
     def _less(self, machine_id: str, gpus: int) -> None:
         """Count so many GPUs of a machine as free no more."""
@@ -141,16 +178,24 @@ class Room:
         if not self._machine_free[machine_id]:
             self._open.pop(machine_id, None)
         self._units.clear()
+        self._moved.add(machine_id)
 
     def _tightest_slot(self, machine_id: str, gpus: int) -> int | None:
         fitting = [(free, slot) for slot, free in enumerate(self.slot_free(machine_id)) if free >= gpus]
         return min(fitting)[1] if fitting else None
 
+    def _take_slot(self, machine_id: str, slot: int, gpus: int) -> None:
+        slots = self._slots[machine_id]
+        if slots[slot] < gpus or self._machine_free[machine_id] < gpus:
+            raise InvariantError("a slot has too few free GPUs", value=(machine_id, slot, gpus))
+        slots[slot] -= gpus
+        self._less(machine_id, gpus)
+
     def _take_spread(self, machine_id: str, gpus: int) -> None:
         if self.free(machine_id) < gpus:
             raise InvariantError("a machine has too few free GPUs", value=(machine_id, gpus))
         self._less(machine_id, gpus)
-        _drain(self._slots[machine_id], gpus)
+        self._slots[machine_id] = list(_drained(tuple(self._slots[machine_id]), gpus))
 
 
 def span(machine_ids: Iterable[str], rack_of: Mapping[str, str]) -> Level:
@@ -161,14 +206,20 @@ def span(machine_ids: Iterable[str], rack_of: Mapping[str, str]) -> Level:
     return Level.RACK if len({rack_of[machine_id] for machine_id in members}) == 1 else Level.CLUSTER
 
 
-def _drain(slots: list[int], gpus: int) -> None:
-    """Take GPUs out of slots, in place: of the tightest that holds all, else of the smallest first."""
+@lru_cache(1 << 14)
+def _drained(slots: tuple[int, ...], gpus: int) -> tuple[int, ...]:
+    """What is left of slots once GPUs are taken: of the tightest that holds all, else of the smallest first.
+
+    Machines are alike, and most of them are full or nearly so: few different questions are asked.
+    """
+    left = list(slots)
     while gpus:
-        fitting = [(free, slot) for slot, free in enumerate(slots) if free >= gpus]
-        free, slot = min(fitting) if fitting else min((free, slot) for slot, free in enumerate(slots) if free)
+        fitting = [(free, slot) for slot, free in enumerate(left) if free >= gpus]
+        free, slot = min(fitting) if fitting else min((free, slot) for slot, free in enumerate(left) if free)
         taken = min(free, gpus)
-        slots[slot] -= taken
+        left[slot] -= taken
         gpus -= taken
+    return tuple(left)
 
 
 def spread(

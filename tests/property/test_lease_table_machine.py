@@ -212,7 +212,15 @@ class LeaseTableMachine(RuleBasedStateMachine):
         offered = self.table.offered_machines(self.table.ending(self.now_s + 300))
         assert [each.machine_id for each in offered] == [each.machine_id for each in CLUSTER.machines]
         assert not any(each.free for each in offered if each.machine_id in self.lost)
+        self._offers_are_of_free_and_ending_gpus(offered)
         self._the_indices_tell_what_the_leases_say()
+
+    def _offers_are_of_free_and_ending_gpus(self, offered):
+        there = Counter()
+        for gpu in {*self.table.free_gpus(), *(lease.gpu for lease in self.table.ending(self.now_s + 300))}:
+            there[gpu.machine_id, CLUSTER.machine(gpu.machine_id).slot_of(gpu.index)] += 1
+        for each in offered:
+            assert each.free_slots == tuple(there[each.machine_id, slot] for slot in range(len(each.free_slots)))
 
     def _the_indices_tell_what_the_leases_say(self):
         """Each answer, written out by looking at all leases."""

@@ -78,3 +78,14 @@ def test_it_is_the_integral_over_the_life(steps):
             counted = seconds[member]
             expected = sum(counted) / len(counted) if counted else len(active)
             assert contention.mean(member, float(now)) == pytest.approx(expected)
+
+
+def test_those_of_all_apps_are_those_of_each():
+    contention = Contention()
+    for place, app in enumerate("abc"):
+        contention.enter(app, 10.0 * place)
+    contention.leave("a", 35.0)
+    for now_s in (35.0, 70.5):
+        means = contention.means(now_s)
+        assert means == {app: contention.mean(app, now_s) for app in "bc"}
+        assert list(means) == ["b", "c"]

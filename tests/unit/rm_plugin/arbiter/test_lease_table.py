@@ -1,6 +1,7 @@
 """The lease table by hand: grants, renewals in place, GPUs won from others, ends, replays."""
 
 import pytest
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.lease_table import LeaseTable
 from themis.bids import PlacedGang
@@ -116,6 +117,21 @@ class TestRenewal:
         assert table.live[GpuId("m1", 0)].granted_at_s == 590.0
         assert table.reserved == {}
         assert GpuId("m1", 1) in table.free_gpus()
+
+    def test_what_is_waited_for_is_told_first_then_what_is_given_renewed_and_lost(self):
+        table = LeaseTable(CLUSTER)
+        settle(table, {"a": [gang({"m0": 2}, slot=0)], "b": [gang({"m1": 2})]})
+        changes = settle(table, {"a": [gang({"m0": 2}, slot=0), gang({"m0": 1, "m1": 1})]}, list(table.live.values()))
+        kinds = [kind for kind, _, _ in told(changes)]
+        assert kinds == ["reserved", "granted", "renewed", "renewed", "expiring", "expiring"]
+
+    def test_a_gpu_of_its_own_that_an_app_gets_in_the_place_of_others_is_renewed(self):
+        table = LeaseTable(CLUSTER)
+        mine, others = gang({"m0": 1}, slot=0), gang({"m0": 1}, slot=1)
+        settle(table, {"a": [mine], "b": [others], "c": [mine]})
+        # Slot 1 has one GPU to give: the gang takes the other one elsewhere, where only the app's own is up.
+        changes = settle(table, {"a": [gang({"m0": 2}, slot=1)]}, [table.live[GpuId("m0", 0)]])
+        assert told(changes) == [("granted", "a", "m0/3"), ("renewed", "a", "m0/0")]
 
     def test_free_gpus_are_taken_before_those_of_others(self):
         table = self.table()
@@ -342,20 +358,75 @@ class TestIndices:
         with pytest.raises(InvariantError, match="index"):
             table.validate()
 
+    def test_a_lease_under_two_apps(self):
+        table = self.table()
+        table._live._by_app["c"] = dict(table._live._by_app["b"])
+        with pytest.raises(InvariantError, match="by app"):
+            table.validate()
+
+    def test_a_lease_that_its_app_does_not_hold(self):
+        table = self.table()
+        table._live._by_app["a"].popitem()
+        with pytest.raises(InvariantError, match="index"):
+            table.validate()
+
+    def test_an_older_lease_in_an_index(self):
+        for index in (lambda table: table._live._by_gpu, lambda table: table._live._by_app["b"]):
+            table = self.table()
+            (lease,) = table.live_of("b")
+            index(table)[lease.gpu] = replace(lease, expires_at_s=1.0)
+            with pytest.raises(InvariantError, match="index"):
+                table.validate()
+
+    def test_a_lease_under_a_gpu_of_another(self):
+        table = self.table()
+        (lease,) = table.live_of("b")
+        for index in (table._live._by_gpu, table._live._by_app["b"]):
+            del index[lease.gpu]
+            index[GpuId("m1", 1)] = lease
+        with pytest.raises(InvariantError, match="not its own"):
+            table.validate()
+
+    def test_what_an_app_does_not_hold_is_not_to_plan_with(self):
+        table = self.table()
+        assert table.kept_by("a") == Allocation.of({"m0": 2})
+        table.validate()
+        table._kept["a"] = Allocation.of({"m0": 1})
+        with pytest.raises(InvariantError, match="plan with"):
+            table.validate()
+
+    def test_a_lease_that_is_forgotten_where_free_gpus_are_counted(self):
+        table = self.table()
+        table._free.give_back(GpuId("m0", 0))
+        with pytest.raises(InvariantError, match="leased"):
+            table.validate()
+
+    def test_a_machine_that_is_there_without_its_gpus(self):
+        table = self.table()
+        table._free._there["m1"] = 0
+        with pytest.raises(InvariantError, match="that are there"):
+            table.validate()
+
     def test_an_end_that_is_not_there(self):
         table = self.table()
-        table._live._ends[1.0] += 1
+        table._live._ends[1.0] = 1
         with pytest.raises(InvariantError, match="index"):
             table.validate()
 
     def test_a_free_gpu_that_is_leased(self):
         table = self.table()
-        table._free["m1"] = CLUSTER.gpus_of("m1")
+        table._free._free["m1"] = 0b11
         with pytest.raises(InvariantError, match="free"):
+            table.validate()
+
+    def test_free_gpus_in_another_order_than_machines(self):
+        table = LeaseTable(CLUSTER)
+        table._free._free = dict(reversed(table._free._free.items()))
+        with pytest.raises(InvariantError, match="not those that are there"):
             table.validate()
 
     def test_an_old_offer(self):
         table = self.table()
-        table._offers["m1"] = LeaseTable(CLUSTER).offered_machines([])[1]
+        table._free._offers["m1"] = 0b10, LeaseTable(CLUSTER).offered_machines([])[1]
         with pytest.raises(InvariantError, match="offer"):
             table.validate()

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from rm_plugin.arbiter.leftovers import Claim, share_leftovers, share_leftovers_by_job
+from rm_plugin.arbiter.leftovers import Claim, share_leftovers
+from rm_plugin.solvers.packing import Room
 from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand
 from themis.cluster import Allocation, Level
@@ -22,6 +23,11 @@ def claim(app_id, *jobs, bid=False, **renewable):
     return Claim(app_id=app_id, demands=demands, renewable=Allocation.of(renewable), bid=bid)
 
 
+def gangs_of(free, claims, seed):
+    """Gangs by app."""
+    return {app_id: tuple(gangs.values()) for app_id, gangs in share_leftovers(Room(free), claims, seed).items()}
+
+
 def gpus(granted):
     return {app_id: sum((gang.gpus for gang in gangs), Allocation()).by_machine() for app_id, gangs in granted.items()}
 
@@ -29,51 +35,51 @@ def gpus(granted):
 @pytest.mark.parametrize("seed", range(8))
 def test_apps_that_did_not_bid_come_first(seed):
     claims = [claim("bidder", (1, 1), bid=True), claim("other", (1, 1))]
-    assert gpus(share_leftovers(machines(m0=(1,)), claims, seed)) == {"other": {"m0": 1}}
+    assert gpus(gangs_of(machines(m0=(1,)), claims, seed)) == {"other": {"m0": 1}}
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_each_renews_what_it_held_before_anyone_takes(seed):
     claims = [claim("a", (2, 2)), claim("b", (2, 2), m0=2), claim("c", (2, 2))]
-    granted = gpus(share_leftovers(machines(m0=(2,), m1=(2,)), claims, seed))
+    granted = gpus(gangs_of(machines(m0=(2,), m1=(2,)), claims, seed))
     assert granted["b"] == {"m0": 2}
     assert len(granted) == 2
 
 
 def test_a_renewed_part_grows_into_the_whole_gang():
-    granted = share_leftovers(machines(m0=(4,)), [claim("a", (1, 4), m0=2)], 0)
+    granted = gangs_of(machines(m0=(4,)), [claim("a", (1, 4), m0=2)], 0)
     assert [(gang.gpus.by_machine(), gang.level, gang.slot) for gang in granted["a"]] == [({"m0": 4}, Level.SLOT, 0)]
 
 
 def test_apps_take_turns_job_by_job():
     claims = [claim(name, *[(1, 1)] * 6) for name in ("a", "b", "c")]
-    granted = share_leftovers(machines(m0=(6,)), claims, 3)
+    granted = gangs_of(machines(m0=(6,)), claims, 3)
     assert {app_id: len(gangs) for app_id, gangs in granted.items()} == {"a": 2, "b": 2, "c": 2}
 
 
 def test_what_nobody_else_can_use_goes_to_bidders():
     claims = [claim("bidder", (1, 3), bid=True), claim("other", (4, 4))]
-    assert gpus(share_leftovers(machines(m0=(3,)), claims, 0)) == {"bidder": {"m0": 3}}
+    assert gpus(gangs_of(machines(m0=(3,)), claims, 0)) == {"bidder": {"m0": 3}}
 
 
 def test_the_order_is_drawn_from_the_seed_not_from_the_list():
     claims = [claim(f"app-{index}", (1, 1)) for index in range(5)]
     winners = set()
     for seed in range(40):
-        granted = share_leftovers(machines(m0=(1,)), claims, seed)
-        assert granted == share_leftovers(machines(m0=(1,)), claims[::-1], seed)
+        granted = gangs_of(machines(m0=(1,)), claims, seed)
+        assert granted == gangs_of(machines(m0=(1,)), claims[::-1], seed)
         winners |= set(granted)
     assert winners == {each.app_id for each in claims}
 
 
 def test_gangs_name_their_jobs():
-    granted = share_leftovers_by_job(machines(m0=(3,)), [claim("a", (2, 2), (5, 5), (1, 1))], 0)
+    granted = share_leftovers(Room(machines(m0=(3,))), [claim("a", (2, 2), (5, 5), (1, 1))], 0)
     assert {job: gang.gpus.gpus for job, gang in granted["a"].items()} == {"j0": 2, "j2": 1}
 
 
 def test_two_claims_of_one_app_are_refused():
     with pytest.raises(InputError, match="two claims"):
-        share_leftovers(machines(m0=(3,)), [claim("a", (1, 1)), claim("a", (1, 1))], 0)
+        gangs_of(machines(m0=(3,)), [claim("a", (1, 1)), claim("a", (1, 1))], 0)
 
 
 def test_what_is_hopeless_for_one_app_is_not_for_another_of_another_kind():
@@ -87,4 +93,4 @@ def test_what_is_hopeless_for_one_app_is_not_for_another_of_another_kind():
             Claim(app_id=loose, demands=(GangDemand(job_id="j", min_gpus=2, max_gpus=2),)),
             Claim(app_id=wide, demands=(GangDemand(job_id="j", min_gpus=3, max_gpus=4),) * 2),
         ]
-        assert gpus(share_leftovers(free, claims, 1)) == {loose: {"m0": 1, "m1": 1}}
+        assert gpus(gangs_of(free, claims, 1)) == {loose: {"m0": 1, "m1": 1}}

@@ -1,10 +1,14 @@
 """Placement of one gang: fastest, then nearest, then tightest."""
 
+import random
+
 import pytest
 
-from rm_plugin.arbiter.placement import place_gang, take_gang
+from rm_plugin.arbiter import placement
+from rm_plugin.arbiter.placement import Standing, place_gang, place_in, take_gang
+from rm_plugin.solvers.packing import Room
 from themis.apps import CRUDE_SLOWDOWN, Slowdown
-from themis.bids import FreeMachine, GangDemand
+from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.cluster import Allocation, Level
 
 STRICT = Slowdown(1.0, 1.2, 3.0, 5.0)
@@ -94,3 +98,67 @@ def test_gangs_placed_one_by_one_use_all_gpus(count):
         assert gang is not None
         free = take_gang(free, gang)
     assert sum(machine.free for machine in free) == 10 - count
+
+
+def in_slot_plainly(room, demand, standing):
+    """The tightest of all slots, looked at one by one."""
+    machines = [machine for machine, _ in standing.gpus] if standing else room.machine_ids
+    places = [
+        (-usable, free, room.free(machine), machine, slot)
+        for machine in machines
+        for slot, free in enumerate(room.slot_free(machine) if machine in room.machine_ids else ())
+        if (standing is None or slot == standing.slot) and (usable := placement._usable(free, demand))
+    ]
+    if not places:
+        return None
+    less, _, _, machine, slot = min(places)
+    return PlacedGang(gpus=Allocation.of({machine: -less}), level=Level.SLOT, slot=slot)
+
+
+def placed_plainly(room, demand, standing):
+    """The first of the fastest gangs of all levels, nearest first."""
+    gangs = [in_slot_plainly(room, demand, standing)]
+    for find in (placement._on_machine, placement._in_rack, placement._anywhere):
+        option = find(room, demand, standing)
+        gangs.append(option and option[2]())
+    held = standing.gpus.gpus if standing else 0
+    best, most = None, demand.faster_than
+    if standing:
+        level = placement._level_of_standing(room, standing)
+        most = max(most, held / demand.slowdown.at(level))
+    for gang in gangs:
+        if gang is not None and (held + gang.gpus.gpus) / demand.slowdown.at(gang.level) > most:
+            best, most = gang, (held + gang.gpus.gpus) / demand.slowdown.at(gang.level)
+    return best
+
+
+def drawn_demand(rng):
+    unit = rng.choice((1, 1, 1, 2))
+    least = unit * rng.randint(1, 2)
+    return GangDemand(
+        job_id="j",
+        min_gpus=least,
+        max_gpus=least + unit * rng.randint(0, 3),
+        unit_gpus=unit,
+        slowdown=rng.choice((CRUDE_SLOWDOWN, STRICT)),
+        faster_than=rng.choice((0.0, 0.0, 0.9, 1.0, 2.5)),
+    )
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_the_place_is_that_of_all_levels_compared(seed):
+    rng = random.Random(seed)
+    room = Room(
+        machines(*((f"m{each}", f"r{rng.randrange(2)}", (rng.randint(0, 4), rng.randint(0, 2))) for each in range(5)))
+    )
+    while room.gpus:
+        wanted, standing = drawn_demand(rng), None
+        if rng.random() < 0.4:
+            standing = Standing(gpus=Allocation.of({f"m{rng.randrange(5)}": 1}), slot=rng.choice((None, 0, 1)))
+        gang = place_in(room, wanted, standing)
+        assert gang == placed_plainly(room, wanted, standing)
+        if gang is None or rng.random() < 0.3:
+            name = rng.choice(list(room.units(1)))
+            gang = room.take({name: rng.randint(1, room.free(name))})
+        else:
+            room.remove(gang)

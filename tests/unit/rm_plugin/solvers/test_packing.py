@@ -1,5 +1,7 @@
 """Room and spreading: slots, reserved GPUs, few machines."""
 
+import random
+
 import pytest
 
 from rm_plugin.solvers.packing import Room, spread
@@ -60,13 +62,13 @@ def test_spread_stays_in_one_rack_when_it_can():
 
 def test_only_machines_with_a_free_gpu_are_open():
     free = room(("m1", "r0", (2, 1)), ("m0", "r0", (0,)), ("m2", "r1", (1,)))
-    assert (list(free.open_ids), free.gpus) == (["m1", "m2"], 4)
+    assert (list(free.units(1)), free.gpus) == (["m1", "m2"], 4)
     assert free.units(2) == {"m1": 1, "m2": 0}
     free.take({"m1": 3})
-    assert (list(free.open_ids), free.gpus) == (["m2"], 1)
+    assert (list(free.units(1)), free.gpus) == (["m2"], 1)
     assert free.units(2) == {"m2": 0}
     assert free.reserve("m2", 1)
-    assert (list(free.open_ids), free.gpus) == ([], 0)
+    assert (list(free.units(1)), free.gpus) == ([], 0)
 
 
 def test_a_part_of_a_room_is_a_room_of_its_own():
@@ -79,3 +81,32 @@ def test_a_part_of_a_room_is_a_room_of_its_own():
     assert (part.gpus, free.gpus) == (0, 8)
     assert free.slot_free("m0") == [2, 2]
     assert part.level_of(["m0", "m2"]) is Level.CLUSTER
+
+
+def slots_plainly(free):
+    """Free slots as (free GPUs, free GPUs of the machine, machine, slot), one by one."""
+    return [
+        (count, free.free(name), name, slot)
+        for name in free.machine_ids
+        for slot, count in enumerate(free.slot_free(name))
+        if count
+    ]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_tightest_slot_is_found_whatever_was_taken_and_reserved_before(seed):
+    rng = random.Random(seed)
+    whole = room(*((f"m{each}", "r0", tuple(rng.randint(0, 4) for _ in range(rng.randint(1, 3)))) for each in range(6)))
+    free = whole.part({name: rng.randint(0, 8) for name in whole.machine_ids}) if rng.random() < 0.5 else whole
+    while free.gpus:
+        plain = slots_plainly(free)
+        by_free = {(count, *place) for count, places in free.slots_by_free().items() for place in places}
+        assert by_free == set(plain)
+        for gpus in range(1, 6):
+            best = min([each for each in plain if each[0] >= gpus], default=None)
+            assert free.tightest_slot(gpus) == (best and best[1:])
+        for _ in range(rng.randint(1, 2)):
+            if free.gpus:
+                name = rng.choice(list(free.units(1)))
+                take = rng.choice((free.reserve, lambda name, gpus: free.take({name: gpus})))
+                take(name, rng.randint(1, free.free(name)))

@@ -1,0 +1,186 @@
+"""The GPUs of a cluster that may be given out: without a live lease, on machines that are there, not closed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from rm_plugin.arbiter.gpu_choice import count_by_slot
+from themis.bids import FreeMachine
+from themis.cluster import Cluster, GpuId, Machine
+from themis.errors import InvariantError
+
+
+class FreeGpus:
+    """Told of every GPU that is leased or given back, and of machines that are lost and come back.
+
+    The GPUs of a machine are a number, with the bit of each index set (`gpu_choice`).
+    """
+
+    __slots__ = ("_closed", "_cluster", "_free", "_leased", "_lost", "_offers", "_there")
+
+    def __init__(self, cluster: Cluster, lost: Iterable[str] = ()) -> None:
+        self._leased: dict[str, int] = {}
+        self._closed: frozenset[GpuId] = frozenset()
+        self._lost = {cluster.machine(machine_id).machine_id for machine_id in lost}
+        # The last offer of each machine, with the GPUs that it was of.
+        self._offers: dict[str, tuple[int, FreeMachine]] = {}
+        self._cluster = cluster
+        self._find_all()
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """Machines that are lost."""
+        return frozenset(self._lost)
+
+    @property
+    def closed(self) -> frozenset[GpuId]:
+        """GPUs that are not given out."""
+        return self._closed
+
+    @property
+    def by_machine(self) -> Mapping[str, int]:
+        """The free GPUs of every machine, machines in the cluster's order."""
+        return self._free
+
+    @property
+    def gpus_there(self) -> int:
+        """GPUs of the machines that are there, leased ones included."""
+        return self._cluster.gpus - sum(self._cluster.machine(machine_id).gpus for machine_id in self._lost)
+
+    def gpus(self) -> list[GpuId]:
+        """Every free GPU, machine by machine."""
+        return [
+            gpu
+            for machine_id, free in self._free.items()
+            if free
+            for gpu in self._cluster.gpus_of(machine_id)
+            if free >> gpu.index & 1
+        ]
+
+    def offered(self, renewable: Iterable[GpuId]) -> tuple[FreeMachine, ...]:
+        """Every machine with its GPUs to offer by slot: free ones and those up for renewal."""
+        up = masks_of(renewable)
+        return tuple(
+            [
+                self._offer(machine, free | up.get(machine.machine_id, 0))
+                for machine, free in zip(self._cluster.machines, self._free.values(), strict=True)
+            ]
+        )
+
+    # ---- changing ----
+
+    def lease(self, gpu: GpuId) -> None:
+        """A GPU is leased from now on; an index below 0 raises InvariantError."""
+        if gpu.index < 0:
+            raise InvariantError("a lease lies on a GPU that no machine can have", value=str(gpu))
+        self._leased[gpu.machine_id] = self._leased.get(gpu.machine_id, 0) | 1 << gpu.index
+        self._forget(gpu.machine_id)
+
+    def give_back(self, gpu: GpuId) -> None:
+        """A GPU is leased no more."""
+        self._leased[gpu.machine_id] &= ~(1 << gpu.index)
+        self._forget(gpu.machine_id)
+
+    def lose(self, machine_id: str) -> None:
+        """A machine is lost; one that the cluster does not have raises UnknownNameError."""
+        self._lost.add(self._cluster.machine(machine_id).machine_id)
+        self._there[machine_id] = 0
+        self._forget(machine_id)
+
+    def regain(self, machine_id: str) -> None:
+        """A machine is there again; one that the cluster does not have raises UnknownNameError."""
+        machine = self._cluster.machine(machine_id)
+        self._lost.discard(machine_id)
+        closed = masks_of(gpu for gpu in self._closed if gpu.machine_id == machine_id)
+        self._there[machine_id] = _all_of(machine) & ~closed.get(machine_id, 0)
+        self._forget(machine_id)
+
+    def close(self, gpus: Collection[GpuId]) -> None:
+        """From now on exactly these GPUs are closed; ones that the cluster does not have raise UnknownNameError."""
+        for machine_id in {gpu.machine_id for gpu in gpus}:
+            self._cluster.machine(machine_id)
+        self._closed = frozenset(gpus)
+        self._find_all()
+
+    def refit(self, cluster: Cluster) -> None:
+        """The cluster has other machines from now on; those with leases are among them, as they were."""
+        self._lost &= {machine.machine_id for machine in cluster.machines}
+        self._closed = frozenset(gpu for gpu in self._closed if gpu in cluster.gpu_set)
+        self._leased = {machine_id: gpus for machine_id, gpus in self._leased.items() if gpus}
+        self._offers.clear()
+        self._cluster = cluster
+        self._find_all()
+
+    # ---- inside ----
+
+    def _find_all(self) -> None:
+        """After a change of the cluster or of closed GPUs, which are rare."""
+        self._there = self._givable()
+        self._free = self._without(self._leased)
+
+    def _forget(self, machine_id: str) -> None:
+        """After a change of a machine, or of the leases on it."""
+        # A lease on a machine that the cluster does not have is a defect that `validate` tells of.
+        if machine_id in self._there:
+            self._free[machine_id] = self._there[machine_id] & ~self._leased.get(machine_id, 0)
+
+    def _givable(self) -> dict[str, int]:
+        """The GPUs of every machine that may be given out while they are not leased."""
+        closed = masks_of(self._closed)
+        there = {machine.machine_id: _all_of(machine) for machine in self._cluster.machines}
+        for machine_id, gpus in closed.items():
+            there[machine_id] &= ~gpus
+        return there | dict.fromkeys(self._lost, 0)
+
+    def _without(self, leased: Mapping[str, int]) -> dict[str, int]:
+        return {machine_id: there & ~leased.get(machine_id, 0) for machine_id, there in self._there.items()}
+
+    def _offer(self, machine: Machine, gpus: int) -> FreeMachine:
+        """What a machine offers; kept until it is another, since from round to round few machines change."""
+        before = self._offers.get(machine.machine_id)
+        if before is not None and before[0] == gpus:
+            return before[1]
+        free_slots = count_by_slot(machine.slots, gpus)
+        offer = FreeMachine(machine_id=machine.machine_id, rack_id=machine.rack_id, free_slots=free_slots)
+        self._offers[machine.machine_id] = gpus, offer
+        return offer
+
+    # ---- invariants ----
+
+    def validate(self, cluster: Cluster, leased: Mapping[str, int]) -> None:
+        """Assert that all here is what the leased GPUs say; a broken invariant raises InvariantError.
+
+        Args:
+            cluster: The cluster.
+            leased: The GPUs with a live lease by machine, found among the leases themselves.
+        """
+        if self._cluster is not cluster:
+            raise InvariantError("the free GPUs are those of another cluster", value=self._cluster.name)
+        if {machine_id: gpus for machine_id, gpus in self._leased.items() if gpus} != leased:
+            raise InvariantError("the GPUs that are leased are not those of the leases", value=dict(self._leased))
+        there = self._givable()
+        if self._there != there or list(self._free) != list(there):
+            raise InvariantError("the GPUs that may be given out are not those that are there", value=self._there)
+        for machine_id, gpus in leased.items():
+            if machine_id in self._lost:
+                raise InvariantError("a lease lies on a machine that is lost", value=machine_id)
+            if machine_id not in there or gpus & ~_all_of(cluster.machine(machine_id)):
+                raise InvariantError("a lease lies on a GPU that the cluster does not have", value=machine_id)
+        if self._without(leased) != self._free:
+            raise InvariantError("the free GPUs of a machine are not those to give out", value=dict(self._free))
+        for machine_id, (gpus, offer) in self._offers.items():
+            if machine_id not in there or offer.free_slots != count_by_slot(cluster.machine(machine_id).slots, gpus):
+                raise InvariantError("a machine's offer is not of the GPUs that it was made of", value=offer)
+
+
+def _all_of(machine: Machine) -> int:
+    """All GPUs of a machine."""
+    return (1 << machine.gpus) - 1
+
+
+def masks_of(gpus: Iterable[GpuId]) -> dict[str, int]:
+    """GPUs by machine, as numbers."""
+    masks: dict[str, int] = {}
+    for gpu in gpus:
+        masks[gpu.machine_id] = masks.get(gpu.machine_id, 0) | 1 << gpu.index
+    return masks
