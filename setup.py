@@ -26,17 +26,26 @@ setup(
         ),
         Extension(
             "am.agent._packing",
-            sources=[f"{PACKING}/{name}.c" for name in ("module", "packing", "least_slack")],
-            depends=[f"{PACKING}/{name}.h" for name in ("arrays", "limits", "packing", "packer", "least_slack")],
-            # Without a compiler `am/agent/packing.py` does the same, only slower.
+            sources=[f"{PACKING}/{name}.c" for name in ("module", "packing", "least_slack", "following")],
+            depends=[
+                f"{PACKING}/{name}.h"
+                for name in ("arrays", "following", "limits", "packing", "packer", "least_slack", "shapes")
+            ],
+            # Without a compiler `am/agent/packing.py` and `am/jobs/division.py` do the same, only slower.
             optional=True,
             extra_compile_args=ARGUMENTS,
         ),
         Extension(
             "am.agent._asking",
-            sources=[f"{PACKING}/{name}.c" for name in ("asking_module", "fitting", "laying")],
-            depends=[f"{PACKING}/{name}.h" for name in ("arrays", "fitting", "laying")],
-            # Without a compiler `am/agent/fitted.py` and `am/agent/filled.py` do the same, only slower.
+            sources=[
+                f"{PACKING}/{name}.c"
+                for name in ("asking_module", "choosing", "covering", "dealing", "fitting", "laying")
+            ],
+            depends=[
+                f"{PACKING}/{name}.h"
+                for name in ("arrays", "choosing", "covering", "dealing", "fitting", "laying", "shapes")
+            ],
+            # Without a compiler `fitted`, `filled`, `dealt`, `divisions` and `selection` do the same, only slower.
             optional=True,
             extra_compile_args=ARGUMENTS,
         ),

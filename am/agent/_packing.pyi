@@ -1,6 +1,6 @@
 """The compiled packing: C-contiguous arrays in and out. i8 is int64, f8 float64.
 
-Arrays of other types or of shapes that do not agree are a ValueError.
+Arrays of other types or of shapes that do not agree are a ValueError. Arrays must not overlap.
 """
 
 from typing import Any
@@ -34,3 +34,16 @@ def places(
     out: Array,  # i8 [jobs]
 ) -> float:
     """When the last job ends on some gangs, and on which of them each job runs."""
+
+def follow_s(
+    shapes: Array,  # i8 [jobs, 3]: GPUs of the smallest gang, of a task, of the largest gang
+    gpu_s: Array,  # f8 [jobs, levels]: seconds on one GPU
+    queue: Array,  # i8 [waiting]: jobs
+    end_s: Array,  # f8 [running]
+    gangs: Array,  # i8 [running, 2]: GPUs and level
+    within: int,  # the level of all GPUs
+    start_s: float,
+    surely: float,
+    best_s: float,
+) -> float:
+    """When the last job ends where those that wait get the GPUs that others leave; not followed past `best_s`."""

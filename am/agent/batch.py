@@ -70,8 +70,8 @@ def phase_times_s(
         return np.zeros(len(counts))
     if not counts.any():
         return np.full(len(counts), inf)
-    alone_s, divisions, place = _distinct(jobs, gangs, counts)
-    return end_times_s(alone_s, divisions, in_pairs=in_pairs, closely=closely)[place]
+    alone_s, divisions = _by_kind(jobs, gangs, counts)
+    return end_times_s(alone_s, divisions, in_pairs=in_pairs, closely=closely)
 
 
 def earliest(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts, most: int) -> list[int]:
@@ -85,7 +85,8 @@ def earliest(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts, m
         counts: As for `finish_times_s`, with at least one gang in all.
         most: How many, at least one.
     """
-    alone_s, divisions, place = _distinct(jobs, gangs, counts)
+    alone_s, divisions = _by_kind(jobs, gangs, counts)
+    divisions, place = _each_once(divisions)
     floors_s = _floors_s(alone_s, divisions)
     order = np.argsort(floors_s, kind="stable")
     ends_s = np.full(len(divisions), inf)
@@ -115,15 +116,12 @@ def _floors_s(alone_s: Seconds, divisions: Counts) -> Seconds:
     return np.asarray(np.maximum(together_s, first_s))
 
 
-def _distinct(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts) -> tuple[Seconds, Counts, Places]:
-    """Times of jobs alone on each kind of gang, the different divisions by kind, and the one of each row of counts.
-
-    Tables of one bid often hold the same gangs: each division is timed once.
-    """
+def _by_kind(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts) -> tuple[Seconds, Counts]:
+    """Times of jobs alone on each kind of gang, and the divisions by kind; what no division has is left out."""
     used = np.flatnonzero(counts.any(axis=0)).tolist()
     order = sorted(used, key=lambda place: gang_order(gangs[place]))
     alone_s, alike = merged(line_of(tuple(jobs)).times_s([gangs[place] for place in order]))
-    return alone_s, *_each_once(np.add.reduceat(counts[:, order], alike, axis=1))
+    return alone_s, np.add.reduceat(counts[:, order], alike, axis=1)
 
 
 class PhaseOn:

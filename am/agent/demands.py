@@ -92,9 +92,13 @@ def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
     demands = []
     for job in app.jobs:
         gang = held.get(job.job_id)
-        demand = job.demand if gang is None else _demand_of(job, gang, app.restart_s)
-        if demand is not None:
-            demands.append(demand)
+        if gang is None:
+            demands.append(job.demand)
+        # Most gangs go on, and are as large as their jobs can use.
+        elif gang.up.counts or gang.at.gpus < job.shape.demand_max_gpus:
+            demand = _demand_of(job, gang, app.restart_s)
+            if demand is not None:
+                demands.append(demand)
     return tuple(demands)
 
 

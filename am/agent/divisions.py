@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
@@ -16,11 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from am.agent.filled import filled_asks
-from am.agent.finish_time import split_evenly
+from am.agent.finish_time import even_sizes
+from am.agent.fitted import Ask
 from am.agent.kinds import GangKind, Room
 from am.agent.views import JobView
 from themis.apps import JobShape
 from themis.cluster import Level
+
+try:
+    from am.agent import _asking
+except ImportError:
+    _asking = None  # type: ignore[assignment]
 
 Counts = NDArray[np.int64]
 
@@ -68,9 +73,11 @@ def asks_of(
         return complete, 0
     if asks is None:
         budget = max(1, min(_ON_GRID, _BALANCED // max(1, len(jobs))) // tables)
-        asks = _balanced(kinds, most_gangs, most_gpus, jobs, budget)
+        rows = _balanced(kinds, most_gangs, most_gpus, jobs, budget)
+    else:
+        rows = list(map(tuple, asks.tolist()))
     filled = itertools.islice(filled_asks(kinds, most_gangs, most_gpus, jobs, tables, room), max(1, _FILLED // tables))
-    asks = _that_may_fit(kinds, _each_once([*map(tuple, asks.tolist()), *more, *filled]))
+    asks = _that_may_fit(kinds, _each_once([*rows, *more, *filled]))
     return asks, _complete([min(kind.most, most_gangs) for kind in kinds], most_gangs) - len(asks)
 
 
@@ -126,6 +133,19 @@ def _product(
     grids: Sequence[Sequence[int]], sizes: Sequence[int], most_gangs: int, most_gpus: int, budget: int
 ) -> Counts | None:
     """All choices of a count from each grid within the two limits; None where they are more than the budget."""
+    if _asking is None or not grids:
+        return plain_product(grids, sizes, most_gangs, most_gpus, budget)
+    ends = np.array(list(itertools.accumulate(map(len, grids))), dtype=np.int64)
+    counts = np.array(list(itertools.chain.from_iterable(grids)), dtype=np.int64)
+    asks = np.empty((budget, len(grids)), dtype=np.int64)
+    many = _asking.on_grids(counts, ends, np.array(sizes, dtype=np.int64), most_gangs, most_gpus, asks)
+    return None if many < 0 else asks[:many].copy()
+
+
+def plain_product(
+    grids: Sequence[Sequence[int]], sizes: Sequence[int], most_gangs: int, most_gpus: int, budget: int
+) -> Counts | None:
+    """What is compiled in `core/choosing.c`."""
     asks = np.zeros((1, 0), dtype=np.int64)
     gangs = gpus = np.zeros(1, dtype=np.int64)
     for grid, size in zip(grids, sizes, strict=True):
@@ -158,19 +178,19 @@ def _complete(limits: Sequence[int], most_gangs: int) -> int:
 # ---- too many kinds for a grid --------------------------------------------------------------------------------------
 
 
-Sizes = tuple[tuple[int, int, int], ...]
-"""Gangs as (GPUs, unit, count), smallest first."""
+Split = tuple[tuple[int, int, int], ...]
+"""GPUs split into gangs as (GPUs, unit, count), smallest first."""
 
 
 def _balanced(
     kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView], budget: int
-) -> Counts:
+) -> list[Ask]:
     """Asks that share a total of GPUs evenly, at one level or two: totals on ever finer grids up to the budget."""
     layout = _Layout(kinds)
     shares = _shares(jobs)
     rows: dict[tuple[int, ...], None] = {(0,) * len(kinds): None}
     done: set[int] = set()
-    known: set[Sizes] = set()
+    known: set[Split] = set()
     for gpus in itertools.chain.from_iterable(_grid(most_gpus, ratio) for ratio in (8.0, 4.0, *RATIOS[::-1])):
         if len(rows) >= budget:
             break
@@ -181,10 +201,10 @@ def _balanced(
             if sizes not in known and _fits(sizes, most_gangs, most_gpus):
                 rows |= dict.fromkeys(layout.laid_out(sizes))
             known.add(sizes)
-    return np.array(list(rows)[:budget], dtype=np.int64)
+    return list(itertools.islice(rows, budget))
 
 
-def _fits(sizes: Sizes, most_gangs: int, most_gpus: int) -> bool:
+def _fits(sizes: Split, most_gangs: int, most_gpus: int) -> bool:
     gangs = sum([count for _, _, count in sizes])
     return gangs <= most_gangs and sum([size * count for size, _, count in sizes]) <= most_gpus
 
@@ -198,46 +218,58 @@ def _shares(jobs: Sequence[JobView]) -> list[tuple[JobShape, int, float]]:
     return [(shape, len(works_s), sum(works_s) / total_s) for shape, works_s in members.items()]
 
 
-def _split_by_work(shares: Sequence[tuple[JobShape, int, float]], gpus: int, at_once: float) -> Sizes:
+def _split_by_work(shares: Sequence[tuple[JobShape, int, float]], gpus: int, at_once: float) -> Split:
     """GPUs shared among the shapes of jobs by their work; of each, such a part of those that could runs at once."""
-    sizes: Counter[tuple[int, int]] = Counter()
+    sizes: dict[tuple[int, int], int] = {}
     for shape, members, share in shares:
         unit = shape.gpus_per_task
         units = max(shape.min_tasks, int(gpus * share) // unit)
         gangs = max(1, math.ceil(at_once * min(members, units // shape.min_tasks)))
-        for size, count in Counter(split_evenly(units * unit, gangs, shape)).items():
-            sizes[size, unit] += count
+        for size, count in even_sizes(units * unit, gangs, shape):
+            sizes[size, unit] = sizes.get((size, unit), 0) + count
     return tuple((size, unit, count) for (size, unit), count in sorted(sizes.items()))
 
 
 class _Layout:
-    """Lays gangs out at one level, or the smallest of them at a farther one, as counts by kind."""
+    """Lays gangs out at one level, or the smallest of them at a farther one, as counts by kind.
+
+    By the compiled `core/laying.c`, or without it by `plain_laid_out`, which is slower and tells the same.
+    """
 
     def __init__(self, kinds: Sequence[GangKind]) -> None:
         by_size: dict[tuple[int, int], list[int]] = {}
         for place, kind in enumerate(kinds):
             by_size.setdefault((kind.at.gpus, kind.unit_gpus), []).append(place)
         self._most = [kind.most for kind in kinds]
-        self._levels = {size: {kinds[place].within for place in places} for size, places in by_size.items()}
-        self._place = {
-            (size, level): _kind_within(places, kinds, level) for size, places in by_size.items() for level in Level
+        self._within = [kind.within for kind in kinds]
+        self._arrays = np.array(self._most, dtype=np.int64), np.array(self._within, dtype=np.int64)
+        self._places = {
+            size: tuple([_kind_within(places, kinds, level) for level in Level]) for size, places in by_size.items()
         }
 
-    def laid_out(self, sizes: Sizes) -> Iterator[tuple[int, ...]]:
+    def laid_out(self, sizes: Split) -> list[Ask]:
         """Every layout of these gangs for which there is room."""
-        if any((gpus, unit) not in self._levels for gpus, unit, _ in sizes):
+        gangs = sum([count for _, _, count in sizes])
+        aways = tuple(sorted({math.ceil(part * gangs) for part in _FAR_PARTS}))
+        if _asking is None:
+            return list(self.plain_laid_out(sizes, aways))
+        return _asking.lay_apart(*self._arrays, self._places, sizes, aways)
+
+    def plain_laid_out(self, sizes: Split, aways: Sequence[int]) -> Iterator[Ask]:
+        """`laid_out` in plain Python, with each of these numbers of gangs at the farther level."""
+        if any((gpus, unit) not in self._places for gpus, unit, _ in sizes):
             return
-        gangs = sum(count for _, _, count in sizes)
-        parts = sorted({math.ceil(part * gangs) for part in _FAR_PARTS})
-        levels = sorted(set().union(*(self._levels[gpus, unit] for gpus, unit, _ in sizes)))
-        places = {level: [self._place[(gpus, unit), level] for gpus, unit, _ in sizes] for level in levels}
+        told = [self._places[gpus, unit] for gpus, unit, _ in sizes]
+        # Where no kind of a size is within just this level the nearer one stands in for it, or the nearest there is.
+        levels = [level for level in Level if any(self._within[places[level]] is level for places in told)]
         for near, far in itertools.combinations_with_replacement(levels, 2):
-            for away in parts if near is not far else (0,):
-                counts = self._counts(sizes, places[near], places[far], away)
+            here, there = [places[near] for places in told], [places[far] for places in told]
+            for away in aways if near is not far else (0,):
+                counts = self._counts(sizes, here, there, away)
                 if all(map(operator.le, counts, self._most)):
                     yield tuple(counts)
 
-    def _counts(self, sizes: Sizes, near: Sequence[int], far: Sequence[int], away: int) -> list[int]:
+    def _counts(self, sizes: Split, near: Sequence[int], far: Sequence[int], away: int) -> list[int]:
         """So many of the gangs lie away, at the places of the far ones."""
         counts, left = [0] * len(self._most), away
         for (_, _, count), here, there in zip(sizes, near, far, strict=True):

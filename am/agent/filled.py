@@ -6,36 +6,24 @@ divided into, or nearly: a total of GPUs, how large gangs of elastic jobs are, a
 
 from __future__ import annotations
 
-import heapq
+import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from am.agent.aimed import aimed_asks
-from am.agent.finish_time import even_sizes
+from am.agent.dealt import Jobs, Sizes, dealt_in_turn, least_tasks
 from am.agent.fitted import fitted_asks
 from am.agent.kinds import GangKind, Room
 from am.agent.steps import stepped_asks
 from am.agent.views import JobView
-from themis.apps import JobShape
 from themis.cluster import Level
 
 try:
     from am.agent import _asking
 except ImportError:
     _asking = None  # type: ignore[assignment]
-
-Sizes = tuple[tuple[int, int, int], ...]
-"""Gangs as (GPUs, unit, count), largest first."""
-
-_Dealt = tuple[int, Callable[[], Sizes]]
-"""GPUs dealt, and what tells the gangs that they make: of some hundred few are asked."""
-
-_STEP = 1.04
-"""Totals of GPUs go up by one, or by this factor where that is more."""
 
 _END_STEP = 1.1
 """Ends that asks are fitted to go up by such a factor."""
@@ -52,24 +40,6 @@ there are, as many as an average bundle has, fewer, none."""
 
 _WHOLE_NEAR = (1.0, 0.0)
 """The same where all GPUs are asked for."""
-
-
-@dataclass(slots=True)
-class _Part:
-    """A shape of jobs: how many there are, their work in GPU seconds, the gangs and GPUs dealt to them so far."""
-
-    shape: JobShape
-    members: int
-    work_s: float
-    gangs: int = 0
-    gpus: int = 0
-
-    @property
-    def step(self) -> int:
-        """GPUs that are dealt next: those of another gang, then another task for one that has room; 0: no more."""
-        if self.gangs < self.members:
-            return self.shape.demand_min_gpus
-        return self.shape.gpus_per_task if self.gpus < self.gangs * self.shape.demand_max_gpus else 0
 
 
 def filled_asks(
@@ -99,9 +69,9 @@ def filled_asks(
 
 def sizes_by_work(jobs: Sequence[JobView], gpus: int) -> list[Sizes]:
     """All of the GPUs dealt to shapes of jobs by their work, for each of `_LEAST_GANGS`; none where no gang fits."""
-    dealt = [list(_dealt(jobs, len(jobs), gpus, least)) for least in _leasts_of(jobs)]
+    dealt = [dealt_in_turn(jobs, len(jobs), gpus, least) for least in _leasts_of(jobs)]
     # The last of each has all of the GPUs.
-    return list(dict.fromkeys(some[-1][1]() for some in dealt if some))
+    return list(dict.fromkeys(some[-1][1] for some in dealt if some))
 
 
 def _whole_asks(kinds: Sequence[GangKind], most_gpus: int, jobs: Sequence[JobView]) -> list[tuple[int, ...]]:
@@ -115,20 +85,20 @@ def _dealt_asks(
 ) -> Iterator[tuple[int, ...]]:
     """GPUs dealt to jobs, gangs laid as near as there is room; coarse totals first."""
     layout = _Nearest(kinds)
-    done: set[Sizes] = set()
     nearest = {(kind.at.gpus, kind.unit_gpus): kind.at.level for kind in reversed(kinds)}
-    longest = sorted(jobs, key=lambda job: (-job.serial_work_s, job.job_id))
+    longest = Jobs(jobs, nearest)
     at_once = dict.fromkeys(min(most_gangs, math.ceil(part * len(jobs))) for part in _AT_ONCE)
-    dealt = [each for some in at_once for each in _dealt_by_work(longest[:some], most_gpus, nearest)]
-    dealt += [each for least in _leasts_of(jobs) for each in _dealt(jobs, most_gangs, most_gpus, least)]
-    for gpus, sizes_of in sorted(dealt, key=lambda each: _fineness(each[0])):
-        sizes = sizes_of()
-        if sizes in done:
-            continue
-        done.add(sizes)
+    by_total: dict[int, dict[Sizes, None]] = {}
+    for gpus, sizes in itertools.chain(
+        *(longest.dealt_by_work(some, most_gpus) for some in at_once),
+        *(dealt_in_turn(jobs, most_gangs, most_gpus, least) for least in _leasts_of(jobs)),
+    ):
+        by_total.setdefault(gpus, {})[sizes] = None
+    for gpus in sorted(by_total, key=_fineness):
         share = gpus / most_gpus
         parts = tuple([min(1.0, share * near) if near else 0.0 for near in _NEAR])
-        yield from dict.fromkeys(layout.asks(sizes, parts))
+        for sizes in by_total[gpus]:
+            yield from dict.fromkeys(layout.asks(sizes, parts))
 
 
 def _fineness(gpus: int) -> tuple[int, int]:
@@ -136,99 +106,13 @@ def _fineness(gpus: int) -> tuple[int, int]:
     return -(gpus & -gpus), gpus
 
 
-def _dealt(jobs: Sequence[JobView], most_gangs: int, most_gpus: int, least: float) -> Iterator[_Dealt]:
-    """GPUs dealt step by step to the shape whose work a GPU is most, at ever larger totals."""
-    parts = _parts(jobs, least)
-    turns = [(-math.inf, -part.work_s, place) for place, part in enumerate(parts)]
-    heapq.heapify(turns)
-    gangs = gpus = 0
-    told = 0.0
-    while turns:
-        _, work_s, place = heapq.heappop(turns)
-        part = parts[place]
-        step, opens = part.step, part.gangs < part.members
-        if not step or gpus + step > most_gpus or (opens and gangs == most_gangs):
-            continue
-        if gpus + step > max(told + 1, told * _STEP) and gpus > told:
-            told = gpus
-            yield gpus, partial(_sizes, [(each.shape, each.gangs, each.gpus) for each in parts])
-        gangs, gpus = gangs + opens, gpus + step
-        part.gangs, part.gpus = part.gangs + opens, part.gpus + step
-        heapq.heappush(turns, (work_s / part.gpus, work_s, place))
-    if gpus > told:
-        yield gpus, partial(_sizes, [(each.shape, each.gangs, each.gpus) for each in parts])
-
-
-def _dealt_by_work(
-    longest: Sequence[JobView], most_gpus: int, nearest: Mapping[tuple[int, int], Level]
-) -> Iterator[_Dealt]:
-    """The smallest gang for job after job, longest first, then task by task to the job that would end last.
-
-    Args:
-        longest: The jobs that run at once, longest first.
-        most_gpus: GPUs to deal.
-        nearest: The nearest level by GPUs and unit of a gang.
-    """
-    shapes = [(job.shape.demand_min_gpus, job.shape.gpus_per_task, job.shape.demand_max_gpus) for job in longest]
-    works_s = [-job.serial_work_s for job in longest]
-    counts: dict[tuple[int, int], int] = {}
-    gpus, told = 0, 0.0
-    turns = [(-math.inf, place, 0) for place in range(len(longest))]
-    while turns:
-        _, place, size = heapq.heappop(turns)
-        smallest, unit, largest = shapes[place]
-        step = unit if size else smallest
-        if size == largest or gpus + step > most_gpus:
-            continue
-        if gpus and gpus + step > max(told + 1, told * _STEP):
-            told = gpus
-            yield gpus, partial(_largest_first, dict(counts))
-        if size:
-            counts[size, unit] -= 1
-        gpus, size = gpus + step, size + step
-        key = size, unit
-        counts[key] = counts.get(key, 0) + 1
-        slowdown = longest[place].slowdown.at(nearest.get(key, Level.CLUSTER))
-        heapq.heappush(turns, (works_s[place] * slowdown / size, place, size))
-    if gpus:
-        yield gpus, partial(_largest_first, counts)
-
-
 def _leasts_of(jobs: Sequence[JobView]) -> list[float]:
     """Those of `_LEAST_GANGS` that differ for these jobs: gangs of few tasks have few smallest sizes."""
     shapes = dict.fromkeys([job.shape for job in jobs])
     leasts: dict[tuple[int, ...], float] = {}
     for least in _LEAST_GANGS:
-        leasts.setdefault(tuple([_least_tasks(shape, least) for shape in shapes]), least)
+        leasts.setdefault(tuple([least_tasks(shape, least) for shape in shapes]), least)
     return list(leasts.values())
-
-
-def _least_tasks(shape: JobShape, least: float) -> int:
-    return max(shape.min_tasks, math.ceil(least * shape.tasks))
-
-
-def _parts(jobs: Sequence[JobView], least: float) -> list[_Part]:
-    members: dict[JobShape, list[float]] = {}
-    for job in jobs:
-        members.setdefault(job.shape, []).append(job.serial_work_s)
-    return [
-        _Part(replace(shape, min_tasks=_least_tasks(shape, least)), len(works_s), sum(works_s))
-        for shape, works_s in members.items()
-    ]
-
-
-def _sizes(dealt: Sequence[tuple[JobShape, int, int]]) -> Sizes:
-    """The gangs of shapes of jobs, with how many each has and their GPUs."""
-    counts: dict[tuple[int, int], int] = {}
-    for shape, gangs, gpus in dealt:
-        for size, count in even_sizes(gpus, gangs, shape):
-            key = size, shape.gpus_per_task
-            counts[key] = counts.get(key, 0) + count
-    return _largest_first(counts)
-
-
-def _largest_first(counts: Mapping[tuple[int, int], int]) -> Sizes:
-    return tuple((size, unit, counts[size, unit]) for size, unit in sorted(counts, reverse=True) if counts[size, unit])
 
 
 class _Nearest:

@@ -99,7 +99,7 @@ class Line:
     def __init__(self, jobs: Sequence[JobView]) -> None:
         self.jobs = sorted(jobs, key=job_order)
         works_s = [job.iterations_left * job.serial_iteration_s for job in self.jobs]
-        rows, self._unlike = _by_pace(self.jobs)
+        rows, self._unlike = unlike_in_pace(self.jobs)
         self.all_alike = len(self._unlike) == 1 and works_s.count(works_s[0]) == len(works_s)
         self._works_s = np.array(works_s)[:, None]
         self._rows = rows if len(self._unlike) > 1 else None
@@ -114,7 +114,7 @@ class Line:
         return np.asarray(self._works_s * slowdowns[self._rows] / usables[self._rows])
 
 
-def _by_pace(jobs: Sequence[JobView]) -> tuple[list[int], list[JobView]]:
+def unlike_in_pace(jobs: Sequence[JobView]) -> tuple[list[int], list[JobView]]:
     """Jobs that are unlike in shape or S, and for each job the place of its like among them."""
     # Jobs of one search mostly share these values, and to compare them takes longer than all the rest.
     if len({id(job.slowdown) for job in jobs}) == 1 and len({id(job.shape) for job in jobs}) == 1:

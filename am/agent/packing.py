@@ -36,7 +36,7 @@ Seconds = NDArray[np.float64]
 
 
 def end_times_s(alone_s: Seconds, counts: Counts, *, in_pairs: bool = True, closely: bool = False) -> Seconds:
-    """When the last job ends, for each of D divisions.
+    """When the last job ends, for each of D divisions. Those that are the same are packed once: tables of a bid repeat.
 
     Args:
         alone_s: J x K seconds that each job takes on a gang of each kind, infinite where it cannot run; J and K at
@@ -54,7 +54,8 @@ def end_times_s(alone_s: Seconds, counts: Counts, *, in_pairs: bool = True, clos
         # More gangs of a kind than there are jobs are of no use.
         rows, most = alone_s.tolist(), len(alone_s)
         laid = [[min(most, count) for count in row] for row in counts.tolist()]
-        return np.array([_plain(row, rows, in_pairs, closely).pack()[0] for row in laid])
+        told_s = {row: _plain(row, rows, in_pairs, closely).pack()[0] for row in dict.fromkeys(map(tuple, laid))}
+        return np.array([told_s[tuple(row)] for row in laid])
     out = np.empty(len(counts))
     times_s = np.ascontiguousarray(alone_s, dtype=np.float64)
     _packing.times_s(times_s, np.ascontiguousarray(counts, dtype=np.int64), in_pairs, closely, out)

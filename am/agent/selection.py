@@ -7,13 +7,18 @@ place of one of the other's, being no larger and asking for no nearer a place.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from am.agent.kinds import GangKind
+
+try:
+    from am.agent import _asking
+except ImportError:
+    _asking = None  # type: ignore[assignment]
 
 Counts = NDArray[np.int64]
 Needs = NDArray[np.int16]
@@ -94,11 +99,8 @@ class Neighbours:
 
     def __init__(self, kinds: Sequence[GangKind], asks: Counts) -> None:
         self._asks = len(asks)
-        harder, easier = [_NONE], [_NONE]
-        for ask, other in _neighbours(kinds, asks):
-            harder.append(ask)
-            easier.append(other)
-        self._harder, self._easier = np.concatenate(harder), np.concatenate(easier)
+        keys, places, changes = _keyed(tuple(kinds), asks)
+        self._harder, self._easier = _pairs(keys, asks, places, changes)
 
     def not_beaten(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which asks are worth more than each of their neighbours that ask for less."""
@@ -107,24 +109,52 @@ class Neighbours:
         return useful
 
 
-_NONE = np.zeros(0, dtype=np.intp)
+_NONE: Places = np.zeros(0, dtype=np.intp)
 
 
-def _neighbours(kinds: Sequence[GangKind], asks: Counts) -> Iterator[tuple[Places, Places]]:
-    """Asks with the neighbour of each that asks for a little less."""
+def _keyed(kinds: tuple[GangKind, ...], asks: Counts) -> tuple[Counts, Places, Counts]:
+    """A key for each ask, and small changes: of which kind there is a gang less, and by how much the key changes."""
     # A neighbour may have one more gang of a kind than any ask has: its key must be no other ask's.
     weights = [(int(asks.max(initial=0)) + 2) ** place for place in range(len(kinds))]
     if len(asks) <= 1 or weights[-1:] > [2**55]:
-        return
-    keys = asks @ np.array(weights, dtype=np.int64)
+        return np.zeros(len(asks), dtype=np.int64), _NONE, _NONE
+    told = [
+        (place, other - weights[place])
+        for place, all_easier in enumerate(_easier_of(kinds))
+        for other in (0, *(weights[easier] for easier in all_easier))
+    ]
+    changes = np.array(told, dtype=np.int64).reshape(len(told), 2).T.copy()
+    return asks @ np.array(weights, dtype=np.int64), changes[0], changes[1]
+
+
+def _pairs(keys: Counts, asks: Counts, places: Places, changes: Counts) -> tuple[Places, Places]:
+    """`plain_neighbours`, by the compiled `core/covering.c` where there is one."""
+    if _asking is None:
+        return plain_neighbours(keys, asks, places, changes)
+    pairs = np.empty((2, len(asks) * len(places)), dtype=np.int64)
+    many = _asking.next_to(keys, np.ascontiguousarray(asks), places, changes, pairs[0], pairs[1])
+    # Of the room that they might have taken little is needed, and they are kept for other bids.
+    return pairs[0, :many].copy(), pairs[1, :many].copy()
+
+
+def plain_neighbours(keys: Counts, asks: Counts, places: Places, changes: Counts) -> tuple[Places, Places]:
+    """Asks that have a gang of some kinds and those that changes of the key make of them, as far as there are any."""
     order = np.argsort(keys)
-    for place, weight in enumerate(weights):
+    harder, easier = [_NONE], [_NONE]
+    for place, change in zip(places.tolist(), changes.tolist(), strict=True):
         with_it = np.flatnonzero(asks[:, place])
-        for other in (0, *(weights[easier] for easier in just_easier(kinds, place))):
-            wanted = keys[with_it] - weight + other
-            found = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(order) - 1)]
-            there = keys[found] == wanted
-            yield with_it[there], found[there]
+        wanted = keys[with_it] + change
+        found = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(order) - 1)]
+        there = keys[found] == wanted
+        harder.append(with_it[there])
+        easier.append(found[there])
+    return np.concatenate(harder), np.concatenate(easier)
+
+
+@lru_cache(maxsize=256)
+def _easier_of(kinds: tuple[GangKind, ...]) -> tuple[list[int], ...]:
+    """`just_easier` of each of these kinds."""
+    return tuple([just_easier(kinds, place) for place in range(len(kinds))])
 
 
 def just_easier(kinds: Sequence[GangKind], place: int) -> list[int]:
@@ -197,9 +227,22 @@ def _best_by_gpus(gains: NDArray[np.float64], gpus: NDArray[np.int64], most: int
 def _cover(
     needs: Needs, gains: NDArray[np.float64], shortfall: float, cap: int, first: Sequence[int]
 ) -> list[int] | None:
-    """The first ones, and the asks that none kept before stands in for; None as soon as they are more than `cap`."""
-    kept: list[int] = list(first)
+    """The first ones, and the asks that none kept before stands in for; None where they are more than `cap`."""
     enough = (1.0 - shortfall) * gains
+    if _asking is None:
+        return plain_cover(needs, gains, enough, cap, first)
+    kept = np.empty(len(first) + len(gains), dtype=np.int64)
+    kept[: len(first)] = first
+    many = _asking.uncovered(np.ascontiguousarray(needs), gains, enough, len(first), cap, kept)
+    found: list[int] = kept[:many].tolist()
+    return found if many <= cap else None
+
+
+def plain_cover(
+    needs: Needs, gains: NDArray[np.float64], enough: NDArray[np.float64], cap: int, first: Sequence[int]
+) -> list[int] | None:
+    """What is compiled in `core/covering.c`, with what another ask must gain to stand in for each."""
+    kept: list[int] = list(first)
     for begin in range(0, len(gains), _AT_ONCE):
         some = np.arange(begin, min(begin + _AT_ONCE, len(gains)))
         if kept:

@@ -7,7 +7,10 @@ import itertools
 import math
 from collections.abc import Callable, Container, Iterator, Sequence
 
+import numpy as np
+
 from am.agent.batch import SURELY
+from am.agent.dealt import shapes_array
 from am.agent.filled import sizes_by_work
 from am.agent.finish_time import Line, gang_order, job_order, job_time_s, pace_on
 from am.agent.packing import packed
@@ -16,6 +19,11 @@ from am.jobs.floor import Floor
 from themis.cluster import Level
 from themis.values import Value
 
+try:
+    from am.agent import _packing
+except ImportError:
+    _packing = None  # type: ignore[assignment]
+
 MOST_TRIED = 12
 """Numbers of jobs at once that are tried, from as many as can be down."""
 
@@ -23,6 +31,8 @@ Sizes = tuple[int, ...]
 Jobs = Sequence[JobView]
 Busy = Sequence[tuple[GangAt, float]]
 """Gangs on which jobs run, and when they are free, in seconds from now."""
+_End = tuple[float, int, Level]
+"""When a job ends, in seconds from now, with the GPUs that it then leaves and the level that they span."""
 Choice = tuple[Jobs, Sizes]
 """The waiting jobs in an order in which they are served, and the gangs of the first of them."""
 
@@ -69,11 +79,9 @@ def best_starts(
         beside: What else there is; asked for only where there is something to weigh.
     """
     choices = _choices(waiting, gpus)
-    if len(choices) == 1 and len(choices[0][1]) == len(waiting):
-        # Nothing to weigh: every job starts, and there is one way to share the GPUs.
-        return list(zip(*choices[0], strict=True))
-    if not choices:
-        return []
+    if not choices or (len(choices) == 1 and len(choices[0][1]) == len(waiting)):
+        # Nothing to weigh: no job can start, or every job does and there is one way to share the GPUs.
+        return [start for choice in choices for start in zip(*choice, strict=True)]
     weighed = _Weighed(waiting, beside(), restart_s)
     if weighed.promised:
         choices.insert(1, weighed.promised)
@@ -82,10 +90,11 @@ def best_starts(
     floor = Floor(weighed.in_order, weighed.busy) if len(choices) > 1 else None
     for jobs, sizes in choices:
         # The first has nothing to beat, and most others surely end later than it: for those nothing is laid or packed.
-        if floor and best and _later(floor, jobs, [GangAt(size, Level.SLOT) for size in sizes], best_s):
+        nearest = [GangAt(size, Level.SLOT) for size in sizes]
+        if floor and best and _later(floor, jobs, nearest, best_s):
             continue
         laid = lay(jobs, sizes)
-        if floor and best and _later(floor, jobs, laid, best_s):
+        if floor and best and laid != nearest and _later(floor, jobs, laid, best_s):
             continue
         ends_s, starting = weighed.served(jobs, laid, best_s)
         if not best or ends_s < best_s or (ends_s == best_s and len(sizes) > len(best)):
@@ -125,6 +134,8 @@ class _Weighed:
         self._start_s = start_s
         self._line = Line([*waiting, *self._behind])
         self.in_order = self._line.jobs
+        # Made by the first who asks: many plans look no further than to sums.
+        self._following: _Following | None = None
 
     def served(self, waiting: Jobs, gangs: Sequence[GangAt], best_s: float) -> tuple[float, Jobs]:
         """When the last job ends, and which job starts on each gang: longest first, or as jobs are best packed.
@@ -175,12 +186,21 @@ class _Weighed:
             (self._start_s + job_time_s(job, gang), gang.gpus, gang.level)
             for job, gang in zip(waiting, gangs, strict=False)
         ]
-        heapq.heapify(ends)
         queue: Jobs = waiting[len(gangs) :]
         if self._behind:
             queue = sorted([*queue, *self._behind], key=longest_first)
+        if not queue:
+            return max([end_s for end_s, _, _ in ends], default=0.0)
+        if _packing is None:
+            return self.plain_ends_s(ends, queue, best_s)
+        if self._following is None:
+            self._following = _Following(self.in_order)
+        return self._following.ends_s(ends, queue, self._within, self._start_s, best_s)
+
+    def plain_ends_s(self, ends: list[_End], queue: Jobs, best_s: float) -> float:
+        """What is compiled of `ends_s`, in plain Python: when jobs end, with their GPUs and level, and who waits."""
+        heapq.heapify(ends)
         last_s, idle = 0.0, 0
-        known: dict[tuple[int, Level], GangAt] = {}
         while ends:
             if not queue:
                 return max(ends)[0]
@@ -192,13 +212,28 @@ class _Weighed:
             for job, size in zip(queue, sizes, strict=False):
                 left -= size
                 here = Level.SLOT if size == 1 else level if left >= 0 else max(level, self._within)
-                at = known.get((size, here))
-                if at is None:
-                    at = known[size, here] = GangAt(size, here)
-                heapq.heappush(ends, (last_s + self._start_s + job_time_s(job, at), size, here))
+                heapq.heappush(ends, (last_s + self._start_s + job_time_s(job, GangAt(size, here)), size, here))
             idle += gpus - sum(sizes)
             queue = queue[len(sizes) :]
         return math.inf if queue else last_s
+
+
+class _Following:
+    """Jobs as the compiled `core/following.c` reads them, which follows them as `_Weighed.plain_ends_s` does."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._rows = {job.job_id: row for row, job in enumerate(jobs)}
+        self._shapes = shapes_array([job.shape for job in jobs])
+        slowdowns = [(some.slot, some.machine, some.rack, some.cluster) for some in [job.slowdown for job in jobs]]
+        works_s = np.array([job.serial_work_s for job in jobs], dtype=np.float64)
+        self._gpu_s = works_s[:, None] * np.array(slowdowns, dtype=np.float64)
+
+    def ends_s(self, ends: Sequence[_End], queue: Jobs, within: Level, start_s: float, best_s: float) -> float:
+        """When the last job ends."""
+        rows = np.array([self._rows[job.job_id] for job in queue], dtype=np.int64)
+        ends_s = np.array([end_s for end_s, _, _ in ends], dtype=np.float64)
+        gangs = np.array([(gpus, level) for _, gpus, level in ends], dtype=np.int64).reshape(len(ends), 2)
+        return _packing.follow_s(self._shapes, self._gpu_s, rows, ends_s, gangs, within, start_s, SURELY, best_s)
 
 
 def put_on_gangs(jobs: Jobs, gangs: Busy, start_s: float) -> float:

@@ -8,14 +8,14 @@ use goes back to the ResourceManager.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import field
 
 from am.agent.demands import pays_above
 from am.agent.views import GangAt, JobView
-from am.jobs.division import MOST_TRIED, Beside, Jobs, Sizes, best_starts
+from am.jobs.division import MOST_TRIED, Beside, Jobs, best_starts
 from am.jobs.late import late_jobs
 from am.jobs.later import Later
 from am.jobs.pool import Pool, by_place, speed_of, tasks_of
@@ -178,7 +178,7 @@ def _serve(
     units = {view.shape.gpus_per_task for view in able}
     whole = len(idle) if 1 in units else max(len(tasks_of(idle.gpus, unit)) * unit for unit in units)
     best = best_starts(
-        able, whole, _layer(idle), restart_s, lambda: _beside(able, waiting, running, idle, bool(to_move_to), restart_s)
+        able, whole, idle.lay, restart_s, lambda: _beside(able, waiting, running, idle, bool(to_move_to), restart_s)
     )
     held = {view.job_id: gpus for view, gpus in running}
     served = []
@@ -200,11 +200,6 @@ def _gains(job: JobView, now: Sequence[GpuId], gpus: Sequence[GpuId], idle: Pool
     return speed_of(job, len(gpus), idle.level_of(gpus)) > pays_above(job, idle.gang_of(now), restart_s)
 
 
-def _layer(idle: Pool) -> Callable[[Jobs, Sizes], list[GangAt]]:
-    """Where gangs would lie on the idle GPUs, none of which it takes."""
-    return lambda jobs, sizes: idle.plus(()).lay(jobs, sizes)
-
-
 def _beside(
     able: Jobs, waiting: Jobs, running: Sequence[OnGpus], idle: Pool, may_move: bool, restart_s: float
 ) -> Beside:
@@ -223,7 +218,7 @@ def _beside(
         behind=[view for view in waiting if view.job_id not in ids],
         late=late,
         within=idle.level_of(idle.gpus.union(*(gpus for _, gpus in running))),
-        promised=promised_choice(able, gangs, idle.free, _layer(idle)) if many else None,
+        promised=promised_choice(able, gangs, idle.free, idle.lay) if many else None,
     )
 
 

@@ -97,9 +97,42 @@ class Pool:
         return self._taken(job, size)[0]
 
     def lay(self, jobs: Sequence[JobView], sizes: Sequence[int]) -> list[GangAt]:
-        """Take a gang of each size for each of the first jobs, as they count; gangs that do not fit have no GPU."""
-        taken = (self._taken(job, size) for job, size in zip(jobs, sizes, strict=False))
+        """Where a gang of each size would lie for each of the first jobs, taken one after the other, as they count.
+
+        Nothing is taken; gangs that do not fit have no GPU.
+        """
+        laid = self._laid_in_slots(jobs, sizes)
+        if laid is not None:
+            return laid
+        rest = self.plus(())
+        taken = (rest._taken(job, size) for job, size in zip(jobs, sizes, strict=False))
         return [_gang(gpus, level) for gpus, level in taken]
+
+    def _laid_in_slots(self, jobs: Sequence[JobView], sizes: Sequence[int]) -> list[GangAt] | None:
+        """`lay` where every gang lies in a slot, for which the sizes of slots are enough to know; else None."""
+        counts = list(map(len, self._slots.values()))
+        largest = max(counts, default=0)
+        # Slots by how many GPUs they have left.
+        slots = [0] * (largest + 1)
+        for count in counts:
+            slots[count] += 1
+        known: dict[int, GangAt] = {}
+        laid = []
+        for job, size in zip(jobs, sizes, strict=False):
+            wanted = job.shape.usable_gpus(size)
+            if wanted:
+                fit = wanted
+                while fit <= largest and not slots[fit]:
+                    fit += 1
+                if fit > largest:
+                    return None
+                slots[fit] -= 1
+                slots[fit - wanted] += 1
+            gang = known.get(wanted)
+            if gang is None:
+                gang = known[wanted] = GangAt(wanted, Level.SLOT)
+            laid.append(gang)
+        return laid
 
     def gang_of(self, gpus: Sequence[GpuId]) -> GangAt:
         """These GPUs as a gang counts."""

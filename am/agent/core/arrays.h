@@ -1,11 +1,15 @@
-/* Arrays that Python lends for a call: C-contiguous buffers of a type and so many dimensions, any other is a ValueError. */
+/* Arrays that Python lends for a call: C-contiguous buffers of a type and so many dimensions, any other is a
+ * ValueError. */
 #ifndef THEMIS_AGENT_ARRAYS_H
 #define THEMIS_AGENT_ARRAYS_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <limits.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "shapes.h"
 
 enum { MOST_ARRAYS = 6 };
 
@@ -22,6 +26,10 @@ static inline int is_int64(const Py_buffer *view) {
     return view->itemsize == sizeof(int64_t) && (!strcmp(view->format, "l") || !strcmp(view->format, "q"));
 }
 
+static inline int is_int16(const Py_buffer *view) {
+    return view->itemsize == sizeof(int16_t) && !strcmp(view->format, "h");
+}
+
 static inline int is_float64(const Py_buffer *view) { return !strcmp(view->format, "d"); }
 
 /* The array in the place that is next; NULL, and an error set, for what is not of that type and so many dimensions. */
@@ -32,7 +40,8 @@ static inline Py_buffer *array(Arrays *arrays, PyObject *object, int (*is_type)(
     arrays->held++;
     if (view->ndim == dimensions && is_type(view)) return view;
     PyErr_Format(PyExc_ValueError, "array %d must be of %s in %d dimensions, not of type %s in %d", arrays->held,
-                 is_type == is_int64 ? "int64" : "float64", dimensions, view->format, view->ndim);
+                 is_type == is_int64 ? "int64" : is_type == is_int16 ? "int16" : "float64", dimensions,
+                 view->format, view->ndim);
     return NULL;
 }
 
@@ -40,6 +49,20 @@ static inline int agree(const char *what, Py_ssize_t one, Py_ssize_t two) {
     if (one == two) return 1;
     PyErr_Format(PyExc_ValueError, "the arrays tell of %zd and of %zd %s", one, two, what);
     return 0;
+}
+
+/* Whether jobs may be of such shapes. */
+static inline int are_shapes(const Py_buffer *shapes) {
+    const Shape *shape = shapes->buf;
+    if (!agree("numbers of a shape", 3, shapes->shape[1])) return 0;
+    for (Py_ssize_t n = 0; n < shapes->shape[0]; n++, shape++)
+        if (shape->unit < 1 || shape->smallest < 1 || shape->largest < shape->smallest || shape->largest > INT_MAX ||
+            shape->smallest % shape->unit || shape->largest % shape->unit) {
+            PyErr_Format(PyExc_ValueError, "gangs of %lld to %lld GPUs in units of %lld cannot be",
+                         (long long)shape->smallest, (long long)shape->largest, (long long)shape->unit);
+            return 0;
+        }
+    return 1;
 }
 
 #endif

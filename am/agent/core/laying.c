@@ -1,4 +1,4 @@
-/* As filled.py does it, to the last bit. */
+/* As filled.py and divisions.py do it, to the last bit. */
 #include "laying.h"
 
 #include <math.h>
@@ -35,5 +35,19 @@ int lay_gangs(const int64_t *most, const int64_t *within, int64_t kinds, const A
         }
         if (left) return 0;
     }
+    return 1;
+}
+
+int lay_apart(const int64_t *most, int64_t kinds, const Alike *gangs, int64_t many, int near, int far, int64_t away,
+              int64_t *counts) {
+    memset(counts, 0, sizeof(int64_t) * (size_t)kinds);
+    for (const Alike *some = gangs; some < gangs + many; some++) {
+        int64_t farther = away < some->count ? away : some->count;
+        away -= farther;
+        counts[some->kinds[far]] += farther;
+        counts[some->kinds[near]] += some->count - farther;
+    }
+    for (int64_t kind = 0; kind < kinds; kind++)
+        if (counts[kind] > most[kind]) return 0;
     return 1;
 }

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, jobs_of, whole_offer
 
+from am.agent.dealt import Jobs, dealt_in_turn
 from am.agent.divisions import asks_of
-from am.agent.filled import _dealt, _dealt_by_work, _leasts_of, filled_asks
+from am.agent.filled import _leasts_of, filled_asks
 from am.agent.finish_time import phase_time_s
 from am.agent.kinds import Room, gang_kinds
 from am.agent.views import GangAt
@@ -78,15 +79,15 @@ def test_least_sizes_that_are_one_are_dealt_once():
 
 
 @pytest.mark.parametrize("shapes", [[RIGID] * 20, [ELASTIC] * 30, [RIGID, ELASTIC, WIDE] * 8])
-def test_gangs_worked_out_later_have_the_gpus_that_were_dealt(shapes):
+def test_gangs_have_the_gpus_that_were_dealt(shapes):
     app = mixed(*shapes)
-    by_shape = [list(_dealt(app.jobs, 12, 30, least)) for least in (0.0, 0.5, 1.0)]
-    by_job = list(_dealt_by_work(app.jobs, 30, {(2, 1): Level.SLOT}))
+    by_shape = [dealt_in_turn(app.jobs, 12, 30, least) for least in (0.0, 0.5, 1.0)]
+    by_job = Jobs(app.jobs, {(2, 1): Level.SLOT}).dealt_by_work(len(app.jobs), 30)
     for dealt in (*by_shape, by_job):
         totals = [gpus for gpus, _ in dealt]
         assert len(totals) > 5
         assert totals == sorted(set(totals))
-        assert totals == [sum(size * count for size, _, count in sizes()) for _, sizes in dealt]
+        assert totals == [sum(size * count for size, _, count in sizes) for _, sizes in dealt]
 
 
 def test_asks_that_bids_share_cannot_be_changed():

@@ -74,8 +74,10 @@ class TestCompiled:
         kinds = rng.randint(1, 4)
         alone_s = np.array(drawn(f"{jobs} {seed}", jobs, kinds))
         counts = np.array([[rng.choice((0, rng.randint(0, jobs + 3))) for _ in range(kinds)] for _ in range(8)])
+        counts = counts[[*range(8), 3, 0, 3]]
         how = ({"in_pairs": True}, {"in_pairs": False}, {"closely": True})
         told = [end_times_s(alone_s, counts, **each).tolist() for each in how]
+        assert all(ends_s[8:] == [ends_s[3], ends_s[0], ends_s[3]] for ends_s in told)
         monkeypatch.setattr(packing, "_packing", None)
         assert told == [end_times_s(alone_s, counts, **each).tolist() for each in how]
 

@@ -3,10 +3,12 @@
 import math
 from random import Random
 
+import numpy as np
 import pytest
 from agent_cases import CRUDE_SLOWDOWN, FLAT, STRICT, job
 
-from am.agent.views import GangAt
+from am.agent.batch import SURELY
+from am.agent.views import GangAt, JobView
 from am.jobs import division
 from am.jobs.division import Beside, best_starts, longest_first
 from themis.apps import JobShape
@@ -130,3 +132,119 @@ def test_a_late_job_starts_on_a_gang_that_is_best_left_to_it():
     )
     chosen = best_starts(waiting, 4, laid, 8.0, lambda: beside)
     assert [(each.job_id, size) for each, size in chosen] == [("late", 4)]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_jobs_are_followed_in_c_as_in_plain_python(seed, monkeypatch):
+    pytest.importorskip("am.agent._packing")
+    rng = Random(f"{seed} followed")
+    shapes = (
+        *(JobShape(tasks=1), JobShape(tasks=4), JobShape(tasks=3, min_tasks=2, gpus_per_task=2), JobShape(tasks=2)),
+        *(JobShape(tasks=5, min_tasks=3), JobShape(tasks=2, gpus_per_task=3), JobShape(tasks=3, gpus_per_task=2)),
+    )
+    jobs = [
+        job(
+            f"j{number:02d}",
+            rng.choice((40.0, 0.7, rng.uniform(1, 90))),
+            rng.choice(shapes),
+            rng.choice((FLAT, STRICT)),
+        )
+        for number in range(rng.randint(1, 30))
+    ]
+    jobs.sort(key=longest_first)
+    gangs = [GangAt(rng.randint(1, 4), rng.choice(list(Level)[:2])) for _ in range(rng.randint(0, len(jobs)))]
+    running = [
+        (job(f"r{number}", rng.uniform(0, 60)), GangAt(rng.randint(1, 12), rng.choice(list(Level)[1:])))
+        for number in range(seed % 4)
+    ]
+    behind = [job("b", 70.0, shapes[2])] if seed % 3 else []
+    beside = Beside(running=running, behind=behind, within=rng.choice(list(Level)))
+    weighed = division._Weighed(jobs, beside, rng.choice((0.0, 0.1, 0.2, 4.0)))
+    at_ends_s = [free_s for _, free_s in weighed.busy]
+    best_s = (math.inf, *(rng.uniform(0, 300) for _ in range(3)), *at_ends_s, *(end_s * SURELY for end_s in at_ends_s))
+    found = [weighed.ends_s(jobs, gangs, each) for each in best_s]
+    monkeypatch.setattr(division, "_packing", None)
+    assert found == [weighed.ends_s(jobs, gangs, each) for each in best_s]
+
+
+class TestFollowing:
+    """By hand, where the compiled way could tell another time than the plain one and drawn cases seldom would."""
+
+    def told_s(self, running, waiting, within=Level.SLOT, start_s=0.0, best_s=math.inf):
+        pytest.importorskip("am.agent._packing")
+        ends = [(end_s, gang.gpus, gang.level) for end_s, gang in running]
+        weighed = division._Weighed(waiting, Beside(within=within), start_s)
+        told_s = division._Following(waiting).ends_s(ends, waiting, within, start_s, best_s)
+        assert told_s == weighed.plain_ends_s(ends, waiting, best_s)
+        return told_s
+
+    def test_times_are_added_up_in_one_order(self):
+        assert (0.1 + 0.2) + 0.3 != 0.1 + (0.2 + 0.3)
+        assert self.told_s([(0.1, GangAt(1, Level.SLOT))], [job("w", 0.3)], start_s=0.2) == (0.1 + 0.2) + 0.3
+
+    @pytest.mark.parametrize(("best_s", "told_s"), [(7.0, 16.0), (7.0 * SURELY, 7.0)])
+    def test_an_end_that_is_surely_no_sooner_is_the_last(self, best_s, told_s):
+        assert self.told_s([(7.0, GangAt(1, Level.SLOT))], [job("w", 9.0)], best_s=best_s) == told_s
+
+    def test_work_may_be_told_in_whole_numbers(self):
+        whole = JobView(job_id="w", iterations_left=3, serial_iteration_s=3, slowdown=FLAT, shape=JobShape())
+        assert self.told_s([(7, GangAt(1, Level.SLOT))], [whole]) == 16.0
+
+    def test_a_task_that_is_too_large_leaves_gpus_to_smaller_ones(self):
+        """Of six GPUs one is left after two and three, too few for another task of the smaller gang."""
+        waiting = [job("w", 8.0, JobShape(tasks=2, gpus_per_task=2)), job("v", 120.0, JobShape(tasks=5, min_tasks=3))]
+        assert self.told_s([(1.0, GangAt(6, Level.SLOT))], waiting) == 31.0
+
+    def test_gpus_of_several_gangs_lie_as_far_as_the_farthest(self):
+        """The job waits for both; within a machine it would be done after 1.2 s of its 2 s."""
+        running = [(1.0, GangAt(1, Level.RACK)), (5.0, GangAt(1, Level.RACK))]
+        assert self.told_s(running, [job("w", 2.0, JobShape(tasks=2, min_tasks=2), STRICT)], Level.MACHINE) == 7.0
+
+
+class TestWhatCannotBeFollowed:
+    GOOD = (np.array([[1, 1, 2]]), np.ones((1, 4)), np.array([0]), np.array([1.0]), np.array([[1, 0]]))
+
+    def follow(self, *arrays, within=0):
+        return pytest.importorskip("am.agent._packing").follow_s(*arrays, within, 0.0, 1.0, math.inf)
+
+    def test_what_is_right_is_answered(self):
+        assert self.follow(*self.GOOD) == 2.0
+
+    def test_a_job_may_have_ended_before(self):
+        assert self.follow(*self.GOOD[:2], np.array([], dtype=np.int64), np.array([-1.0]), self.GOOD[4]) == -1.0
+
+    @pytest.mark.parametrize("place", range(5))
+    @pytest.mark.parametrize("change", [lambda a: a.astype(np.float32), lambda a: a[..., None]])
+    def test_other_types_and_shapes(self, place, change):
+        arrays = [change(each) if number == place else each for number, each in enumerate(self.GOOD)]
+        with pytest.raises(ValueError, match="must be of"):
+            self.follow(*arrays)
+
+    @pytest.mark.parametrize("place", [0, 1, 3, 4])
+    def test_arrays_that_do_not_agree(self, place):
+        arrays = [each[..., :0].copy() if number == place else each for number, each in enumerate(self.GOOD)]
+        with pytest.raises(ValueError, match="tell of"):
+            self.follow(*arrays)
+
+    @pytest.mark.parametrize(
+        ("place", "wrong"),
+        [
+            (0, [[0, 1, 2]]),
+            (0, [[1, 0, 2]]),
+            (0, [[1, 1, 2**31]]),
+            (2, [1]),
+            (2, [-1]),
+            (4, [[1, 4]]),
+            (4, [[-1, 0]]),
+            (4, [[2**31, 0]]),
+        ],
+    )
+    def test_numbers_that_cannot_be(self, place, wrong):
+        arrays = [np.array(wrong) if number == place else each for number, each in enumerate(self.GOOD)]
+        with pytest.raises(ValueError, match=r"cannot be|is not one of|there is no gang"):
+            self.follow(*arrays)
+
+    @pytest.mark.parametrize("within", [-1, 4])
+    def test_levels_that_there_are_not(self, within):
+        with pytest.raises(ValueError, match=f"no level {within}"):
+            self.follow(*self.GOOD, within=within)

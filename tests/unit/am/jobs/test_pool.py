@@ -1,5 +1,7 @@
 """Gangs of idle GPUs as they count: over machines with the unit in which their GPUs lie there."""
 
+from random import Random
+
 import pytest
 from agent_cases import FLAT, cluster_of, job
 
@@ -53,6 +55,20 @@ def test_the_unit_is_that_of_the_gpus_not_of_the_job_they_are_laid_for():
 def test_gangs_that_follow_are_laid_on_what_is_left():
     jobs = [job(name, 100.0, SINGLES, FLAT) for name in ("a", "b")]
     assert pool_of([(3,), (2,), (3,)]).lay(jobs, [4, 4]) == [GangAt(4, Level.RACK, 1), GangAt(4, Level.RACK, 2)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_gangs_are_laid_where_they_would_be_taken_and_take_nothing(seed):
+    rng = Random(seed)
+    slots = [rng.choice(((2, 2), (4,), (1, 3), (4, 4), (1,))) for _ in range(rng.randint(1, 8))]
+    pool = pool_of(slots, racks=("r0", "r1"))
+    shapes = (SINGLES, PAIRS, JobShape(tasks=3))
+    jobs = [job(f"j{number}", 100.0, rng.choice(shapes), FLAT) for number in range(rng.randint(1, 12))]
+    sizes = [rng.randint(1, 6) for _ in range(rng.randint(0, len(jobs)))]
+    before = pool.gpus
+    laid = pool.lay(jobs, sizes)
+    assert pool.gpus == before
+    assert laid == [pool.gang_of(pool.take(each, size)) for each, size in zip(jobs, sizes, strict=False)]
 
 
 def test_of_equal_slots_the_first_is_taken_wherever_its_gpus_came_from():
