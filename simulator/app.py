@@ -350,13 +350,22 @@ class SimApp:
     def _held(self, up_until_s: float) -> Iterator[HeldGang]:
         for job in self._pending:
             gpus = job.gpus if job.running else self._planned.get(job.job_id, ())
-            if gpus and all(gpu in self.leases or gpu in self._reserved for gpu in gpus):
-                up = [gpu for gpu in gpus if self._ends_by(gpu, up_until_s)]
-                yield self._gang(job.job_id, gpus, up)
+            if gpus:
+                up = self._up(gpus, up_until_s)
+                if up is not None:
+                    yield self._gang(job.job_id, gpus, up)
 
-    def _ends_by(self, gpu: GpuId, until_s: float) -> bool:
-        lease = self.leases.get(gpu)
-        return lease is not None and lease.expires_at_s <= until_s and lease.state is LeaseState.GRANTED
+    def _up(self, gpus: Iterable[GpuId], until_s: float) -> list[GpuId] | None:
+        """Those of some GPUs whose leases end by a time; None when the app holds or has won not all of them."""
+        up = []
+        for gpu in gpus:
+            lease = self.leases.get(gpu)
+            if lease is None:
+                if gpu not in self._reserved:
+                    return None
+            elif lease.expires_at_s <= until_s and lease.state is LeaseState.GRANTED:
+                up.append(gpu)
+        return up
 
     def _gang(self, job_id: str, gpus: tuple[GpuId, ...], up: list[GpuId]) -> HeldGang:
         """The gang as the agent sees it; most of the time it is what it was in the round before."""

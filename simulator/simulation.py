@@ -22,7 +22,7 @@ from rm_plugin.solvers.registry import solver as solver_named
 from simulator.agents import Agent, HonestAgent
 from simulator.app import SimApp
 from simulator.bounds import least_rho
-from simulator.events import EventQueue, LeastFirst, Phase
+from simulator.events import EventQueue, InTurns, Phase
 from simulator.jobs import SimJob
 from simulator.observer import Observer
 from simulator.possible import check_fits
@@ -84,7 +84,7 @@ class Simulation:
         self._queue: EventQueue[Callable[[], None]] = EventQueue()
         self._reasons: list[str] = []
         self._first_reason_s = 0.0
-        self._dirty = LeastFirst()
+        self._dirty = InTurns()
         self._unchecked: dict[str, None] = {}
         self._chances: dict[str, float] = {}
         self._round_due_s = math.inf

@@ -1,6 +1,6 @@
 import math
 
-from simulator.events import EventQueue, LeastFirst, Phase
+from simulator.events import EventQueue, InTurns, Phase
 
 
 def test_events_come_by_time_then_phase_then_order_of_scheduling():
@@ -25,10 +25,19 @@ def test_an_empty_queue_has_no_next_event():
 
 
 def test_names_come_out_least_first_and_once():
-    names = LeastFirst()
+    names = InTurns()
     for name in ("b", "c", "a", "b"):
         names.add(name)
-    assert names.pop() == "a"
-    names.add("a")
     assert [names.pop() for _ in range(3)] == ["a", "b", "c"]
+    assert not names
+
+
+def test_names_put_in_during_a_turn_wait_for_the_next():
+    names = InTurns()
+    for name in ("b", "c", "d"):
+        names.add(name)
+    assert names.pop() == "b"
+    for name in ("b", "d", "a"):
+        names.add(name)
+    assert [names.pop() for _ in range(4)] == ["c", "d", "a", "b"]
     assert not names
