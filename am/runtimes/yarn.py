@@ -61,7 +61,7 @@ class YarnEngine:
             self._nodes,
             self._launch,
             YarnLimits(**self._settings["limits"]),
-            previous=registration.previous,
+            registration=registration,
             progress=progress,
         )
         self.runtime = RemoteRuntime(

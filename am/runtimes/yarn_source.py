@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import operator
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from hadoop.values import (
     ExitCode,
     NodeReport,
     ProcessLaunch,
+    Registration,
 )
 from themis.errors import ThemisError, UnreachableError
 
@@ -101,7 +103,7 @@ class YarnSource:
         nodes: For starting and stopping processes.
         launch: What to start for a wish.
         limits: How to ask.
-        previous: Containers of earlier attempts: they are ended before anything is asked for.
+        registration: What YARN said to it. Containers of earlier attempts are ended before anything is asked for.
         progress: Told to YARN with every heartbeat.
     """
 
@@ -112,7 +114,7 @@ class YarnSource:
         launch: MakeLaunch,
         limits: YarnLimits,
         *,
-        previous: Sequence[Container],
+        registration: Registration,
         progress: Callable[[], float],
     ) -> None:
         self._am = am
@@ -123,8 +125,8 @@ class YarnSource:
         self._numbers = itertools.count(1)
         self._seats: dict[str, _Seat] = {}
         self._asked: dict[int, _Seat] = {}
-        # Of the containers that were granted: GPUs, memory, cores.
-        self._sizes: set[tuple[int, int, int]] = set()
+        # The largest of all nodes that YARN knew of then, and what it granted since: GPUs, memory, cores.
+        self._sizes = {(registration.max_gpus, registration.max_memory_mb, registration.max_vcores)}
         self._asked_anew = asyncio.Event()
         self._eager_beats = 0
         # Of their own: a node that does not answer may hold up the threads that all other calls share, and HDFS when it
@@ -132,7 +134,7 @@ class YarnSource:
         self._heart = ThreadPoolExecutor(1, "heartbeat")
         self._calls = ThreadPoolExecutor(_CALLS, "yarn")
         self._by_container: dict[str, _Seat] = {}
-        self._old = {container.container_id: container for container in previous}
+        self._old = {container.container_id: container for container in registration.previous}
         self._old_gone = asyncio.Event()
         self._work: set[asyncio.Task[Any]] = set()
         self.gone_for_good = asyncio.Event()
@@ -208,13 +210,13 @@ class YarnSource:
         return seat
 
     async def _ask(self, seat: _Seat) -> None:
-        request = seat.wish.request
+        gpus, memory_mb, vcores = self._size(seat)
         ask = ContainerAsk(
             allocation_request_id=seat.request_id,
             host=seat.wish.machine_id,
-            gpus=len(request.gpus),
-            memory_mb=request.memory_mb or self._limits.memory_mb,
-            vcores=max(request.vcores, self._limits.vcores),
+            gpus=gpus,
+            memory_mb=memory_mb,
+            vcores=vcores,
         )
         await self._call(self._am.ask, ask)
         seat.wish.on_step("ask")
@@ -328,7 +330,7 @@ class YarnSource:
             self._spawn(self._call(self._am.release, container))
             return
         self._by_container[container.container_id] = seat
-        self._sizes.add(_size(seat))
+        self._sizes.add(self._size(seat))
         seat.wish.on_step("grant")
         seat.container = container
         seat.starting = self._spawn(self._start(seat, container))
@@ -350,9 +352,17 @@ class YarnSource:
     def _refused(self, refusal: AskRefusal) -> None:
         seat = self._asked.pop(refusal.allocation_request_id, None)
         if seat is not None:
-            # It asks for more than any node has: no GPUs elsewhere would help, unless such nodes are only away.
-            kind = NoRoomError if _size(seat) in self._sizes else ResourceAskError
+            # It asks for more than any node has: no GPUs elsewhere would help, unless such nodes are only away, as all
+            # are from a ResourceManager that was started anew until they come back to it.
+            known = any(all(map(operator.le, self._size(seat), size)) for size in self._sizes)
+            kind = NoRoomError if known else ResourceAskError
             self._fail(seat, kind("YARN refuses a container", value=seat.wish.machine_id, remedy=refusal.reason))
+
+    def _size(self, seat: _Seat) -> tuple[int, int, int]:
+        """What is asked for it: GPUs, memory, cores."""
+        request = seat.wish.request
+        memory_mb = request.memory_mb or self._limits.memory_mb
+        return len(request.gpus), memory_mb, max(request.vcores, self._limits.vcores)
 
     def _lost(self, node: NodeReport) -> None:
         """What is asked for there will not come, and YARN never says so of an ask."""
@@ -388,8 +398,3 @@ class YarnSource:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
         return task
-
-
-def _size(seat: _Seat) -> tuple[int, int, int]:
-    request = seat.wish.request
-    return len(request.gpus), request.memory_mb, request.vcores

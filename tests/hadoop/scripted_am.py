@@ -39,7 +39,9 @@ class ScriptedAm:
         return self.am.withdraw(allocation_request_id)
 
     def allocate(self, progress=0.5):
-        reply = self.am.allocate(progress)
+        return self._news(self.am.allocate(progress))
+
+    def _news(self, reply):
         return {
             "granted": [self._known(container) for container in reply.granted],
             "ended": [dataclasses.asdict(end) for end in reply.ended],
@@ -50,7 +52,7 @@ class ScriptedAm:
         }
 
     def allocate_and_ask_meanwhile(self, **fields):
-        """Seconds that the heartbeat took, and an ask half a second into it."""
+        """Seconds that the heartbeat took, and an ask half a second into it; and the heartbeat's news."""
         begun_s = time.monotonic()
         with ThreadPoolExecutor(1) as pool:
             heartbeat = pool.submit(self.am.allocate, 0.5)
@@ -58,8 +60,8 @@ class ScriptedAm:
             asked_s = time.monotonic()
             self.ask(**fields)
             ask_took_s = time.monotonic() - asked_s
-            heartbeat.result()
-        return time.monotonic() - begun_s, ask_took_s
+            news = self._news(heartbeat.result())
+        return time.monotonic() - begun_s, ask_took_s, news
 
     def start(self, container_id, **fields):
         fields["commands"] = tuple(fields["commands"])

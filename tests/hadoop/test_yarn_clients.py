@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.request
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
@@ -384,6 +385,9 @@ def test_yarns_resource_manager_may_be_killed_and_come_back(breakable_cluster, y
     breakable_cluster.start_daemon("resourcemanager")
     news = am.heartbeats_until(lambda news: news.get("granted"))
     assert [one["allocation_request_id"] for one in news["granted"]] == [3]
+    if news["refused"]:
+        # As by one that has heard of the small node only.
+        am.ask(allocation_request_id=2, host="gpu-node-1", gpus=4)
     assert am.status(container_id=kept["container_id"]) == "RUNNING"
     assert yarn.report(app.app_id).attempt == 1
     am.stop(container_id=kept["container_id"])
@@ -400,11 +404,41 @@ def test_a_heartbeat_waits_for_a_resource_manager_that_comes_back(breakable_clus
     am.tell("allocate_and_ask_meanwhile", allocation_request_id=1, host="gpu-node-1", gpus=4)
     time.sleep(1.5)
     breakable_cluster.start_daemon("resourcemanager")
-    heartbeat_s, ask_s = am.hear()
+    heartbeat_s, ask_s, news = am.hear()
     assert heartbeat_s > 1.5
     assert ask_s < 1.0
+    if news["refused"]:
+        # The ResourceManager knew of the small node only: those of four GPUs come back to it a little later.
+        am.ask(allocation_request_id=1, host="gpu-node-1", gpus=4)
     news = am.heartbeats_until(lambda news: news.get("granted"))
     assert [one["gpus"] for one in news["granted"]] == [4]
+
+
+def test_an_ask_is_refused_while_nodes_that_large_are_away(breakable_cluster, application):
+    """YARN's ResourceManager, started anew, goes by the nodes that have come back to it."""
+    am = application(connect_wait_s=60.0).attempt()
+    am.register()
+    large = [f"nodemanager-{host}" for host, gpus in breakable_cluster.node_gpus.items() if gpus >= 4]
+    pids = [breakable_cluster.daemons()[name] for name in large]
+    breakable_cluster.kill("resourcemanager")
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            started = pool.submit(breakable_cluster.start_daemon, "resourcemanager")
+            wait_until(lambda: breakable_cluster.nodes(), 60)
+            # From then on it no longer takes its configured limits for what its nodes can have.
+            time.sleep(2.0)
+            am.ask(allocation_request_id=1, host="gpu-node-1", gpus=4)
+            news = am.allocate()
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+            started.result()
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+    assert [one["allocation_request_id"] for one in news["refused"]] == [1]
+    assert am.granted(allocation_request_id=1, host="gpu-node-1", gpus=4)["gpus"] == 4
 
 
 def test_a_node_that_is_lost(breakable_cluster, yarn, application):

@@ -22,6 +22,7 @@ from hadoop.values import (
     NodeReport,
     NodeState,
     ProcessLaunch,
+    Registration,
 )
 from themis.cluster import GpuId
 from themis.errors import UnreachableError
@@ -107,11 +108,16 @@ def wish(seat_id, host="h", gpus=1, **request):
     )
 
 
-def run(yarn, scenario, previous=()):
+def run(yarn, scenario, previous=(), largest=(0, 0, 0)):
+    max_gpus, max_memory_mb, max_vcores = largest
+    registration = Registration(
+        previous=tuple(previous), max_gpus=max_gpus, max_memory_mb=max_memory_mb, max_vcores=max_vcores
+    )
+
     async def whole():
         source = YarnSource(
             yarn, yarn, lambda wish: ProcessLaunch(commands=(wish.seat_id,)), LIMITS,
-            previous=previous, progress=lambda: 0.5,
+            registration=registration, progress=lambda: 0.5,
         )  # fmt: skip
         try:
             return await scenario(source)
@@ -219,6 +225,23 @@ def test_an_ask_of_a_size_that_was_granted_before_is_refused_for_want_of_its_nod
             await asking
 
     run(yarn, scenario)
+
+
+@pytest.mark.parametrize(
+    ("largest", "kind"), [((1, 1024, 1), NoRoomError), ((4, 4096, 8), NoRoomError), ((1, 1023, 8), ResourceAskError)]
+)
+def test_an_ask_no_larger_than_what_registering_told_is_refused_for_want_of_its_node(largest, kind):
+    """As by a ResourceManager that was started anew, before its nodes have come back to it."""
+    yarn = FakeYarn(full=["h"])
+
+    async def scenario(source):
+        asking = asyncio.ensure_future(source.acquire([wish("a", memory_mb=1024, vcores=1)]))
+        await until(lambda: yarn.asked)
+        yarn.news.append(AskRefusal(allocation_request_id=1, reason="larger than any node"))
+        with pytest.raises(kind, match="larger than any node"):
+            await asking
+
+    run(yarn, scenario, largest=largest)
 
 
 def test_a_discarded_container_is_stopped_and_waited_for_never_merely_released():

@@ -5,7 +5,7 @@ import asyncio
 from am.runtimes.port import SeatRequest
 from am.runtimes.remote.source import ContainerWish
 from am.runtimes.yarn_source import YarnLimits, YarnSource
-from hadoop.values import AllocateReply, Container, ProcessLaunch
+from hadoop.values import AllocateReply, Container, ProcessLaunch, Registration
 from themis.cluster import GpuId
 
 HEARTBEAT_S = 30.0
@@ -49,7 +49,8 @@ def _granted(ask):
 async def source_of(yarn):
     limits = YarnLimits(heartbeat_s=HEARTBEAT_S)
     launch = ProcessLaunch(commands=("x",))
-    source = YarnSource(yarn, yarn, lambda _: launch, limits, previous=(), progress=lambda: 0.0)
+    registration = Registration(previous=(), max_gpus=1, max_memory_mb=1, max_vcores=1)
+    source = YarnSource(yarn, yarn, lambda _: launch, limits, registration=registration, progress=lambda: 0.0)
     # The first heartbeat goes out at once; the next would be due in half a minute.
     while yarn.beats < 1:
         await asyncio.sleep(0.01)
