@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import highspy
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +17,7 @@ from am.agent.finish_time import job_time_s
 from am.agent.kinds import GangKind, Room, gang_kinds
 from am.agent.views import AppView, Surroundings
 from bench.valuation_columns import is_too_soon
+from rm_plugin.solvers.highs_package import highspy
 from themis.bids import FreeMachine
 from themis.cluster import Level
 

@@ -16,9 +16,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import highspy
 import numpy as np
 from numpy.typing import NDArray
+
+from rm_plugin.solvers.highs_package import highspy
 
 Times = NDArray[np.float64]
 Limits = Sequence[tuple[Sequence[float], float]]

@@ -126,7 +126,7 @@ class _Programme:
     def solve(self, time_limit_s: float) -> list[int] | bool | None:
         """How often each column is taken; False where that cannot be, None where not decided."""
         # Imported late, as in `_model`: few markets come so far, and every run would wait for it.
-        import highspy
+        from rm_plugin.solvers.highs_package import highspy
 
         highs = self._model(time_limit_s)
         for relaxed in (True, False):
@@ -141,7 +141,7 @@ class _Programme:
         return [round(value) for value in highs.getSolution().col_value]
 
     def _model(self, time_limit_s: float) -> highspy.Highs:
-        import highspy
+        from rm_plugin.solvers.highs_package import highspy
 
         highs = highspy.Highs()  # type: ignore[no-untyped-call]
         options: dict[str, bool | int | float | str] = {

@@ -1,0 +1,49 @@
+"""Where the package highspy is missing, whoever asks for HiGHS is told what to do; nobody else misses it."""
+
+import sys
+
+import pytest
+from documents import ROOT
+
+from rm_plugin.solvers.registry import solver
+from themis.errors import InputError
+from themis_cli.main import main
+
+MARKET = ("--market", str(ROOT / "conf/markets/three-apps.json"))
+RUN = ("--policy", "themis", "--cluster", "4x2", "--workload", "w1-small", "--apps", "2", "--scale", "40")
+TOLD = r"HiGHS needs highspy: '.*'; pip install highspy, or choose another solver"
+
+
+@pytest.fixture(autouse=True)
+def without_highspy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "highspy", None)
+    for name in ("rm_plugin.solvers.highs_package", "rm_plugin.solvers.highs"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def test_the_error_tells_how_to_get_it():
+    with pytest.raises(InputError, match=TOLD):
+        solver("highs")
+
+
+def test_the_other_solvers_do_without():
+    assert [solver(name).name for name in ("exact", "brute_force")] == ["exact", "brute_force"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("auction", *MARKET), ("simulate", *RUN), ("bench", "auction"), ("audit",)],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_a_command_ends_with_exit_2_and_one_line(command, capsys):
+    assert main([*command, "--solver", "highs"]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("themis: HiGHS needs highspy: ")
+    assert told.err.endswith("; pip install highspy, or choose another solver\n")
+    assert told.err.count("\n") == 1
+
+
+def test_a_market_by_exact_is_held_without_it(capsys):
+    assert main(["auction", *MARKET]) == 0
+    assert "optimal by exact" in capsys.readouterr().out
