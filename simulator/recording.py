@@ -120,13 +120,17 @@ def _round(round_: RoundRecord) -> dict[str, Any]:
 
 
 def _input(run: Run) -> dict[str, Any]:
+    """What was run; gaps of the workload are told where there are any alone."""
+    workload = plain(run.workload, CURVES)
+    if not run.workload.gaps:
+        del workload["gaps"]
     return {
         "policy": run.settings.policy,
         "seed": run.settings.seed,
         "settings": plain(run.settings),
         "error": run.error,
         "lies": plain(run.lies),
-        "workload": plain(run.workload, CURVES),
+        "workload": workload,
     }
 
 

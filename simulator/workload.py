@@ -94,11 +94,17 @@ class AppTrace(Value, frozen=True, kw_only=True):
 
 
 class Workload(Value, frozen=True, kw_only=True):
-    """Apps in order of arrival. `source` says in a sentence where they come from and what in them is made up."""
+    """Apps in order of arrival.
+
+    Attributes:
+        source: A sentence on where they come from and what in them is made up.
+        gaps: What of a trace is left out, or stood in for: how much, and why. Empty where nothing is.
+    """
 
     name: str
     apps: tuple[AppTrace, ...]
     source: str = ""
+    gaps: str = ""
 
     def __post_init__(self) -> None:
         names = [app.name for app in self.apps]

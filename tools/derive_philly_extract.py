@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 1 or not (Path(arguments[0]) / "philly" / "philly.csv").is_file():
         sys.stderr.write("usage: derive_philly_extract.py DATA_FOLDER, which holds philly/philly.csv\n")
         return 2
-    begin_s, kept = extract(bursts_of(read_philly_csv(Path(arguments[0]) / "philly" / "philly.csv")))
+    begin_s, kept = extract(bursts_of(read_philly_csv(Path(arguments[0]) / "philly" / "philly.csv").jobs))
     with OUT.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(HEAD)

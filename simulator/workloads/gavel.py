@@ -123,9 +123,14 @@ def from_gavel(jobs: tuple[GavelJob, ...], throughputs: Throughputs, seed: int, 
     ordered = sorted(jobs, key=lambda job: job.arrival_s)
     width = len(str(len(ordered) - 1))
     apps = tuple(_app(f"app-{n:0{width}d}", job, ordered[0], throughputs, seed) for n, job in enumerate(ordered))
-    lacking = sum((job.model, job.batch, job.gpus) not in throughputs for job in ordered)
-    lack = f"; the throughput of {lacking} of the {len(ordered)} jobs is not known, their durations stand in for it"
-    return Workload(name=name, apps=apps, source=f"{name}: {_SOURCE}{lack if lacking else ''}.")
+    gaps = _gaps(sum((job.model, job.batch, job.gpus) not in throughputs for job in ordered), len(ordered))
+    return Workload(name=name, apps=apps, source=f"{name}: {'; '.join(filter(None, (_SOURCE, gaps)))}.", gaps=gaps)
+
+
+def _gaps(lacking: int, jobs: int) -> str:
+    if not lacking:
+        return ""
+    return f"the throughput of {lacking} of the {jobs} jobs is not known, their durations stand in for it"
 
 
 def _app(name: str, job: GavelJob, first: GavelJob, throughputs: Throughputs, seed: int) -> AppTrace:

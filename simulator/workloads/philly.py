@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -39,6 +39,14 @@ class PhillyJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PhillyTrace:
+    """The jobs of a trace that ran; `gaps` says what else there was, as in a Workload."""
+
+    jobs: tuple[PhillyJob, ...]
+    gaps: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
     """Jobs that stand in for one app, in order of submission."""
 
@@ -60,10 +68,10 @@ class Burst:
         return sum(job.gpu_s for job in self.jobs)
 
 
-def read_philly_csv(path: Path) -> tuple[PhillyJob, ...]:
+def read_philly_csv(path: Path) -> PhillyTrace:
     """The jobs of the flat table with columns timestamp, duration, num_gpus and cluster; others are left aside.
 
-    Jobs that never ran, of duration 0, are left out.
+    Jobs that never ran, of duration 0, are left out and counted.
 
     Raises:
         InputError: The file cannot be read, lacks a column, or a field does not fit; file, line and field are named.
@@ -75,14 +83,15 @@ def read_philly_csv(path: Path) -> tuple[PhillyJob, ...]:
             remedy = f"its first line must name {', '.join(_COLUMNS)}"
             raise InputError(f"{path}, line 1: column {lacking[0]} is missing", remedy=remedy)
         jobs = [_csv_job(row, f"{path}, line {reader.line_num}") for row in reader]
-    return tuple(job for job in jobs if job.duration_s > 0.0)
+    ran = tuple(job for job in jobs if job.duration_s > 0.0)
+    return PhillyTrace(jobs=ran, gaps=_gaps(len(jobs) - len(ran), len(jobs), 0))
 
 
-def read_philly_json(path: Path) -> tuple[PhillyJob, ...]:
+def read_philly_json(path: Path) -> PhillyTrace:
     """The jobs of `cluster_job_log` as released: a list of jobs, each with its attempts.
 
     A job ran for the sum of its attempts' durations and had as many GPUs as the largest of them; attempts without an
-    end or without GPUs do not count, and jobs without an attempt that counts are left out.
+    end or without GPUs do not count, and jobs without an attempt that counts are left out; both are counted.
 
     Raises:
         InputError: The file cannot be read, or a field does not fit; file, number of the job and field are named.
@@ -95,8 +104,9 @@ def read_philly_json(path: Path) -> tuple[PhillyJob, ...]:
             raise InputError(f"{path}{line}: not valid JSON", remedy="is it the public release?") from None
     if not isinstance(log, list):
         raise InputError(f"{path}: must hold a list of jobs", value=type(log).__name__)
-    jobs = [_json_job(entry, f"{path}, job {number}") for number, entry in enumerate(log, start=1)]
-    return tuple(job for job in jobs if job is not None)
+    told = [_json_job(entry, f"{path}, job {number}") for number, entry in enumerate(log, start=1)]
+    ran = tuple(job for job, _ in told if job is not None)
+    return PhillyTrace(jobs=ran, gaps=_gaps(len(told) - len(ran), len(told), sum(unknown for _, unknown in told)))
 
 
 def bursts_of(jobs: Iterable[PhillyJob], gap_s: float = BURST_GAP_S) -> tuple[Burst, ...]:
@@ -115,6 +125,12 @@ def bursts_of(jobs: Iterable[PhillyJob], gap_s: float = BURST_GAP_S) -> tuple[Bu
             bursts.append(burst)
         burst.append(job)
     return tuple(Burst(jobs=tuple(burst)) for burst in bursts)
+
+
+def _gaps(never_ran: int, jobs: int, unknown_attempts: int) -> str:
+    never = f"{never_ran} of the {jobs} jobs have no time in which they ran: left out"
+    unknown = f"{unknown_attempts} of the other jobs' attempts tell no time or no GPUs: not counted"
+    return "; ".join(text for text, number in ((never, never_ran), (unknown, unknown_attempts)) if number)
 
 
 @contextmanager
@@ -138,39 +154,40 @@ def _csv_job(row: Mapping[str, str | None], place: str) -> PhillyJob:
     )
 
 
-def _json_job(entry: Any, place: str) -> PhillyJob | None:
+def _json_job(entry: Any, place: str) -> tuple[PhillyJob | None, int]:
+    """The job, None if it never ran, and how many attempts of one that ran tell no time or no GPUs."""
     if not isinstance(entry, dict):
         raise InputError(f"{place}: must be a mapping", value=entry)
     attempts = entry.get("attempts")
     if not isinstance(attempts, list):
         raise InputError(f"{place}: attempts: must be a list", value=attempts)
-    ran = list(_attempts(attempts, place))
+    told = [_attempt(attempt, f"{place}: attempts[{number}]") for number, attempt in enumerate(attempts, start=1)]
+    ran = [each for each in told if each is not None and each[0] > 0.0]
     if not ran:
-        return None
-    return PhillyJob(
+        return None, 0
+    job = PhillyJob(
         submitted_s=_seconds(entry.get("submitted_time"), f"{place}: submitted_time"),
         duration_s=sum(seconds for seconds, _ in ran),
         gpus=max(gpus for _, gpus in ran),
         virtual_cluster=_text(entry.get("vc"), f"{place}: vc"),
         user=_text(entry.get("user"), f"{place}: user"),
     )
+    return job, told.count(None)
 
 
-def _attempts(attempts: Sequence[Any], place: str) -> Iterator[tuple[float, int]]:
-    """Seconds and GPUs of each attempt that has both."""
-    for number, attempt in enumerate(attempts, start=1):
-        where = f"{place}: attempts[{number}]"
-        if not isinstance(attempt, dict):
-            raise InputError(f"{where}: must be a mapping", value=attempt)
-        gpus = _detail_gpus(attempt.get("detail"), f"{where}.detail")
-        begun, ended = attempt.get("start_time"), attempt.get("end_time")
-        # The release marks a time that it does not know by "None".
-        if gpus and begun not in (None, "None") and ended not in (None, "None"):
-            seconds = _seconds(ended, f"{where}.end_time") - _seconds(begun, f"{where}.start_time")
-            if seconds < 0.0:
-                raise InputError(f"{where}.end_time: lies before start_time", value=ended)
-            if seconds > 0.0:
-                yield seconds, gpus
+def _attempt(attempt: Any, place: str) -> tuple[float, int] | None:
+    """Seconds and GPUs of an attempt; None where it does not tell both."""
+    if not isinstance(attempt, dict):
+        raise InputError(f"{place}: must be a mapping", value=attempt)
+    gpus = _detail_gpus(attempt.get("detail"), f"{place}.detail")
+    begun, ended = attempt.get("start_time"), attempt.get("end_time")
+    # The release marks a time that it does not know by "None".
+    if not gpus or begun in (None, "None") or ended in (None, "None"):
+        return None
+    seconds = _seconds(ended, f"{place}.end_time") - _seconds(begun, f"{place}.start_time")
+    if seconds < 0.0:
+        raise InputError(f"{place}.end_time: lies before start_time", value=ended)
+    return seconds, gpus
 
 
 def _detail_gpus(detail: Any, place: str) -> int:

@@ -135,4 +135,5 @@ def _from_file(path: Path, seed: int, options: Mapping[str, Any]) -> Workload:
         return from_gavel(read_gavel_trace(path), read_throughputs(table, gavel.gpu_type), seed, path.name)
     philly: PhillyOptions = build_options(PhillyOptions, options, path.name)
     read = read_philly_csv if path.suffix == ".csv" else read_philly_json
-    return from_bursts(bursts_of(read(path)), seed, path.name, philly.least_jobs)
+    trace = read(path)
+    return from_bursts(bursts_of(trace.jobs), seed, path.name, philly.least_jobs, trace.gaps)

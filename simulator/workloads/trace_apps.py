@@ -20,8 +20,15 @@ _SOURCE = (
 )
 
 
-def from_bursts(bursts: Sequence[Burst], seed: int, name: str, least_jobs: int = 1) -> Workload:
-    """The apps of a trace, from the first arrival on; bursts of fewer jobs are left out.
+def from_bursts(bursts: Sequence[Burst], seed: int, name: str, least_jobs: int = 1, gaps: str = "") -> Workload:
+    """The apps of a trace, from the first arrival on; bursts of fewer jobs are left out and counted.
+
+    Args:
+        bursts: In order of submission.
+        seed: Of the draws.
+        name: The workload's.
+        least_jobs: Jobs of the smallest burst that is kept.
+        gaps: What was left out of the bursts.
 
     Raises:
         InputError: No burst is left.
@@ -45,7 +52,10 @@ def from_bursts(bursts: Sequence[Burst], seed: int, name: str, least_jobs: int =
         )
         for number, (burst, model) in enumerate(zip(kept, models, strict=True))
     ]
-    return Workload(name=name, apps=tuple(apps), source=f"{name}: {_SOURCE}.")
+    small = len(bursts) - len(kept)
+    left_out = f"{small} of the {len(bursts)} bursts have fewer than {least_jobs} jobs: left out" if small else ""
+    gaps = "; ".join(filter(None, (gaps, left_out)))
+    return Workload(name=name, apps=tuple(apps), source=f"{name}: {_SOURCE}.", gaps=gaps)
 
 
 def from_extract(seed: int) -> Workload:

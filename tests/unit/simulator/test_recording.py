@@ -55,6 +55,13 @@ def test_a_run_made_from_a_recording_is_the_run_that_was_recorded(text):
     assert recorded(parse_recording(text, "here").run) == text
 
 
+def test_gaps_are_recorded_where_there_are_any(text):
+    assert "gaps" not in text
+    run = small_run()
+    run = replace(run, workload=replace(run.workload, gaps="one job: left out"))
+    assert parse_recording(recorded(run), "here").run == run
+
+
 def test_every_choice_comes_back():
     chosen = Settings(
         cluster=TWO,

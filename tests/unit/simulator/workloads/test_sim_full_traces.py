@@ -27,7 +27,8 @@ def test_the_extract_is_what_the_tool_makes_of_the_trace(monkeypatch, tmp_path):
 
 
 def test_the_bursts_are_those_that_were_counted():
-    large = [burst for burst in bursts_of(read_philly_csv(Path(FOLDER) / "philly/philly.csv")) if len(burst.jobs) >= 8]
+    trace = read_philly_csv(Path(FOLDER) / "philly/philly.csv")
+    large = [burst for burst in bursts_of(trace.jobs) if len(burst.jobs) >= 8]
     assert (len(large), sum(len(burst.jobs) for burst in large)) == (1108, 50020)
 
 

@@ -44,10 +44,11 @@ def test_a_throughput_of_nothing_was_not_measured(folder):
     table = folder / "throughputs.csv"
     table.write_text(TABLE + "LM,80,4,k80,0.0,\n", encoding="utf-8")
     known = workload(folder, line(gpus="2"), gpu_type="k80")
-    assert "not known" not in known.source
+    assert ("not known" in known.source, known.gaps) == (False, "")
     lacking = workload(folder, line(gpus="2"), line(gpus="4", duration="33"), gpu_type="k80")
     assert lacking.apps[1].jobs[0].work_gpu_s == pytest.approx(4 * 33)
-    assert "the throughput of 1 of the 2 jobs is not known" in lacking.source
+    assert lacking.gaps == "the throughput of 1 of the 2 jobs is not known, their durations stand in for it"
+    assert lacking.source.endswith(f"; {lacking.gaps}.")
 
 
 def test_a_table_without_a_row_is_refused(folder):

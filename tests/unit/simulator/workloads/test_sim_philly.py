@@ -36,8 +36,10 @@ def write(path, text):
 
 def test_the_flat_table(tmp_path):
     rows = "2017-10-09 07:01:55,66.0,1,66.0,11cb48\n2017-10-09 06:13:03,0,2,0,6214e9\n"
-    (job,) = read_philly_csv(write(tmp_path / "p.csv", HEAD + rows))
+    trace = read_philly_csv(write(tmp_path / "p.csv", HEAD + rows))
+    (job,) = trace.jobs
     assert job == PhillyJob(submitted_s=1507532515.0, duration_s=66.0, gpus=1, virtual_cluster="11cb48")
+    assert trace.gaps == "1 of the 2 jobs have no time in which they ran: left out"
 
 
 def test_a_byte_order_mark_changes_nothing_in_philly(tmp_path):
@@ -48,8 +50,23 @@ def test_a_byte_order_mark_changes_nothing_in_philly(tmp_path):
 
 def test_the_release(tmp_path):
     never_ran = {**ENTRY, "attempts": []}
-    (job,) = read_philly_json(write(tmp_path / "p.json", json.dumps([ENTRY, never_ran])))
+    trace = read_philly_json(write(tmp_path / "p.json", json.dumps([ENTRY, never_ran])))
+    (job,) = trace.jobs
     assert job == PhillyJob(submitted_s=1507532515.0, duration_s=90.0, gpus=2, virtual_cluster="6214e9", user="ce2d6e")
+    assert trace.gaps == (
+        "1 of the 2 jobs have no time in which they ran: left out; "
+        "1 of the other jobs' attempts tell no time or no GPUs: not counted"
+    )
+
+
+def test_a_trace_that_is_used_whole_has_no_gaps(tmp_path):
+    rows = "2017-10-09 07:01:55,66.0,1,66.0,11cb48\n"
+    assert read_philly_csv(write(tmp_path / "p.csv", HEAD + rows)).gaps == ""
+    whole = {**ENTRY, "attempts": ENTRY["attempts"][:2]}
+    assert read_philly_json(write(tmp_path / "p.json", json.dumps([whole]))).gaps == ""
+    no_time_at_all = attempt("2017-10-09 07:05:00", "2017-10-09 07:05:00", "gpu0")
+    brief = {**ENTRY, "attempts": [*whole["attempts"], no_time_at_all]}
+    assert read_philly_json(write(tmp_path / "p.json", json.dumps([brief]))).gaps == ""
 
 
 @pytest.mark.parametrize(
@@ -136,6 +153,9 @@ def test_apps_of_bursts_keep_times_and_work():
     assert (first.arrival_s, second.arrival_s) == (0.0, 4000.0)
     assert [job.work_gpu_s for job in first.jobs] == pytest.approx([2400.0, 240.0], rel=0.01)
     assert {(job.shape.tasks, job.shape.min_tasks) for job in first.jobs} == {(4, 4)}
-    assert [len(app.jobs) for app in from_bursts(bursts, seed=1, name="tiny", least_jobs=2).apps] == [2]
+    assert workload.gaps == ""
+    large = from_bursts(bursts, seed=1, name="tiny", least_jobs=2, gaps="so it was")
+    assert [len(app.jobs) for app in large.apps] == [2]
+    assert large.gaps == "so it was; 1 of the 2 bursts have fewer than 2 jobs: left out"
     with pytest.raises(InputError, match="tiny holds no burst of so many jobs: 3; its largest has 2"):
         from_bursts(bursts, seed=1, name="tiny", least_jobs=3)

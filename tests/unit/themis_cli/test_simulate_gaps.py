@@ -1,0 +1,68 @@
+"""What of a trace a run leaves out, or has something stand in for, is told on standard error in one line."""
+
+import json
+
+import pytest
+
+from themis_cli.main import main
+
+TABLE = """\
+model,batch_size,num_gpus,gpu_type,steps_per_s_consolidated,steps_per_s_unconsolidated
+LM,80,1,v100,28.0,28.0
+"""
+LACK = "the throughput of 1 of the 2 jobs is not known, their durations stand in for it"
+
+
+def gavel_line(batch_size, at_s):
+    fields = (f"LM (batch size {batch_size})", "cmd", "dir", "--steps", "1", "2000", "1", "gns", "1", "-1.0", "60")
+    return "\t".join((*fields, str(at_s)))
+
+
+@pytest.fixture
+def gavel(tmp_path):
+    (tmp_path / "throughputs.csv").write_text(TABLE, encoding="utf-8")
+    path = tmp_path / "jobs.trace"
+    path.write_text(f"{gavel_line(80, 0)}\n{gavel_line(7, 10)}\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def philly(tmp_path):
+    path = tmp_path / "philly.csv"
+    rows = [f"2017-10-09 {row},a\n" for row in ("07:01:55,66,1", "07:01:56,66,1", "08:01:55,7,1", "06:13:03,0,2")]
+    path.write_text("timestamp,duration,num_gpus,cluster\n" + "".join(rows), encoding="utf-8")
+    return path
+
+
+def told(capsys, workload, *options):
+    assert main(["simulate", "--policy", "tiresias", "--cluster", "2x2", "--workload", str(workload), *options]) == 0
+    return capsys.readouterr()
+
+
+def test_jobs_without_a_throughput_are_told(gavel, capsys):
+    assert told(capsys, gavel).err == f"simulate: jobs.trace: {LACK}\n"
+
+
+def test_jobs_and_bursts_that_are_left_out_are_told_in_one_line(philly, capsys):
+    err = told(capsys, philly, "--option", "least_jobs=2").err
+    never = "1 of the 4 jobs have no time in which they ran: left out"
+    assert err == f"simulate: philly.csv: {never}; 1 of the 2 bursts have fewer than 2 jobs: left out\n"
+
+
+def test_it_is_told_once_for_all_policies_and_seeds_and_not_on_standard_output(gavel, capsys):
+    out, err = told(capsys, gavel, "--policy", "drf", "--seeds", "2", "--json")
+    assert err == f"simulate: jobs.trace: {LACK}\n"
+    assert LACK not in out
+    assert len(json.loads(out)["runs"]) == 4
+
+
+def test_a_trace_that_is_used_whole_is_run_without_a_word(gavel, capsys):
+    gavel.write_text(f"{gavel_line(80, 0)}\n", encoding="utf-8")
+    assert told(capsys, gavel).err == ""
+
+
+def test_a_replay_tells_what_its_recording_left_out(gavel, tmp_path, capsys):
+    recording = tmp_path / "run.jsonl"
+    told(capsys, gavel, "--record", str(recording))
+    assert main(["replay", str(recording), "--policy", "drf"]) == 0
+    assert capsys.readouterr().err == f"simulate: jobs.trace: {LACK}\n"
