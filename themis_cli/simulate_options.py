@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SEED = 1
 
+_OUTAGE = "MACHINE:FROM:TO"
 _LIE_HELP = "an app lies; kinds: rows, largest_row, rho, throughout, work, slowdown; may be repeated"
 
 
@@ -38,7 +39,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     add("--checkpoint-s", type=float, metavar="S", help="a job that stops saves itself for so long; default: 5")
     add("--restore-s", type=float, metavar="S", help="a job that starts reads its checkpoint so long; default: 5")
     add("--container-s", type=float, metavar="S", help="containers on GPUs new to the app take so long; default: 30")
-    add("--outage", action="append", metavar="MACHINE:FROM:TO", help="a machine away, in seconds; may be repeated")
+    add("--outage", action="append", metavar=_OUTAGE, help="a machine away, in seconds; may be repeated")
     add("--error", type=float, metavar="X", help="every app's estimates are wrong by up to X, 0 to 1")
     add("--lie", action="append", metavar="APP:KIND:FACTOR", help=_LIE_HELP)
     add("--jobs", type=int, default=1, metavar="N", help="processes at a time; default: %(default)s")
@@ -133,21 +134,28 @@ def _costs(options: argparse.Namespace, base: Costs) -> Costs:
 def _outage(text: str, base: Settings) -> NodeOutage:
     from simulator.settings import NodeOutage
 
-    machine, lost, back = _three(text, "--outage", "MACHINE:FROM:TO")
+    machine, lost, back = _three(text, "--outage", _OUTAGE)
+    if ":" in machine and not any(":" in each.machine_id for each in base.cluster.machines):
+        # A machine's id may hold colons, by a cluster file's prefix. Where none does, there is a number too many.
+        raise _unparsed("--outage", text, _OUTAGE)
     base.cluster.machine(machine)
     lost_s, back_s = _number(lost, "FROM of --outage"), _number(back, "TO of --outage")
     if lost_s < 0:
         raise InputError("an outage cannot begin before the run", value=text, remedy="FROM is 0 or more")
     if not lost_s < back_s:
-        raise InputError("an outage must end after it begins", value=text, remedy="write seconds: MACHINE:FROM:TO")
+        raise InputError("an outage must end after it begins", value=text, remedy=f"write seconds: {_OUTAGE}")
     return NodeOutage(machine_id=machine, lost_at_s=lost_s, back_at_s=back_s)
 
 
 def _three(text: str, option: str, form: str) -> tuple[str, str, str]:
     parts = text.rsplit(":", 2)
     if len(parts) != 3 or not all(parts):
-        raise InputError(f"{option} does not parse", value=text, remedy=f"write {form}")
+        raise _unparsed(option, text, form)
     return parts[0], parts[1], parts[2]
+
+
+def _unparsed(option: str, text: str, form: str) -> InputError:
+    return InputError(f"{option} does not parse", value=text, remedy=f"write {form}")
 
 
 def _number(text: str, what: str) -> float:

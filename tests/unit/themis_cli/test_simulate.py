@@ -13,7 +13,7 @@ from simulator import recording
 from simulator.clusters import cluster_named
 from simulator.metrics import MEASURED
 from simulator.runs import Run, make_run
-from simulator.settings import Settings
+from simulator.settings import NodeOutage, Settings
 from simulator.workloads.registry import workload_named
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
 from themis_cli import simulate_command
@@ -143,6 +143,23 @@ def test_options_reach_the_settings(options, where):
     assert where(chosen) != where(usual)
 
 
+@pytest.fixture
+def with_colons(tmp_path):
+    """A cluster file with the machines row:00 and row:01."""
+    group = "{count: 2, prefix: 'row:', slots: [2], racks: [r0]}"
+    path = tmp_path / "colons.yaml"
+    path.write_text(f"name: colons\ndevices: {{gpu: {{kind: gpu}}}}\nmachines: [{group}]\n", encoding="utf-8")
+    return str(path)
+
+
+def test_an_outage_may_be_of_a_machine_with_colons_in_its_id(with_colons, printed):
+    options = [*QUICK[1:], "--cluster", with_colons, "--outage", "row:01:60:120"]
+    (run,) = simulate_command.planned(options_of("simulate").parse_args(options))
+    assert run.settings.outages == (NodeOutage(machine_id="row:01", lost_at_s=60.0, back_at_s=120.0),)
+    code, out = printed(*QUICK, "--cluster", with_colons, "--outage", "row:1:60:120")
+    assert (code, out.err) == (2, "themis: unknown machine: 'row:1'; did you mean 'row:01'?\n")
+
+
 def test_errors_and_lies_reach_the_agents(document):
     honest = deterministic(document(*QUICK))
     assert deterministic(document(*QUICK, "--error", "0")) == honest
@@ -189,6 +206,7 @@ def test_a_mix_of_the_testbed_brings_cluster_lease_f_and_seed(document):
         (("--outage", "m9:0:5"), "unknown machine: 'm9'"),
         (("--outage", "m01:9:5"), "an outage must end after it begins: 'm01:9:5'; write seconds: MACHINE:FROM:TO"),
         (("--outage", "m01"), "--outage does not parse: 'm01'; write MACHINE:FROM:TO"),
+        (("--outage", "m00:0:10:20"), "--outage does not parse: 'm00:0:10:20'; write MACHINE:FROM:TO"),
         (("--lie", "app-00:rows:x"), "the factor of --lie must be a finite number: 'x'"),
         (("--lie", "app-00:row:2"), "unknown lie: 'row'; did you mean 'rows'?"),
         (("--outage", "m01:-5:10"), "an outage cannot begin before the run: 'm01:-5:10'; FROM is 0 or more"),
