@@ -6,30 +6,23 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.engines.port import AmExit, AmLaunch, AppLauncher
 from rm_plugin.service.entries import AppEntries, AppEntry
+from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session import Session
 from themis.apps import AppSpec
 from themis.clock import Clock
-from themis.cluster import Cluster, GpuId
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError, UnreachableError
-from themis.leases import LeaseChange, LeaseChangeKind
 from themis.lifecycle import AppState, LeaseState
 from themis.wire import themis_pb2 as pb
-from themis.wire.values import (
-    app_to_message,
-    bid_from_message,
-    cluster_to_message,
-    leases_to_message,
-    report_from_message,
-)
+from themis.wire.values import app_to_message, bid_from_message, cluster_to_message, report_from_message
 
 LOG = logging.getLogger("themis.rm")
 
@@ -71,14 +64,20 @@ class ResourceManager:
         self.clock = clock
         self.address = ""
         self.rounds: RoundRunner
-        self._unfit_until_s: dict[GpuId, float] = {}
+        self.live_cluster = LiveCluster(
+            settings=settings,
+            arbiter=arbiter,
+            entries=entries,
+            recorder=recorder,
+            clock=clock,
+            rounds=lambda: self.rounds,
+        )
         self._fetch_logs = fetch_logs
         self._fetching: dict[str, asyncio.Lock] = {}
         self._fetched: dict[str, tuple[bool, float]] = {}
         self._launcher = launcher
         self._unlaunched: set[str] = set()
         self._relaunch_at_s = 0.0
-        self._update_version = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._looked_after: set[str] = set()
         self._closing = False
@@ -161,7 +160,7 @@ class ResourceManager:
         entry.page_url, entry.engine_id = message.page_url, message.engine_id
         entry.registered_attempt = message.attempt
         self.arbiter.set_silent(entry.app_id, False)
-        self._release_unheld(entry, set(message.held_lease_ids))
+        self.live_cluster.release_unheld(entry.app_id, set(message.held_lease_ids))
         if entry.state is not AppState.RUNNING:
             entry.turn(AppState.RUNNING)
         detail = {"attempt": message.attempt, "pid": message.pid}
@@ -190,7 +189,7 @@ class ResourceManager:
                 session.bid_prepare_ms = message.bid.prepare_ms
                 session.take_bid(bid_from_message(message.bid, entry.app_id))
             elif body == "release":
-                self._take_release(entry, message.release)
+                self.live_cluster.release(entry.app_id, message.release)
             elif body == "heartbeat":
                 entry.heartbeat = message.heartbeat
                 self.rounds.demand_changed()
@@ -223,67 +222,6 @@ class ResourceManager:
             return
         reason = "it ended" if exit_.exit_code is None else f"exit code {exit_.exit_code}"
         await self._lost(entry, reason)
-
-    # ---- for the watch over the machines ----
-
-    def machine_lost(self, machine_id: str, reason: str) -> None:
-        """A machine is gone, with all that ran on it: its leases end."""
-        LOG.warning("%s: %s", machine_id, reason)
-        changes = self.arbiter.machine_lost(machine_id, now_s=self.clock.now_s(), reason=reason)
-        detail = {"machine_id": machine_id, "reason": reason}
-        self.recorder.record("machine_lost", detail=detail, leases=changes)
-        self._leases_ended([])
-        self.notify(changes)
-        self._tell_cluster()
-
-    def machines_back(self, machine_ids: Iterable[str]) -> None:
-        """Machines that were lost are there again. Between rounds only."""
-        back = list(machine_ids)
-        for machine_id in back:
-            LOG.info("%s is back", machine_id)
-            self.arbiter.machine_back(machine_id)
-            self.recorder.record("machine_back", detail={"machine_id": machine_id})
-        if back:
-            self._tell_cluster()
-            self.rounds.trigger("gpus free")
-
-    def refit(self, cluster: Cluster, joined: Iterable[str]) -> None:
-        """The cluster has other machines from now on, some for the first time. Between rounds only."""
-        self.arbiter.refit(cluster)
-        for machine_id in joined:
-            LOG.info("%s joined with %d GPUs", machine_id, cluster.machine(machine_id).gpus)
-            detail = {"machine_id": machine_id, "gpus": cluster.machine(machine_id).gpus}
-            self.recorder.record("machine_joined", detail=detail)
-        self.recorder.keep_cluster(cluster)
-        self._tell_cluster()
-        self.rounds.trigger("gpus free")
-
-    def close_gpus(self, gpus: frozenset[GpuId]) -> None:
-        """Exactly these GPUs are not given out from now on. Between rounds only."""
-        opened = self.arbiter.table.closed - gpus
-        self.arbiter.close_gpus(gpus)
-        if opened:
-            self.rounds.trigger("gpus free")
-
-    def unfit_gpus(self, now_s: float) -> list[GpuId]:
-        """GPUs where the engine had no room a while ago."""
-        self._unfit_until_s = {gpu: until_s for gpu, until_s in self._unfit_until_s.items() if until_s > now_s}
-        return list(self._unfit_until_s)
-
-    def before_round(self) -> None:
-        """GPUs that came back since the last look at the machines, as the engine had no room there, are closed."""
-        closed = self.arbiter.table.closed
-        unfit = frozenset(gpu for gpu in self.unfit_gpus(self.clock.now_s()) if gpu in self.arbiter.cluster.gpu_set)
-        if not unfit <= closed:
-            self.arbiter.close_gpus(closed | unfit)
-
-    def _tell_cluster(self) -> None:
-        update = pb.ClusterUpdate(
-            cluster=cluster_to_message(self.arbiter.cluster), gpus_available=self.arbiter.gpus_available
-        )
-        for entry in self.entries.active():
-            if entry.session is not None:
-                entry.session.send(pb.RmMessage(cluster=update))
 
     # ---- life of the service ----
 
@@ -357,17 +295,6 @@ class ResourceManager:
                 entry.session.close()
         await self._launcher.shutdown()
 
-    def notify(self, changes: Iterable[LeaseChange]) -> None:
-        """Tell the apps that lease changes concern what they hold now."""
-        now_s = self.clock.now_s()
-        for app_id in sorted({change.lease.app_id for change in changes}):
-            entry = self.entries.get(app_id)
-            held = [lease for lease in self.arbiter.table.of_app(app_id) if lease.state is not LeaseState.RESERVED]
-            if held and entry.started_at_s is None:
-                entry.started_at_s = now_s
-            if entry.session is not None:
-                entry.session.send(pb.RmMessage(leases=self._lease_update(app_id)))
-
     # ---- inside ----
 
     async def _launch(self, entry: AppEntry) -> None:
@@ -427,7 +354,7 @@ class ResourceManager:
         # What it was giving back anyway is free now. The rest waits for the next attempt, unless it was taken by force.
         leases = self.arbiter.table.of_app(entry.app_id)
         gone = [lease for lease in leases if entry.forced_reason or lease.state is LeaseState.EXPIRING]
-        self._revoke([lease.lease_id for lease in gone], entry.forced_reason or "its app master is gone")
+        self.live_cluster.revoke([lease.lease_id for lease in gone], entry.forced_reason or "its app master is gone")
         entry.forced_reason = ""
         if entry.kill_reason:
             self._end(entry, AppState.KILLED, entry.kill_reason)
@@ -478,39 +405,6 @@ class ResourceManager:
         if not entry.ended:
             self._end(entry, AppState.KILLED, entry.kill_reason)
 
-    def _release_unheld(self, entry: AppEntry, held: set[int]) -> None:
-        """Leases that were ending and that a new attempt does not run on are given back at once."""
-        leases = self.arbiter.table.of_app(entry.app_id)
-        gone = [lease.lease_id for lease in leases if lease.state is LeaseState.EXPIRING and lease.lease_id not in held]
-        self._take_release(entry, pb.Release(lease_ids=gone, reason="not used by the new attempt"))
-
-    def _take_release(self, entry: AppEntry, message: pb.Release) -> None:
-        mine = {lease.lease_id for lease in self.arbiter.table.of_app(entry.app_id)}
-        ids = mine & set(message.lease_ids)
-        if not ids:
-            return
-        now_s = self.clock.now_s()
-        changes = self.arbiter.release(ids, now_s=now_s, reason=message.reason)
-        if message.no_room:
-            # Whoever was given them now would fare no better; the watch over the machines closes them for a while.
-            gpus = [change.lease.gpu for change in changes if change.kind is LeaseChangeKind.RELEASED]
-            self._unfit_until_s |= dict.fromkeys(gpus, now_s + self.settings.unfit_s)
-        self._leases_ended(changes)
-
-    def _revoke(self, lease_ids: Iterable[int], reason: str) -> None:
-        changes = self.arbiter.revoke(lease_ids, now_s=self.clock.now_s(), reason=reason)
-        if changes:
-            self._leases_ended(changes)
-
-    def _leases_ended(self, changes: list[LeaseChange]) -> None:
-        self.recorder.record_leases(changes)
-        self.notify(changes)
-        if self.settings.validate_state:
-            self.arbiter.validate()
-        self.rounds.lease_ends_moved()
-        if self.arbiter.table.free_gpus():
-            self.rounds.trigger("gpus free")
-
     def _take_job_event(self, entry: AppEntry, message: pb.JobEvent) -> None:
         detail = json.loads(message.detail or "{}")
         if not isinstance(detail, dict):
@@ -535,8 +429,8 @@ class ResourceManager:
         entry.finished_at_s, entry.diagnostics = now_s, diagnostics
         detail = {"state": state.value, "diagnostics": diagnostics}
         self.recorder.record("app_state", app_id=entry.app_id, detail=detail, app=entry, leases=changes)
-        self._leases_ended([])
-        self.notify(change for change in changes if change.lease.app_id != entry.app_id)
+        self.live_cluster.leases_ended([])
+        self.live_cluster.notify(change for change in changes if change.lease.app_id != entry.app_id)
         self._spawn(self._bring_logs(entry))
 
     async def _bring_logs(self, entry: AppEntry) -> None:
@@ -555,17 +449,13 @@ class ResourceManager:
             grace_s=lease.grace_s,
             heartbeat_s=self.settings.heartbeat_s,
             time_scale=self.settings.time_scale,
-            leases=self._lease_update(entry.app_id),
+            leases=self.live_cluster.lease_update(entry.app_id),
             active_apps=len(self.arbiter.active_apps),
             contention=self.arbiter.contention(entry.app_id, now_s),
             bundle_rule=self.settings.auction.bundle_rule.value,
             app_id=entry.app_id,
             gpus_available=self.arbiter.gpus_available,
         )
-
-    def _lease_update(self, app_id: str) -> pb.LeaseUpdate:
-        self._update_version += 1
-        return leases_to_message(self._update_version, self.arbiter.table.of_app(app_id))
 
     def _acknowledge(self, entry: AppEntry, message_id: int) -> pb.Acknowledge:
         now_s = self.clock.now_s()

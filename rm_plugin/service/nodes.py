@@ -75,8 +75,8 @@ class NodeWatch:
         async with manager.rounds.between_rounds:
             if cluster != manager.arbiter.cluster:
                 self._refit(cluster)
-            manager.machines_back(back)
-            manager.close_gpus(self._closed(nodes, manager.arbiter.cluster))
+            manager.live_cluster.machines_back(back)
+            manager.live_cluster.close_gpus(self._closed(nodes, manager.arbiter.cluster))
 
     def _lose_those_gone(self, nodes: dict[str, Node]) -> None:
         """At once, even within a round: its leases end, and what the round would grant there is dropped."""
@@ -91,16 +91,16 @@ class NodeWatch:
                 gone = node.state is NodeState.LOST
             if gone and machine.machine_id not in arbiter.table.lost:
                 reason = (node.reason if node else "") or "the machine is lost"
-                self._manager.machine_lost(machine.machine_id, reason)
+                self._manager.live_cluster.machine_lost(machine.machine_id, reason)
 
     def _refit(self, cluster: Cluster) -> None:
         known = {machine.machine_id for machine in self._manager.arbiter.cluster.machines}
         joined = [machine.machine_id for machine in cluster.machines if machine.machine_id not in known]
-        self._manager.refit(cluster, joined)
+        self._manager.live_cluster.refit(cluster, joined)
 
     def _closed(self, nodes: dict[str, Node], cluster: Cluster) -> frozenset[GpuId]:
         now_s = self._manager.clock.now_s()
-        unfit = set(self._manager.unfit_gpus(now_s))
+        unfit = set(self._manager.live_cluster.unfit_gpus(now_s))
         return frozenset(
             gpu
             for machine in cluster.machines

@@ -123,8 +123,8 @@ class Server:
             recorder=recorder,
             auctioneer=self._auctioneer,
             clock=clock,
-            notify=self.manager.notify,
-            before_round=self.manager.before_round,
+            notify=self.manager.live_cluster.notify,
+            before_round=self.manager.live_cluster.before_round,
         )
 
     async def start(self) -> str:

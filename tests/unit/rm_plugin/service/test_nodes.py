@@ -176,7 +176,7 @@ def test_gpus_that_somebody_else_uses_are_closed_once_that_is_seen_twice():
 
 def test_gpus_without_room_are_closed_for_a_while():
     async def scenario(case):
-        case.manager._unfit_until_s = {GpuId("m01", 1): case.clock.now_s() + 5.0}
+        case.manager.live_cluster._unfit_until_s = {GpuId("m01", 1): case.clock.now_s() + 5.0}
         await case.see()
         assert case.free == ["m00/1", "m01/0"]
         case.clock.advance_to(case.clock.now_s() + 6.0)

@@ -1,0 +1,110 @@
+"""Changes of leases and machines outside rounds: written down, told to the apps concerned, and reasons for rounds."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+from web_cases import RmCase
+
+from rm_plugin.service.session import Session
+from themis.cluster import GpuId
+from themis.lifecycle import AppState
+from themis.wire import themis_pb2 as pb
+
+
+class Case(RmCase):
+    """Two machines of two GPUs; two apps with sessions hold one GPU each of the first."""
+
+    def __init__(self):
+        super().__init__(((2,), (2,)))
+        self.reasons = []
+        self.manager.rounds = SimpleNamespace(trigger=self.reasons.append, lease_ends_moved=lambda: None)
+        self.live_cluster = self.manager.live_cluster
+        self.one, self.two = (self.with_session(name) for name in ("one", "two"))
+        self.grant(**{entry.app_id.replace("-", "_"): {"m00": 1} for entry in (self.one, self.two)})
+
+    def with_session(self, name):
+        entry = self.app(name)
+        for state in (AppState.ACCEPTED, AppState.RUNNING):
+            entry.turn(state)
+        entry.session = Session(entry.app_id, 1)
+        return entry
+
+    def lease(self, entry):
+        (lease,) = self.arbiter.table.of_app(entry.app_id)
+        return lease
+
+    async def told(self, entry):
+        """What an app was sent."""
+        entry.session.close()
+        return [message async for message in entry.session.outgoing()]
+
+    @property
+    def kinds(self):
+        return [event.kind for event in self.recorder.events(0, "", 100)]
+
+
+def run(scenario):
+    async def whole():
+        await scenario(Case())
+
+    asyncio.run(whole())
+
+
+def test_a_release_is_written_down_told_to_its_app_alone_and_a_reason_for_a_round():
+    async def scenario(case):
+        lease = case.lease(case.one)
+        case.live_cluster.release(case.one.app_id, pb.Release(lease_ids=[lease.lease_id], reason="done"))
+        assert case.kinds[-1] == "lease_released"
+        assert case.reasons == ["gpus free"]
+        (message,) = await case.told(case.one)
+        assert (message.WhichOneof("body"), list(message.leases.leases)) == ("leases", [])
+        assert await case.told(case.two) == []
+
+    run(scenario)
+
+
+def test_nobody_gives_back_what_is_anothers():
+    async def scenario(case):
+        before = case.kinds
+        case.live_cluster.release(case.one.app_id, pb.Release(lease_ids=[case.lease(case.two).lease_id]))
+        assert (case.kinds, case.reasons) == (before, [])
+        assert case.lease(case.two)
+
+    run(scenario)
+
+
+def test_gpus_given_back_for_want_of_room_are_closed_until_they_are_fit_again():
+    async def scenario(case):
+        lease = case.lease(case.one)
+        case.live_cluster.release(case.one.app_id, pb.Release(lease_ids=[lease.lease_id], no_room=True))
+        case.live_cluster.before_round()
+        assert case.arbiter.table.closed == {lease.gpu}
+        later_s = case.clock.now_s() + case.manager.settings.unfit_s
+        assert case.live_cluster.unfit_gpus(later_s - 1.0) == [lease.gpu]
+        assert case.live_cluster.unfit_gpus(later_s) == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("closed", "reasons"), [(frozenset(), ["gpus free"]), (frozenset([GpuId("m01", 0)]), [])])
+def test_gpus_that_are_opened_are_a_reason_for_a_round(closed, reasons):
+    async def scenario(case):
+        case.live_cluster.close_gpus(frozenset([GpuId("m01", 0)]))
+        case.live_cluster.close_gpus(closed)
+        assert case.reasons == reasons
+        assert case.arbiter.table.closed == closed
+
+    run(scenario)
+
+
+def test_all_apps_are_told_of_a_machine_that_is_lost_and_those_on_it_of_their_leases():
+    async def scenario(case):
+        case.live_cluster.machine_lost("m00", "its switch died")
+        assert case.kinds[-3:] == ["machine_lost", "lease_revoked", "lease_revoked"]
+        for entry in (case.one, case.two):
+            leases, cluster = await case.told(entry)
+            assert list(leases.leases.leases) == []
+            assert cluster.cluster.gpus_available == 2
+
+    run(scenario)
