@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tf_jobs.context import TaskContext, read_context
@@ -39,7 +39,10 @@ class JobStop(HandledStop):
 
 
 class ElasticJob:
-    """This task's part in the job. `chief` is true on one task: let only that one write the finished model."""
+    """This task's part in the job. `chief` is true on one task: let only that one write the finished model.
+
+    A script may fit as often as it likes: a later start finds what is done, fit by fit.
+    """
 
     def __init__(self, tf: Any, context: TaskContext, workers: Any, stop: JobStop, watchdog: Watchdog) -> None:
         self._tf = tf
@@ -76,8 +79,7 @@ class ElasticJob:
         """Train a compiled model in place of Keras' `fit`; returns when all its iterations are done.
 
         A stop ends the process, with exit code 75, once the state is saved, that of the last iteration too; so does an
-        error, with its own, and what cannot be used, with 2. A script may fit as often as it likes: a later start finds
-        what is done, fit by fit.
+        error, with its own, and what cannot be used, with 2.
 
         Args:
             model: Compiled, with its variables built or an input shape known from `x`.
@@ -99,21 +101,28 @@ class ElasticJob:
         Returns:
             keras.callbacks.History: `loss` and `val_..` by epoch, also of those before a restart.
         """
+        numbers = {
+            "batch_size": KERAS_BATCH_SIZE if batch_size is None else batch_size, "epochs": epochs,
+            "iterations": iterations, "seed": seed, "checkpoint_every": checkpoint_every,
+            "keep_checkpoints": keep_checkpoints, "log_every": log_every, "ordered_parts": ordered_parts,
+        }  # fmt: skip
+        return self._fitted(model, (x, y), validation_data, callbacks, numbers, others)
+
+    def _fitted(
+        self,
+        model: Any,
+        data: tuple[Any, Any],
+        validation: object,
+        callbacks: object,
+        numbers: Mapping[str, object],
+        others: Mapping[str, object],
+    ) -> Any:
+        """Train, if all that a fit is given can be used, and tell what cannot; the History, if the script goes on."""
         from tf_jobs.keras_arguments import checked
 
-        numbers = {
-            "batch_size": KERAS_BATCH_SIZE if batch_size is None else batch_size,
-            "epochs": epochs,
-            "iterations": iterations,
-            "seed": seed,
-            "checkpoint_every": checkpoint_every,
-            "keep_checkpoints": keep_checkpoints,
-            "log_every": log_every,
-            "ordered_parts": ordered_parts,
-        }
         history: Any = None
         try:
-            arguments = checked(model, (x, y), validation_data, callbacks, numbers, others)
+            arguments = checked(model, data, validation, callbacks, numbers, others)
             values = arguments.values
             check_batch_size(values.whole("batch_size"), self._context.tasks)
             check_parts(values.whole("ordered_parts"), values.whole("batch_size"), self._context.tasks)
@@ -121,6 +130,11 @@ class ElasticJob:
         except ThemisError as error:
             sys.stderr.write(f"ERROR:themis:{error}\n")
             code = error.exit_code
+        self._leave_unless_done(code)
+        return history
+
+    def _leave_unless_done(self, code: int) -> None:
+        """End the process by the code of a fit; one that is done lets the script go on, unless a stop was asked for."""
         if code != EXIT_DONE:
             _leave(code)
         self._stop.training_ended()
@@ -128,7 +142,6 @@ class ElasticJob:
             # It came too late for this fit to heed. All is saved, and the next start gives the fit back at once.
             _leave(EXIT_CHECKPOINTED)
         self._watchdog.beat(math.inf, "what comes after fit")
-        return history
 
     def _train(self, model: Any, arguments: FitArguments) -> tuple[int, Any]:
         """The next fit of the script, or what is left of it; returns the exit code and the History."""
