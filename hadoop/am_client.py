@@ -7,7 +7,7 @@
         reply = am.allocate(progress)    # well within yarn.am.liveness-monitor.expiry-interval-ms
         for container in reply.granted: nodes.start(container, launch)    # `NmClient`
         for end in reply.ended: ...    # only now its GPUs are free
-        for refusal in reply.refused: ...    # larger than any node
+        for refusal in reply.refused: ...    # larger than any node that YARN knows of at present
 
 Rules:
 
@@ -97,7 +97,8 @@ class AmClient:
     def ask(self, wanted: ContainerAsk) -> None:
         """Ask for a container on one host; the next `allocate` sends it.
 
-        One that is larger than any node comes back in `AllocateReply.refused`.
+        One that is larger than any node comes back in `AllocateReply.refused`. So does one that only such nodes could
+        meet as have not come back yet to a ResourceManager that was started anew: ask again later.
 
         Raises:
             InputError: The id is pending already, or below 1 (YARN gives 0 and less to asks without one).
