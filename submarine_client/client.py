@@ -23,9 +23,9 @@ Where nobody listens a call ends at once, whatever this says."""
 _OPTIONS: tuple[tuple[str, int], ...] = (
     # A proxy for the web is no way to a ResourceManager.
     ("grpc.enable_http_proxy", 0),
-    # A ResourceManager that restarts is found again within seconds.
+    # A ResourceManager that restarts is found again within seconds. The least backoff stays as it is: gRPC takes it for
+    # how long a connection may take to be made, too, and on a starved machine that is a second and more.
     ("grpc.initial_reconnect_backoff_ms", 200),
-    ("grpc.min_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 2000),
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
 )
