@@ -115,6 +115,15 @@ class TestContention:
         assert record.rounds
         assert all(each.lease_end_s % 600 == pytest.approx(0, abs=1e-6) for each in record.rounds)
 
+    @pytest.mark.parametrize("before_s", [1e-10, 1e-7, 9e-7, 1e-5])
+    def test_what_happens_just_before_a_round_is_due_makes_no_round_without_end(self, before_s):
+        apps = (app("a", job(iterations=5000)), app("b", job(iterations=300), at_s=595.0 - before_s))
+        record = run(ONE, *apps)
+        assert not record.counts.violations
+        assert record.counts.rounds == pytest.approx(
+            run(ONE, apps[0], app("b", job(iterations=300), at_s=595.0)).counts.rounds, abs=1
+        )
+
 
 class TestMachines:
     def test_a_job_on_a_lost_machine_falls_back_to_its_newest_checkpoint(self):

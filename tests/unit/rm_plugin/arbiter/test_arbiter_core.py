@@ -99,6 +99,16 @@ class TestLeaseEnds:
 
 
 class TestFraming:
+    def test_what_ends_at_the_same_time_but_for_rounding_is_up_too(self):
+        """Whoever calls a round for it would else call the next one at once, and so on."""
+        one = arbiter(checkpoint_lead_s=30.0)
+        one.add_app("a", now_s=0.0)
+        grant(one, 0.0, a=gang(m0=2))
+        early, _ = one.begin_round(570.0 - 5e-6)
+        assert early.standing("a").renewable == Allocation()
+        nearly, _ = one.begin_round(570.0 - 5e-7)
+        assert nearly.standing("a").renewable == Allocation.of({"m0": 2})
+
     def test_everything_free_is_offered_and_what_ends_within_the_lead(self):
         one = arbiter()
         one.add_app("a", now_s=0.0)
