@@ -137,6 +137,8 @@ class ResourceManager:
         entry = self.entries.get(app_id)
         if not entry.ended and not entry.kill_reason:
             entry.kill_reason = reason or "killed by its user"
+            # It is asked for nothing and given nothing any more. What its tasks run on stays its own until they end.
+            self.arbiter.set_silent(app_id, True)
             if entry.session is not None:
                 entry.session.send(pb.RmMessage(shut_down=pb.ShutDown(reason=entry.kill_reason)))
             self._spawn(self._kill_after_grace(entry))
@@ -159,7 +161,7 @@ class ResourceManager:
         entry.session, entry.last_seen_s, entry.pid = session, self.clock.now_s(), message.pid
         entry.page_url, entry.engine_id = message.page_url, message.engine_id
         entry.registered_attempt = message.attempt
-        self.arbiter.set_silent(entry.app_id, False)
+        self.arbiter.set_silent(entry.app_id, bool(entry.kill_reason))
         self.live_cluster.release_unheld(entry.app_id, set(message.held_lease_ids))
         if entry.state is not AppState.RUNNING:
             entry.turn(AppState.RUNNING)

@@ -11,6 +11,7 @@ from rm_plugin.service import manager as manager_module
 from themis.apps import AppSpec, JobSpec, ProgramSpec, TunerSpec
 from themis.errors import ThemisError, UnreachableError
 from themis.lifecycle import AppState
+from themis.wire import themis_pb2 as pb
 
 SPEC = AppSpec(
     name="mine", tuner=TunerSpec(name="single"), program=ProgramSpec(name="digits"),
@@ -131,6 +132,25 @@ def test_a_kill_ends_an_app_that_waits_for_the_engine(tmp_path: Path) -> None:
         assert not engine.launched
 
     run(scenario, tmp_path, UnreachableError("YARN is away"))
+
+
+def test_an_app_that_is_being_killed_is_asked_for_nothing_though_its_app_master_comes_back(tmp_path: Path) -> None:
+    async def scenario(case, engine):
+        entry = await case.manager.submit(SPEC)
+        message = pb.Register(app_id=entry.app_id, token=entry.token, attempt=1, pid=4711)
+
+        def is_asked():
+            snapshot, _ = case.arbiter.begin_round(case.clock.now_s())
+            return [not app.silent for app in snapshot.apps]
+
+        case.manager.register(message)
+        assert is_asked() == [True]
+        case.manager.kill(entry.app_id, "no longer wanted")
+        assert is_asked() == [False]
+        case.manager.register(message)
+        assert is_asked() == [False]
+
+    run(scenario, tmp_path, None)
 
 
 def test_an_attempt_that_never_could_be_started_is_not_counted(tmp_path: Path) -> None:
