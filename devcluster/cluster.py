@@ -15,7 +15,6 @@ from devcluster.configuration import configuration_files
 from devcluster.daemon_set import DaemonSet
 from devcluster.daemons import Plan, Programs, format_command, refresh_nodes_command
 from devcluster.folder import check_free, locked, make_folders, remove
-from devcluster.interruption import OneInterruption
 from devcluster.layout import Layout
 from devcluster.readiness import Say, wait_until_none, what_is_missing
 from devcluster.spec import NAMENODE, RESOURCE_MANAGER, ClusterSpec, node_manager
@@ -24,6 +23,7 @@ from devcluster.tools import tool_scripts
 from hadoop.errors import HadoopMissingError
 from hadoop.jars import JARS_VARIABLE, jar_folder, java_program
 from themis.errors import UnknownNameError
+from themis.interruption import OneInterruption
 
 START_LIMIT_S = 120.0
 STOP_GRACE_S = 5.0

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from themis.errors import ThemisError
+from themis.interruption import OneInterruption
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
@@ -45,22 +46,27 @@ def _apart(function: Callable[[T], R], items: Iterable[tuple[K, T]], processes: 
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
     pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_bound_to_the_parent)
-    try:
-        # A few ahead only: an interrupt should not find hundreds of runs waiting.
-        todo = iter(items)
-        running: dict[Future[R], K] = {}
-        while True:
-            while len(running) < 2 * processes and (item := next(todo, None)) is not None:
-                running[pool.submit(function, item[1])] = item[0]
-            if not running:
-                return
-            finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in finished:
-                yield running.pop(future), future.result()
-    except BrokenProcessPool:
-        raise ThemisError("a process that makes runs was killed", remedy="out of memory? try fewer --jobs") from None
-    finally:
-        _end(pool)
+    # A second interrupt must not come between the first and the end of the processes: Python would wait for their runs.
+    with OneInterruption((signal.SIGINT,)) as interruption:
+        try:
+            # A few ahead only: an interrupt should not find hundreds of runs waiting.
+            todo = iter(items)
+            running: dict[Future[R], K] = {}
+            while True:
+                while len(running) < 2 * processes and (item := next(todo, None)) is not None:
+                    running[pool.submit(function, item[1])] = item[0]
+                if not running:
+                    return
+                finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    yield running.pop(future), future.result()
+        except BrokenProcessPool:
+            raise ThemisError(
+                "a process that makes runs was killed", remedy="out of memory? try fewer --jobs"
+            ) from None
+        finally:
+            interruption.shield()
+            _end(pool)
 
 
 def _end(pool: ProcessPoolExecutor) -> None:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from devcluster.interruption import OneInterruption
+from themis.interruption import OneInterruption
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-_NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class OneInterruption:
-    """While entered, the first of SIGINT, SIGTERM and SIGHUP raises KeyboardInterrupt; later ones do nothing.
+    """While entered, the first of some signals raises KeyboardInterrupt; later ones do nothing.
 
     Signals that are ignored stay so (nohup, jobs in the background). Outside the main thread it has no effect.
+
+    Args:
+        numbers: The signals; by default SIGINT, SIGTERM and SIGHUP.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Iterable[signal.Signals] = _ALL) -> None:
+        self._numbers = tuple(numbers)
         self._over = False
         self._former: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in _NUMBERS:
+            for number in self._numbers:
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     self._former[number] = signal.signal(number, self._take)
         return self
