@@ -62,7 +62,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def planned(options: argparse.Namespace, recorded: Run) -> list[Run]:
-    """The runs to make: the recorded one with what the options say in place of its own."""
+    """The runs to make: the recorded one with what the options say in place of its own; lies and outages are added."""
     from rm_plugin.policies.registry import make_policy
 
     check_ranges(options)
@@ -73,7 +73,7 @@ def planned(options: argparse.Namespace, recorded: Run) -> list[Run]:
     base = replace(
         recorded,
         error=recorded.error if options.error is None else options.error,
-        lies=chosen_lies(options) or recorded.lies,
+        lies=(*recorded.lies, *chosen_lies(options)),
     )
     seed = settings.seed if options.seed is None else options.seed
     return [replace(base, settings=replace(settings, policy=policy, seed=seed)) for policy in policies]

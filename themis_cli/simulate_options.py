@@ -47,7 +47,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_settings(options: argparse.Namespace, base: Settings) -> Settings:
-    """The settings with what the options say in place of their own.
+    """The settings with what the options say in place of their own; outages are added to theirs.
 
     Raises:
         InputError: An option out of range, or two that do not go together.
@@ -69,7 +69,7 @@ def chosen_settings(options: argparse.Namespace, base: Settings) -> Settings:
         remedy = "add --empty-bundle lexicographic"
         raise InputError("--bundle-rule lexicographic values an empty bundle at 0", remedy=remedy)
     outages = tuple(_outage(text, base) for text in options.outage or ())
-    return replace(chosen, outages=outages or base.outages)
+    return replace(chosen, outages=(*base.outages, *outages))
 
 
 def chosen_lies(options: argparse.Namespace) -> tuple[LieChoice, ...]:

@@ -277,6 +277,19 @@ def test_a_replay_may_change_a_choice_and_keeps_the_others(document, tmp_path):
     assert deterministic(found) == deterministic(wanted)
 
 
+def test_a_replay_adds_lies_and_outages_to_those_of_the_recording(document, printed, tmp_path):
+    path, kept = tmp_path / "run.jsonl", ("--lie", "app-00:rows:2", "--outage", "m01:60:120")
+    added = ("--lie", "app-01:rho:3", "--outage", "m02:90:300", "--outage", "m01:120:200")
+    document(*QUICK, *kept, "--record", str(path))
+    (found,) = document("replay", str(path), *added)["replayed"]
+    assert deterministic(found) == deterministic(document(*QUICK, *kept, *added))
+    assert deterministic(found) != deterministic(document(*QUICK, *added))
+    code, out = printed("replay", str(path), "--outage", "m01:100:200")
+    assert (code, "a machine cannot be lost while it is away" in out.err) == (2, True)
+    code, out = printed("replay", str(path), "--lie", "app-00:rho:3")
+    assert (code, out.err) == (2, "themis: an app can tell one lie only: 'app-00'\n")
+
+
 def test_what_is_no_recording_is_refused(printed, tmp_path):
     path = tmp_path / "file"
     path.write_text('{"a": 1}\n')
