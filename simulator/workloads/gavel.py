@@ -77,6 +77,7 @@ def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughput
                 raise InputError(f"{path}, line 1: column {lacking[0]} is missing", remedy=f"it needs {_COLUMNS}")
             for row in reader:
                 place = f"{path}, line {reader.line_num}"
+                _check_complete(row, place)
                 key = (row["model"], row["batch_size"], _whole(row["num_gpus"], f"{place}: num_gpus"))
                 types.add(row["gpu_type"])
                 # The public table tells 0 of what was not measured.
@@ -94,6 +95,13 @@ def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughput
         remedy = f"known: {', '.join(sorted(types))}"
         raise InputError(f"{path} has no such type of GPU", value=gpu_type, remedy=remedy)
     return found
+
+
+def _check_complete(row: Mapping[str, str | None], place: str) -> None:
+    """Raise InputError for a row that ends before the last of the columns needed."""
+    for name in _COLUMNS:
+        if row[name] is None:
+            raise InputError(f"{place}: {name} is missing", remedy=f"it needs {_COLUMNS}")
 
 
 def read_gavel_trace(path: Path) -> tuple[GavelJob, ...]:

@@ -113,6 +113,15 @@ def test_a_malformed_line_is_named(folder, bad, place):
         workload(folder, line(), bad)
 
 
+@pytest.mark.parametrize("rows", ["drawn-0000,,1\n", "LM,80,4,k80,9.0\n", "LM,80,1,v100,28.0,28.0\ndrawn-0000,,1\n"])
+def test_a_short_row_of_throughputs_is_refused(folder, rows):
+    path = folder / "throughputs.csv"
+    path.write_text(TABLE.splitlines()[0] + "\n" + rows, encoding="utf-8")
+    column = "steps_per_s_unconsolidated" if "k80" in rows else "gpu_type"
+    with pytest.raises(InputError, match=rf"throughputs\.csv, line {rows.count(chr(10)) + 1}: {column} is missing"):
+        read_throughputs(path)
+
+
 def test_malformed_throughputs_are_named(folder):
     path = folder / "throughputs.csv"
     path.write_text(TABLE.replace("7.0,8.0", "7.0,fast"), encoding="utf-8")
