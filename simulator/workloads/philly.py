@@ -98,7 +98,8 @@ def read_philly_json(path: Path) -> PhillyTrace:
     """
     with _opened(path) as stream:
         try:
-            log = json.load(stream)
+            # No field of a job is a number, and Python refuses to read a very long whole one: so each field is named.
+            log = json.load(stream, parse_int=float)
         except (json.JSONDecodeError, RecursionError) as error:
             line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
             raise InputError(f"{path}{line}: not valid JSON", remedy="is it the public release?") from None

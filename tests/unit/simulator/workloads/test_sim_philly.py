@@ -115,7 +115,21 @@ def test_a_malformed_job_is_named(tmp_path, change, place):
         read_philly_json(path)
 
 
-@pytest.mark.parametrize("text", ["{", '{"a": 1}', "[" * 100_000])
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"submitted_time": 0}, "job 2: submitted_time: not a time"),
+        ({"user": 0}, "job 2: user"),
+        ({"attempts": 0}, "job 2: attempts: must be a list"),
+    ],
+)
+def test_a_number_of_very_many_digits_is_refused_with_its_field(tmp_path, change, place):
+    entries = json.dumps([ENTRY, {**ENTRY, **change}]).replace(": 0", f": {'9' * 5000}")
+    with pytest.raises(InputError, match=f"p.json, {place}"):
+        read_philly_json(write(tmp_path / "p.json", entries))
+
+
+@pytest.mark.parametrize("text", ["{", '{"a": 1}', "[" * 100_000, "9" * 5000])
 def test_what_is_no_list_of_jobs(tmp_path, text):
     with pytest.raises(InputError, match=r"p\.json"):
         read_philly_json(write(tmp_path / "p.json", text))
