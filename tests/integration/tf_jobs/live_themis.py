@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from rm_plugin.service.store_sqlite import SqliteReader
 from submarine_client.client import Client
 from themis.processes import find_marked
 
@@ -71,9 +72,14 @@ class LiveThemis:
     def history(self, app_id: str) -> list[dict]:
         return [json.loads(line) for line in (self.job_folder(app_id) / "history.jsonl").read_text().splitlines()]
 
+    def run_id(self) -> str:
+        with contextlib.closing(SqliteReader(self.folder / "state" / "rm.sqlite")) as store:
+            return store.meta("run_id") or ""
+
     def kill_task(self, app_id: str, index: int) -> None:
         """What runs out of memory or hits a broken card: the task's Python process is gone at once."""
-        marks = {"THEMIS_APP_ID": app_id, "THEMIS_TASK_INDEX": str(index)}
+        # Apps of another ResourceManager on this machine have the same ids.
+        marks = {"THEMIS_RUN_ID": self.run_id(), "THEMIS_APP_ID": app_id, "THEMIS_TASK_INDEX": str(index)}
         pids = [pid for pid in find_marked(marks) if "python" in psutil.Process(pid).name()]
         assert pids
         for pid in pids:
