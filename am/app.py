@@ -21,7 +21,7 @@ from themis.choices import BundleRule
 from themis.clock import Clock
 from themis.cluster import GpuId
 from themis.durations import median_with_cuts
-from themis.leases import Lease
+from themis.leases import SAME_TIME_S, Lease
 from themis.lifecycle import LeaseState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message, cluster_from_message, lease_from_message
@@ -146,7 +146,7 @@ class App:
 
     def up_for_renewal(self, now_s: float) -> frozenset[GpuId]:
         """GPUs whose leases end with a round that begins at `now_s`."""
-        until_s = now_s + self.checkpoint_lead_s + 1e-6
+        until_s = now_s + self.checkpoint_lead_s + SAME_TIME_S
         return frozenset(
             gpu
             for gpu, lease in self.leases.items()

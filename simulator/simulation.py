@@ -33,13 +33,12 @@ from simulator.workload import AppTrace, Workload
 from themis.bids import AppReport, Bid, Market
 from themis.clock import VirtualClock
 from themis.errors import InvariantError
-from themis.leases import Lease, LeaseChange
+from themis.leases import SAME_TIME_S, Lease, LeaseChange
 
 MakeAgent = Callable[[AppTrace], Agent]
 Watch = Callable[["Simulation"], None]
 
 _MOST_ROUNDS_AT_ONCE = 200
-_SAME_TIME_S = 1e-6
 _MOST_DECLINED = 3
 """Rounds in a row at one moment of which every GPU was given straight back: whoever asked for them told no truth, or
 believes what its planner does not. What is free then waits for the next event."""
@@ -139,7 +138,7 @@ class Simulation:
         Args:
             time_s: No earlier than now.
         """
-        while self.next_s < time_s - _SAME_TIME_S:
+        while self.next_s < time_s - SAME_TIME_S:
             self._next_moment()
         self.pass_time(time_s)
 
@@ -170,11 +169,11 @@ class Simulation:
         self.clock.advance_to(max(at_s, self.now_s))
         declined = 0
         for _ in range(_MOST_ROUNDS_AT_ONCE):
-            while self._queue.next_s() <= self.now_s + _SAME_TIME_S:
+            while self._queue.next_s() <= self.now_s + SAME_TIME_S:
                 self.counts.events += 1
                 self._queue.pop()()
             self._act()
-            if self._queue.next_s() <= self.now_s + _SAME_TIME_S:
+            if self._queue.next_s() <= self.now_s + SAME_TIME_S:
                 continue
             if not (rounds and self._round_wanted()):
                 return
@@ -193,12 +192,12 @@ class Simulation:
         """True when there is a reason for a round, GPUs to hand out, and `coalesce_s` has passed since."""
         due_s = self.arbiter.next_lease_round_s()
         self._round_due_s = math.inf if due_s is None else max(due_s, self.now_s)
-        if due_s is not None and due_s <= self.now_s + _SAME_TIME_S:
+        if due_s is not None and due_s <= self.now_s + SAME_TIME_S:
             self._wants_round("lease end")
         elif not (self._reasons and self.apps and self.arbiter.table.has_free_gpus):
             self._reasons.clear()
             return False
-        if self.now_s + _SAME_TIME_S >= self._first_reason_s + self.settings.coalesce_s:
+        if self.now_s + SAME_TIME_S >= self._first_reason_s + self.settings.coalesce_s:
             return True
         self._round_due_s = self._first_reason_s + self.settings.coalesce_s
         return False
@@ -376,7 +375,7 @@ class Simulation:
         """The app's view and what it is told of the cluster; they do not change within a round."""
         if self._viewed != snapshot.round_id:
             self._viewed = snapshot.round_id
-            self._up_until_s = self.now_s + self.settings.leases.checkpoint_lead_s + _SAME_TIME_S
+            self._up_until_s = self.now_s + self.settings.leases.checkpoint_lead_s + SAME_TIME_S
             self._views.clear()
         known = self._views.get(app_id)
         if known is None:

@@ -9,6 +9,10 @@ from themis.cluster import Allocation, GpuId
 from themis.lifecycle import LeaseState
 from themis.values import Value
 
+SAME_TIME_S = 1e-6
+"""Times so near are one: arbiter, apps and whoever calls a round must agree on which leases are up with it, or a round
+that found none of them would be called for again at once."""
+
 
 class Lease(Value, frozen=True, kw_only=True):
     """One GPU, one holder. While EXPIRING the holder must have given the GPU back by `expires_at_s` plus the grace."""

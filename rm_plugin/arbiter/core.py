@@ -20,7 +20,7 @@ from themis.bids import PlacedGang
 from themis.choices import LeaseEnds
 from themis.cluster import Allocation, Cluster, GpuId
 from themis.errors import InvariantError
-from themis.leases import Lease, LeaseChange, LeaseChangeKind, allocation_of
+from themis.leases import SAME_TIME_S, Lease, LeaseChange, LeaseChangeKind, allocation_of
 from themis.values import Value
 
 
@@ -107,7 +107,7 @@ class Arbiter:
         Leases of apps whose master is away are prolonged in place instead: they wait for it until it is given up.
         Leases on closed GPUs are nobody's to renew: they begin to expire. Both are in the changes.
         """
-        ending = self.table.ending(now_s + self._leases.checkpoint_lead_s + _SAME_TIME_S)
+        ending = self.table.ending(now_s + self._leases.checkpoint_lead_s + SAME_TIME_S)
         closed = self.table.closed
         away, expiring, renewable = [], [], []
         for lease in ending:
@@ -281,10 +281,6 @@ def _running_gpu_s(leases: Iterable[Lease], now_s: float) -> float:
     """GPU time of leases until now."""
     return sum([now_s - lease.granted_at_s for lease in leases])
 
-
-_SAME_TIME_S = 1e-6
-"""Leases that end no later than this after what a round is for are up with it: for their apps and for whoever calls the
-round they are, and a round that found none of them would be called for again at once."""
 
 _NOTHING = Allocation()
 
