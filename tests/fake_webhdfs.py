@@ -195,8 +195,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Connection", "close")
         self.end_headers()
         cut = self.fault.cut_after if self.fault and self.query["op"].upper() == "OPEN" else None
-        self.wfile.write(data if cut is None else data[:cut])
-        self.state.sent_bytes += len(data if cut is None else data[:cut])
+        sent = data if cut is None else data[:cut]
+        # Counted first: once it is written the test goes on, and looks.
+        self.state.sent_bytes += len(sent)
+        self.wfile.write(sent)
 
     def body(self):
         limit = self.fault.cut_after if self.fault else None
