@@ -59,13 +59,13 @@ class App:
         self.around: Surroundings = replace(
             surroundings(
                 self.cluster,
-                contention=registered.contention,
                 active_apps=registered.active_apps,
                 lease_s=registered.lease_s,
                 rule=BundleRule(registered.bundle_rule),
             ),
             cluster_gpus=registered.gpus_available or self.cluster.gpus,
         )
+        self.contention = registered.contention
         self._clock = clock
         self._offset_s = registered.now_s - clock.now_s()
         self._offset_error_s = math.inf
@@ -118,7 +118,6 @@ class App:
         self.cluster, update, self._coming = cluster, self._coming, None
         fresh = surroundings(
             self.cluster,
-            contention=self.around.contention,
             active_apps=self.around.active_apps,
             lease_s=self.around.lease_s,
             rule=self.around.rule,
@@ -185,7 +184,8 @@ class App:
     def hear(self, *, contention: float, active_apps: int) -> None:
         """The ResourceManager told how contended the cluster is."""
         # Told with every heartbeat: what the cluster is stays, to work that out takes seconds for ten thousand GPUs.
-        self.around = replace(self.around, contention=max(1.0, contention), active_apps=max(1, active_apps))
+        self.contention = contention
+        self.around = replace(self.around, active_apps=max(1, active_apps))
 
     def view(self, planned: Mapping[str, tuple[GpuId, ...]], up: frozenset[GpuId]) -> AppView:
         """The app now, on the gangs that its jobs run on or are planned for; `up` are GPUs up for renewal."""
@@ -204,6 +204,7 @@ class App:
             self.board.progress(),
             self.board.plan(),
             elapsed_s=self.now_s() - self.submitted_at_s,
+            contention=self.contention,
             work_total_gpu_s=self.board.work_total_gpu_s,
             held=held,
             restart_s=self.restart_s,
@@ -223,6 +224,7 @@ class App:
             self.board.first_phases,
             self.board.work_total_gpu_s,
             self.restart_s,
+            self.contention,
         )
         by_definition = rho_by_definition(whole, self.now_s() - self.submitted_at_s, self.around)
         return {definition.value: rho for definition, rho in by_definition.items()}

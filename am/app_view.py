@@ -104,6 +104,7 @@ def app_view(
     plan: TunerPlan,
     *,
     elapsed_s: float,
+    contention: float,
     work_total_gpu_s: float,
     held: Iterable[HeldGang],
     restart_s: float,
@@ -118,6 +119,7 @@ def app_view(
     return AppView(
         app_id=app_id,
         elapsed_s=elapsed_s,
+        contention=max(1.0, contention),
         jobs=current,
         later_phases=plan.phases[1:],
         work_total_gpu_s=work_total_gpu_s,
@@ -135,11 +137,13 @@ def whole_view(
     phases: Sequence[Phase],
     work_total_gpu_s: float,
     restart_s: float,
+    contention: float,
 ) -> AppView:
-    """The app as submitted, with all its work still to do, at the pace that is known by now."""
+    """The app as submitted, with all its work still to do, at the pace and the N_avg that are known by now."""
     return AppView(
         app_id=app_id,
         elapsed_s=0.0,
+        contention=max(1.0, contention),
         jobs=tuple(job_view(job, first_iterations(job.spec, phases[0])) for job in _first(jobs, phases[0])),
         later_phases=tuple(phases[1:]),
         work_total_gpu_s=work_total_gpu_s,
@@ -160,13 +164,10 @@ def held_gang(job_id: str, gpus: Iterable[GpuId], up: Iterable[GpuId], cluster: 
     )
 
 
-def surroundings(
-    cluster: Cluster, *, contention: float, active_apps: int, lease_s: float, rule: BundleRule
-) -> Surroundings:
+def surroundings(cluster: Cluster, *, active_apps: int, lease_s: float, rule: BundleRule) -> Surroundings:
     """What the ResourceManager told of the cluster, for the agent."""
     return Surroundings(
         cluster_gpus=cluster.gpus,
-        contention=max(1.0, contention),
         active_apps=max(1, active_apps),
         lease_s=lease_s,
         fitting_level=tuple(cluster.nearest_level_for(gpus) for gpus in range(1, cluster.gpus + 1)),

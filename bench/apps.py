@@ -48,7 +48,13 @@ class GangMix(StrEnum):
 
 
 def draw_app(
-    app_id: str, rng: Random, gangs: GangMix, around: Surroundings, *, elastic_share: float = ELASTIC_SHARE
+    app_id: str,
+    rng: Random,
+    gangs: GangMix,
+    around: Surroundings,
+    contention: float,
+    *,
+    elastic_share: float = ELASTIC_SHARE,
 ) -> AppView:
     """An app that searches by successive halving, at a moment drawn by the work that each phase has.
 
@@ -67,6 +73,7 @@ def draw_app(
     app = AppView(
         app_id=app_id,
         elapsed_s=0.0,
+        contention=contention,
         jobs=current,
         later_phases=phases[now + 1 :],
         work_total_gpu_s=work_gpu_s,

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from random import Random
@@ -100,16 +100,15 @@ def round_scene(
     around = _around(size)
     for attempt in count():
         rng = Random(child_seed(seed, "market", str(size.gpus), gangs, cluster, str(attempt)))
-        contentions = [around.contention * rng.uniform(0.7, 1.1) for _ in range(size.bidders)]
-        arounds = [replace(around, contention=contention) for contention in contentions]
+        contentions = [around.active_apps * rng.uniform(0.7, 1.1) for _ in range(size.bidders)]
         apps = [
-            draw_app(f"app-{number:04d}", rng, gangs, each, elastic_share=elastic_share)
-            for number, each in enumerate(arounds)
+            draw_app(f"app-{number:04d}", rng, gangs, around, contention, elastic_share=elastic_share)
+            for number, contention in enumerate(contentions)
         ]
         holdings = _draw_state(apps, size, gangs, cluster, rng, renewals=renewals)
         free_gpus = sum(machine.free for machine in holdings.machines)
         if sum(map(_asked_gpus, holdings.apps)) >= LEAST_CONTENTION * free_gpus > 0:
-            return _scene(holdings, arounds)
+            return _scene(holdings, around)
     raise AssertionError("attempts do not end")
 
 
@@ -125,16 +124,14 @@ def _draw_state(
 def _around(size: MarketSize) -> Surroundings:
     """What all bidders share; the table of levels that it holds takes seconds to make for 10,000 GPUs."""
     active = APPS_A_BIDDER * size.bidders
-    return surroundings(
-        cluster_of(size), contention=active, active_apps=active, lease_s=_LEASE_S, rule=BundleRule.CONTINUATION
-    )
+    return surroundings(cluster_of(size), active_apps=active, lease_s=_LEASE_S, rule=BundleRule.CONTINUATION)
 
 
-def _scene(holdings: Holdings, arounds: list[Surroundings]) -> RoundScene:
+def _scene(holdings: Holdings, around: Surroundings) -> RoundScene:
     free = Allocation.of({machine.machine_id: machine.free for machine in holdings.machines})
     slots = {machine.machine_id: machine.free_slots for machine in holdings.machines if machine.free}
     bidders = []
-    for app, around in zip(holdings.apps, arounds, strict=True):
+    for app in holdings.apps:
         up = sum((gang.up for gang in app.held), Allocation())
         offer = Offer(
             round_id=1,
@@ -145,7 +142,7 @@ def _scene(holdings: Holdings, arounds: list[Surroundings]) -> RoundScene:
             slots=slots,
             renewable=up,
             kept=sum((gang.gpus for gang in app.held), Allocation()) - up,
-            contention=around.contention,
+            contention=app.contention,
             active_apps=around.active_apps,
         )
         bidders.append(Bidding(app=app, offer=offer, around=around))

@@ -120,11 +120,12 @@ def _case(cluster: Cluster, jobs: list[JobView]) -> Case:
     app = AppView(
         app_id="app",
         elapsed_s=0.0,
+        contention=4.0,
         jobs=tuple(jobs),
         work_total_gpu_s=sum(job.serial_work_s for job in jobs),
         demand_max_gpus=sum(job.shape.demand_max_gpus for job in jobs),
     )
-    around = surroundings(cluster, contention=4.0, active_apps=4, lease_s=_LEASE_S, rule=BundleRule.LEXICOGRAPHIC)
+    around = surroundings(cluster, active_apps=4, lease_s=_LEASE_S, rule=BundleRule.LEXICOGRAPHIC)
     machines = tuple(
         FreeMachine(machine_id=machine.machine_id, rack_id=machine.rack_id, free_slots=machine.slots)
         for machine in cluster.machines

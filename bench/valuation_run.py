@@ -206,7 +206,7 @@ def told_time_s(case: Case, bid: Bid, machines: Sequence[FreeMachine]) -> float:
     win = solution.wins.get(bid.app_id)
     if win is None:
         return math.inf
-    ideal_s = case.around.contention * case.app.work_total_gpu_s / _cluster_gpus(case)
+    ideal_s = case.app.contention * case.app.work_total_gpu_s / _cluster_gpus(case)
     return ideal_s / bid.rows[win.row].value
 
 

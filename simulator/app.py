@@ -107,11 +107,12 @@ class SimApp:
 
     # ---- for the agent ----
 
-    def view(self, now_s: float, up_until_s: float) -> AppView:
-        """The app as its agent sees it; leases that end by `up_until_s` are up for renewal."""
+    def view(self, now_s: float, up_until_s: float, contention: float) -> AppView:
+        """The app as its agent sees it; leases that end by `up_until_s` are up for renewal, `contention` is N_avg."""
         return AppView(
             app_id=self.app_id,
             elapsed_s=now_s - self.submitted_at_s,
+            contention=contention,
             jobs=self._jobs_at(now_s),
             later_phases=self._later_phases,
             work_total_gpu_s=self.work_total_gpu_s,
@@ -139,12 +140,13 @@ class SimApp:
         latest = self.plan.latest.get(job.job_id)
         return view if latest is None else replace(view, iterations_left=max(1, latest - job.iteration_at(now_s)))
 
-    def whole_view(self) -> AppView:
-        """The app as submitted, with all its work still to do."""
+    def whole_view(self, contention: float) -> AppView:
+        """The app as submitted, with all its work still to do, and N_avg of its life."""
         jobs = tuple(self._first_views())
         return AppView(
             app_id=self.app_id,
             elapsed_s=0.0,
+            contention=contention,
             jobs=jobs,
             later_phases=tuple(self.first_phases[1:]),
             work_total_gpu_s=self.work_total_gpu_s,

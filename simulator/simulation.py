@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from am.agent.fairness import rho_by_definition
-from am.agent.views import AppView, Surroundings
+from am.agent.views import AppView
 from am.app_view import surroundings
 from am.tuners.port import TunerPlan
 from rm_plugin.arbiter.auction import AuctionOutcome, run_auction
@@ -87,13 +87,12 @@ class Simulation:
         self._unchecked: dict[str, None] = {}
         self._chances: dict[str, float] = {}
         self._round_due_s = math.inf
-        self._views: dict[str, tuple[AppView, Surroundings]] = {}
+        self._views: dict[str, AppView] = {}
         self._viewed = 0
         self._up_until_s = 0.0
         self._asked: tuple[str, ...] = ()
         self._around = surroundings(
             settings.cluster,
-            contention=1.0,
             active_apps=1,
             lease_s=settings.leases.duration_s,
             rule=settings.bundle_rule,
@@ -281,12 +280,8 @@ class Simulation:
 
     def _outcome(self, app: SimApp) -> AppOutcome:
         # By the whole cluster: a machine that happens to be away as the app ends must not make its ideal time longer.
-        around = replace(
-            self._around,
-            cluster_gpus=self.settings.cluster.gpus,
-            contention=max(1.0, self.arbiter.contention(app.app_id, self.now_s)),
-        )
-        whole = app.whole_view()
+        around = replace(self._around, cluster_gpus=self.settings.cluster.gpus)
+        whole = app.whole_view(self.arbiter.contention(app.app_id, self.now_s))
         rho = rho_by_definition(whole, self.now_s - app.submitted_at_s, around)
         costs, tally = app.costs, app.tally
         start_s = costs.container_s + costs.restore_s
@@ -308,7 +303,7 @@ class Simulation:
             restarts=tally.restarts,
             checkpoints=tally.checkpoints,
             lost_gpu_s=tally.lost_gpu_s,
-            contention=around.contention,
+            contention=whole.contention,
         )
 
     # ---- machines ----
@@ -368,27 +363,28 @@ class Simulation:
 
     def report(self, snapshot: RoundSnapshot, app_id: str) -> AppReport:
         """What an app answers when a round begins on a snapshot of this moment."""
-        view, around = self._view(snapshot, app_id)
-        return self._agents[app_id].report(view, around, snapshot.round_id)
+        view = self._view(snapshot, app_id)
+        return self._agents[app_id].report(view, self._around, snapshot.round_id)
 
-    def _view(self, snapshot: RoundSnapshot, app_id: str) -> tuple[AppView, Surroundings]:
-        """The app's view and what it is told of the cluster; they do not change within a round."""
+    def _view(self, snapshot: RoundSnapshot, app_id: str) -> AppView:
+        """The app as its agent sees it: it does not change within a round, nor does what it is told of the cluster."""
         if self._viewed != snapshot.round_id:
             self._viewed = snapshot.round_id
             self._up_until_s = self.now_s + self.settings.leases.checkpoint_lead_s + SAME_TIME_S
+            self._around = replace(self._around, active_apps=max(1, len(snapshot.apps)))
             self._views.clear()
-        known = self._views.get(app_id)
-        if known is None:
-            view = self.apps[app_id].view(snapshot.now_s, self._up_until_s)
-            known = self._views[app_id] = view, self._around_of(snapshot, app_id)
-        return known
+        view = self._views.get(app_id)
+        if view is None:
+            contention = snapshot.standing(app_id).contention
+            view = self._views[app_id] = self.apps[app_id].view(snapshot.now_s, self._up_until_s, contention)
+        return view
 
     def bid(self, snapshot: RoundSnapshot, app_id: str) -> Bid:
         """What an app answers to the offer of such a round."""
         started_s = time.perf_counter()
-        view, around = self._view(snapshot, app_id)
+        view = self._view(snapshot, app_id)
         offer = snapshot.offer_to(app_id, deadline_s=self.now_s)
-        bid = self._agents[app_id].bid(view, offer, around)
+        bid = self._agents[app_id].bid(view, offer, self._around)
         self.counts.bid_s.append(time.perf_counter() - started_s)
         return bid
 
@@ -399,19 +395,6 @@ class Simulation:
         outcome = run_auction(market, self._solver, self.settings.auction_limit_s)
         self.counts.auction_s.append(time.perf_counter() - started_s)
         return outcome
-
-    def _around_of(self, snapshot: RoundSnapshot, app_id: str) -> Surroundings:
-        around = self._around
-        # Made anew rather than replaced: that is asked for by every app in every round.
-        return Surroundings(
-            cluster_gpus=around.cluster_gpus,
-            contention=max(1.0, snapshot.standing(app_id).contention),
-            active_apps=max(1, len(snapshot.apps)),
-            lease_s=around.lease_s,
-            fitting_level=around.fitting_level,
-            rack_of=around.rack_of,
-            rule=around.rule,
-        )
 
     def _note_chances(self, snapshot: RoundSnapshot) -> None:
         """Seconds from each app's submission to the first round that had GPUs enough for its smallest gang."""

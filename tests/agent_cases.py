@@ -48,7 +48,6 @@ def around_of(cluster=None, **changes):
     fitting = () if cluster is None else tuple(cluster.nearest_level_for(size) for size in range(1, gpus + 1))
     fields = {
         "cluster_gpus": gpus,
-        "contention": 1.0,
         "active_apps": 1,
         "lease_s": 600.0,
         "fitting_level": fitting,

@@ -76,6 +76,7 @@ def random_app(rng, cluster, left, jobs, name="app"):
         app_id=name,
         held=tuple(gang for gang, _ in held),
         elapsed_s=float(rng.choice([0, 50])),
+        contention=2.0,
         restart_s=rng.choice([0.0, 2.0, 8.0, 30.0]),
         later_phases=phases,
     )
@@ -83,7 +84,7 @@ def random_app(rng, cluster, left, jobs, name="app"):
 
 
 def random_around(rng, cluster):
-    return around_of(cluster, contention=2.0, active_apps=rng.randint(1, 4), lease_s=rng.choice([20.0, 100.0, 1000.0]))
+    return around_of(cluster, active_apps=rng.randint(1, 4), lease_s=rng.choice([20.0, 100.0, 1000.0]))
 
 
 def random_market(rng, bidders, most_gpus=8, most_jobs=3):

@@ -74,8 +74,8 @@ def empty_bundle_s(app: AppView, around: Surroundings) -> tuple[float, float]:
     """T of what the app keeps whatever a round decides, and what losing the rest costs in restarts, both in seconds."""
     if app.jobs and not app.held:
         return math.inf, 0.0
-    kept = [gang.at for gang in app.kept]
-    if not app.renewable:
+    kept = [gang.at for gang in app.held if not gang.up.counts]
+    if len(kept) == len(app.held):
         return finish_time_s(app, kept, around), 0.0
     return finish_time_s(app, [*kept, *parts_left(app, app.renewable)], around), app.restart_s
 

@@ -230,6 +230,8 @@ def finish_time_s(app: AppView, gangs: Sequence[GangAt], around: Surroundings) -
     **Choice** later phases divide the same number of GPUs evenly over their jobs, at the nearest level at which their
     gangs fit, but not nearer than the farthest of today's gangs: an app that lies scattered now is not promised better.
     """
+    if len(app.jobs) == 1 and not app.later_phases:
+        return min([job_time_s(app.jobs[0], gang) for gang in gangs], default=math.inf)
     return _finish_time_s(app, _counted(gangs), around)
 
 
@@ -259,14 +261,13 @@ def time_on_count_s(app: AppView, gpus: float, around: Surroundings) -> float:
     """
     pace = _pace_of(app, around)
     smallest = pace.smallest_gpus
-    if gpus < smallest:
-        whole_s = pace.time_s(app, smallest, around)
-        return whole_s * smallest / gpus if gpus > 0 else math.inf
-    return pace.time_s(app, int(gpus), around)
+    if gpus >= smallest:
+        return pace.time_s(app, int(gpus), around)
+    return pace.time_s(app, smallest, around) * smallest / gpus if gpus > 0 else math.inf
 
 
 def _pace_of(app: AppView, around: Surroundings) -> _JobPace | _Pace:
-    if len(app.jobs) == 1 and not app.later_phases:
+    if app.held and len(app.jobs) == 1 and not app.later_phases:
         job = app.jobs[0]
         shapes = (job.shape, app.median_job.shape)
         return _JOB_PACES.of((*shapes, job.slowdown, around.fitting_level), (), lambda: _JobPace(shapes))
@@ -275,7 +276,7 @@ def _pace_of(app: AppView, around: Surroundings) -> _JobPace | _Pace:
 
 
 class _JobPace:
-    """T of an app of one job by whole numbers of GPUs; but for the work left it stays the same while the job runs."""
+    """T of an app whose one job runs, by whole numbers of GPUs; but for the work left it stays the same."""
 
     __slots__ = ("_paces", "_shapes", "smallest_gpus")
 

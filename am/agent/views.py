@@ -95,6 +95,7 @@ def gang_at(gpus: Allocation, level: Level) -> GangAt:
 class AppView(Value, frozen=True, dict=True, kw_only=True):
     """The app at one moment.
 
+    `contention` is N_avg, the mean number of apps active over the app's life, of which `elapsed_s` are gone.
     `work_total_gpu_s` is B, the app's whole work at S = 1. `reference` stands in for the jobs of later phases: the
     median job by serial iteration time (the upper one of two, as in the paper's example). `restart_s` is what moving
     a running job costs.
@@ -102,6 +103,7 @@ class AppView(Value, frozen=True, dict=True, kw_only=True):
 
     app_id: str
     elapsed_s: float
+    contention: float = 1.0
     jobs: tuple[JobView, ...]
     later_phases: tuple[Phase, ...] = ()
     work_total_gpu_s: float
@@ -139,22 +141,21 @@ def median_job(jobs: tuple[JobView, ...]) -> JobView:
     return next(job for job in jobs if job.serial_iteration_s == middle)
 
 
-class Surroundings(Value, frozen=True, kw_only=True):
-    """What the agent is told of the cluster: R_C, N_avg, apps active now, the lease.
+class Surroundings(Value, frozen=True, dict=True, kw_only=True):
+    """What the agent is told of the cluster: R_C, apps active now, the lease. In one round it is the same to all apps.
 
     `fitting_level` holds, for g = 1, 2, .., the nearest level at which g GPUs fit in the empty cluster; `rack_of` the
     rack of every machine.
     """
 
     cluster_gpus: int
-    contention: float
     active_apps: int
     lease_s: float
     fitting_level: tuple[Level, ...] = field(default=())
     rack_of: Mapping[str, str] = field(default_factory=dict)
     rule: BundleRule = BundleRule.CONTINUATION
 
-    @property
+    @remembered
     def share_gpus(self) -> float:
         """The app's fair share R/N of the GPUs, which may be a fraction."""
         return self.cluster_gpus / max(1, self.active_apps)

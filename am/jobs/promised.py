@@ -78,9 +78,7 @@ def _best_divisions(
     waiting: Sequence[JobView], jobs: tuple[JobView, ...], held: Mapping[GangAt, int], free: FreeGpus
 ) -> Iterator[list[GangKind]]:
     """The divisions that end earliest, each as its gangs."""
-    around = Surroundings(
-        cluster_gpus=sum(free.by_machine.values()), contention=1.0, active_apps=1, lease_s=1.0, rack_of=free.rack_of
-    )
+    around = Surroundings(cluster_gpus=sum(free.by_machine.values()), active_apps=1, lease_s=1.0, rack_of=free.rack_of)
     # Of the app only the jobs of this phase matter here.
     app = AppView(app_id="", elapsed_s=0.0, jobs=jobs, work_total_gpu_s=0.0, demand_max_gpus=0)
     room = Room(free.by_machine, free.slots, around)

@@ -190,8 +190,8 @@ class TestValuer:
 @given(WORKS, SHAPES, SLOWDOWNS, st.floats(1, 6), st.integers(1, 6))
 def test_ideal_times_are_positive_and_ordered_where_they_must_be(works, shape, slowdown, contention, active):
     assume(shape.demand_max_gpus <= CLUSTER.gpus)
-    app = app_of(jobs_of(works, shape, slowdown), restart_s=8.0)
-    ideal = ideal_times_s(app, around_of(CLUSTER, contention=contention, active_apps=active))
+    app = app_of(jobs_of(works, shape, slowdown), restart_s=8.0, contention=contention)
+    ideal = ideal_times_s(app, around_of(CLUSTER, active_apps=active))
     assert all(math.isfinite(seconds) and seconds > 0 for seconds in ideal.values())
     assert ideal["placement_aware"] >= ideal["themis"]
     assert ideal["attainable"] >= ideal["themis"]

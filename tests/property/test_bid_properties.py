@@ -49,7 +49,7 @@ def apps(draw):
     )
 
 
-AROUND = around_of(CLUSTER, contention=3.0, active_apps=3, lease_s=200.0)
+AROUND = around_of(CLUSTER, active_apps=3, lease_s=200.0)
 
 
 def offer_to(app):

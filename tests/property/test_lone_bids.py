@@ -58,7 +58,7 @@ def test_jobs_of_many_sizes_on_larger_clusters(monkeypatch, slowdown, rule):
             restart_s=rng.choice([0.0, 3.0]),
         )
         around = random_around(rng, cluster)
-        around = around_of(cluster, contention=2.0, active_apps=3, lease_s=around.lease_s, rule=rule)
+        around = around_of(cluster, active_apps=3, lease_s=around.lease_s, rule=rule)
         bid, by_tables, lone = both_ways(monkeypatch, app, offer_of_gpus(offered, cluster), around)
         assert bid == by_tables
         assert lone or shape.tasks - shape.min_tasks > _MOST_KINDS // 4 - 1

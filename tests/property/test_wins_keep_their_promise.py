@@ -54,7 +54,7 @@ def promised_s(run, snapshot):
     row = bid.rows[solver("exact").solve(market, SOLVE_S).wins["app"].row]
     gangs = [GangAt(gang.gpus, Level.SLOT if gang.gpus == 1 else gang.within, gang.unit_gpus) for gang in row.gangs]
     counts = np.array([[gang.count for gang in row.gangs]])
-    return float(phase_times_s(run.apps["app"].whole_view().jobs, gangs, counts, closely=True)[0])
+    return float(phase_times_s(run.apps["app"].whole_view(1.0).jobs, gangs, counts, closely=True)[0])
 
 
 def alone(app, cluster, restart_s):

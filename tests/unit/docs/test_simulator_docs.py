@@ -4,11 +4,10 @@ import argparse
 from dataclasses import fields, replace
 
 import pytest
-from agent_cases import FLAT, cluster_of, job
+from agent_cases import FLAT, app_of, cluster_of, job
 from documents import code, table_rows, text_of
 
 from am.agent.fairness import RhoDefinition, ideal_times_s
-from am.agent.views import AppView
 from am.app_view import surroundings
 from simulator.agents import LIES
 from simulator.clusters import cluster_named
@@ -90,8 +89,8 @@ def test_all_definitions_have_a_formula():
 def test_formulas_of_rho_are_those_of_the_code():
     """B = 4 * 1,200 GPU s, R = 8, D = 4, N = 4: an app of four jobs of one GPU."""
     jobs = tuple(job(f"j{place}", 1200.0, JobShape(tasks=1), FLAT) for place in range(4))
-    whole = AppView(app_id="a", elapsed_s=0.0, jobs=jobs, work_total_gpu_s=4800.0, demand_max_gpus=4, restart_s=60.0)
-    around = surroundings(cluster_of((2, 2), (2, 2)), contention=4.0, active_apps=4, lease_s=600.0, rule=RULE)
+    whole = app_of(jobs, contention=4.0, demand_max_gpus=4, restart_s=60.0)
+    around = surroundings(cluster_of((2, 2), (2, 2)), active_apps=4, lease_s=600.0, rule=RULE)
     assert ideal_times_s(whole, around) == {
         "themis": 4800 / 4 * 4,
         "isolated_share": 1200 * max(1, 4 * 4 / 8),
@@ -99,8 +98,8 @@ def test_formulas_of_rho_are_those_of_the_code():
         "private_cluster": 2 * 1200,
         "attainable": max(4800 / 4 * 4, 1200 + 60),
     }
-    few = replace(around, contention=16.0)
-    assert ideal_times_s(whole, few)["private_cluster"] == pytest.approx(4 * 1200 * 1 / (8 / 16))
+    often = replace(whole, contention=16.0)
+    assert ideal_times_s(often, around)["private_cluster"] == pytest.approx(4 * 1200 * 1 / (8 / 16))
 
 
 def test_all_definitions_are_named_where_it_is_said_which_one_is_meant(document):

@@ -78,8 +78,8 @@ class TestAllRules:
 
 class TestValuerOf:
     def test_the_share_is_the_clusters_part_by_the_apps_active_now(self):
-        app = app_of(jobs_of([1600.0], JobShape(tasks=16)), elapsed_s=7.0)
-        one = Valuer.of(app, around_of(CLUSTER, contention=3.0, active_apps=4, lease_s=60.0))
+        app = app_of(jobs_of([1600.0], JobShape(tasks=16)), elapsed_s=7.0, contention=3.0)
+        one = Valuer.of(app, around_of(CLUSTER, active_apps=4, lease_s=60.0))
         assert one.share_s == 1600.0 / 4
         assert one.ideal_s == 1600.0 / 16 * 3.0
         assert (one.elapsed_s, one.lease_s) == (7.0, 60.0)
@@ -93,8 +93,9 @@ class TestDefinitions:
         later_phases=(Phase(jobs=1, iterations=10),),
         work_total_gpu_s=1200.0 + 10 * 800.0,
         restart_s=30.0,
+        contention=4.0,
     )
-    AROUND = around_of(CLUSTER, contention=4.0, active_apps=4)
+    AROUND = around_of(CLUSTER, active_apps=4)
 
     def test_the_cluster_time_is_capped_by_the_demand(self):
         assert cluster_time_s(self.APP, self.AROUND) == 9200.0 / 8
@@ -112,7 +113,7 @@ class TestDefinitions:
         assert set(ideal) == set(RhoDefinition)
 
     def test_an_app_of_small_demand_cannot_be_isolated_below_its_own_time(self):
-        lone = app_of(jobs_of([800.0]))
+        lone = app_of(jobs_of([800.0]), contention=4.0)
         ideal = ideal_times_s(lone, self.AROUND)
         assert ideal[RhoDefinition.ISOLATED_SHARE] == 800.0
         assert ideal[RhoDefinition.THEMIS] == 3200.0
@@ -123,7 +124,7 @@ class TestDefinitions:
         assert ideal_times_s(hurried, alone)[RhoDefinition.ATTAINABLE] == 830.0
 
     def test_best_placement_is_that_of_the_largest_gang(self):
-        wide = app_of(jobs_of([800.0], JobShape(tasks=6), CRUDE_SLOWDOWN))
+        wide = app_of(jobs_of([800.0], JobShape(tasks=6), CRUDE_SLOWDOWN), contention=4.0)
         ideal = ideal_times_s(wide, self.AROUND)
         assert ideal[RhoDefinition.PLACEMENT_AWARE] == pytest.approx(ideal[RhoDefinition.THEMIS] * 1.1)
 

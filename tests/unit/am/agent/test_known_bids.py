@@ -30,8 +30,8 @@ def test_an_app_that_waits_bids_and_reports_as_one_that_was_never_asked_before(s
     bids = set()
     for elapsed_s in range(0, 4000, 100):
         offer = drawn_offer(rng) if elapsed_s else offer_of({})
-        app = replace(waiting, elapsed_s=float(elapsed_s))
-        around = replace(AROUND, contention=rng.uniform(1.0, 9.0), active_apps=rng.randint(1, 9))
+        app = replace(waiting, elapsed_s=float(elapsed_s), contention=rng.uniform(1.0, 9.0))
+        around = replace(AROUND, active_apps=rng.randint(1, 9))
         bid = make_bid(app, offer, around)
         assert bid == make_bid(deepcopy(app), offer, around)
         assert make_report(app, around, 1) == make_report(deepcopy(app), around, 1)
