@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from am.agent.views import AppView, HeldGang, JobView, Surroundings, median_job
@@ -11,6 +10,7 @@ from am.tuners.port import Phase, TunerPlan
 from themis.apps import AppSpec, JobSpec
 from themis.choices import BundleRule
 from themis.cluster import Allocation, Cluster, GpuId
+from themis.values import Value
 
 if TYPE_CHECKING:
     from am.profiler.profile import JobProfile
@@ -22,8 +22,7 @@ REESTIMATE = 1.05
 """B grows only when the work seen exceeds it by more than this: the pace is noisy, B must not creep up with it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobProgress:
+class JobProgress(Value, frozen=True, kw_only=True):
     """A job as far as the agent cares."""
 
     spec: JobSpec

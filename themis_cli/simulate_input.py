@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simulator.settings import Settings
 from simulator.workload import Workload
 from themis.errors import InputError
+from themis.values import Value
 
 if TYPE_CHECKING:
     from testbed.mix import Mix
@@ -19,8 +19,7 @@ MIX_SUFFIXES = (".yaml", ".yml")
 _WORKLOAD_OPTIONS = ("apps", "scale", "throughputs", "network_intensive")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Input:
+class Input(Value, frozen=True, kw_only=True):
     """Settings before options are laid over them, the seed to begin with, and the workload of each seed."""
 
     settings: Settings

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from themis.values import Value
 
 Numbers = npt.NDArray[np.float64]
 Shape = Callable[[Numbers], Numbers]
@@ -73,8 +74,7 @@ _AHEAD: Numbers = np.arange(1, _GRID + 1) / _GRID
 _SHAPES_AHEAD: Numbers = np.stack([shape(_AHEAD) for shape in _SHAPES])
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Value, frozen=True):
     """What a job's loss is expected to be at each part of its iterations, the last of which is its end.
 
     All shapes together make one normal distribution, with the mean and the variance of their mixture: taken apart, the

@@ -6,18 +6,17 @@ Source: Li, Jamieson, DeSalvo, Rostamizadeh, Talwalkar, "Hyperband", JMLR 18(185
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import cycle
 
 from am.tuners.phased import PhasedTuner, Rung, check_settings, longest
 from themis.apps import JobSpec
+from themis.values import Value
 
 NAME = "hyperband"
 DEFAULT_ETA = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bracket:
+class Bracket(Value, frozen=True, kw_only=True):
     """A run of successive halving.
 
     Attributes:

@@ -9,12 +9,12 @@ rule could save work.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from am.tuners.phased import check_settings, longest
 from am.tuners.stopping import Curve, CurveState, StoppingTuner
 from themis.apps import JobSpec
+from themis.values import Value
 
 NAME = "median_stopping"
 DEFAULT_MIN_JOBS = 3
@@ -24,8 +24,7 @@ WARMUP_SHARE = 10
 """The default warm-up is such a part of the longest job's iterations."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MedianRule:
+class MedianRule(Value, frozen=True, kw_only=True):
     """A StoppingRule: stops nobody before iteration `warmup`, nor while fewer than `min_jobs` others came so far."""
 
     warmup: int

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from simulator.workloads.models import DATA
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtractApp:
+class ExtractApp(Value, frozen=True, kw_only=True):
     """An app of the extract. `simulator/workloads/data/SOURCES.md` says how it was cut out.
 
     Attributes:

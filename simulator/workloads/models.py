@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -12,6 +11,7 @@ from random import Random
 from tf_jobs.tables_reader import read_speeds
 from themis.apps import Slowdown
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
 DATA = Path(__file__).parent / "data"
 
@@ -22,8 +22,7 @@ STRICT_FROM = 2.0
 """A model is network-intensive when it runs so many times slower, or more, across the machines of a rack."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class Model(Value, frozen=True, kw_only=True):
     """A model of the paper's mix. `simulator/workloads/data/models.csv` says why it is measured as it is.
 
     Attributes:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from math import isfinite
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any, TypeVar, get_args
+
+from msgspec.structs import fields
 
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Value)
 
 
 def build_options(kind: type[T], given: Mapping[str, Any], name: str) -> T:
     """The options of a workload.
 
     Args:
-        kind: The frozen dataclass that holds them; its attributes are whole numbers, numbers, truth values or texts.
+        kind: The value that holds them; its attributes are whole numbers, numbers, truth values or texts.
         given: Values by attribute; text is read as the attribute's type, `none` where it may be None.
         name: The workload's, for errors.
 
@@ -24,17 +27,18 @@ def build_options(kind: type[T], given: Mapping[str, Any], name: str) -> T:
         UnknownNameError: An unknown option.
         InputError: A value that its option cannot take.
     """
-    kinds = {field.name: str(field.type) for field in fields(kind)}  # type: ignore[arg-type]
+    kinds = {field.name: field.type for field in fields(kind)}
     for key in given:
         if key not in kinds:
             raise UnknownNameError(f"option of workload {name}", key, kinds)
     return kind(**{key: _read(value, kinds[key], f"option {key} of workload {name}") for key, value in given.items()})
 
 
-def _read(value: Any, kind: str, place: str) -> Any:
-    plain, optional = kind.removesuffix(" | None"), kind.endswith(" | None")
-    if optional and (value is None or value == "none"):
+def _read(value: Any, kind: Any, place: str) -> Any:
+    choices = get_args(kind)
+    if NoneType in choices and (value is None or value == "none"):
         return None
+    (plain,) = (choice for choice in choices or (kind,) if choice is not NoneType)
     try:
         return _READERS[plain](value)
     except (ValueError, TypeError, KeyError):
@@ -57,5 +61,5 @@ def _truth(value: Any) -> bool:
     return value if isinstance(value, bool) else {"true": True, "false": False}[value]
 
 
-_READERS: Mapping[str, Callable[[Any], Any]] = {"int": _whole, "float": _number, "bool": _truth, "str": str}
-_WANTED = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text"}
+_READERS: Mapping[type, Callable[[Any], Any]] = {int: _whole, float: _number, bool: _truth, str: str}
+_WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from random import Random
 
@@ -25,6 +24,7 @@ from simulator.workloads.sampling import (
 from themis.apps import JobShape, TunerSpec
 from themis.config.tuner_settings import SINGLE, SUCCESSIVE_HALVING
 from themis.errors import InputError
+from themis.values import Value
 
 W1_GPUS = (1, 2)
 W2_GPUS: Mapping[str, float] = {"2": 1.0, "4": 1.0, "8": 1.0}
@@ -44,8 +44,7 @@ _SOURCE_2 = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaperOptions:
+class PaperOptions(Value, frozen=True, kw_only=True):
     """How a workload departs from the paper's.
 
     Attributes:
@@ -79,8 +78,7 @@ class PaperOptions:
             raise InputError("app_spread and job_spread must be 1 or more", value=spreads)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload1Options(PaperOptions):
+class Workload1Options(PaperOptions, frozen=True, kw_only=True):
     """Options of workload 1: beside those of both, the share of the apps whose jobs have two GPUs.
 
     It is made up: the paper says 1 or 2, and Philly's bursts hardly have any of 2.
@@ -94,8 +92,7 @@ class Workload1Options(PaperOptions):
             raise InputError("the share of apps with 2-GPU jobs must lie in 0 to 1", value=self.two_gpu_share)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Draft:
+class _Draft(Value, frozen=True, kw_only=True):
     """An app before its jobs are made: what both workloads share."""
 
     name: str

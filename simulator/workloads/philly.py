@@ -6,13 +6,13 @@ import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from themis.errors import InputError
+from themis.values import Value
 
 BURST_GAP_S = 30.0
 """Jobs submitted within so many seconds of the one before them belong together."""
@@ -22,8 +22,7 @@ _EPOCH = datetime(1970, 1, 1)
 _MOST_DIGITS = 9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhillyJob:
+class PhillyJob(Value, frozen=True, kw_only=True):
     """A job of the trace. `submitted_s` counts the trace's own wall clock from 1970; `user` is empty where unknown."""
 
     submitted_s: float
@@ -38,16 +37,14 @@ class PhillyJob:
         return self.gpus * self.duration_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhillyTrace:
+class PhillyTrace(Value, frozen=True, kw_only=True):
     """The jobs of a trace that ran; `gaps` says what else there was, as in a Workload."""
 
     jobs: tuple[PhillyJob, ...]
     gaps: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Burst:
+class Burst(Value, frozen=True, kw_only=True):
     """Jobs that stand in for one app, in order of submission."""
 
     jobs: tuple[PhillyJob, ...]

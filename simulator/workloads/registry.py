@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,17 @@ from simulator.workloads.synthetic import SyntheticOptions, synthetic
 from simulator.workloads.trace_apps import from_bursts, from_extract
 from themis.cluster import Cluster
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
 SMALL: Mapping[str, Any] = {"apps": 12, "scale": 10.0, "job_divisor": 5.0}
 """The small workloads: 12 apps that load a cluster as the 85 do; a fifth of the jobs, each of half the work."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoOptions:
+class NoOptions(Value, frozen=True, kw_only=True):
     """A workload that takes no options."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhillyOptions:
+class PhillyOptions(Value, frozen=True, kw_only=True):
     """Options of a Philly trace: `least_jobs` leaves smaller bursts out."""
 
     least_jobs: int = 1
@@ -37,16 +35,14 @@ class PhillyOptions:
             raise InputError("a burst has at least one job", value=self.least_jobs, remedy="least_jobs is 1 or more")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GavelOptions:
+class GavelOptions(Value, frozen=True, kw_only=True):
     """Options of a Gavel trace: the path of its throughputs, by default beside it, and the type of GPU."""
 
     throughputs: str = ""
     gpu_type: str = DEFAULT_GPU_TYPE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Value, frozen=True, kw_only=True):
     """A workload: one line on it, what it is made by, its options, and those that its name sets."""
 
     summary: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
 
@@ -16,6 +15,7 @@ from themis.apps import JobShape, TunerSpec
 from themis.cluster import Cluster
 from themis.config.tuner_settings import SUCCESSIVE_HALVING
 from themis.errors import InputError
+from themis.values import Value
 
 GANGS = (1, 2, 4)
 
@@ -30,8 +30,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
 """The least and the most that options may be: far beyond what anybody asks for, short of where numbers overflow."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyntheticOptions:
+class SyntheticOptions(Value, frozen=True, kw_only=True):
     """What to generate.
 
     Attributes:
@@ -64,8 +63,7 @@ class SyntheticOptions:
                 raise InputError(what, value=value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Draft:
+class _Draft(Value, frozen=True, kw_only=True):
     """An app before its jobs are made."""
 
     name: str

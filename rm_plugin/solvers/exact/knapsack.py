@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +16,12 @@ from numpy.typing import NDArray
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.resources import Resource
 from rm_plugin.solvers.exact.rows import Ints, Longs, Rows
+from themis.values import Value
 
 Bools = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Uses:
+class Uses(Value, frozen=True, kw_only=True):
     """What rows use of each resource: `use` [rows, resources] without the pins that `by_table` marks [pins].
 
     `machines` are those with a table, by position; `taken` is what pinned GPUs take [machines, resources, GPUs].
