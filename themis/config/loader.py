@@ -51,9 +51,13 @@ def load_yaml(path: Path) -> dict[str, Any]:
 def parse_yaml(text: str, source: str) -> dict[str, Any]:
     """Parse YAML text whose top level is a mapping; `source` names it in errors."""
     try:
-        data = yaml.load(text, Loader=_UniqueKeyLoader)
+        data = yaml.load(text, Loader=_StrictLoader)
     except RecursionError:
         raise InputError(f"{source} is nested too deeply", remedy="a file of ours has a handful of levels") from None
+    except _NotAsWritten as error:
+        remedy = "write it in plain digits, or in quotes where it is text"
+        message = f"{source}{_line(error)}: a number that YAML reads as {error.read}"
+        raise InputError(message, value=error.problem, remedy=remedy) from None
     except yaml.YAMLError as error:
         raise InputError(f"{source} is not valid YAML{_line(error)}", value=_problem(error)) from None
     if not isinstance(data, dict):
@@ -74,8 +78,42 @@ def load(model: type[M], path: Path) -> M:
     return fit(model, load_yaml(path), str(path))
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """A safe loader that refuses a key given twice, which YAML would silently let the last one win."""
+class _NotAsWritten(yaml.MarkedYAMLError):
+    """A number that is `read` as another than most would take its text, the problem, for."""
+
+    def __init__(self, text: str, read: float, mark: yaml.Mark) -> None:
+        super().__init__(problem=text, problem_mark=mark)
+        self.read = read
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """A safe loader that refuses what YAML would change in silence.
+
+    A key given twice, of which it would take the last, and a whole number that is not written as it is read: 010 is
+    8 to YAML 1.1, 1:30 is 90. The value of an environment variable would be another text.
+    """
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, KeyError, AttributeError):
+            # The safe loader lets escape what Python says of a 13th month, of `!!bool maybe`, of 5000 digits.
+            problem = f"cannot read {str(node.value)[:40]!r}"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
+
+    def construct_written_int(self, node: yaml.ScalarNode) -> int:
+        """A whole number in plain digits; any other form raises _NotAsWritten."""
+        read = self.construct_yaml_int(node)
+        if str(read) != node.value:
+            raise _NotAsWritten(node.value, read, node.start_mark)
+        return read
+
+    def construct_written_float(self, node: yaml.ScalarNode) -> float:
+        """A number without the colons and underscores that YAML lets numbers have."""
+        read = self.construct_yaml_float(node)
+        if "_" in node.value or ":" in node.value:
+            raise _NotAsWritten(node.value, read, node.start_mark)
+        return read
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[tuple[str, str]] = set()
@@ -86,6 +124,10 @@ class _UniqueKeyLoader(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(problem=f"key {key[1]!r} is given twice", problem_mark=key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+_StrictLoader.add_constructor("tag:yaml.org,2002:int", _StrictLoader.construct_written_int)
+_StrictLoader.add_constructor("tag:yaml.org,2002:float", _StrictLoader.construct_written_float)
 
 
 def _line(error: yaml.YAMLError) -> str:

@@ -28,7 +28,7 @@ def _scalar(value: Any) -> Any:
 
 
 def _variable(value: Any) -> Any:
-    # YAML turns `on`, `1.0` and `0x10` into other things than were written; a whole number is safe.
+    # YAML turns `on` and `1.0` into other things than were written; a whole number is what it was, see the loader.
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
         return str(value)
     raise ValueError("the value of an environment variable is text; put it in quotes")

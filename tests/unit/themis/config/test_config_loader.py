@@ -111,6 +111,33 @@ class TestYaml:
         with pytest.raises(InputError, match=rf"line {line}\b"):
             parse_yaml(text, "f.yaml")
 
+    @pytest.mark.parametrize(
+        ("text", "read"),
+        [
+            *(("010", 8), ("1:30", 90), ("0x1F", 31), ("0b11", 3), ("1_000", 1000), ("+5", 5), ("-0", 0)),
+            *(("1:30.5", 90.5), ("1_0.5", 10.5)),
+        ],
+    )
+    def test_a_number_that_is_read_as_another_is_refused_with_its_line(self, text, read):
+        with pytest.raises(InputError) as caught:
+            parse_yaml(f"a: 1\nb: {{c: {text}}}\n", "f.yaml")
+        assert str(caught.value) == (
+            f"f.yaml, line 2: a number that YAML reads as {read}: {text!r}; "
+            "write it in plain digits, or in quotes where it is text"
+        )
+
+    def test_numbers_in_plain_digits_and_texts_in_quotes_stay_what_they_are(self):
+        text = "{a: 10, b: -3, c: 0, d: 1.50, e: .5, f: 1.0e+3, g: .inf, h: '010', i: '1:30', j: 08}"
+        values = [10, -3, 0, 1.5, 0.5, 1000.0, float("inf"), "010", "1:30", "08"]
+        assert list(parse_yaml(text, "f.yaml").values()) == values
+
+    @pytest.mark.parametrize(
+        "value", ["2020-13-45", "9" * 5000, "0x" + "f" * 5000, "!!int x", "!!float x", "!!bool x", "!!timestamp x"]
+    )
+    def test_a_value_that_is_none_of_its_kind_is_refused_with_its_line(self, value):
+        with pytest.raises(InputError, match=r"f\.yaml is not valid YAML, line 2: .*cannot read"):
+            parse_yaml(f"a: 1\nb: {value}\n", "f.yaml")
+
     @pytest.mark.parametrize("text", ["", "- a\n", "just text", "3"])
     def test_the_top_level_is_a_mapping(self, text):
         with pytest.raises(InputError, match="keys and values"):

@@ -152,6 +152,7 @@ def test_a_search_is_the_same_to_the_byte_for_the_same_seed_and_name() -> None:
         (MINIMAL + "hyper_parameters: [{iterations: 1}]\n", "the key job.iterations of the group file sets it"),
         (MINIMAL + "environment: {A: yes}\n", "put it in quotes"),
         (MINIMAL + "environment: {A: 1.50}\n", "put it in quotes"),
+        (MINIMAL + "environment: {A: 010}\n", "in quotes where it is text"),
         (MINIMAL + "estimate: {serial_iteration_s: 0}\n", "estimate.serial_iteration_s"),
         (MINIMAL + "estimate: {slowdown: {rack: 2, cluster: 1.5}}\n", "a slowdown cannot shrink"),
         (MINIMAL + "seed: -1\n", "seed"),
