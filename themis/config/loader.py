@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
+from themis.config.misfits import NUMBER, TRUTH, WHOLE, explain
 from themis.config.scalars import number
-from themis.errors import InputError, nearest
+from themis.errors import InputError
 
 
 class Section(BaseModel):
@@ -27,11 +28,11 @@ class Section(BaseModel):
         if wanted is float and isinstance(value, str):
             value = number(value)
         if wanted in _WRITTEN and (type(value) is not wanted and (wanted, type(value)) != (float, int)):
-            raise ValueError(f"should be {_WRITTEN[wanted]}")
+            raise ValueError(_WRITTEN[wanted])
         return value
 
 
-_WRITTEN = {int: "a whole number", float: "a number", bool: "true or false"}
+_WRITTEN = {int: WHOLE, float: NUMBER, bool: TRUTH}
 
 
 M = TypeVar("M", bound=Section)
@@ -70,7 +71,7 @@ def fit(model: type[M], data: Mapping[str, Any], source: str) -> M:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise _explain(model, error, source) from None
+        raise explain(model, error, source) from None
 
 
 def load(model: type[M], path: Path) -> M:
@@ -137,54 +138,3 @@ def _line(error: yaml.YAMLError) -> str:
 
 def _problem(error: yaml.YAMLError) -> str:
     return str(getattr(error, "problem", None) or error).splitlines()[0]
-
-
-def _explain(model: type[BaseModel], error: ValidationError, source: str) -> InputError:
-    # An unknown key first: a misspelt key often makes another one look missing.
-    errors = sorted(error.errors(), key=lambda item: item["type"] != "extra_forbidden")
-    first = errors[0]
-    place = _place(first["loc"])
-    if first["type"] == "extra_forbidden":
-        return _unknown_key(model, first["loc"], source)
-    if first["type"] == "missing":
-        return InputError(f"{source}: {place} is missing", remedy="add it")
-    message = first["msg"].removeprefix("Value error, ")
-    return InputError(
-        f"{source}: {place or 'the file'}: {message[:1].lower()}{message[1:]}", value=_shown(first["input"])
-    )
-
-
-def _unknown_key(model: type[BaseModel], loc: tuple[int | str, ...], source: str) -> InputError:
-    *parents, key = loc
-    known = sorted(_known_keys(model, parents))
-    near = nearest(str(key), known)
-    remedy = f"did you mean {near!r}?" if near else f"known keys: {', '.join(known)}"
-    return InputError(f"{source}: unknown key {_place(loc)}", remedy=remedy)
-
-
-def _known_keys(model: type[BaseModel], parents: list[int | str]) -> set[str]:
-    models = {model}
-    for parent in parents:
-        if isinstance(parent, int):
-            continue
-        stepped = {
-            sub for m in models if parent in m.model_fields for sub in _models_in(m.model_fields[parent].annotation)
-        }
-        # Locations also carry names of union members, which are not keys: stay where we are.
-        models = stepped or models
-    return {name for m in models for name in m.model_fields}
-
-
-def _models_in(annotation: Any) -> set[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return {annotation}
-    return {found for argument in get_args(annotation) for found in _models_in(argument)}
-
-
-def _place(loc: tuple[int | str, ...]) -> str:
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")
-
-
-def _shown(value: object) -> object:
-    text = repr(value)
-    return value if len(text) <= 80 else text[:77] + "..."

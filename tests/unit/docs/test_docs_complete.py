@@ -27,7 +27,8 @@ from tf_jobs import exit_codes
 from themis.cluster import GpuId, Level
 from themis.config.cluster_file import load_cluster
 from themis.config.group_file import GroupFile, build_app
-from themis.config.loader import _models_in, fit, parse_yaml
+from themis.config.loader import fit, parse_yaml
+from themis.config.misfits import models_in
 from themis.config.placeholders import GIVEN_BY_APP_MASTER
 from themis.config.rm_settings import RmSettings
 from themis.config.tuner_settings import TUNERS
@@ -45,7 +46,7 @@ def keys_of(model, prefix=""):
     """Every key of a schema, dotted; a user's own names are left out of the path."""
     for name, entry in model.model_fields.items():
         yield prefix + name
-        for section in _models_in(entry.annotation):
+        for section in models_in(entry.annotation):
             yield from keys_of(section, f"{prefix}{name}.")
 
 
@@ -54,7 +55,7 @@ def used_keys(model, data, prefix=""):
         if name not in model.model_fields:
             continue
         yield prefix + name
-        for section in _models_in(model.model_fields[name].annotation):
+        for section in models_in(model.model_fields[name].annotation):
             if isinstance(value, dict):
                 mine = section.model_fields.keys() & value.keys()
                 parts = [value] if mine else [part for part in value.values() if isinstance(part, dict)]

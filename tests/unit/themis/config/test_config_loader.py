@@ -1,7 +1,9 @@
 """Configuration files: what does not fit is refused with its place, its line where known, and the nearest known key."""
 
+from enum import StrEnum
+
 import pytest
-from pydantic import Field
+from pydantic import Field, StrictBool, StrictInt
 
 from themis.config.loader import Section, fit, load, load_yaml, parse_yaml
 from themis.errors import InputError
@@ -17,8 +19,19 @@ class Named(Section):
     kind: str = ""
 
 
+class Kind(StrEnum):
+    GPU = "gpu"
+    CPU = "cpu"
+
+
 class Root(Section):
     name: str
+    count: StrictInt | None = Field(default=None, ge=1)
+    sure: StrictBool | None = None
+    kind: Kind = Kind.GPU
+    pair: tuple[int, int] = (1, 2)
+    some: tuple[int, ...] = Field(default=(1,), min_length=1)
+    short: str = Field(default="x", min_length=1)
     leaf: Leaf = Leaf()
     maybe: Leaf | None = None
     many: tuple[Leaf, ...] = ()
@@ -76,6 +89,28 @@ class TestValues:
     @pytest.mark.parametrize(("value", "number"), [("2", 2.0), ("0.5", 0.5), ("1e-3", 0.001), ("1.0e+2", 100.0)])
     def test_numbers_with_and_without_point_or_exponent(self, value, number):
         assert fit(Root, parse_yaml(f"name: x\nleaf: {{grace: {value}}}", "f"), "f").leaf.grace == number
+
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ("leaf: [1]", "leaf: should be keys and values: [1]"),
+            ("leaf:", "leaf: should be keys and values and is empty"),
+            ("named: 1", "named: should be keys and values: 1"),
+            ("named: {1: {}}", "named: a key should be text: 1"),
+            ("many: {a: 1}", "many: should be a list: {'a': 1}"),
+            ("many: [1]", "many[0]: should be keys and values: 1"),
+            ("named: {a: {kind: 1}}", "named.a.kind: should be text: 1"),
+            ("short: ''", "short: should not be empty: ''"),
+            ("some: []", "some: should hold at least 1: []"),
+            ("pair: [1, 2, 3]", "pair: should hold at most 2: [1, 2, 3]"),
+            ("count: 1.5", "count: should be a whole number: 1.5"),
+            ("count: 0", "count: should be greater than or equal to 1: 0"),
+            ("sure: 1", "sure: should be true or false: 1"),
+            ("kind: tpu", "kind: should be 'gpu' or 'cpu': 'tpu'"),
+        ],
+    )
+    def test_what_is_expected_is_told_in_the_words_of_yaml(self, text, told):
+        assert refusal(f"name: x\n{text}") == f"f.yaml: {told}"
 
     def test_values_are_frozen(self):
         root = fit(Root, {"name": "x"}, "f.yaml")

@@ -12,7 +12,8 @@ from rm_plugin.solvers.registry import SOLVERS
 from themis.choices import LeaseEnds
 from themis.config.cluster_file import ClusterFile
 from themis.config.group_file import GroupFile
-from themis.config.loader import Section, _models_in
+from themis.config.loader import Section
+from themis.config.misfits import models_in
 from themis.config.rm_settings import AuctionSettings, RmSettings
 from themis.config.tuner_settings import TUNERS
 
@@ -38,7 +39,7 @@ def keys_of(model, prefix=""):
     """(key, default, description) of every key, sections opened; `[]` marks lists, `NAME` the user's own names."""
     for name, entry in model.model_fields.items():
         key = prefix + name
-        sections = _models_in(entry.annotation)
+        sections = models_in(entry.annotation)
         opened = [section for section in sections if issubclass(section, Section)]
         if opened:
             text = str(entry.annotation)

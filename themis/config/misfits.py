@@ -1,0 +1,106 @@
+"""What is said of a value that does not fit its schema: which key, what it should be, what stands there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from themis.errors import InputError, nearest
+
+WHOLE = "should be a whole number"
+NUMBER = "should be a number"
+TRUTH = "should be true or false"
+_TEXT = "should be text"
+_LIST = "should be a list"
+_MAPPING = "should be keys and values"
+_EXPECTED: Mapping[str, str] = {
+    "string_type": _TEXT,
+    "string_unicode": _TEXT,
+    "string_too_short": "should not be empty",
+    "int_type": WHOLE,
+    "int_parsing": WHOLE,
+    "int_from_float": WHOLE,
+    "float_type": NUMBER,
+    "float_parsing": NUMBER,
+    "finite_number": "should be a finite number",
+    "bool_type": TRUTH,
+    "bool_parsing": TRUTH,
+    "list_type": _LIST,
+    "tuple_type": _LIST,
+    "dict_type": _MAPPING,
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+    "too_short": "should hold at least {min_length}",
+    "too_long": "should hold at most {max_length}",
+}
+"""What a value should be, by the kind of pydantic's error."""
+
+
+def explain(model: type[BaseModel], error: ValidationError, source: str) -> InputError:
+    """The error for the first thing in `source` that does not fit `model`."""
+    # An unknown key first: a misspelt key often makes another one look missing.
+    errors = sorted(error.errors(), key=lambda item: item["type"] != "extra_forbidden")
+    first = errors[0]
+    place = _place(first["loc"])
+    if first["type"] == "extra_forbidden":
+        return _unknown_key(model, first["loc"], source)
+    if first["type"] == "missing":
+        return InputError(f"{source}: {place} is missing", remedy="add it")
+    return InputError(f"{source}: {place or 'the file'}: {_expected(first)}", value=_shown(first["input"]))
+
+
+def _expected(error: ErrorDetails) -> str:
+    """What should be there, in our words where we have some."""
+    if error["type"] in _EXPECTED:
+        key = "a key " if _is_key(error["loc"]) else ""
+        nothing = " and is empty" if error["input"] is None else ""
+        return key + _EXPECTED[error["type"]].format_map(error.get("ctx", {})) + nothing
+    message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    return message[:1].lower() + message[1:]
+
+
+def _unknown_key(model: type[BaseModel], loc: tuple[int | str, ...], source: str) -> InputError:
+    *parents, key = loc
+    known = sorted(_known_keys(model, parents))
+    near = nearest(str(key), known)
+    remedy = f"did you mean {near!r}?" if near else f"known keys: {', '.join(known)}"
+    return InputError(f"{source}: unknown key {_place(loc)}", remedy=remedy)
+
+
+def _known_keys(model: type[BaseModel], parents: list[int | str]) -> set[str]:
+    models = {model}
+    for parent in parents:
+        if isinstance(parent, int):
+            continue
+        stepped = {
+            sub for m in models if parent in m.model_fields for sub in models_in(m.model_fields[parent].annotation)
+        }
+        # Locations also carry names of union members, which are not keys: stay where we are.
+        models = stepped or models
+    return {name for m in models for name in m.model_fields}
+
+
+def models_in(annotation: Any) -> set[type[BaseModel]]:
+    """The sections that the annotation of a key names."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return {annotation}
+    return {found for argument in get_args(annotation) for found in models_in(argument)}
+
+
+def _place(loc: tuple[int | str, ...]) -> str:
+    if _is_key(loc):
+        loc = loc[:-2]
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")
+
+
+def _is_key(loc: tuple[int | str, ...]) -> bool:
+    """Whether it is a key of the user's own that does not fit, not its value."""
+    return bool(loc) and loc[-1] == "[key]"
+
+
+def _shown(value: object) -> object:
+    text = repr(value)
+    return value if len(text) <= 80 else text[:77] + "..."
