@@ -16,7 +16,7 @@ from submarine_client.job_rules import check_rules, whole
 from submarine_client.programs import check_command
 from submarine_client.resources import Resources, parse_resources
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TaskResources, TunerSpec
-from themis.config.names import check_app_name, login_name
+from themis.config.names import check_app_name, check_label, login_name
 from themis.config.placeholders import CHECKPOINT_PATH_VARIABLE, check_placeholders, substitute
 from themis.config.tuner_settings import SINGLE
 from themis.errors import InputError, UnknownNameError
@@ -71,8 +71,8 @@ def build_job_app(options: Given, parameters: Sequence[str]) -> AppSpec:
     )
     return AppSpec(
         name=check_app_name(options["name"][0], COMMAND_LINE),
-        user=login_name(),
-        queue=_one(options, "queue", "default"),
+        user=check_label(login_name(), "user", COMMAND_LINE),
+        queue=check_label(_one(options, "queue", "default"), "--queue", COMMAND_LINE),
         tuner=TunerSpec(name=SINGLE),
         program=ProgramSpec(command=_command(options, paths), environment=_environment(options, paths, parameters)),
         jobs=(job,),

@@ -9,7 +9,7 @@ from pydantic import Field, StrictBool, StrictInt
 
 from submarine_client.job_flags import Given
 from themis.config.loader import Section, fit, load_yaml
-from themis.config.scalars import Variable
+from themis.config.scalars import Variable, VariableName
 from themis.errors import InputError
 
 
@@ -29,7 +29,7 @@ class ConfigsSection(Section):
     saved_model_path: str | None = None
     docker_image: str | None = None
     wait_job_finish: StrictBool = False
-    envs: dict[str, Variable] = Field(default={})
+    envs: dict[VariableName, Variable] = Field(default={})
     localizations: tuple[str, ...] = ()
     mounts: tuple[str, ...] = ()
     quicklinks: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class RoleSection(Section):
     replicas: StrictInt | None = Field(default=None, ge=0)
     launch_cmd: str | None = None
     docker_image: str | None = None
-    envs: dict[str, Variable] = Field(default={})
+    envs: dict[VariableName, Variable] = Field(default={})
     localizations: tuple[str, ...] = ()
     mounts: tuple[str, ...] = ()
 

@@ -23,9 +23,9 @@ from themis.apps import (
     TunerSpec,
 )
 from themis.config.loader import Section, fit, load_yaml
-from themis.config.names import check_app_name, check_parameter_name, login_name
+from themis.config.names import check_app_name, check_label, check_parameter_name, login_name
 from themis.config.placeholders import GIVEN_BY_APP_MASTER, check_placeholders, placeholders
-from themis.config.scalars import Scalar, Variable
+from themis.config.scalars import Scalar, Variable, VariableName
 from themis.config.search_space import HyperParameters, Range, draw
 from themis.config.tuner_settings import SINGLE, check_acts, check_tuner
 from themis.errors import InputError
@@ -98,12 +98,12 @@ class GroupFile(Section):
     """A group file: one app."""
 
     name: str = Field(description="a-z, 0-9 and '-'")
-    user: str = Field(default_factory=login_name, min_length=1, description="whose app it is; default: the login name")
-    queue: str = Field(default="default", min_length=1)
+    user: str = Field(default_factory=login_name, description="whose app it is; default: the login name")
+    queue: str = "default"
     program: str = Field(default="", description="a program of the catalogue; exactly one of program and command")
     command: str = Field(default="", description="a shell command; %name% stands for a hyper-parameter or argument")
     arguments: dict[str, Scalar] = Field(default={}, description="the same for every job")
-    environment: dict[str, Variable] = Field(default={}, description="added to the environment of every task")
+    environment: dict[VariableName, Variable] = Field(default={}, description="added to the environment of every task")
     tuner: Annotated[TunerSection, BeforeValidator(_tuner)] = TunerSection()
     job: JobSection = JobSection()
     hyper_parameters: tuple[dict[str, Scalar], ...] | None = Field(
@@ -194,6 +194,8 @@ def _sets(file: GroupFile, source: str) -> tuple[HyperParameters, ...]:
 def _check_names(file: GroupFile, sets: tuple[HyperParameters, ...], source: str) -> None:
     """Names are well formed and have one meaning each."""
     check_app_name(file.name, source)
+    check_label(file.user, "user", source)
+    check_label(file.queue, "queue", source)
     searched = _names(sets)
     for name in (*file.arguments, *searched):
         check_parameter_name(name, source)

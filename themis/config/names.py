@@ -1,4 +1,4 @@
-"""What apps and hyper-parameters may be called, and who the user is when nothing says so."""
+"""What apps, their users, queues and parameters may be called, and who the user is when nothing says so."""
 
 from __future__ import annotations
 
@@ -41,6 +41,23 @@ def check_parameter_name(name: str, source: str) -> str:
     if not _PARAMETER_NAME.fullmatch(name):
         raise InputError(f"{source}: a parameter's name is letters, digits and '_', no digit first", value=name)
     return name
+
+
+def check_label(label: str, key: str, source: str) -> str:
+    """Return the name of a user or queue: characters that can be shown, since tables and logs show it as it is.
+
+    Args:
+        label: The name.
+        key: What it is the name of, as the user gives it: `user`, `--queue`.
+        source: Where it was given, for errors.
+
+    Raises:
+        InputError: The name is empty, or holds a line break, an escape sequence or another character without a shape.
+    """
+    if not label or not label.isprintable():
+        remedy = "write letters, digits, signs and spaces, no line breaks or control characters"
+        raise InputError(f"{source}: {key} is not a name that can be shown", value=label, remedy=remedy)
+    return label
 
 
 def login_name() -> str:

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
 from themis.config.defaults import DEFAULT_RM_ADDRESS
 from themis.config.loader import Section, load
+from themis.config.scalars import Variable, VariableName
 
 
 class AuctionSettings(Section):
@@ -68,7 +69,9 @@ class YarnSettings(Section):
         default=True,
         description="nodes have Hadoop's configuration, Java and jars where this machine has them",
     )
-    environment: dict[str, str] = Field(default={}, description="more variables for app masters and tasks")
+    environment: dict[VariableName, Variable] = Field(
+        default={}, description="more variables for app masters and tasks"
+    )
     gpu_plugin: bool = Field(
         default=False, description="YARN's GPU plugin shows each container its own cards, which count from 0 there"
     )
@@ -111,7 +114,9 @@ class DockerSettings(Section):
     volumes: tuple[str, ...] = Field(
         default=(), description="more that app masters and tasks see, each `SOURCE:TARGET` or `SOURCE:TARGET:ro`"
     )
-    environment: dict[str, str] = Field(default={}, description="more variables for app masters and tasks")
+    environment: dict[VariableName, Variable] = Field(
+        default={}, description="more variables for app masters and tasks"
+    )
 
     @model_validator(mode="after")
     def _volumes_are_binds(self) -> DockerSettings:

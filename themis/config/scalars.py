@@ -6,7 +6,7 @@ import math
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, FiniteFloat, StrictBool, StrictInt, StrictStr
+from pydantic import AfterValidator, BeforeValidator, FiniteFloat, StrictBool, StrictInt, StrictStr
 
 _EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 
@@ -27,7 +27,15 @@ def _scalar(value: Any) -> Any:
     return value
 
 
+def _variable_name(name: str) -> str:
+    if not name or "=" in name or "\0" in name:
+        raise ValueError("the name of an environment variable is not empty and holds no '=' and no NUL")
+    return name
+
+
 def _variable(value: Any) -> Any:
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError("the value of an environment variable holds no NUL")
     # YAML turns `on` and `1.0` into other things than were written; a whole number is what it was, see the loader.
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
         return str(value)
@@ -36,6 +44,9 @@ def _variable(value: Any) -> Any:
 
 Scalar = Annotated[StrictBool | StrictInt | FiniteFloat | StrictStr, BeforeValidator(_scalar)]
 """A number, text or truth value, kept as the file gives it; `1e-3` counts as a number."""
+
+VariableName = Annotated[StrictStr, AfterValidator(_variable_name)]
+"""The name of an environment variable: what no system takes is refused before a task fails by it."""
 
 Variable = Annotated[StrictStr, BeforeValidator(_variable)]
 """The value of an environment variable."""

@@ -153,6 +153,9 @@ def test_a_setting_of_hadoop_is_noted_and_not_refused() -> None:
         (f"{BASE} --tensorboard_resources memory=4", "memory has no unit"),
         (f"{BASE} --env NOVALUE", "--env is not K=V"),
         (f"{BASE} --env SUBMARINE_INPUT_PATH=/x", "sets itself"),
+        (f"{BASE} --queue 'a\nb'", "--queue is not a name that can be shown: 'a\\nb'; write"),
+        (f"{BASE} --queue '\x1b[2J'", "--queue is not a name that can be shown: '\\x1b[2J'; write"),
+        (f"{BASE} --queue ''", "--queue is not a name that can be shown: ''"),
         (f"{BASE} --conf themis.iteration=1", "did you mean 'themis.iterations'"),
         (f"{BASE} --conf themis.iterations=0", "whole number of 1 or more"),
         (f"{BASE} --conf x", "--conf is not K=V"),
@@ -168,6 +171,11 @@ def test_a_setting_of_hadoop_is_noted_and_not_refused() -> None:
 )
 def test_slips_and_what_cannot_be_honoured_are_refused(text: str, message: str) -> None:
     assert message in refusal(text)
+
+
+def test_a_login_name_that_cannot_be_shown_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "al\nice")
+    assert "job run: user is not a name that can be shown: 'al\\nice'" in refusal(BASE)
 
 
 YAML = """
@@ -208,6 +216,7 @@ def test_a_job_yaml_gives_the_same_options_as_flags(tmp_path: Path) -> None:
         ("roles: {worker: {replica: 1}}", "", "did you mean 'replicas'"),
         ("roles: {worker: {replicas: many}}", "", "roles.worker.replicas"),
         ("configs: {mounts: ['/a:/b']}", "", "mounts are not supported"),
+        ("configs: {envs: {A=B: c}}", "", "the name of an environment variable"),
         ("roles: {ps: {envs: {A: b}}}", "", "roles.ps cannot be honoured"),
         ("security: {keytab: k}", "", "--name is missing"),
     ],

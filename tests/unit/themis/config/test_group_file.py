@@ -106,6 +106,7 @@ def test_a_search_is_the_same_to_the_byte_for_the_same_seed_and_name() -> None:
     [
         ("program: p\njob: {iterations: 1}\n", "name is missing"),
         ("name: Bad_Name\nprogram: p\njob: {iterations: 1}\n", "a-z, 0-9 and '-'"),
+        ("name: a\nprogram: p\njob: [1]\n", "g.yaml: job: should be keys and values: [1]"),
         ("name: -a\nprogram: p\njob: {iterations: 1}\n", "'-a'"),
         ("name: a\njob: {iterations: 1}\n", "exactly one of program and command"),
         (COMMAND + "program: p\n", "exactly one of program and command"),
@@ -164,6 +165,35 @@ def test_a_search_is_the_same_to_the_byte_for_the_same_seed_and_name() -> None:
 )
 def test_what_does_not_fit_is_refused_with_its_place_and_a_remedy(text: str, message: str) -> None:
     assert message in refusal(text)
+
+
+@pytest.mark.parametrize("key", ["user", "queue"])
+@pytest.mark.parametrize("name", ["a\\nb", "a\\r", "\\e[31mred", "\\x9b2J", "a\\u2028b", "\\u202Ea", "a\\0", ""])
+def test_users_and_queues_hold_only_what_can_be_shown(key: str, name: str) -> None:
+    told = refusal(f'{MINIMAL}{key}: "{name}"\n')
+    assert told.startswith(f"g.yaml: {key} is not a name that can be shown: ")
+    assert told.isprintable() and "; write letters" in told
+
+
+def test_users_and_queues_may_be_of_any_language() -> None:
+    app = build(MINIMAL + "user: Jos\u00e9 \u5c71\u7530\nqueue: root.team-1_a/b@c\n")
+    assert (app.user, app.queue) == ("Jos\u00e9 \u5c71\u7530", "root.team-1_a/b@c")
+
+
+def test_a_login_name_that_cannot_be_shown_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "al\x1b[2Jice")
+    assert "user is not a name that can be shown: 'al\\x1b[2Jice'" in refusal(MINIMAL)
+
+
+@pytest.mark.parametrize("name", ["", "A=B", "=", "A\\0"])
+def test_a_variable_has_a_name_that_a_system_takes(name: str) -> None:
+    told = refusal(f'{MINIMAL}environment: {{"{name}": x}}\n')
+    assert told.startswith("g.yaml: environment: the name of an environment variable is not empty and holds no '='")
+
+
+def test_the_value_of_a_variable_holds_no_nul() -> None:
+    told = refusal(MINIMAL + 'environment: {A: "x\\0y"}\n')
+    assert told == "g.yaml: environment.A: the value of an environment variable holds no NUL: 'x\\x00y'"
 
 
 def test_letters_of_a_date_format_and_the_app_masters_own_names_are_let_through() -> None:
