@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from am.app import App
-from am.checkpoints.uri import local_folder
 from am.jobs.job_runner import Emit
 from am.jobs.run import JobRun
 from am.profiler.job_reader import JobReader
 from am.profiler.records import CheckpointSaved, Imported, Record, Restored, StepLoss, Validation
+from themis.checkpoint_uri import local_folder
 from themis.config.placeholders import CHECKPOINT_PATH_VARIABLE
 from themis.errors import InputError
 from themis.lifecycle import JobState

@@ -7,12 +7,19 @@ from pathlib import Path
 
 from submarine_client.programs import check_program
 from themis.apps import AppSpec
+from themis.checkpoint_uri import check_checkpoint_uri
 from themis.config.group_file import load_group
+from themis.errors import InputError
 
 
 def load_app(path: Path) -> AppSpec:
     """Read a group file and check all of it, its program and parameters included; raises InputError."""
-    return _absolute(check_program(load_group(path), str(path)))
+    app = _absolute(check_program(load_group(path), str(path)))
+    try:
+        check_checkpoint_uri(app.checkpoint_uri)
+    except InputError as error:
+        raise InputError(f"{path}: {error.what}", value=error.value, remedy=error.remedy) from None
+    return app
 
 
 def _absolute(spec: AppSpec) -> AppSpec:

@@ -17,6 +17,7 @@ from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session import Session
 from themis.apps import AppSpec
+from themis.checkpoint_uri import check_checkpoint_uri
 from themis.clock import Clock
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError, UnreachableError
@@ -27,7 +28,6 @@ from themis.wire.values import app_to_message, bid_from_message, cluster_to_mess
 LOG = logging.getLogger("themis.rm")
 
 _FETCH_EVERY_S = 1.0
-_CHECKPOINT_SCHEMES = ("file", "hdfs", "webhdfs")
 
 KILL_GRACE_S = 10.0
 """How long an app master may take to stop its tasks once it is told to."""
@@ -102,12 +102,7 @@ class ResourceManager:
                     value=f"{shape.tasks} tasks of {shape.gpus_per_task} GPUs",
                     remedy=f"ask for at most {room} tasks",
                 )
-        scheme, separator, _ = spec.checkpoint_uri.partition("://")
-        if separator and scheme.lower() not in _CHECKPOINT_SCHEMES:
-            remedy = "known: a path, " + ", ".join(f"{known}://" for known in _CHECKPOINT_SCHEMES)
-            raise InputError("unknown scheme in checkpoint_uri", value=spec.checkpoint_uri, remedy=remedy)
-        if spec.checkpoint_uri and "://" not in spec.checkpoint_uri and not Path(spec.checkpoint_uri).is_absolute():
-            raise InputError("checkpoint_uri must be an absolute path or a URI", value=spec.checkpoint_uri)
+        check_checkpoint_uri(spec.checkpoint_uri)
 
     async def fetch_logs(self, entry: AppEntry) -> Path:
         """The app's folder, with what it logged until a moment ago."""

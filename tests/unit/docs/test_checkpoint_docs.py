@@ -10,10 +10,10 @@ from documents import code, table_rows, text_of
 from am import journal_hdfs
 from am.checkpoints.hdfs import LEFTOVER_AGE_S
 from am.checkpoints.hdfs_upload import PART_BYTES
-from am.checkpoints.uri import SCHEMES
 from bench.checkpoint_output import document
 from bench.checkpoint_run import Plan, Row
 from hadoop.webhdfs_retry import RetryRule
+from themis.checkpoint_uri import SCHEMES
 from themis_cli import bench_checkpoint_command, checkpoints_command
 
 PAGE = "docs/checkpoints.md"

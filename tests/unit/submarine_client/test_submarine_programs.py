@@ -43,6 +43,33 @@ def test_values_become_the_programs_types(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("s3://bucket/x", "unknown scheme in a checkpoint URI: 's3://bucket/x'; known: a plain path, file:///path, "),
+        ("file://elsewhere/x", "a file URI must name a local absolute path: 'file://elsewhere/x'; write file:///path"),
+    ],
+)
+def test_a_checkpoint_uri_that_the_resource_manager_would_refuse_is_refused(
+    tmp_path: Path, uri: str, told: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, f"name: a\ncommand: sh\ncheckpoint_uri: {uri}\n")
+    assert str(caught.value).startswith(f"{tmp_path}/g.yaml: {told}")
+
+
+@pytest.mark.parametrize(
+    ("uri", "meant"),
+    [("", ""), ("/a", "/a"), ("a/b", "{}/a/b"), ("HDFS://h/a", "HDFS://h/a"), ("file:///a", "file:///a")],
+)
+def test_a_relative_checkpoint_folder_is_meant_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uri: str, meant: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = load(tmp_path, f"name: a\ncommand: sh\ncheckpoint_uri: '{uri}'\n")
+    assert app.checkpoint_uri == meant.format(tmp_path)
+
+
+@pytest.mark.parametrize(
     ("rest", "message"),
     [
         ("program: digits_cn", "did you mean 'digits_cnn'"),

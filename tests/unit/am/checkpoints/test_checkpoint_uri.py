@@ -8,7 +8,7 @@ import pytest
 
 from am.checkpoints import open_store
 from am.checkpoints.hdfs import HdfsStore
-from am.checkpoints.uri import is_local, local_folder
+from themis.checkpoint_uri import check_checkpoint_uri, is_local, local_folder
 from themis.errors import InputError
 
 
@@ -31,6 +31,17 @@ def test_folders(uri, folder):
 def test_refused(uri):
     with pytest.raises(InputError):
         open_store(uri)
+
+
+@pytest.mark.parametrize("uri", ["", "/a", "file:///a", "FILE://localhost/a", "hdfs://n/a", "WebHDFS://h:9870/a"])
+def test_what_an_app_may_name(uri):
+    check_checkpoint_uri(uri)
+
+
+@pytest.mark.parametrize("uri", ["a/b", "s3://b/x", "file://elsewhere/a", "file://"])
+def test_what_an_app_may_not_name(uri):
+    with pytest.raises(InputError, match=r"URI.*; "):
+        check_checkpoint_uri(uri)
 
 
 def test_an_unknown_scheme_names_the_known_ones():
