@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from themis.errors import ThemisError
+from themis.errors import InputError
 from themis.leases import Lease
 from themis.lifecycle import AppState
 
 
-class StoreError(ThemisError, OSError):
-    """The store cannot be opened, read or written."""
+class StoreError(InputError, OSError):
+    """What the settings name cannot be opened as a store: it is another's, damaged, or none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,8 @@ CREATE TABLE leases (
 CREATE UNIQUE INDEX one_holder_a_gpu ON leases (machine_id, gpu_index) WHERE state IN ('GRANTED', 'EXPIRING');
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
+_TABLES = {"events", "apps", "leases", "meta"}
+_REMEDY = "move the file away, or name another state_dir"
 _NOT_ENDED = "state NOT IN ('RELEASED', 'REVOKED')"
 
 
@@ -44,11 +46,11 @@ class SqliteStore:
     """The state store in the file `path`, whose folder is made when missing.
 
     Raises:
-        StoreError: Another ResourceManager holds the store, or the file is no store of this version.
+        StoreError: Another ResourceManager holds the store, or the file is damaged or no store of this version.
     """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(path.parent)
         self._lock = _locked(path)
         try:
             self._connection = _connect(f"{path.absolute().as_uri()}?mode=rwc", path)
@@ -168,6 +170,14 @@ class _SqliteTransaction:
         self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
 
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"cannot make the folder of the store ({error.strerror})"
+        raise StoreError(message, value=str(folder), remedy=_REMEDY) from error
+
+
 def _locked(path: Path) -> int:
     descriptor = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -175,7 +185,7 @@ def _locked(path: Path) -> int:
     except OSError as error:
         os.close(descriptor)
         raise StoreError(
-            "another ResourceManager holds the store", value=str(path), remedy="stop it, or name another folder"
+            "another ResourceManager holds the store", value=str(path), remedy="stop it, or name another state_dir"
         ) from error
     return descriptor
 
@@ -185,7 +195,7 @@ def _connect(uri: str, path: Path) -> sqlite3.Connection:
         # Transactions are begun and ended by hand.
         return sqlite3.connect(uri, uri=True, isolation_level=None)
     except sqlite3.Error as error:
-        raise StoreError("cannot open the store", value=str(path), remedy=str(error)) from error
+        raise StoreError(f"cannot open the store ({error})", value=str(path), remedy=_REMEDY) from error
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -195,18 +205,26 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("PRAGMA synchronous=NORMAL")
         if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={_VERSION}; COMMIT;")
+        # Told now, for whoever starts: later each read of a broken page would end the ResourceManager.
+        flaw = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     except sqlite3.Error as error:
-        raise StoreError("the file is no store", value=str(path), remedy=str(error)) from error
+        raise StoreError(f"the file is no store ({error})", value=str(path), remedy=_REMEDY) from error
+    if flaw != "ok":
+        raise StoreError(f"the store is damaged ({' '.join(flaw.split())})", value=str(path), remedy=_REMEDY)
     _check_version(connection, path)
 
 
 def _check_version(connection: sqlite3.Connection, path: Path) -> None:
     try:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.Error as error:
-        raise StoreError("the file is no store", value=str(path), remedy=str(error)) from error
+        raise StoreError(f"the file is no store ({error})", value=str(path), remedy=_REMEDY) from error
+    if not tables >= _TABLES:
+        raise StoreError("the file is another program's data base", value=str(path), remedy=_REMEDY)
     if version != _VERSION:
-        raise StoreError(f"the store {path} is of another version", value=version, remedy=f"needed: {_VERSION}")
+        remedy = f"needed: {_VERSION}; {_REMEDY}"
+        raise StoreError(f"the store {path} is of another version", value=version, remedy=remedy)
 
 
 def _events(connection: sqlite3.Connection, after: int, app_id: str, limit: int | None) -> tuple[StoredEvent, ...]:

@@ -1,6 +1,7 @@
 """Every state store behaves alike: log and state change together or not at all."""
 
 import math
+import sqlite3
 from dataclasses import replace
 
 import pytest
@@ -188,5 +189,28 @@ def test_strange_files_are_refused(tmp_path):
     store = SqliteStore(path)
     store._connection.execute("PRAGMA user_version=99")
     store.close()
-    with pytest.raises(StoreError, match="another version: 99"):
+    with pytest.raises(StoreError, match="another version: 99; needed: 1"):
+        SqliteStore(path)
+
+
+def test_another_programs_data_base_is_refused(tmp_path):
+    path = tmp_path / "state.db"
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE things (name TEXT)")
+    other.execute("PRAGMA user_version=1")
+    other.close()
+    with pytest.raises(StoreError, match=r"another program's data base: '.*'; move the file away"):
+        SqliteStore(path)
+
+
+def test_a_damaged_store_is_refused_at_the_start(tmp_path):
+    path = tmp_path / "state.db"
+    store = SqliteStore(path)
+    with store.transaction() as changes:
+        for number in range(500):
+            changes.append_event("client", float(number), detail={"text": "x" * 100})
+    store.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:8192] + b"\xff" * 16384 + whole[24576:])
+    with pytest.raises(StoreError, match=r"damaged \(.*\): '.*'; move the file away"):
         SqliteStore(path)

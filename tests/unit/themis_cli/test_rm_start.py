@@ -1,0 +1,47 @@
+"""`themis rm start` with a state_dir that cannot be used: exit 2, one line with a remedy, no traceback."""
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from themis_cli.main import main
+
+CLUSTER = "name: c\ndevices: {gpu: {emulated: true}}\nmachines: [{prefix: m, slots: [2], racks: [r]}]\n"
+
+
+def refusal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    settings = tmp_path / "rm.yaml"
+    settings.write_text(f"cluster: {tmp_path}/cluster.yaml\nstate_dir: {tmp_path}/state\nlisten: 127.0.0.1:0\n")
+    assert main(["rm", "start", "-c", str(settings)]) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.count("\n") == 1
+    return told.err
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    (tmp_path / "state").mkdir()
+    return tmp_path / "state" / "rm.sqlite"
+
+
+def test_garbage(tmp_path, store, capsys):
+    store.write_bytes(b"not a data base at all " * 100)
+    assert refusal(tmp_path, capsys) == (
+        f"themis: the file is no store (file is not a database): '{store}';"
+        " move the file away, or name another state_dir\n"
+    )
+
+
+def test_a_store_in_use(tmp_path, store, capsys):
+    with store.with_name("rm.sqlite.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        told = refusal(tmp_path, capsys)
+    assert told == (f"themis: another ResourceManager holds the store: '{store}'; stop it, or name another state_dir\n")
+
+
+def test_a_file_in_place_of_the_folder(tmp_path, capsys):
+    (tmp_path / "state").write_text("a file")
+    told = refusal(tmp_path, capsys)
+    assert told.startswith(f"themis: cannot make the folder of the store (File exists): '{tmp_path}/state'; ")
