@@ -36,8 +36,8 @@ class ClusterFile(Section):
     """A cluster file."""
 
     name: str
-    devices: dict[str, DeviceSection]
-    machines: tuple[MachineGroup, ...] = Field(min_length=1)
+    devices: dict[str, DeviceSection] = Field(description="the device types, each by its name")
+    machines: tuple[MachineGroup, ...] = Field(min_length=1, description="the machines, group by group")
 
 
 def load_cluster(path: Path) -> Cluster:

@@ -36,13 +36,18 @@ def shown(value):
 
 
 def keys_of(model, prefix=""):
-    """(key, default, description) of every key, sections opened; `[]` marks lists, `NAME` the user's own names."""
+    """(key, default, description) of every key, sections opened; `[]` marks lists, `NAME` the user's own names.
+
+    A section that must be there is named itself, too: its keys do not tell.
+    """
     for name, entry in model.model_fields.items():
         key = prefix + name
         sections = models_in(entry.annotation)
         opened = [section for section in sections if issubclass(section, Section)]
         if opened:
             text = str(entry.annotation)
+            if entry.is_required():
+                yield key, "required", entry.description
             mark = ".NAME" if "dict[" in text else "[]" if "tuple[" in text else ""
             for section in opened:
                 yield from keys_of(section, f"{key}{mark}.")
