@@ -10,6 +10,7 @@ from random import Random
 from typing import TypeVar
 
 from rm_plugin.arbiter.auction import AuctionOutcome, first_alike, run_auction
+from rm_plugin.solvers.highs import HighsSolver
 from rm_plugin.solvers.port import Solution, SolveStatus
 from rm_plugin.solvers.registry import solver
 from themis.bids import Market
@@ -97,7 +98,7 @@ def time_highs(market: Market, rng: Random, *, whole: bool, left_s: float) -> Hi
     limit_s = min(AFFORDABLE_S, left_s)
     if limit_s <= 0.0:
         return None
-    seconds, full = timed(lambda: solver("highs").solve(market, limit_s))
+    seconds, full = timed(lambda: HighsSolver().solve(market, limit_s))
     if full.status is not SolveStatus.OPTIMAL:
         return None
     without = _problems(market, full)
@@ -117,7 +118,7 @@ def relative_difference(ours: Objectives, theirs: Objectives) -> float | None:
 
 
 def _whole(market: Market, limit_s: float) -> HighsAuction:
-    highs = solver("highs")
+    highs = HighsSolver()
     seconds, outcome = timed(lambda: run_auction(market, highs, limit_s))
     return HighsAuction(seconds=seconds, objectives=_objectives(outcome), proven=outcome.optimal, sampled=None)
 
@@ -128,7 +129,7 @@ def _problems(market: Market, full: Solution) -> list[str]:
 
 
 def _sampled(market: Market, without: Sequence[str], rng: Random, full_s: Seconds, full: Solution) -> HighsAuction:
-    highs = solver("highs")
+    highs = HighsSolver()
     chosen = rng.sample(without, min(SAMPLES, len(without)))
     runs = {app_id: timed(partial(highs.solve, market.without(app_id), AFFORDABLE_S)) for app_id in chosen}
     times = [seconds for seconds, _ in runs.values()]

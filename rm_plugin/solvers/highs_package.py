@@ -7,7 +7,6 @@ from themis.errors import InputError
 try:
     import highspy
 except ImportError as error:
-    remedy = "pip install highspy, or choose another solver"
-    raise InputError("HiGHS needs highspy", value=str(error), remedy=remedy) from None
+    raise InputError("HiGHS needs highspy", value=str(error), remedy="pip install highspy") from None
 
 __all__ = ["highspy"]

@@ -1,5 +1,7 @@
 """Where the package highspy is missing, whoever asks for HiGHS is told what to do; nobody else misses it."""
 
+import os
+import subprocess
 import sys
 
 import pytest
@@ -32,7 +34,7 @@ def test_the_other_solvers_do_without():
 
 @pytest.mark.parametrize(
     "command",
-    [("auction", *MARKET), ("simulate", *RUN), ("bench", "auction"), ("audit",)],
+    [("auction", *MARKET), ("simulate", *RUN), ("bench", "auction")],
     ids=lambda command: " ".join(command[:2]),
 )
 def test_a_command_ends_with_exit_2_and_one_line(command, capsys):
@@ -47,3 +49,15 @@ def test_a_command_ends_with_exit_2_and_one_line(command, capsys):
 def test_a_market_by_exact_is_held_without_it(capsys):
     assert main(["auction", *MARKET]) == 0
     assert "optimal by exact" in capsys.readouterr().out
+
+
+def test_where_it_is_the_reference_no_other_solver_is_offered(tmp_path):
+    # In a process of its own: here the audit may have been imported before.
+    (tmp_path / "highspy.py").write_text("raise ImportError('there is none')\n", encoding="utf-8")
+    path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    ended = subprocess.run(
+        [sys.executable, "-m", "themis_cli", "audit", "--markets", "1"],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    told = "themis: HiGHS needs highspy: 'there is none'; pip install highspy\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", told)
