@@ -6,12 +6,12 @@ import csv
 import re
 from collections.abc import Mapping
 from functools import cache
-from math import isfinite
 from pathlib import Path
 from random import Random
 
 from rm_plugin.arbiter.seeds import child_seed
 from simulator.workload import AppTrace, JobTrace, Workload
+from simulator.workloads.fields import number_of_field
 from simulator.workloads.jobs import LEAST_ITERATIONS, draw_curve, shape_of
 from themis.apps import CRUDE_SLOWDOWN, Slowdown
 from themis.errors import InputError
@@ -196,10 +196,7 @@ def _positive(text: str | None, place: str) -> float:
 
 
 def _number(text: str | None, place: str) -> float:
-    try:
-        number = float(text or "")
-    except ValueError:
-        number = -1.0
-    if not (isfinite(number) and number >= 0.0):
+    number = number_of_field(text)
+    if number is None:
         raise InputError(f"{place}: not a number of 0 or more", value=text)
     return number

@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from simulator.workloads.fields import number_of_field
 from themis.errors import InputError
 from themis.values import Value
 
@@ -207,11 +207,8 @@ def _seconds(value: object, place: str) -> float:
 
 
 def _duration(value: str | None, place: str) -> float:
-    try:
-        seconds = float(value or "")
-    except ValueError:
-        seconds = -1.0
-    if not (isfinite(seconds) and seconds >= 0.0):
+    seconds = number_of_field(value)
+    if seconds is None:
         raise InputError(f"{place}: not a number of seconds", value=value)
     return seconds
 

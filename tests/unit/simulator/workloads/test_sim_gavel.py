@@ -106,6 +106,10 @@ def test_arrivals_stand_in_order_and_begin_at_0(folder):
         (line(gpus="1.5"), "line 2: scale factor"),
         (line(duration="-3"), "line 2: duration"),
         (line(arrival="nan"), "line 2: arrival"),
+        (line(arrival="1_0"), "line 2: arrival: not a number of 0 or more: '1_0'"),
+        (line(steps="1_0"), "line 2: total steps"),
+        (line(gpus="1_0"), "line 2: scale factor"),
+        (line(duration="\u0663"), "line 2: duration"),
     ],
 )
 def test_a_malformed_line_is_named(folder, bad, place):
@@ -126,6 +130,9 @@ def test_malformed_throughputs_are_named(folder):
     path = folder / "throughputs.csv"
     path.write_text(TABLE.replace("7.0,8.0", "7.0,fast"), encoding="utf-8")
     with pytest.raises(InputError, match=r"throughputs\.csv, line 5: steps_per_s_unconsolidated"):
+        read_throughputs(path)
+    path.write_text(TABLE.replace("7.0,8.0", "7_0,8.0"), encoding="utf-8")
+    with pytest.raises(InputError, match=r"throughputs\.csv, line 5: steps_per_s_consolidated.*: '7_0'"):
         read_throughputs(path)
     path.write_text("model,batch_size\n", encoding="utf-8")
     with pytest.raises(InputError, match="line 1: column num_gpus is missing"):

@@ -1,0 +1,19 @@
+"""Numbers in the fields of traces."""
+
+from __future__ import annotations
+
+import re
+from math import isfinite
+
+_NUMBER = re.compile(r"\s*[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
+
+
+def number_of_field(text: str | None) -> float | None:
+    """The finite number of 0 or more that a field holds, None where it holds none.
+
+    `float` alone would also take 1_0 for 10, and the digits of every script.
+    """
+    if text is None or not _NUMBER.fullmatch(text):
+        return None
+    number = float(text)
+    return number if isfinite(number) and number >= 0.0 else None
