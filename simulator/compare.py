@@ -44,6 +44,12 @@ def sweep_document(documents: Sequence[Document]) -> Document:
     }
 
 
+def replay_document(recorded: Document, replayed: Sequence[Document]) -> Document:
+    """One document of a recorded run and of those that replayed it, a policy each."""
+    ratios = [completion_ratios(recorded, document) for document in replayed]
+    return {"recorded": recorded, "replayed": list(replayed), "completion_ratios": ratios}
+
+
 def completion_ratios(recorded: Document, replayed: Document) -> Document:
     """Completion times of the second run over those of the first, by app, with their median and spread.
 

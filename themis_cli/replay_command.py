@@ -46,10 +46,9 @@ def _run(options: argparse.Namespace) -> int:
 
     documents = make_all(runs, options.jobs)
     if options.json:
-        from simulator.compare import completion_ratios
+        from simulator.compare import replay_document
 
-        ratios = [completion_ratios(recorded.document, document) for document in documents]
-        content = {"recorded": recorded.document, "replayed": documents, "completion_ratios": ratios}
+        content = replay_document(recorded.document, documents)
         sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
         return broken(documents)
     from themis_cli.simulate_table import print_columns, print_completions

@@ -11,6 +11,7 @@ from am.agent.fairness import RhoDefinition, ideal_times_s
 from am.app_view import surroundings
 from simulator.agents import LIES
 from simulator.clusters import cluster_named
+from simulator.compare import replay_document
 from simulator.costs import Costs
 from simulator.events import Phase
 from simulator.metrics import document_of
@@ -80,6 +81,14 @@ def test_keys_of_the_document_are_all_there(document):
 
 def test_keys_of_an_app_are_all_there(document):
     assert set(first_column("key of an app")) == set(document["apps"][0])
+
+
+def test_keys_of_a_replay_are_all_there(document):
+    replay = replay_document(document, [document])
+    assert first_column("key of a replay") == list(replay)
+    (meaning,) = [row[1] for row in table_rows(PAGE, "key of a replay") if row[0] == "`completion_ratios`"]
+    (ratios,) = replay["completion_ratios"]
+    assert code(meaning) == list(ratios)
 
 
 def test_all_definitions_have_a_formula():
