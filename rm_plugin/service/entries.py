@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,29 @@ class AppEntry:
         """True when nothing of the app will run any more."""
         return APP_LIFECYCLE.is_final(self.state)
 
+    @property
+    def rho(self) -> float:
+        """Finish-time fairness: as last told, 0 before; of an app that has ended the final one, NaN where it has none.
+
+        What a heartbeat tells is a forecast, which is void once the app is over.
+        """
+        return self.finish.rho.get("themis", math.nan) if self.ended else self.heartbeat.rho
+
+    @property
+    def progress(self) -> float:
+        """The share of the app's work that is done, 0 to 1."""
+        return 1.0 if self.finish.state == AppState.FINISHED.value else self.heartbeat.progress
+
+    @property
+    def jobs(self) -> Sequence[pb.JobStatus]:
+        """The jobs as its app master last told of them; none before it did."""
+        return self.finish.jobs if self.finish.state else self.heartbeat.jobs
+
+    @property
+    def best_job(self) -> str:
+        """The leading job's id, empty while nobody knows."""
+        return self.finish.best if self.finish.state else self.heartbeat.best
+
     def turn(self, state: AppState) -> None:
         """Change the state; one that may not follow raises InvariantError."""
         self.state = APP_LIFECYCLE.check(self.state, state, self.app_id)
@@ -73,13 +97,22 @@ class AppEntry:
             final={
                 "gpu_time_s": self.gpu_time_s,
                 "excused_attempts": self.excused_attempts,
-                "finish": self.finish.SerializeToString(deterministic=True).hex(),
+                "finish": _hex(self.finish),
+                **(self._last_told() if self.ended else {}),
             },
         )
 
+    def _last_told(self) -> dict[str, object]:
+        """What an app that has ended is shown with beside its finish; one that goes on will be told of anew."""
+        heartbeat = pb.Heartbeat()
+        heartbeat.CopyFrom(self.heartbeat)
+        if self.finish.state:
+            heartbeat.ClearField("jobs")
+        return {"heartbeat": _hex(heartbeat), "page_url": self.page_url, "engine_id": self.engine_id}
+
     @classmethod
     def restored(cls, stored: StoredApp) -> AppEntry:
-        """The inverse of `stored`; the session and the last heartbeat are gone."""
+        """The inverse of `stored`; the session is gone, and of an app that goes on what its master last told."""
         gpu_time_s, excused = stored.final.get("gpu_time_s", 0.0), stored.final.get("excused_attempts", 0)
         return cls(
             app_id=stored.app_id,
@@ -94,8 +127,15 @@ class AppEntry:
             diagnostics=stored.diagnostics,
             excused_attempts=excused if isinstance(excused, int) else 0,
             gpu_time_s=float(gpu_time_s) if isinstance(gpu_time_s, int | float) else 0.0,
+            page_url=str(stored.final.get("page_url", "")),
+            engine_id=str(stored.final.get("engine_id", "")),
+            heartbeat=pb.Heartbeat.FromString(bytes.fromhex(str(stored.final.get("heartbeat", "")))),
             finish=pb.Finish.FromString(bytes.fromhex(str(stored.final.get("finish", "")))),
         )
+
+
+def _hex(message: pb.Heartbeat | pb.Finish) -> str:
+    return str(message.SerializeToString(deterministic=True).hex())
 
 
 class AppEntries:

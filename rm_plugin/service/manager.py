@@ -187,7 +187,7 @@ class ResourceManager:
                 session.take_bid(bid_from_message(message.bid, entry.app_id))
             elif body == "release":
                 self.live_cluster.release(entry.app_id, message.release)
-            elif body == "heartbeat":
+            elif body == "heartbeat" and not entry.ended:
                 entry.heartbeat = message.heartbeat
                 self.rounds.demand_changed()
             elif body == "job_event":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.manager import ResourceManager
 from themis.lifecycle import LeaseState
@@ -15,7 +13,6 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
     """The status of an app; `whole` adds leases, its folder and the specification."""
     leases = [] if entry.ended else manager.arbiter.table.of_app(entry.app_id)
     held = [lease for lease in leases if lease.state is not LeaseState.RESERVED]
-    ended = bool(entry.finish.state)
     status = pb.AppStatus(
         app_id=entry.app_id,
         name=entry.spec.name,
@@ -28,20 +25,20 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         submitted_at_s=entry.submitted_at_s,
         started_at_s=entry.started_at_s or 0.0,
         finished_at_s=entry.finished_at_s or 0.0,
-        progress=1.0 if ended and entry.finish.state == "FINISHED" else entry.heartbeat.progress,
-        rho=entry.finish.rho.get("themis", math.nan) if ended else entry.heartbeat.rho,
+        progress=entry.progress,
+        rho=entry.rho,
         gpus=len(held),
         gpu_time_s=_gpu_time_s(manager, entry),
         attempts=entry.attempt,
         diagnostics=entry.diagnostics,
-        best=entry.finish.best if ended else entry.heartbeat.best,
+        best=entry.best_job,
         best_checkpoint=entry.finish.best_checkpoint,
         final_rho=entry.finish.rho,
         phase=entry.heartbeat.phase,
         phases=entry.heartbeat.phases,
         page_url=entry.page_url,
         engine_id=entry.engine_id,
-        jobs=entry.finish.jobs if ended else entry.heartbeat.jobs,
+        jobs=entry.jobs,
     )
     if whole:
         status.spec.CopyFrom(app_to_message(entry.spec))

@@ -9,7 +9,7 @@ from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.web.documents import waiting_of
 from rm_plugin.service.web.home_page import app_state
 from rm_plugin.service.web.parts import AppNames
-from rm_plugin.service.web.sight import Sight, best_job_of, jobs_of, progress_of, rho_of
+from rm_plugin.service.web.sight import Sight, jobs_of, rho_of
 from themis.lifecycle import JobState
 from themis.web.elements import Markup, element, facts, join, link, outside_link, section, table, tiles
 from themis.web.frame import label, page
@@ -43,7 +43,7 @@ def _tiles(sight: Sight, entry: AppEntry) -> Markup:
     return tiles(
         [
             ("state", app_state(entry)),
-            ("progress", percent(progress_of(entry))),
+            ("progress", percent(entry.progress)),
             ("rho", number(rho_of(entry))),
             ("GPUs", sight.gpus_held(entry)),
             ("GPU time", duration(sight.gpu_time_s(entry))),
@@ -66,7 +66,7 @@ def _facts(sight: Sight, entry: AppEntry) -> Markup:
             ("Ended", moment(entry.finished_at_s) if entry.finished_at_s else ""),
             ("Why", entry.diagnostics),
             ("rho at the end", ", ".join(f"{name} {number(value)}" for name, value in sorted(final.items()))),
-            ("Best job", best_job_of(entry)),
+            ("Best job", entry.best_job),
             ("Checkpoint", entry.finish.best_checkpoint),
             ("Attempts", entry.attempt),
             ("Folder", str(sight.manager.folder(entry.app_id))),
@@ -93,7 +93,7 @@ def _waiting(sight: Sight, names: AppNames, entry: AppEntry) -> list[Markup]:
 
 def _jobs(entry: AppEntry) -> list[Markup]:
     heads = ("job", "state", "iteration", "loss", "accuracy", "GPUs", "s/iteration", "restarts", "hyper-parameters")
-    jobs, best = list(jobs_of(entry)), best_job_of(entry)
+    jobs, best = list(jobs_of(entry)), entry.best_job
     submitted = {job.job_id: job.hyper_parameters for job in entry.spec.jobs}
     rows = [
         (

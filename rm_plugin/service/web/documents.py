@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.store import StoredEvent
-from rm_plugin.service.web.sight import Sight, best_job_of, jobs_of, progress_of, rho_of
+from rm_plugin.service.web.sight import Sight, jobs_of, rho_of
 from rm_plugin.service.web.waiting import Waiting, why_waiting
 from themis.apps import HyperParameter
 from themis.cluster import Machine
@@ -103,7 +103,7 @@ def summary(sight: Sight, entry: AppEntry) -> Document:
         "submitted_at_s": entry.submitted_at_s,
         "started_at_s": entry.started_at_s,
         "finished_at_s": entry.finished_at_s,
-        "progress": finite(progress_of(entry)),
+        "progress": finite(entry.progress),
         "rho": finite(rho),
         "gpus": sight.gpus_held(entry),
         "gpus_unmet": 0 if entry.ended else entry.heartbeat.unmet_gpus,
@@ -112,7 +112,7 @@ def summary(sight: Sight, entry: AppEntry) -> Document:
         "phase": entry.heartbeat.phase + 1 if entry.heartbeat.phases else None,
         "phases": entry.heartbeat.phases or None,
         "jobs_total": len(entry.spec.jobs),
-        "best_job": best_job_of(entry) or None,
+        "best_job": entry.best_job or None,
         "page_url": entry.page_url or None,
         "engine_id": entry.engine_id or None,
         "diagnostics": entry.diagnostics,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.web.parts import AppNames, rounds_table
-from rm_plugin.service.web.sight import GpuState, MachineState, Sight, progress_of, rho_of
+from rm_plugin.service.web.sight import GpuState, MachineState, Sight, rho_of
 from themis.cluster import GpuId, Machine
 from themis.lifecycle import AppState, LeaseState
 from themis.web.elements import Markup, element, join, link, markup, outside_link, section, table, tiles
@@ -156,7 +156,7 @@ def _apps_table(sight: Sight, names: AppNames, entries: Sequence[AppEntry]) -> M
             entry.spec.queue,
             app_state(entry),
             number(rho_of(entry)),
-            percent(progress_of(entry)),
+            percent(entry.progress),
             "" if entry.ended else sight.gpus_held(entry),
             f"+{entry.heartbeat.unmet_gpus}" if entry.heartbeat.unmet_gpus and not entry.ended else "",
             duration(sight.gpu_time_s(entry)),

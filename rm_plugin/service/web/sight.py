@@ -101,24 +101,12 @@ class Sight:
 
 
 def rho_of(entry: AppEntry) -> float | None:
-    """Finish-time fairness, the final one once that is known; None before it was told, which the wire has as 0."""
-    rho = entry.finish.rho.get("themis", 0.0) if entry.finish.state else entry.heartbeat.rho
-    return rho if rho > 0 else None
-
-
-def progress_of(entry: AppEntry) -> float:
-    """The share of an app's work that is done, 0 to 1."""
-    return 1.0 if entry.finish.state == "FINISHED" else entry.heartbeat.progress
+    """Finish-time fairness, the final one after the end; None where it is not known, which the wire has as 0 or NaN."""
+    return entry.rho if entry.rho > 0 else None
 
 
 def jobs_of(entry: AppEntry) -> Iterable[pb.JobStatus]:
     """The jobs as the app master reported them last; before it did, as they were submitted."""
-    reported: Iterable[pb.JobStatus] = entry.finish.jobs if entry.finish.state else entry.heartbeat.jobs
-    return reported or [
+    return entry.jobs or [
         pb.JobStatus(job_id=job.job_id, target_iteration=job.iterations_total) for job in entry.spec.jobs
     ]
-
-
-def best_job_of(entry: AppEntry) -> str:
-    """The leading job's id, empty while nobody knows."""
-    return entry.finish.best if entry.finish.state else entry.heartbeat.best

@@ -1,0 +1,106 @@
+"""An app that is over is shown the same by the ResourceManager that saw its end and by the next."""
+
+import asyncio
+import math
+from types import SimpleNamespace
+
+import pytest
+from web_cases import RmCase
+
+from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.session import Session
+from rm_plugin.service.status import app_status
+from rm_plugin.service.store_json import from_json, to_json
+from rm_plugin.service.web.sight import rho_of
+from themis.lifecycle import AppState
+from themis.wire import themis_pb2 as pb
+
+JOBS = [pb.JobStatus(job_id="job-0", state="FINISHED", iteration=500, loss=0.1, has_loss=True)]
+
+
+def after_a_restart(case: RmCase, entry: AppEntry) -> AppEntry:
+    """The app as the next ResourceManager reads it: what the store was given at its last change."""
+    (stored,) = [app for app in case.recorder.store.apps() if app.app_id == entry.app_id]
+    assert from_json(to_json(stored.final)) == stored.final
+    return AppEntry.restored(stored)
+
+
+def shown(case: RmCase, entry: AppEntry) -> str:
+    # As text, since NaN equals nothing.
+    return str(app_status(case.manager, entry, whole=True))
+
+
+def ended(tmp_path, how) -> tuple[RmCase, AppEntry]:
+    """An app that ran, told of its progress, and ended as `how` says."""
+
+    async def scenario():
+        case = RmCase(((4,),), folder=str(tmp_path))
+        case.manager.rounds = SimpleNamespace(
+            trigger=lambda why: None, lease_ends_moved=lambda: None, demand_changed=lambda: None
+        )
+        entry = case.running("mine", rho=1.5, progress=0.4)
+        entry.page_url, entry.engine_id = "http://node:1/", "application_1_0001"
+        how(case.manager, entry)
+        await case.manager.close()
+        return case, entry
+
+    return asyncio.run(scenario())
+
+
+def killed_by_force(manager, entry):
+    manager._end(entry, AppState.KILLED, "no longer wanted")
+
+
+def lost(manager, entry):
+    manager._end(entry, AppState.FAILED, "its app master was lost 2 times")
+
+
+def killed_in_order(manager, entry):
+    entry.kill_reason = "no longer wanted"
+    manager._finish(entry, pb.Finish(state="KILLED", rho={"themis": 1.75}, jobs=JOBS, best="job-0"))
+
+
+def finished(manager, entry):
+    manager._finish(entry, pb.Finish(state="FINISHED", rho={"themis": 1.25}, jobs=JOBS, best="job-0"))
+
+
+@pytest.mark.parametrize("how", [killed_by_force, lost, killed_in_order, finished])
+def test_an_app_that_is_over_looks_the_same_after_a_restart(tmp_path, how):
+    case, entry = ended(tmp_path, how)
+    again = after_a_restart(case, entry)
+    assert shown(case, again) == shown(case, entry)
+    assert rho_of(again) == rho_of(entry)
+    assert [job.job_id for job in again.jobs] == [job.job_id for job in entry.jobs] != []
+    assert (again.heartbeat.phases, again.engine_id) == (3, "application_1_0001")
+
+
+@pytest.mark.parametrize("how", [killed_by_force, lost])
+def test_the_forecast_of_an_app_that_ended_without_a_word_is_no_final_rho(tmp_path, how):
+    case, entry = ended(tmp_path, how)
+    status = app_status(case.manager, entry, whole=False)
+    assert math.isnan(status.rho) and rho_of(entry) is None
+    assert status.progress == 0.4
+
+
+@pytest.mark.parametrize(("how", "rho", "progress"), [(killed_in_order, 1.75, 0.4), (finished, 1.25, 1.0)])
+def test_the_final_rho_is_the_one_told_at_the_end(tmp_path, how, rho, progress):
+    case, entry = ended(tmp_path, how)
+    status = app_status(case.manager, entry, whole=False)
+    assert (status.rho, status.progress) == (rho, progress)
+
+
+def test_a_heartbeat_that_comes_after_the_end_changes_nothing(tmp_path):
+    def how(manager, entry):
+        killed_by_force(manager, entry)
+        message = pb.AmMessage(id=9, heartbeat=pb.Heartbeat(progress=0.9, rho=2.0))
+        manager.receive(entry, Session(entry.app_id, 1), message)
+
+    case, entry = ended(tmp_path, how)
+    assert entry.progress == 0.4
+    assert shown(case, after_a_restart(case, entry)) == shown(case, entry)
+
+
+def test_an_app_that_goes_on_waits_for_its_master_to_tell_of_it_anew(tmp_path):
+    case, entry = ended(tmp_path, lambda manager, entry: manager.recorder.record("am_started", app=entry))
+    again = after_a_restart(case, entry)
+    assert (again.page_url, again.progress, list(again.jobs)) == ("", 0.0, [])
