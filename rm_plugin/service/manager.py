@@ -11,14 +11,15 @@ from pathlib import Path
 
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.engines.port import AmExit, AmLaunch, AppLauncher
+from rm_plugin.service.admission import check_app
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session import Session
 from themis.apps import AppSpec
-from themis.checkpoint_uri import check_checkpoint_uri
 from themis.clock import Clock
+from themis.config.names import check_label
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError, UnreachableError
 from themis.lifecycle import AppState, LeaseState
@@ -85,24 +86,8 @@ class ResourceManager:
     # ---- for clients ----
 
     def check(self, spec: AppSpec) -> None:
-        """Raise InputError when the app could never run on this cluster."""
-        cluster = self.arbiter.cluster
-        for job in spec.jobs:
-            shape = job.shape
-            if shape.gpus_per_task > cluster.largest_machine_gpus:
-                raise InputError(
-                    f"job {job.job_id}: no machine of {cluster.name} holds a task of so many GPUs",
-                    value=shape.gpus_per_task,
-                    remedy=f"ask for at most {cluster.largest_machine_gpus} GPUs a task",
-                )
-            room = sum(machine.gpus // shape.gpus_per_task for machine in cluster.machines)
-            if shape.tasks > room:
-                raise InputError(
-                    f"job {job.job_id} is larger than the cluster {cluster.name} of {cluster.gpus} GPUs",
-                    value=f"{shape.tasks} tasks of {shape.gpus_per_task} GPUs",
-                    remedy=f"ask for at most {room} tasks",
-                )
-        check_checkpoint_uri(spec.checkpoint_uri)
+        """Raise InputError when the app may not be taken, or could never run on this cluster."""
+        check_app(spec, self.arbiter.cluster)
 
     async def fetch_logs(self, entry: AppEntry) -> Path:
         """The app's folder, with what it logged until a moment ago."""
@@ -128,8 +113,13 @@ class ResourceManager:
         return entry
 
     def kill(self, app_id: str, reason: str) -> AppEntry:
-        """Ask an app to stop; it is ended by force when it does not. An app that has ended stays as it is."""
+        """Ask an app to stop; it is ended by force when it does not. An app that has ended stays as it is.
+
+        A reason that cannot be shown raises InputError.
+        """
         entry = self.entries.get(app_id)
+        if reason:
+            check_label(reason, "reason", f"kill of {app_id}")
         if not entry.ended and not entry.kill_reason:
             entry.kill_reason = reason or "killed by its user"
             # It is asked for nothing and given nothing any more. What its tasks run on stays its own until they end.

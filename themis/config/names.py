@@ -8,6 +8,7 @@ import re
 from themis.errors import InputError
 
 _APP_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _PARAMETER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -28,6 +29,22 @@ def check_app_name(name: str, source: str) -> str:
     return name
 
 
+def check_job_id(job_id: str, source: str) -> str:
+    """Return the id of a job: up to 128 letters, digits, '.', '_' and '-', since it names folders.
+
+    Args:
+        job_id: The id.
+        source: Where it was given, for errors.
+
+    Raises:
+        InputError: The id is empty, too long, begins with a sign, or holds anything else.
+    """
+    if not _JOB_ID.fullmatch(job_id):
+        rule = "up to 128 letters, digits, '.', '_' and '-', a letter or digit first"
+        raise InputError(f"{source}: a job's id is {rule}", value=job_id)
+    return job_id
+
+
 def check_parameter_name(name: str, source: str) -> str:
     """Return the name of a hyper-parameter or argument: an identifier, since it becomes a flag of the program.
 
@@ -44,19 +61,19 @@ def check_parameter_name(name: str, source: str) -> str:
 
 
 def check_label(label: str, key: str, source: str) -> str:
-    """Return the name of a user or queue: characters that can be shown, since tables and logs show it as it is.
+    """Return the name of a user or queue, or a reason: characters that can be shown, since tables and logs show them.
 
     Args:
-        label: The name.
-        key: What it is the name of, as the user gives it: `user`, `--queue`.
+        label: The text.
+        key: What it is, as the user gives it: `user`, `--queue`.
         source: Where it was given, for errors.
 
     Raises:
-        InputError: The name is empty, or holds a line break, an escape sequence or another character without a shape.
+        InputError: The text is empty, or holds a line break, an escape sequence or another character without a shape.
     """
     if not label or not label.isprintable():
         remedy = "write letters, digits, signs and spaces, no line breaks or control characters"
-        raise InputError(f"{source}: {key} is not a name that can be shown", value=label, remedy=remedy)
+        raise InputError(f"{source}: {key} is not text that can be shown", value=label, remedy=remedy)
     return label
 
 

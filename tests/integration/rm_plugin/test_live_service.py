@@ -288,6 +288,19 @@ def test_a_job_larger_than_the_cluster_is_refused(tmp_path: Path, tasks: int, me
     asyncio.run(scenario())
 
 
+def test_a_reason_that_cannot_be_shown_is_refused_and_kills_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with live(settings(tmp_path)) as rm:
+            app = await rm.submit(replay_app("spared", iterations=3000))
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await rm.stub.Kill(pb.KillRequest(app_id=app, reason="\x1b[2Jno"))
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert "reason is not text that can be shown: '\\x1b[2Jno'" in refused.value.details()
+            assert not rm.server.manager.entries.get(app).kill_reason
+
+    asyncio.run(scenario())
+
+
 def test_a_late_answer_is_dropped() -> None:
     async def scenario() -> None:
         session = Session("app-0001", 1)

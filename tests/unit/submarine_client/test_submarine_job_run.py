@@ -153,9 +153,9 @@ def test_a_setting_of_hadoop_is_noted_and_not_refused() -> None:
         (f"{BASE} --tensorboard_resources memory=4", "memory has no unit"),
         (f"{BASE} --env NOVALUE", "--env is not K=V"),
         (f"{BASE} --env SUBMARINE_INPUT_PATH=/x", "sets itself"),
-        (f"{BASE} --queue 'a\nb'", "--queue is not a name that can be shown: 'a\\nb'; write"),
-        (f"{BASE} --queue '\x1b[2J'", "--queue is not a name that can be shown: '\\x1b[2J'; write"),
-        (f"{BASE} --queue ''", "--queue is not a name that can be shown: ''"),
+        (f"{BASE} --queue 'a\nb'", "--queue is not text that can be shown: 'a\\nb'; write"),
+        (f"{BASE} --queue '\x1b[2J'", "--queue is not text that can be shown: '\\x1b[2J'; write"),
+        (f"{BASE} --queue ''", "--queue is not text that can be shown: ''"),
         (f"{BASE} --conf themis.iteration=1", "did you mean 'themis.iterations'"),
         (f"{BASE} --conf themis.iterations=0", "whole number of 1 or more"),
         (f"{BASE} --conf x", "--conf is not K=V"),
@@ -175,7 +175,7 @@ def test_slips_and_what_cannot_be_honoured_are_refused(text: str, message: str) 
 
 def test_a_login_name_that_cannot_be_shown_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "al\nice")
-    assert "job run: user is not a name that can be shown: 'al\\nice'" in refusal(BASE)
+    assert "job run: user is not text that can be shown: 'al\\nice'" in refusal(BASE)
 
 
 YAML = """

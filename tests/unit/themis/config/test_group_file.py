@@ -171,7 +171,7 @@ def test_what_does_not_fit_is_refused_with_its_place_and_a_remedy(text: str, mes
 @pytest.mark.parametrize("name", ["a\\nb", "a\\r", "\\e[31mred", "\\x9b2J", "a\\u2028b", "\\u202Ea", "a\\0", ""])
 def test_users_and_queues_hold_only_what_can_be_shown(key: str, name: str) -> None:
     told = refusal(f'{MINIMAL}{key}: "{name}"\n')
-    assert told.startswith(f"g.yaml: {key} is not a name that can be shown: ")
+    assert told.startswith(f"g.yaml: {key} is not text that can be shown: ")
     assert told.isprintable() and "; write letters" in told
 
 
@@ -182,7 +182,7 @@ def test_users_and_queues_may_be_of_any_language() -> None:
 
 def test_a_login_name_that_cannot_be_shown_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "al\x1b[2Jice")
-    assert "user is not a name that can be shown: 'al\\x1b[2Jice'" in refusal(MINIMAL)
+    assert "user is not text that can be shown: 'al\\x1b[2Jice'" in refusal(MINIMAL)
 
 
 @pytest.mark.parametrize("name", ["", "A=B", "=", "A\\0"])
