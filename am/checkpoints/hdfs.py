@@ -27,13 +27,13 @@ from am.checkpoints.store import (
     Meta,
     MissingCheckpointError,
     UnreachableStoreError,
-    check_job_id,
     check_keep_last,
     check_save,
 )
 from hadoop.webhdfs import HdfsStatus, WebHdfs, open_webhdfs
 from hadoop.webhdfs_errors import HdfsAwayError, HdfsExistsError, HdfsMissingError, HdfsRefusedError
 from hadoop.webhdfs_retry import ONCE, RetryRule
+from themis.config.names import check_job_id
 from themis.errors import ThemisError
 
 WRITING_PREFIX = ".writing-"

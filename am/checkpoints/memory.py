@@ -14,10 +14,10 @@ from am.checkpoints.store import (
     FileRecord,
     Meta,
     MissingCheckpointError,
-    check_job_id,
     check_keep_last,
     check_save,
 )
+from themis.config.names import check_job_id
 
 
 class MemoryStore:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from themis.config.names import check_job_id
 from themis.errors import InputError, ThemisError, UnreachableError
 
 Meta = Mapping[str, str | int | float]
@@ -129,12 +130,6 @@ class CheckpointArchive(CheckpointStore, Protocol):
     def is_whole(self, checkpoint: Checkpoint) -> bool:
         """Whether it is still there and every checksum is right."""
         ...
-
-
-def check_job_id(job_id: str) -> None:
-    """Raise InputError unless `job_id` can be a folder's name."""
-    if not job_id or job_id.startswith(".") or "/" in job_id or "\0" in job_id or len(job_id) > 200:
-        raise InputError("unusable job id", value=job_id, remedy="use 1 to 200 characters, no '/', no leading '.'")
 
 
 def check_save(job_id: str, iteration: int, files: Mapping[str, Path]) -> None:

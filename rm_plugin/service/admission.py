@@ -16,7 +16,7 @@ def check_app(spec: AppSpec, cluster: Cluster) -> None:
     check_label(spec.user, "user", source)
     check_label(spec.queue, "queue", source)
     for job in spec.jobs:
-        check_job_id(job.job_id, source)
+        check_job_id(job.job_id)
         _check_fits(job, cluster)
     check_checkpoint_uri(spec.checkpoint_uri)
 

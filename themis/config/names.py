@@ -8,7 +8,6 @@ import re
 from themis.errors import InputError
 
 _APP_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _PARAMETER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -29,19 +28,15 @@ def check_app_name(name: str, source: str) -> str:
     return name
 
 
-def check_job_id(job_id: str, source: str) -> str:
-    """Return the id of a job: up to 128 letters, digits, '.', '_' and '-', since it names folders.
-
-    Args:
-        job_id: The id.
-        source: Where it was given, for errors.
+def check_job_id(job_id: str) -> str:
+    """Return the id of a job: what can name a folder and be shown.
 
     Raises:
-        InputError: The id is empty, too long, begins with a sign, or holds anything else.
+        InputError: The id is empty or too long, begins with a dot, or holds a '/' or a character without a shape.
     """
-    if not _JOB_ID.fullmatch(job_id):
-        rule = "up to 128 letters, digits, '.', '_' and '-', a letter or digit first"
-        raise InputError(f"{source}: a job's id is {rule}", value=job_id)
+    if not 0 < len(job_id) <= 200 or job_id.startswith(".") or "/" in job_id or not job_id.isprintable():
+        remedy = "use 1 to 200 characters that can be shown, no '/', no leading '.'"
+        raise InputError("unusable job id", value=job_id, remedy=remedy)
     return job_id
 
 
