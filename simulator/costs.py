@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+from themis.errors import InputError
 from themis.values import Value
 
 
@@ -22,6 +25,12 @@ class Costs(Value, frozen=True, kw_only=True):
     container_s: float = 30.0
     finish_s: float = 0.0
     checkpoint_every_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            # The comparison is false for NaN too, of which a run would have no end.
+            if not 0.0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be a number of seconds, 0 or more", value=getattr(self, name))
 
     @property
     def restart_s(self) -> float:

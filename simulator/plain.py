@@ -83,6 +83,9 @@ class _Restorer:
         except TypeError:
             lacking = sorted(set(hints) - set(fields))
             raise InputError(f"{place} lacks a key", value=", ".join(lacking)) from None
+        except InputError as error:
+            # What no value of its kind can be: the value tells why, but not where.
+            raise InputError(f"{place}: {error.what}", value=error.value, remedy=error.remedy) from None
 
     def _union(self, hints: Sequence[Any], value: Any, place: str) -> Any:
         if value is None and NoneType in hints:

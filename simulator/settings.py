@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from msgspec import field
 
 from rm_plugin.arbiter.core import LeasePolicy
@@ -9,6 +11,7 @@ from rm_plugin.arbiter.round_values import RoundSettings
 from simulator.costs import Costs
 from themis.choices import BundleRule
 from themis.cluster import Cluster
+from themis.errors import InputError
 from themis.values import Value
 
 
@@ -18,6 +21,11 @@ class NodeOutage(Value, frozen=True, kw_only=True):
     machine_id: str
     lost_at_s: float
     back_at_s: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.lost_at_s < self.back_at_s < math.inf:
+            value = (self.machine_id, self.lost_at_s, self.back_at_s)
+            raise InputError("an outage must begin in the run and end after it begins", value=value)
 
 
 class Settings(Value, frozen=True, kw_only=True):
@@ -44,3 +52,9 @@ class Settings(Value, frozen=True, kw_only=True):
     coalesce_s: float = 0.0
     validate: bool = True
     record_rounds: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.coalesce_s < math.inf:
+            raise InputError("coalesce_s must be a number of seconds, 0 or more", value=self.coalesce_s)
+        if not self.auction_limit_s > 0.0:
+            raise InputError("auction_limit_s must be more than 0", value=self.auction_limit_s)

@@ -33,6 +33,11 @@ class LossCurve(Value, frozen=True, kw_only=True):
     scale: float = 100.0
     power: float = 1.0
 
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.floor) and 0.0 <= self.drop < math.inf and self.scale > 0.0 and self.power > 0.0):
+            value = (self.floor, self.drop, self.scale, self.power)
+            raise InputError("a loss needs a finite floor, a drop of 0 or more, a scale and a power", value=value)
+
     def at(self, iteration: float) -> float:
         """The loss after so many iterations."""
         return self.floor + self.drop * math.pow(1.0 + iteration / self.scale, -self.power)

@@ -110,11 +110,12 @@ _RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
 
 def _leases(options: argparse.Namespace, base: LeasePolicy) -> LeasePolicy:
     ends = options.lease_ends and LeaseEnds(options.lease_ends)
-    leases = replace(base, **_given(duration_s=options.lease_s, checkpoint_lead_s=options.lead_s, ends=ends))
-    if leases.checkpoint_lead_s >= leases.duration_s:
-        value = f"lead {leases.checkpoint_lead_s:g} s, lease {leases.duration_s:g} s"
+    lease_s = base.duration_s if options.lease_s is None else options.lease_s
+    lead_s = base.checkpoint_lead_s if options.lead_s is None else options.lead_s
+    if lead_s >= lease_s:
+        value = f"lead {lead_s:g} s, lease {lease_s:g} s"
         raise InputError("the lead must be shorter than the lease", value=value, remedy="change --lead-s or --lease-s")
-    return leases
+    return replace(base, **_given(duration_s=lease_s, checkpoint_lead_s=lead_s, ends=ends))
 
 
 def _rounds(options: argparse.Namespace, base: RoundSettings) -> RoundSettings:

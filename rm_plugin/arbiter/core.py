@@ -19,7 +19,7 @@ from rm_plugin.arbiter.seeds import child_seed
 from themis.bids import PlacedGang
 from themis.choices import LeaseEnds
 from themis.cluster import Allocation, Cluster, GpuId
-from themis.errors import InvariantError
+from themis.errors import InputError, InvariantError
 from themis.leases import SAME_TIME_S, Lease, LeaseChange, LeaseChangeKind, allocation_of
 from themis.values import Value
 
@@ -31,6 +31,14 @@ class LeasePolicy(Value, frozen=True, kw_only=True):
     ends: LeaseEnds = LeaseEnds.ALIGNED
     checkpoint_lead_s: float = 30.0
     grace_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        # The comparisons are false for NaN too.
+        if not 0.0 < self.duration_s < math.inf:
+            raise InputError("a lease must last more than 0 s", value=self.duration_s)
+        if not (0.0 <= self.checkpoint_lead_s < self.duration_s and 0.0 <= self.grace_s < math.inf):
+            value = f"lead {self.checkpoint_lead_s:g} s, grace {self.grace_s:g} s, lease {self.duration_s:g} s"
+            raise InputError("lead and grace must be 0 or more, and the lead shorter than the lease", value=value)
 
 
 @dataclass(slots=True)

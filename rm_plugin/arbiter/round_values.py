@@ -11,6 +11,7 @@ from rm_plugin.arbiter.leftovers import Claim
 from themis.bids import AppReport, Bid, FreeMachine, Market, Offer, PlacedGang
 from themis.choices import EmptyBundle, Rounding
 from themis.cluster import Allocation, Cluster
+from themis.errors import InputError
 from themis.values import Value, remembered
 
 
@@ -21,6 +22,10 @@ class RoundSettings(Value, frozen=True, kw_only=True):
     empty_bundle: EmptyBundle = EmptyBundle.FINITE
     rounding: Rounding = Rounding.PROBABILISTIC
     payments: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.f <= 1.0:
+            raise InputError("f must lie in 0 to 1", value=self.f)
 
 
 class AppStanding(Value, frozen=True, kw_only=True):

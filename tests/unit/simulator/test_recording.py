@@ -1,6 +1,7 @@
 """Recordings hold the whole input, give it back, have no wall time in them, and are refused when they are damaged."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -90,6 +91,12 @@ def test_curves_of_every_kind_come_back(curve):
     assert restored(Curve, written, "curve", {Curve: CURVES}) == curve
 
 
+@pytest.mark.parametrize("wrong", [{"floor": math.nan}, {"drop": -1.0}, {"scale": 0.0}, {"power": math.nan}])
+def test_a_loss_that_is_no_number_is_refused(wrong):
+    with pytest.raises(InputError, match="a loss needs a finite floor"):
+        LossCurve(**wrong)
+
+
 def test_numbers_that_json_has_no_word_for_are_written_as_text():
     endless = LossCurve(scale=float("inf"))
     assert plain(endless)["scale"] == "inf"
@@ -108,6 +115,20 @@ def changed(text, line, **content):
     lines = [json.loads(each) for each in text.splitlines()]
     lines[line] |= content
     return "\n".join(json.dumps(each) for each in lines)
+
+
+OUTAGE = {"machine_id": "m0", "lost_at_s": math.nan, "back_at_s": 9.0}
+
+
+def set_to(text, value, *path):
+    """The recording with another value of a setting; Python's JSON has words for numbers that are none."""
+    settings = json.loads(text.splitlines()[0])["settings"]
+    inside = settings
+    for key in path[:-1]:
+        inside = inside[key]
+    assert path[-1] in inside
+    inside[path[-1]] = value
+    return changed(text, 0, settings=settings)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +150,14 @@ def changed(text, line, **content):
         (lambda text: changed(text, 0, seed=7), "damaged: it tells the seed differently: .*7"),
         (lambda text: changed(text, -1, workload="foo"), "damaged: it tells the workload differently: .*'foo'"),
         (lambda text: changed(text, -1, counts={"rounds": 0.5}), "counts.rounds does not fit: 0.5"),
+        (lambda text: set_to(text, math.nan, "costs", "restore_s"), "settings.costs: restore_s must be .*: nan"),
+        (lambda text: set_to(text, "inf", "costs", "container_s"), "settings.costs: container_s must be .*: inf"),
+        (lambda text: set_to(text, -1.0, "costs", "checkpoint_s"), "settings.costs: checkpoint_s must be .*: -1.0"),
+        (lambda text: set_to(text, math.nan, "coalesce_s"), "settings: coalesce_s must be a number of seconds"),
+        (lambda text: set_to(text, math.nan, "leases", "duration_s"), "settings.leases: a lease must last .*: nan"),
+        (lambda text: set_to(text, 9e9, "leases", "checkpoint_lead_s"), "settings.leases: lead and grace must be"),
+        (lambda text: set_to(text, 2.0, "rounds", "f"), "settings.rounds: f must lie in 0 to 1: 2.0"),
+        (lambda text: set_to(text, [OUTAGE], "outages"), r"settings.outages\[0\]: an outage must begin .*nan"),
     ],
 )
 def test_a_damaged_recording_is_refused_by_its_place(text, damage, told):
