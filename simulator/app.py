@@ -321,7 +321,7 @@ class SimApp:
         self.tally.checkpoints -= job.stopping
         self._count_run(job, now_s)
         self.tally.lost_gpu_s += lost_gpu_s + _unfinished_gpu_s(job, reached, now_s)
-        job.halt(kept, interrupted=True)
+        job.halt(kept, interrupted=reached > 0)
 
     def _saves(self, job: SimJob, now_s: float) -> int:
         """How often a running job has saved itself since it started."""

@@ -53,7 +53,7 @@ def cluster_named(text: str) -> Cluster:
 def _cluster(name: str, spec: str) -> Cluster:
     groups = [_group(part, spec) for part in spec.split("+")]
     total = sum(count for count, _ in groups)
-    _check_size(total, sum(count * sum(slots) for count, slots in groups), spec)
+    check_size(total, sum(count * sum(slots) for count, slots in groups), spec)
     racks = -(-total // MACHINES_A_RACK)
     width = max(2, len(str(total - 1)))
     slots = [slots for count, slots in groups for _ in range(count)]
@@ -70,14 +70,15 @@ def _group(part: str, spec: str) -> tuple[int, tuple[int, ...]]:
     if match is None:
         raise InputError("malformed cluster", value=spec, remedy=_REMEDY)
     count, gpus = int(match[1]), int(match[2])
-    _check_size(count, count * gpus, spec)
+    check_size(count, count * gpus, spec)
     size = int(match[3]) if match[3] else (2 if gpus % 2 == 0 else 1)
     if gpus % size:
         raise InputError("the slots of a machine must share its GPUs evenly", value=part, remedy=_REMEDY)
     return count, (size,) * (gpus // size)
 
 
-def _check_size(machines: int, gpus: int, spec: str) -> None:
+def check_size(machines: int, gpus: int, spec: str) -> None:
+    """Raise InputError where a cluster, named by `spec`, has more machines or GPUs than a run can hold."""
     if machines > MOST_MACHINES:
         raise InputError("too many machines in a cluster", value=spec, remedy=f"at most {MOST_MACHINES}")
     if gpus > MOST_GPUS:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from themis.errors import InputError
 from themis.values import Value
+
+A_DAY_S = 86_400.0
+A_CENTURY_S = 100 * 365.25 * A_DAY_S
 
 
 class Costs(Value, frozen=True, kw_only=True):
@@ -28,9 +29,11 @@ class Costs(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
+            most_s = A_CENTURY_S if name == "checkpoint_every_s" else A_DAY_S
             # The comparison is false for NaN too, of which a run would have no end.
-            if not 0.0 <= getattr(self, name) < math.inf:
-                raise InputError(f"{name} must be a number of seconds, 0 or more", value=getattr(self, name))
+            if not 0.0 <= getattr(self, name) <= most_s:
+                what = f"{name} must be 0 to a {'day' if most_s == A_DAY_S else 'century'}, in seconds"
+                raise InputError(what, value=getattr(self, name))
 
     @property
     def restart_s(self) -> float:

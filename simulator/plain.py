@@ -97,9 +97,9 @@ class _Restorer:
 
     def _chosen(self, kinds: Sequence[type], value: Any, place: str) -> tuple[type, Any]:
         by_name = {kind.__name__: kind for kind in kinds}
-        name = _mapping(value, place).get(KIND)
+        name = str(_mapping(value, place).get(KIND))
         if name not in by_name:
-            raise UnknownNameError(f"kind of {place}", str(name), by_name)
+            raise UnknownNameError(f"kind of {place}", name, by_name)
         return by_name[name], {key: inner for key, inner in value.items() if key != KIND}
 
 

@@ -9,24 +9,28 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from am.agent.fairness import RhoDefinition
+from simulator.clusters import check_size
 from simulator.plain import plain, restored
 from simulator.record import AppOutcome, Counts, RoundRecord, RunRecord
 from simulator.runs import LieChoice, Run
 from simulator.settings import Settings
 from simulator.workload import Curve, LossCurve, Workload
 from simulator.workloads.mix import ReplayedCurve
-from themis.errors import InputError
+from themis.errors import InputError, UnknownNameError
 
 VERSION = 1
 FORMAT = "themis recording"
 
 CURVES = (LossCurve, ReplayedCurve)
 _CHOICES: Mapping[type, tuple[type, ...]] = {Curve: CURVES}
+_MOST = 1e100
+"""Less is every figure of a run: sums of squares must be numbers."""
+
 _NOT_COUNTED = ("bid_s", "auction_s")
 _OF_THE_END = ("policy", "cluster", "cluster_gpus", "workload", "seed", "makespan_s", "leased_share", "running_share")
 
@@ -70,6 +74,7 @@ def parse_recording(text: str, source: str) -> Recording:
         raise InputError(f"{source} is a recording of another version", value=header.get("version"), remedy=remedy)
     if lines[-1].get("line") != "end":
         raise InputError(f"{source} is cut short: it has no end", remedy="make the recording again")
+    _check_order(lines, source)
     run = _run(header, f"{source}, line 1")
     rounds, apps = (_restored_lines(lines, kind, source) for kind in ("round", "app"))
     record = _record(lines[-1], rounds, apps, f"{source}, line {len(lines)}")
@@ -78,12 +83,34 @@ def parse_recording(text: str, source: str) -> Recording:
     return Recording(run=run, record=record)
 
 
+_ORDER = ("header", "round", "app", "end")
+
+
+def _check_order(lines: Sequence[Mapping[str, Any]], source: str) -> None:
+    """One header, the rounds as they were, the apps, one end: nothing else, and nothing out of its place."""
+    reached = round_id = 0
+    for number, line in enumerate(lines, start=1):
+        kind, place = line.get("line"), f"{source}, line {number}"
+        if kind not in _ORDER:
+            raise UnknownNameError(f"kind of {place}", str(kind), _ORDER)
+        step = _ORDER.index(kind)
+        # Of header and end there is one; between them may be no round.
+        if step < reached or (step == reached and number > 1 and kind in ("header", "end")):
+            raise InputError(f"{place} is out of its place", value=kind, remedy="make the recording again")
+        if kind == "round":
+            before, round_id = round_id, line.get("round_id", 0)
+            if not isinstance(round_id, int) or round_id <= before:
+                raise InputError(f"{place}: rounds must be in their order", value=round_id, remedy="make it again")
+        reached = step
+
+
 def _check_told_alike(run: Run, header: Mapping[str, Any], record: RunRecord, source: str) -> None:
     """What was run stands in the header, in its settings and at the end: a file edited in one place tells nonsense."""
     told = {
         "policy": (run.settings.policy, header.get("policy"), record.policy),
         "seed": (run.settings.seed, header.get("seed"), record.seed),
         "cluster": (run.settings.cluster.name, record.cluster),
+        "GPUs of the cluster": (run.settings.cluster.gpus, record.cluster_gpus),
         "workload": (run.workload.name, record.workload),
     }
     for what, values in told.items():
@@ -103,11 +130,13 @@ def _check_whole(run: Run, record: RunRecord, source: str) -> None:
     if len(record.rounds) not in (0, record.counts.rounds):
         counted = (len(record.rounds), record.counts.rounds)
         raise InputError(f"{source} is damaged: rounds are missing", value=counted, remedy="make it again")
+    if not 0.0 <= record.makespan_s < _MOST:
+        raise InputError(f"{source} is damaged: the makespan", value=record.makespan_s, remedy="make it again")
     for app in record.apps:
         figures = (*(app.rho.get(name, math.nan) for name in RhoDefinition), app.ended_at_s, app.submitted_at_s)
         # Of a live run not every GPU second is measured, so these need not be numbers.
         negative = app.ended_at_s < app.submitted_at_s or app.gpu_time_s < 0.0 or app.running_gpu_s < 0.0
-        if negative or not all(map(math.isfinite, figures)):
+        if negative or not all(abs(figure) < _MOST for figure in figures):
             raise InputError(f"{source} is damaged: figures of app {app.name}", value=figures, remedy="make it again")
 
 
@@ -141,9 +170,11 @@ def _run(header: Mapping[str, Any], place: str) -> Run:
     if not isinstance(header["lies"], list):
         raise InputError(f"{place}: lies must be a list", value=header["lies"])
     lies = [restored(LieChoice, lie, f"{place}: lies") for lie in header["lies"]]
+    settings = restored(Settings, header["settings"], f"{place}: settings")
+    check_size(len(settings.cluster.machines), settings.cluster.gpus, settings.cluster.name)
     return Run(
         workload=restored(Workload, header["workload"], f"{place}: workload", _CHOICES),
-        settings=restored(Settings, header["settings"], f"{place}: settings"),
+        settings=settings,
         error=restored(float, header["error"], f"{place}: error"),
         lies=tuple(lies),
     )

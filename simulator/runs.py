@@ -36,9 +36,12 @@ class LieChoice(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.kind not in LIES:
             raise UnknownNameError("lie", self.kind, LIES)
-        if not 1.0 / MOST_LIED <= self.factor <= MOST_LIED:
-            what = f"the factor of a lie must lie in 1/{MOST_LIED:,.0f} to {MOST_LIED:,.0f}"
-            raise InputError(what, value=self.factor, remedy="1 is the truth")
+        # A lie about S has a share, of which none is the truth.
+        of_share = self.kind == "slowdown"
+        least, told = (0.0, "0") if of_share else (1.0 / MOST_LIED, f"1/{MOST_LIED:,.0f}")
+        if not least <= self.factor <= MOST_LIED:
+            what = f"the factor of a lie must lie in {told} to {MOST_LIED:,.0f}"
+            raise InputError(what, value=self.factor, remedy=f"{0 if of_share else 1} is the truth")
 
 
 class Run(Value, frozen=True, kw_only=True):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from msgspec import field
 
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.arbiter.round_values import RoundSettings
-from simulator.costs import Costs
+from simulator.costs import A_CENTURY_S, A_DAY_S, Costs
 from themis.choices import BundleRule
 from themis.cluster import Cluster
 from themis.errors import InputError
@@ -23,9 +21,9 @@ class NodeOutage(Value, frozen=True, kw_only=True):
     back_at_s: float
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.lost_at_s < self.back_at_s < math.inf:
+        if not 0.0 <= self.lost_at_s < self.back_at_s <= A_CENTURY_S:
             value = (self.machine_id, self.lost_at_s, self.back_at_s)
-            raise InputError("an outage must begin in the run and end after it begins", value=value)
+            raise InputError("an outage must begin in the run and end later, within a century", value=value)
 
 
 class Settings(Value, frozen=True, kw_only=True):
@@ -54,7 +52,7 @@ class Settings(Value, frozen=True, kw_only=True):
     record_rounds: bool = False
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.coalesce_s < math.inf:
-            raise InputError("coalesce_s must be a number of seconds, 0 or more", value=self.coalesce_s)
+        if not 0.0 <= self.coalesce_s <= A_DAY_S:
+            raise InputError("coalesce_s must be 0 to a day, in seconds", value=self.coalesce_s)
         if not self.auction_limit_s > 0.0:
             raise InputError("auction_limit_s must be more than 0", value=self.auction_limit_s)

@@ -153,7 +153,8 @@ class Simulation:
     def _schedule_all(self) -> None:
         for app in self.workload.apps:
             self._queue.add(app.arrival_s, Phase.ARRIVAL, lambda app=app: self._arrive(app))  # type: ignore[misc]
-        for outage in self.settings.outages:
+        # In order of time: where one outage begins as another ends, the machine is back before it is lost again.
+        for outage in sorted(self.settings.outages, key=lambda outage: outage.lost_at_s):
             machine_id = outage.machine_id
             self._queue.add(outage.lost_at_s, Phase.MACHINE, lambda name=machine_id: self._lose_machine(name))  # type: ignore[misc]
             self._queue.add(outage.back_at_s, Phase.MACHINE, lambda name=machine_id: self._machine_back(name))  # type: ignore[misc]

@@ -8,12 +8,11 @@ from typing import Protocol
 
 from msgspec import field
 
-from simulator.costs import Costs
+from simulator.costs import A_CENTURY_S, Costs
 from themis.apps import JobShape, Slowdown, TunerSpec
 from themis.errors import InputError, UnknownNameError
 from themis.values import Value
 
-A_CENTURY_S = 100 * 365.25 * 86400
 LEAST_ITERATION_S = 1e-15
 
 
@@ -89,8 +88,11 @@ class AppTrace(Value, frozen=True, kw_only=True):
             raise InputError("an app cannot arrive before the start", value=(self.name, self.arrival_s))
         if self.arrival_s > A_CENTURY_S:
             raise InputError("an app cannot arrive more than a century later", value=(self.name, self.arrival_s))
-        if not self.startup_s >= 0.0:
-            raise InputError("an app master cannot be up before it is started", value=(self.name, self.startup_s))
+        if not 0.0 <= self.startup_s <= A_CENTURY_S:
+            what = "an app master must be up after it is started, within a century"
+            raise InputError(what, value=(self.name, self.startup_s))
+        if len({job.job_id for job in self.jobs}) < len(self.jobs):
+            raise InputError("two jobs of an app share one id", value=self.name)
 
     @property
     def demand_max_gpus(self) -> int:

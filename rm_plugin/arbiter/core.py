@@ -23,6 +23,9 @@ from themis.errors import InputError, InvariantError
 from themis.leases import SAME_TIME_S, Lease, LeaseChange, LeaseChangeKind, allocation_of
 from themis.values import Value
 
+LEAST_LEASE_S = 1e-3
+"""What is left at least of a lease before its lead: far more than `SAME_TIME_S`, by which times are one."""
+
 
 class LeasePolicy(Value, frozen=True, kw_only=True):
     """How long leases last and when they end, in seconds."""
@@ -33,12 +36,13 @@ class LeasePolicy(Value, frozen=True, kw_only=True):
     grace_s: float = 30.0
 
     def __post_init__(self) -> None:
-        # The comparisons are false for NaN too.
-        if not 0.0 < self.duration_s < math.inf:
-            raise InputError("a lease must last more than 0 s", value=self.duration_s)
-        if not (0.0 <= self.checkpoint_lead_s < self.duration_s and 0.0 <= self.grace_s < math.inf):
-            value = f"lead {self.checkpoint_lead_s:g} s, grace {self.grace_s:g} s, lease {self.duration_s:g} s"
-            raise InputError("lead and grace must be 0 or more, and the lead shorter than the lease", value=value)
+        # The comparisons are false for NaN too. A lease that is all lead would be up again at once.
+        if not (0.0 <= self.checkpoint_lead_s <= self.duration_s - LEAST_LEASE_S and self.duration_s < math.inf):
+            value = f"lead {self.checkpoint_lead_s:g} s, lease {self.duration_s:g} s"
+            what = f"a lease must be longer than its lead, which is 0 or more, by {LEAST_LEASE_S:g} s at least"
+            raise InputError(what, value=value)
+        if not 0.0 <= self.grace_s < math.inf:
+            raise InputError("the grace must be 0 s or more", value=self.grace_s)
 
 
 @dataclass(slots=True)

@@ -145,14 +145,18 @@ def _app(name: str, job: GavelJob, first: GavelJob, throughputs: Throughputs, se
     speed = throughputs.get((job.model, job.batch, job.gpus))
     steps = job.steps if speed else LEAST_ITERATIONS
     serial_s = job.gpus / speed.consolidated if speed else job.gpus * job.duration_s / steps
-    trace = JobTrace(
-        job_id="j000",
-        iterations_total=steps,
-        serial_iteration_s=serial_s,
-        slowdown=_slowdown(speed),
-        shape=shape_of(job.gpus, rigid=True),
-        curve=draw_curve(steps, Random(child_seed(seed, "gavel", name))),
-    )
+    try:
+        trace = JobTrace(
+            job_id="j000",
+            iterations_total=steps,
+            serial_iteration_s=serial_s,
+            slowdown=_slowdown(speed),
+            shape=shape_of(job.gpus, rigid=True),
+            curve=draw_curve(steps, Random(child_seed(seed, "gavel", name))),
+        )
+    except InputError as error:
+        place = f"the job that arrives at {job.arrival_s:g} s, {name},"
+        raise InputError(f"{place} cannot be: {error.what}", value=error.value) from None
     return AppTrace(name=name, arrival_s=job.arrival_s - first.arrival_s, jobs=(trace,), model=job.model)
 
 

@@ -171,9 +171,18 @@ def _choose(count: int, rng: Random) -> list[ExtractApp]:
     searches = [app for app in fitting if app.jobs > 1]
     alone = round(count * SINGLE_SHARE)
     if alone > len(singles) or count - alone > len(searches):
-        raise InputError("the extract of the trace has fewer apps", value=count, remedy=f"at most {len(fitting)}")
+        most = _most_apps(len(singles), len(searches))
+        raise InputError("the extract of the trace has fewer apps", value=count, remedy=f"at most {most}")
     chosen = {app.name for app in (*rng.sample(singles, alone), *rng.sample(searches, count - alone))}
     return [app for app in fitting if app.name in chosen]
+
+
+def _most_apps(singles: int, searches: int) -> int:
+    """How many apps may be chosen of which a tenth have one job."""
+    most = singles + searches
+    while (alone := round(most * SINGLE_SHARE)) > singles or most - alone > searches:
+        most -= 1
+    return most
 
 
 def _job_counts(chosen: Sequence[ExtractApp]) -> dict[str, int]:

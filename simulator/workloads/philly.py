@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from simulator.costs import A_CENTURY_S
 from simulator.workloads.fields import number_of_field
 from themis.errors import InputError
 from themis.values import Value
@@ -20,6 +21,7 @@ BURST_GAP_S = 30.0
 _COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
 _EPOCH = datetime(1970, 1, 1)
 _MOST_DIGITS = 9
+_LEAST_S = 1e-3
 
 
 class PhillyJob(Value, frozen=True, kw_only=True):
@@ -143,13 +145,23 @@ def _opened(path: Path) -> Iterator[Any]:
         raise InputError(f"cannot read {path}", value="it is not the text that it should be") from None
 
 
+def _believed(job: PhillyJob, place: str) -> PhillyJob:
+    """The job; one that ran for less than a millisecond, or for more than a century of one GPU, raises InputError."""
+    if job.duration_s > 0.0 and not (job.duration_s >= _LEAST_S and job.gpu_s <= A_CENTURY_S):
+        value = f"{job.duration_s:g} s on {job.gpus} GPUs"
+        remedy = "a job takes a millisecond or more, and at most a century of one GPU"
+        raise InputError(f"{place}: a duration that cannot be", value=value, remedy=remedy)
+    return job
+
+
 def _csv_job(row: Mapping[str, str | None], place: str) -> PhillyJob:
-    return PhillyJob(
+    job = PhillyJob(
         submitted_s=_seconds(row["timestamp"], f"{place}: timestamp"),
         duration_s=_duration(row["duration"], f"{place}: duration"),
         gpus=_gpus(row["num_gpus"], f"{place}: num_gpus"),
         virtual_cluster=_text(row["cluster"], f"{place}: cluster"),
     )
+    return _believed(job, place)
 
 
 def _json_job(entry: Any, place: str) -> tuple[PhillyJob | None, int]:
@@ -170,7 +182,7 @@ def _json_job(entry: Any, place: str) -> tuple[PhillyJob | None, int]:
         virtual_cluster=_text(entry.get("vc"), f"{place}: vc"),
         user=_text(entry.get("user"), f"{place}: user"),
     )
-    return job, told.count(None)
+    return _believed(job, place), told.count(None)
 
 
 def _attempt(attempt: Any, place: str) -> tuple[float, int] | None:

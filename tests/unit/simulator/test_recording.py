@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from sim_cases import app, cluster, job, settings, workload
 
+from am.agent.fairness import RhoDefinition
 from rm_plugin.arbiter.core import LeasePolicy
 from simulator.metrics import metrics_of
 from simulator.plain import plain, restored
@@ -117,6 +118,18 @@ def changed(text, line, **content):
     return "\n".join(json.dumps(each) for each in lines)
 
 
+def moved(text, line, to):
+    lines = text.splitlines()
+    lines.insert(to, lines.pop(line))
+    return "\n".join(lines)
+
+
+def twice_the_job(text):
+    workload = json.loads(text.splitlines()[0])["workload"]
+    workload["apps"][0]["jobs"] *= 2
+    return changed(text, 0, workload=workload)
+
+
 OUTAGE = {"machine_id": "m0", "lost_at_s": math.nan, "back_at_s": 9.0}
 
 
@@ -126,7 +139,7 @@ def set_to(text, value, *path):
     inside = settings
     for key in path[:-1]:
         inside = inside[key]
-    assert path[-1] in inside
+    assert isinstance(inside, list) or path[-1] in inside
     inside[path[-1]] = value
     return changed(text, 0, settings=settings)
 
@@ -145,6 +158,15 @@ def set_to(text, value, *path):
         (lambda text: changed(text, -2, gpu_time_s=-1.0), "here is damaged: figures of app "),
         (lambda text: "[" * 100_000, "here, line 1 is no JSON"),
         (lambda text: changed(text, 1, now_s="soon"), "here, line 2.now_s does not fit: 'soon'"),
+        (lambda text: text.replace('{"line":"round"', '{"line":"rond"'), "unknown kind of here, line 2: 'rond'"),
+        (lambda text: moved(text, 1, 2), "line 3: rounds must be in their order: 1"),
+        (lambda text: moved(text, 1, -2), "is out of its place: 'app'|is out of its place: 'round'"),
+        (lambda text: text + text.splitlines()[-1], "is out of its place: 'end'"),
+        (lambda text: text.splitlines()[0] + "\n" + text, "here, line 2 is out of its place: 'header'"),
+        (lambda text: changed(text, -1, makespan_s=-1.0), "here is damaged: the makespan: -1.0"),
+        (lambda text: changed(text, -1, cluster_gpus=5), "damaged: it tells the GPUs of the cluster differently"),
+        (lambda text: changed(text, -2, rho=dict.fromkeys(RhoDefinition, 1e308)), "damaged: figures of app"),
+        (lambda text: twice_the_job(text), "here, line 1: workload.apps.*: two jobs of an app share one id"),
         (lambda text: changed(text, 0, policy="foo"), "damaged: it tells the policy differently: .*'foo'"),
         (lambda text: changed(text, -1, policy="foo"), "damaged: it tells the policy differently: .*'foo'"),
         (lambda text: changed(text, 0, seed=7), "damaged: it tells the seed differently: .*7"),
@@ -153,10 +175,18 @@ def set_to(text, value, *path):
         (lambda text: set_to(text, math.nan, "costs", "restore_s"), "settings.costs: restore_s must be .*: nan"),
         (lambda text: set_to(text, "inf", "costs", "container_s"), "settings.costs: container_s must be .*: inf"),
         (lambda text: set_to(text, -1.0, "costs", "checkpoint_s"), "settings.costs: checkpoint_s must be .*: -1.0"),
-        (lambda text: set_to(text, math.nan, "coalesce_s"), "settings: coalesce_s must be a number of seconds"),
-        (lambda text: set_to(text, math.nan, "leases", "duration_s"), "settings.leases: a lease must last .*: nan"),
-        (lambda text: set_to(text, 9e9, "leases", "checkpoint_lead_s"), "settings.leases: lead and grace must be"),
+        (lambda text: set_to(text, math.nan, "coalesce_s"), "settings: coalesce_s must be 0 to a day"),
+        (
+            lambda text: set_to(text, math.nan, "leases", "duration_s"),
+            "settings.leases: a lease must be longer",
+        ),
+        (
+            lambda text: set_to(text, 9e9, "leases", "checkpoint_lead_s"),
+            "settings.leases: a lease must be longer",
+        ),
+        (lambda text: set_to(text, -1.0, "leases", "grace_s"), "settings.leases: the grace must be 0 s or more: -1.0"),
         (lambda text: set_to(text, 2.0, "rounds", "f"), "settings.rounds: f must lie in 0 to 1: 2.0"),
+        (lambda text: set_to(text, 10**30, "cluster", "machines", 0, "slots", 0), "too many GPUs in a cluster"),
         (lambda text: set_to(text, [OUTAGE], "outages"), r"settings.outages\[0\]: an outage must begin .*nan"),
     ],
 )
@@ -170,5 +200,10 @@ def test_an_app_that_is_not_there_cannot_lie():
         replace(small_run(), lies=(LieChoice(app="c", kind="rho", factor=2.0),))
     with pytest.raises(InputError, match="one lie only"):
         replace(small_run(), lies=(LieChoice(app="a", kind="rho", factor=2.0),) * 2)
+    with pytest.raises(InputError, match=r"factor of a lie must lie in 1/1,000,000 to 1,000,000: 0\.0; 1 is the truth"):
+        LieChoice(app="a", kind="rho", factor=0.0)
+    assert LieChoice(app="a", kind="slowdown", factor=0.0).factor == 0.0
+    with pytest.raises(InputError, match=r"must lie in 0 to 1,000,000: -0\.1; 0 is the truth"):
+        LieChoice(app="a", kind="slowdown", factor=-0.1)
     with pytest.raises(InputError, match="unknown lie"):
         LieChoice(app="a", kind="rhoo", factor=2.0)

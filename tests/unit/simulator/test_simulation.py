@@ -161,6 +161,18 @@ class TestMachines:
         record = run(TWO, app("a", job(iterations=1000)), outages=(outage,))
         assert of(record, "a").completion_s == pytest.approx(1035)
 
+    def test_the_order_in_which_outages_are_told_changes_nothing(self):
+        """One begins as the other ends: the machine is back and lost again, in that order."""
+        outages = [NodeOutage(machine_id="m0", lost_at_s=at_s, back_at_s=at_s + 300.0) for at_s in (250.0, 550.0)]
+        for told in (outages, outages[::-1]):
+            record = run(ONE, app("a", job(iterations=1000)), outages=tuple(told))
+            assert of(record, "a").completion_s == pytest.approx(850 + 35 + 800)
+
+    def test_a_job_that_never_made_an_iteration_is_not_restarted(self):
+        outages = [NodeOutage(machine_id="m0", lost_at_s=at_s, back_at_s=at_s + 10.0) for at_s in (10.0, 30.0)]
+        outcome = of(run(ONE, app("a", job(iterations=100)), outages=tuple(outages)), "a")
+        assert (outcome.restarts, outcome.lost_gpu_s) == (0, 0.0)
+
 
 class TestWrongInput:
     def test_a_job_larger_than_the_cluster_is_named(self):

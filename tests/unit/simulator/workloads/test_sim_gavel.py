@@ -117,6 +117,12 @@ def test_a_malformed_line_is_named(folder, bad, place):
         workload(folder, line(), bad)
 
 
+def test_a_job_that_takes_more_than_a_century_is_named(folder):
+    told = "the job that arrives at 5 s, app-1, cannot be: a job cannot have more work than a century"
+    with pytest.raises(InputError, match=told):
+        workload(folder, line(), line(steps="999999999", gpus="1", duration="1e300", arrival="5", job_type="unknown"))
+
+
 @pytest.mark.parametrize("rows", ["drawn-0000,,1\n", "LM,80,4,k80,9.0\n", "LM,80,1,v100,28.0,28.0\ndrawn-0000,,1\n"])
 def test_a_short_row_of_throughputs_is_refused(folder, rows):
     path = folder / "throughputs.csv"

@@ -155,8 +155,13 @@ def test_options_out_of_range(options):
 
 
 def test_more_apps_than_the_extract_has():
-    with pytest.raises(InputError, match="at most"):
+    """And the most that it has may be had: a tenth of them have one job, so they are not all that fit."""
+    with pytest.raises(InputError, match="at most") as refused:
         workload_1(0, Workload1Options(apps=1000))
+    most = int(refused.value.remedy.removeprefix("at most "))
+    assert len(workload_1(0, Workload1Options(apps=most)).apps) == most
+    with pytest.raises(InputError, match=f"at most {most}"):
+        workload_1(0, Workload1Options(apps=most + 1))
 
 
 def type_of(make):

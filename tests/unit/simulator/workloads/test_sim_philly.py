@@ -83,6 +83,9 @@ def test_a_trace_that_is_used_whole_has_no_gaps(tmp_path):
         ("2017-10-09 07:01:55,66.0,1.5,66.0,a", "line 2: num_gpus"),
         (f"2017-10-09 07:01:55,66.0,{'9' * 5000},66.0,a", "line 2: num_gpus"),
         ("2017-10-09 07:01:55,66.0,1,66.0", "line 2: cluster"),
+        ("2017-10-09 07:01:55,1e308,8,66.0,a", "line 2: a duration that cannot be: '1e\\+308 s on 8 GPUs'"),
+        ("2017-10-09 07:01:55,5e-324,1,66.0,a", "line 2: a duration that cannot be"),
+        ("2017-10-09 07:01:55,66.0,999999999,66.0,a", "line 2: a duration that cannot be: '66 s on 999999999 GPUs'"),
     ],
 )
 def test_a_malformed_row_is_named(tmp_path, row, place):
