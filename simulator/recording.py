@@ -127,7 +127,7 @@ def _check_whole(run: Run, record: RunRecord, source: str) -> None:
     strange = sorted(wanted ^ set(found)) or sorted({name for name in found if found.count(name) > 1})
     if strange:
         raise InputError(f"{source} is damaged: apps are missing or there twice", value=strange, remedy="make it again")
-    if len(record.rounds) not in (0, record.counts.rounds):
+    if len(record.rounds) != record.counts.rounds:
         counted = (len(record.rounds), record.counts.rounds)
         raise InputError(f"{source} is damaged: rounds are missing", value=counted, remedy="make it again")
     if not 0.0 <= record.makespan_s < _MOST:

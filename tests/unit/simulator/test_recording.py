@@ -124,6 +124,10 @@ def moved(text, line, to):
     return "\n".join(lines)
 
 
+def without(text, kind):
+    return "\n".join(line for line in text.splitlines() if json.loads(line)["line"] != kind)
+
+
 def twice_the_job(text):
     workload = json.loads(text.splitlines()[0])["workload"]
     workload["apps"][0]["jobs"] *= 2
@@ -163,6 +167,7 @@ def set_to(text, value, *path):
         (lambda text: moved(text, 1, -2), "is out of its place: 'app'|is out of its place: 'round'"),
         (lambda text: text + text.splitlines()[-1], "is out of its place: 'end'"),
         (lambda text: text.splitlines()[0] + "\n" + text, "here, line 2 is out of its place: 'header'"),
+        (lambda text: without(text, "round"), r"here is damaged: rounds are missing: \(0, "),
         (lambda text: changed(text, -1, makespan_s=-1.0), "here is damaged: the makespan: -1.0"),
         (lambda text: changed(text, -1, cluster_gpus=5), "damaged: it tells the GPUs of the cluster differently"),
         (lambda text: changed(text, -2, rho=dict.fromkeys(RhoDefinition, 1e308)), "damaged: figures of app"),
