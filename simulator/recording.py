@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import astuple
+
 from am.agent.fairness import RhoDefinition
 from simulator.clusters import check_size
 from simulator.plain import plain, restored
@@ -133,8 +135,8 @@ def _check_whole(run: Run, record: RunRecord, source: str) -> None:
     if not 0.0 <= record.makespan_s < _MOST:
         raise InputError(f"{source} is damaged: the makespan", value=record.makespan_s, remedy="make it again")
     for app in record.apps:
-        figures = (*(app.rho.get(name, math.nan) for name in RhoDefinition), app.ended_at_s, app.submitted_at_s)
-        # Of a live run not every GPU second is measured, so these need not be numbers.
+        measured = [value for value in astuple(app) if isinstance(value, float)]
+        figures = [*(app.rho.get(name, math.nan) for name in RhoDefinition), *measured]
         negative = app.ended_at_s < app.submitted_at_s or app.gpu_time_s < 0.0 or app.running_gpu_s < 0.0
         if negative or not all(abs(figure) < _MOST for figure in figures):
             raise InputError(f"{source} is damaged: figures of app {app.name}", value=figures, remedy="make it again")

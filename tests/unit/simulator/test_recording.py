@@ -167,6 +167,8 @@ def set_to(text, value, *path):
         (lambda text: moved(text, 1, -2), "is out of its place: 'app'|is out of its place: 'round'"),
         (lambda text: text + text.splitlines()[-1], "is out of its place: 'end'"),
         (lambda text: text.splitlines()[0] + "\n" + text, "here, line 2 is out of its place: 'header'"),
+        (lambda text: changed(text, -2, bound="nan"), "here is damaged: figures of app"),
+        (lambda text: changed(text, -2, ideal_gpu_s=math.inf), "here is damaged: figures of app"),
         (lambda text: without(text, "round"), r"here is damaged: rounds are missing: \(0, "),
         (lambda text: changed(text, -1, makespan_s=-1.0), "here is damaged: the makespan: -1.0"),
         (lambda text: changed(text, -1, cluster_gpus=5), "damaged: it tells the GPUs of the cluster differently"),
