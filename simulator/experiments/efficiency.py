@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from simulator.experiments import macro
+from simulator.experiments.differences import differs
 from simulator.experiments.plans import PAPER_POLICIES
 from simulator.experiments.plotting import grouped_bars, legend_below, new_figure
 from simulator.experiments.port import Cell, Claim, Comparison, Done, Findings, Scale
@@ -117,7 +118,7 @@ def _claim(claim: PaperLine, rows: Sequence[Row], ends: str) -> Comparison:
     value = summary((at[claim.over][s] - at[claim.under][s]) / at[claim.of][s] * 100.0 for s in seeds)
     if value.median < 0.0:
         remark = f"here {claim.under} takes more GPU time than {claim.over}."
-    elif not 0.5 <= value.median / claim.percent <= 2.0:
+    elif differs(value.median, claim.percent):
         remark = "the sign is the paper's, the size is not."
     else:
         remark = ""

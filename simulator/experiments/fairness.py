@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from simulator.experiments import macro
+from simulator.experiments.differences import lead_text, sentence
 from simulator.experiments.plotting import cdf_lines, fair_line, legend_below, new_figure
 from simulator.experiments.port import Cell, Claim, Comparison, Done, Findings, Scale
 from simulator.experiments.statistics import (
@@ -117,13 +118,8 @@ def _extremes(ratios: Mapping[str, Summary], how: str) -> list[Comparison]:
 
 
 def _extreme(what: str, name: str, ratio: Summary, paper: float) -> Comparison:
-    if ratio.median < 1.0:
-        verdict = "; its worst app fares better than that of themis"
-    elif ratio.median < paper:
-        verdict = "; the lead of themis is smaller than in the paper"
-    else:
-        verdict = ""
-    return macro.line(what, ratio, paper=f"{paper:g}", number=paper, remark=f"this is {name}{verdict}.")
+    remark = sentence(f"this is {name}", lead_text(ratio.median, paper))
+    return macro.line(what, ratio, paper=f"{paper:g}", number=paper, remark=remark)
 
 
 def _spread(runs: Sequence[Row]) -> list[Comparison]:

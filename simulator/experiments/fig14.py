@@ -9,11 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from simulator.experiments import sweeps
+from simulator.experiments.differences import NOT_KNOWN, differs, scatter_text, sentence, side
 from simulator.experiments.macro import LOADS
 from simulator.experiments.plans import policy_cells
 from simulator.experiments.plotting import fair_line
 from simulator.experiments.port import Cell, Claim, Comparison, Done, Findings, Scale
-from simulator.experiments.statistics import UNFAIR_RHO, Row
+from simulator.experiments.statistics import UNFAIR_RHO, Row, Summary, numbers
 
 CLUSTERS: Mapping[int, str] = {1: "testbed", 2: "4x2+6x4", 4: "2x2+3x4"}
 """The testbed, half of its machines of each kind, and a quarter, by contention."""
@@ -73,8 +74,8 @@ def _lines(rows: Sequence[Row], contention: int, ends: str) -> list[Comparison]:
         return []
     how = "" if ends == sweeps.ALIGNED else f", {ends}"
     ours = sweeps.over_seeds(chosen, sweeps.MAX_RHO, policy=sweeps.OURS)
-    remark = f"above {UNFAIR_RHO}: sharing is a loss to at least one app." if ours.median > UNFAIR_RHO else ""
-    lines = [sweeps.line(f"max rho, themis, contention {contention}x{how}", ours, paper="near 1", remark=remark)]
+    what = f"max rho, themis, contention {contention}x{how}"
+    lines = [sweeps.line(what, ours, paper="near 1", remark=_near_1(ours.median))]
     leads = sweeps.to_ours(chosen, sweeps.MAX_RHO, ends=ends)
     if leads:
         nearest, farthest = sweeps.nearest_and_farthest(leads)
@@ -86,23 +87,46 @@ def _lines(rows: Sequence[Row], contention: int, ends: str) -> list[Comparison]:
     return lines
 
 
+def _near_1(worst: float) -> str:
+    if worst > UNFAIR_RHO:
+        return f"above {UNFAIR_RHO}: sharing is a loss to at least one app."
+    return "well below 1: sharing is a gain to every app." if differs(worst, 1.0) else ""
+
+
 def _growth(rows: Sequence[Row]) -> list[Comparison]:
     """By how much the worst rho grows from the whole cluster to the quarter, policy by policy."""
     least, most = min(CLUSTERS), max(CLUSTERS)
-    return [
-        sweeps.line(
-            f"max rho at contention {most}x / at {least}x, {policy}",
-            sweeps.ratios(
-                rows,
-                sweeps.MAX_RHO,
-                {"policy": policy, "ends": sweeps.ALIGNED, "contention": most},
-                {"policy": policy, "ends": sweeps.ALIGNED, "contention": least},
-            ),
-            paper="about 1" if policy == sweeps.OURS else "",
-            number=1.0 if policy == sweeps.OURS else None,
+    lines = []
+    for policy, _ in sweeps.ranking(_aligned(rows, most), sweeps.MAX_RHO):
+        own = {"policy": policy, "ends": sweeps.ALIGNED}
+        growth = sweeps.ratios(rows, sweeps.MAX_RHO, {**own, "contention": most}, {**own, "contention": least})
+        what = f"max rho at contention {most}x / at {least}x, {policy}"
+        if policy == sweeps.OURS:
+            lines.append(sweeps.line(what, growth, paper="about 1", number=1.0, remark=_apart(rows, growth)))
+        else:
+            lines.append(sweeps.line(what, growth))
+    return lines
+
+
+def _apart(rows: Sequence[Row], growth: Summary) -> str:
+    """A sentence where the worst rho of themis grows or falls: what of it the lower bounds of the apps do."""
+    if not differs(growth.median, 1.0):
+        return ""
+    told, stuck = [], 0.0
+    for contention in (min(CLUSTERS), max(CLUSTERS)):
+        runs = sweeps.where(_aligned(rows, contention), policy=sweeps.OURS)
+        at_bound = sum(numbers(runs, "worst_at_bound"))
+        stuck += at_bound
+        told.append(
+            f"{sweeps.over_seeds(runs, 'max_bound').median:.3g} at {contention}x, where the worst app is at its bound "
+            f"in {at_bound:.0f} of {len(runs)} runs"
         )
-        for policy, _ in sweeps.ranking(_aligned(rows, most), sweeps.MAX_RHO)
-    ]
+    return sentence(
+        f"{side(growth.median, 1.0)}; the largest lower bound of an app is {', and '.join(told)}",
+        "in runs at the bound max rho tells of the workload, not of the policy" if stuck else "",
+        scatter_text(growth, 1.0),
+        "" if stuck else NOT_KNOWN,
+    )
 
 
 def _claim(rows: Sequence[Row]) -> Claim:

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from rm_plugin.arbiter.round_values import RoundSettings
 from simulator.experiments import sweeps
+from simulator.experiments.differences import NOT_KNOWN, differs, sentence, side
 from simulator.experiments.plans import settings_of
 from simulator.experiments.plotting import legend_below, lines, new_figure
 from simulator.experiments.port import Cell, Claim, Comparison, Done, Findings, Scale
@@ -213,7 +214,6 @@ def tipping_point(rows: Sequence[Row]) -> float:
 
 def _lines(rows: Sequence[Row], where: str) -> list[Comparison]:
     tipping = tipping_point(rows)
-    remark = "lying never costs the liar that much." if math.isnan(tipping) else ""
     shares = [share for share in sweeps.axis(rows, "lie_percent") if share]
     kept = _by_seed(rows, shares[-1], _KEPT)
     best = min(shares, key=lambda share: _changes(rows, share, _LIAR).median)
@@ -240,6 +240,7 @@ def _lines(rows: Sequence[Row], where: str) -> list[Comparison]:
             f"truthful apps' completion time / without a lie, X = {shares[-1]:g} %, {where}",
             _changes(rows, shares[-1], _OTHERS),
             paper="less",
+            remark=_others(rows, shares[-1]),
         ),
         sweeps.line(f"mean share c that the liar keeps of its wins, X = {shares[-1]:g} %, {where}", kept),
         Comparison(
@@ -247,7 +248,7 @@ def _lines(rows: Sequence[Row], where: str) -> list[Comparison]:
             paper=f"{PAPER_TIPPING:g}",
             paper_value=PAPER_TIPPING,
             ours=tipping,
-            remark=remark,
+            remark=_tipping(tipping, shares),
         ),
     ]
 
@@ -272,6 +273,31 @@ def _beyond(factor: float) -> str:
     if factor < 0.99:
         return f"here the liar gains {1.0 - factor:.1%}."
     return "" if factor > 1.0 + _LOSS else "no sharp loss here."
+
+
+def _others(rows: Sequence[Row], share: float) -> str:
+    """A sentence where the truthful apps do not end earlier for the lie: who gains by it, or that nobody does."""
+    liar, others, everybody = (_changes(rows, share, column).median for column in (_LIAR, _OTHERS, _ALL))
+    if others < 0.99:
+        return ""
+    size = "alike within 1 %" if others <= 1.01 else f"longer by {others - 1.0:.1%}"
+    mean_change = f"the mean of all apps changes by {(everybody - 1.0) * 100.0:+.1f} %"
+    if liar < 0.99:
+        return sentence(f"{size}: here the liar gains {1.0 - liar:.1%}, and they give way to it", mean_change)
+    if liar <= 1.0 + _LOSS:
+        return sentence(f"{size}: here is no sharp loss of the liar from which they could gain", mean_change)
+    return sentence(f"{size}, although the liar loses {liar - 1.0:.1%}", mean_change, NOT_KNOWN)
+
+
+def _tipping(tipping: float, shares: Sequence[float]) -> str:
+    if math.isnan(tipping):
+        return "lying never costs the liar that much."
+    if not differs(tipping, PAPER_TIPPING):
+        return ""
+    before = max((share for share in shares if share < tipping), default=0.0)
+    if before < PAPER_TIPPING < tipping:
+        return f"X was not tried between {before:g} and {tipping:g} %."
+    return sentence(side(tipping, PAPER_TIPPING), NOT_KNOWN)
 
 
 def _panel(axes: Axes, rows: Sequence[Row]) -> None:
