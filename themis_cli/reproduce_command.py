@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ from themis_cli.parsers import Subcommands
 if TYPE_CHECKING:
     from simulator.experiments.output import Written
     from simulator.experiments.port import Experiment, Findings, Scale
+
+    _Done = tuple[Experiment, Findings, Written | None]
 
 _ALL = "all"
 _SEEDS = {"quick": 3, "paper": 5}
@@ -41,58 +44,67 @@ def _reproduce(options: argparse.Namespace) -> int:
         if number < 1:
             raise InputError(f"{name} must be 1 or more", value=number)
     # Imported late: bad options should be told at once.
-    from simulator.experiments.output import document, overview_text, summary_markdown
+    from simulator.experiments.output import overview_text, summary_markdown
     from simulator.experiments.port import Scale
-    from simulator.experiments.registry import MODULES, experiment_named
+    from simulator.experiments.result_files import make_folder, write_whole
 
-    wanted = list(MODULES) if _ALL in options.names else list(dict.fromkeys(options.names))
-    experiments = [experiment_named(name) for name in wanted]
+    experiments = _wanted(options.names)
     scale, folder = Scale(options.scale), Path(options.out)
-    _make_folder(folder)
+    make_folder(folder)
     began_s = time.monotonic()
-    done = _make(experiments, scale, seeds, options)
-    if _ALL in options.names:
-        how = _how(experiments, scale, seeds, options.jobs, time.monotonic() - began_s)
-        page = summary_markdown([(experiment, findings) for experiment, findings, _ in done], how)
-        (folder / "summary.md").write_text(page, encoding="utf-8")
-    if _ALL in options.names and not options.json:
-        sys.stdout.write(overview_text([(experiment, findings) for experiment, findings, _ in done]))
-    if options.json:
-        documents = [document(experiment, findings, files) for experiment, findings, files in done]
-        sys.stdout.write(json.dumps({"scale": scale.value, "seeds": seeds, "experiments": documents}) + "\n")
+    done: list[_Done] = []
+    try:
+        _make(experiments, scale, seeds, options, done)
+        if _ALL in options.names:
+            how = _how(experiments, scale, seeds, options.jobs, time.monotonic() - began_s)
+            findings = [(experiment, findings) for experiment, findings, _ in done]
+            if not options.json:
+                sys.stdout.write(overview_text(findings))
+            write_whole(folder / "summary.md", summary_markdown(findings, how).encode())
+    except InputError:
+        # What was found is told, also where its files find no room.
+        _print_document(done, scale, seeds, options)
+        raise
+    _print_document(done, scale, seeds, options)
     return 0
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot make the folder {folder}", value=error.strerror, remedy="name another by --out"
-        ) from None
+def _wanted(names: Sequence[str]) -> list[Experiment]:
+    """The experiments named, once each; beside `all` other names must be known ones too."""
+    from simulator.experiments.registry import MODULES, experiment_named
+
+    named = [experiment_named(name) for name in dict.fromkeys(names) if name != _ALL]
+    return [experiment_named(name) for name in MODULES] if _ALL in names else named
 
 
 def _make(
-    experiments: list[Experiment], scale: Scale, seeds: int, options: argparse.Namespace
-) -> list[tuple[Experiment, Findings, Written]]:
+    experiments: list[Experiment], scale: Scale, seeds: int, options: argparse.Namespace, done: list[_Done]
+) -> None:
     """Run, evaluate and write each experiment; its table goes to standard output as soon as it is there."""
     from simulator.experiments.output import table_text, write
     from simulator.experiments.runner import run_all
     from themis_cli.reproduce_progress import ProgressLine
 
-    done: list[tuple[Experiment, Findings, Written]] = []
     with (
         ProgressLine(experiments, scale, seeds, options.jobs) as line,
         closing(run_all(experiments, scale, seeds, options.jobs, line.told)) as results,
     ):
         for experiment, runs in results:
             findings = experiment.evaluate(runs)
-            done.append((experiment, findings, write(experiment, findings, Path(options.out))))
+            done.append((experiment, findings, None))
             line.pause()
             if not options.json:
                 sys.stdout.write(table_text(experiment, findings) + "\n")
                 sys.stdout.flush()
-    return done
+            done[-1] = (experiment, findings, write(experiment, findings, Path(options.out)))
+
+
+def _print_document(done: Sequence[_Done], scale: Scale, seeds: int, options: argparse.Namespace) -> None:
+    from simulator.experiments.output import document
+
+    if options.json:
+        documents = [document(experiment, findings, files) for experiment, findings, files in done]
+        sys.stdout.write(json.dumps({"scale": scale.value, "seeds": seeds, "experiments": documents}) + "\n")
 
 
 def _how(experiments: list[Experiment], scale: Scale, seeds: int, jobs: int, took_s: float) -> str:

@@ -13,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from simulator.experiments.plotting import house_style
 from simulator.experiments.port import Comparison, Experiment, Findings
+from simulator.experiments.result_files import write_whole
 from simulator.experiments.statistics import Row
 
 HEADINGS = ("what", "paper", "ours", "least to largest", "ours / paper")
@@ -29,8 +30,7 @@ class Written:
 
 
 def write(experiment: Experiment, findings: Findings, folder: Path) -> Written:
-    """Write all files of an experiment; the folder is made if it is not there."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write all files of an experiment into a folder that is there; InputError when there is no room."""
     stem = folder / experiment.name
     files = Written(
         csv=stem.with_suffix(".csv"),
@@ -38,19 +38,21 @@ def write(experiment: Experiment, findings: Findings, folder: Path) -> Written:
         text=stem.with_suffix(".txt"),
         markdown=stem.with_suffix(".md"),
     )
-    files.csv.write_text(csv_text(findings.rows), encoding="utf-8", newline="")
-    files.text.write_text(table_text(experiment, findings), encoding="utf-8")
-    files.markdown.write_text(table_markdown(experiment, findings), encoding="utf-8")
-    write_png(experiment, findings, files.png)
+    write_whole(files.csv, csv_text(findings.rows).encode())
+    write_whole(files.text, table_text(experiment, findings).encode())
+    write_whole(files.markdown, table_markdown(experiment, findings).encode())
+    write_whole(files.png, png_bytes(experiment, findings))
     return files
 
 
-def write_png(experiment: Experiment, findings: Findings, path: Path) -> None:
+def png_bytes(experiment: Experiment, findings: Findings) -> bytes:
     """Draw the figure; needs no display, and the same findings give the same bytes."""
+    stream = io.BytesIO()
     with house_style():
         figure = experiment.draw(findings)
         FigureCanvasAgg(figure)
-        figure.savefig(path, format="png", metadata={"Software": None})
+        figure.savefig(stream, format="png", metadata={"Software": None})
+    return stream.getvalue()
 
 
 def csv_text(rows: Sequence[Row]) -> str:
@@ -123,8 +125,11 @@ def overview_text(done: Sequence[tuple[Experiment, Findings]]) -> str:
     return "\n".join(f"{claim.paper}\n    here: {claim.here}" for claim in claims) + "\n"
 
 
-def document(experiment: Experiment, findings: Findings, files: Written) -> dict[str, object]:
-    """The findings for `--json`, without the rows, which are in the CSV. What is not finite becomes null."""
+def document(experiment: Experiment, findings: Findings, files: Written | None) -> dict[str, object]:
+    """The findings for `--json`, without the rows, which are in the CSV.
+
+    What is not finite becomes null, and so do files that could not be written.
+    """
     return {
         "name": experiment.name,
         "title": experiment.title,
@@ -132,7 +137,8 @@ def document(experiment: Experiment, findings: Findings, files: Written) -> dict
         "remarks": list(findings.remarks),
         "claims": [{"paper": claim.paper, "here": claim.here} for claim in findings.claims],
         "causes": list(findings.causes),
-        "files": {"csv": str(files.csv), "png": str(files.png), "text": str(files.text), "md": str(files.markdown)},
+        "files": files
+        and {"csv": str(files.csv), "png": str(files.png), "text": str(files.text), "md": str(files.markdown)},
     }
 
 

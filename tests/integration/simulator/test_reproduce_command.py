@@ -59,6 +59,8 @@ def test_table_5_sets_both_apps_beside_the_paper_s(tmp_path):
     ("options", "told"),
     [
         (["fig66"], "unknown experiment: 'fig66'; did you mean 'fig6'? known: fig6, fig9, "),
+        (["all", "fig66"], "unknown experiment: 'fig66'; did you mean 'fig6'? known: fig6, fig9, "),
+        (["fig6", "--out", "/proc"], "cannot write in the folder /proc: "),
         (["fig6", "--out", "/proc/x"], "cannot make the folder /proc/x: 'No such file or directory'; name another by"),
         (["fig6", "--seeds", "0"], "--seeds must be 1 or more: 0"),
         (["fig6", "--jobs", "0"], "--jobs must be 1 or more: 0"),
@@ -68,6 +70,20 @@ def test_bad_options_are_told(options, told):
     ended = reproduce(*options)
     assert ended.returncode == 2
     assert ended.stderr.startswith(f"themis: {told}")
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_what_was_found_is_told_where_its_files_find_no_room(tmp_path, options):
+    (tmp_path / "fig6.csv").mkdir()
+    ended = reproduce("fig6", "--seeds", "1", "--out", str(tmp_path), *options)
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[-1].startswith(f"themis: cannot write {tmp_path}/fig6.csv: 'Is a directory'; make")
+    if options:
+        (told,) = json.loads(ended.stdout)["experiments"]
+        assert (told["name"], told["files"]) == ("fig6", None)
+    else:
+        assert ended.stdout.startswith("fig6: two instances")
+    assert [path.name for path in tmp_path.iterdir()] == ["fig6.csv"]
 
 
 def begun(folder):

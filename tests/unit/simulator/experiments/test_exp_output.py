@@ -76,6 +76,8 @@ def test_the_summary_begins_with_the_papers_claims_and_why_numbers_differ():
 
 
 def test_all_files_are_written_and_the_same_findings_give_the_same_bytes(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
     first = write(EXPERIMENT, FINDINGS, tmp_path / "one")
     again = write(EXPERIMENT, FINDINGS, tmp_path / "two")
     assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["fig0.csv", "fig0.md", "fig0.png", "fig0.txt"]
