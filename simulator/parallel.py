@@ -13,31 +13,67 @@ from themis.interruption import OneInterruption
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
+    from ctypes import Array, c_long
 
 K = TypeVar("K")
 T = TypeVar("T")
 R = TypeVar("R")
 
 _PRELOADED = ["simulator.runs"]
+_LOOK_EVERY_S = 0.1
 
 
-def mapped(function: Callable[[T], R], items: Iterable[tuple[K, T]], processes: int) -> Iterator[tuple[K, R]]:
+class Board:
+    """Numbers that processes write, each its own places, and their parent reads: no lock, so no killed one holds it."""
+
+    here: Board | None = None
+    """In a process that was started for `mapped`: the one it was given."""
+
+    def __init__(self, places: int) -> None:
+        from multiprocessing.sharedctypes import RawArray
+
+        self._numbers: Array[c_long] = RawArray("l", places)
+
+    def put(self, place: int, number: int) -> None:
+        """Write a number."""
+        self._numbers[place] = number
+
+    def total(self) -> int:
+        """The sum of all numbers."""
+        return sum(self._numbers)
+
+
+def mapped(
+    function: Callable[[T], R],
+    items: Iterable[tuple[K, T]],
+    processes: int,
+    board: Board | None = None,
+    look: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[K, R]]:
     """`function` of each item, with the item's key, as they come.
 
     Args:
         function: Of a module, so that it can cross to other processes.
         items: (key, item).
         processes: At a time; with 1 everything is done here, in order.
+        board: Is `Board.here` in the other processes.
+        look: Called ten times a second while they are at work.
 
     Raises:
         ThemisError: A process was killed.
     """
     if processes > 1:
-        return _apart(function, items, processes)
+        return _apart(function, items, processes, board, look)
     return ((key, function(item)) for key, item in items)
 
 
-def _apart(function: Callable[[T], R], items: Iterable[tuple[K, T]], processes: int) -> Iterator[tuple[K, R]]:
+def _apart(
+    function: Callable[[T], R],
+    items: Iterable[tuple[K, T]],
+    processes: int,
+    board: Board | None,
+    look: Callable[[], None],
+) -> Iterator[tuple[K, R]]:
     # Imported late: a single run needs no other process, and starts the sooner.
     import multiprocessing
     from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -45,7 +81,8 @@ def _apart(function: Callable[[T], R], items: Iterable[tuple[K, T]], processes: 
 
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
-    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_bound_to_the_parent)
+    _start_server()
+    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(board,))
     # A second interrupt must not come between the first and the end of the processes: Python would wait for their runs.
     with OneInterruption((signal.SIGINT,)) as interruption:
         try:
@@ -54,10 +91,13 @@ def _apart(function: Callable[[T], R], items: Iterable[tuple[K, T]], processes: 
             running: dict[Future[R], K] = {}
             while True:
                 while len(running) < 2 * processes and (item := next(todo, None)) is not None:
-                    running[pool.submit(function, item[1])] = item[0]
+                    # It may start a process, of which `_end` would not know were the start interrupted.
+                    with interruption.held():
+                        running[pool.submit(function, item[1])] = item[0]
                 if not running:
                     return
-                finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                finished, _ = wait(running, timeout=_LOOK_EVERY_S, return_when=FIRST_COMPLETED)
+                look()
                 for future in finished:
                     yield running.pop(future), future.result()
         except BrokenProcessPool:
@@ -79,8 +119,22 @@ def _end(pool: ProcessPoolExecutor) -> None:
         worker.join()
 
 
-def _bound_to_the_parent() -> None:
+def _start_server() -> None:
+    """Start the process that starts the others, deaf to interrupts: while it loads modules it would tell where."""
+    from multiprocessing import forkserver, resource_tracker
+
+    # Started apart: it unblocks interrupts when it has.
+    resource_tracker.ensure_running()
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+
+
+def _begin(board: Board | None) -> None:
     """Leave interrupts to the parent, and do not outlive it, however it ends: nobody else would end this process."""
+    Board.here = board
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 

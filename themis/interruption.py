@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -23,6 +24,8 @@ class OneInterruption:
     def __init__(self, numbers: Iterable[signal.Signals] = _ALL) -> None:
         self._numbers = tuple(numbers)
         self._over = False
+        self._held = False
+        self._waits = False
         self._former: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> Self:
@@ -40,7 +43,20 @@ class OneInterruption:
         """From here on not even the first does anything."""
         self._over = True
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While entered the first waits; it raises at the end."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+        if self._waits:
+            self._take()
+
     def _take(self, *_: object) -> None:
-        if not self._over:
+        if self._held:
+            self._waits = True
+        elif not self._over:
             self._over = True
             raise KeyboardInterrupt

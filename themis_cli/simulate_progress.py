@@ -36,8 +36,6 @@ class Progress:
     def run_made(self, made: int, _: int) -> None:
         """So many runs are made."""
         self._made = made
-        if self._runs > 1:
-            self._tell(made / self._runs, f"{made} of {self._runs} runs")
 
     def watch(self, run: Simulation) -> None:
         """A round of a run was played."""
@@ -47,6 +45,10 @@ class Progress:
         of_runs = f"run {self._made + 1} of {self._runs}: " if self._runs > 1 else ""
         line = f"{of_runs}{ended} of {apps} apps, {run.counts.rounds} rounds, {span(run.now_s)}"
         self._tell((self._made + ended / apps) / self._runs, line)
+
+    def watch_apart(self, ended: int, apps: int) -> None:
+        """So many apps of all runs have ended, in processes of their own."""
+        self._tell(ended / apps, f"{self._made} of {self._runs} runs, {ended} of {apps} apps")
 
     def _due(self) -> bool:
         return time.monotonic() - self._told_s >= (_DRAWN_EVERY_S if self._live else _TOLD_EVERY_S)

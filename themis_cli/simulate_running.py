@@ -23,7 +23,7 @@ def make_all(runs: Sequence[Run], processes: int) -> list[Document]:
     """The documents of runs, in their order, so many runs at a time."""
     _tell_gaps(runs)
     with Progress(len(runs)) as progress:
-        return documents_of(runs, processes, progress.run_made, progress.watch)
+        return documents_of(runs, processes, progress.run_made, progress.watch, progress.watch_apart)
 
 
 def _tell_gaps(runs: Sequence[Run]) -> None:

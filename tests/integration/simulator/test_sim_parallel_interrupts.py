@@ -1,13 +1,18 @@
-"""Interrupts while runs are made in processes of their own."""
+"""Interrupts, kills and progress while runs are made in processes of their own."""
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
+import psutil
 import pytest
+from documents import ROOT
 
 from simulator import parallel
+from themis.errors import ThemisError
 
 
 def interrupt():
@@ -41,3 +46,50 @@ def test_a_second_interrupt_does_not_disturb_the_end_of_the_processes(monkeypatc
     assert len(ended) == 2
     assert None not in ended
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def put_and_wait(place):
+    parallel.Board.here.put(place, 10 + place)
+    time.sleep(60.0)
+
+
+def put_and_be_killed(place):
+    parallel.Board.here.put(place, 10 + place)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class SeenError(Exception):
+    pass
+
+
+def test_what_processes_write_is_seen_before_the_first_is_done():
+    board = parallel.Board(2)
+
+    def look():
+        if board.total() == 21:
+            raise SeenError
+
+    with pytest.raises(SeenError):
+        list(parallel.mapped(put_and_wait, [(0, 0), (1, 1)], 2, board, look))
+
+
+def test_a_killed_process_ends_all_and_its_numbers_stay():
+    board = parallel.Board(1)
+    with pytest.raises(ThemisError, match="a process that makes runs was killed"):
+        list(parallel.mapped(put_and_be_killed, [(0, 0)], 2, board))
+    assert board.total() == 10
+
+
+def test_an_interrupt_while_processes_are_started_is_told_in_one_line():
+    command = [*(sys.executable, "-m", "themis_cli", "simulate", "--policy", "themis", "--cluster", "testbed")]
+    command += ["--workload", "w1", "--seeds", "2", "--jobs", "2"]
+    started = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    own = psutil.Process(started.pid)
+    deadline_s = time.monotonic() + 30
+    while not any("forkserver" in " ".join(child.cmdline()) for child in own.children()):
+        assert time.monotonic() < deadline_s, "no process was begun"
+        time.sleep(0.01)
+    time.sleep(0.15)
+    os.killpg(started.pid, signal.SIGINT)
+    _, told = started.communicate(timeout=20)
+    assert (started.returncode, told) == (3, "themis: interrupted\n")

@@ -39,6 +39,15 @@ def test_behind_the_shield_not_even_the_first_does():
         os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.usefixtures("heeded")
+def test_held_the_first_waits_until_the_end():
+    done = []
+    with OneInterruption() as interruption, pytest.raises(KeyboardInterrupt), interruption.held():
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("more")
+    assert done == ["more"]
+
+
 def test_what_is_ignored_stays_so():
     former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

@@ -369,11 +369,13 @@ def test_virtual_time_is_written_as_people_read_it():
 def test_progress_is_quiet_without_a_terminal_but_for_a_line_now_and_then(capsys, monkeypatch):
     with Progress(4) as progress:
         progress.run_made(1, 4)
+        progress.watch_apart(7, 20)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("themis_cli.simulate_progress._TOLD_EVERY_S", 0.0)
     with Progress(4) as progress:
         progress.run_made(1, 4)
-    assert capsys.readouterr().err == "simulate: 1 of 4 runs\n"
+        progress.watch_apart(7, 20)
+    assert capsys.readouterr().err == "simulate: 1 of 4 runs, 7 of 20 apps\n"
 
 
 def test_a_run_starts_without_what_is_slow_to_import():
