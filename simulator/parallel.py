@@ -84,7 +84,7 @@ def _apart(
     _start_server()
     pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(board,))
     # A second interrupt must not come between the first and the end of the processes: Python would wait for their runs.
-    with OneInterruption((signal.SIGINT,)) as interruption:
+    with OneInterruption() as interruption:
         try:
             # A few ahead only: an interrupt should not find hundreds of runs waiting.
             todo = iter(items)

@@ -15,7 +15,8 @@ _ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class OneInterruption:
     """While entered, the first of some signals raises KeyboardInterrupt; later ones do nothing.
 
-    Signals that are ignored stay so (nohup, jobs in the background). Outside the main thread it has no effect.
+    Signals that are ignored stay so (nohup, jobs in the background). What one takes within another is
+    the first of both. Outside the main thread it has no effect.
 
     Args:
         numbers: The signals; by default SIGINT, SIGTERM and SIGHUP.
@@ -27,12 +28,15 @@ class OneInterruption:
         self._held = False
         self._waits = False
         self._former: dict[signal.Signals, object] = {}
+        self._outer: OneInterruption | None = None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in self._numbers:
                 if signal.getsignal(number) is not signal.SIG_IGN:
-                    self._former[number] = signal.signal(number, self._take)
+                    former = self._former[number] = signal.signal(number, self._take)
+                    owner = getattr(former, "__self__", None)
+                    self._outer = owner if isinstance(owner, OneInterruption) else self._outer
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -42,6 +46,12 @@ class OneInterruption:
     def shield(self) -> None:
         """From here on not even the first does anything."""
         self._over = True
+
+    def ignore_for_good(self) -> None:
+        """As `shield`, to the end of the process: Python takes its own handlers away before that is over."""
+        for number in self._former:
+            signal.signal(number, signal.SIG_IGN)
+        self._former.clear()
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -59,4 +69,6 @@ class OneInterruption:
             self._waits = True
         elif not self._over:
             self._over = True
+            if self._outer is not None:
+                self._outer.shield()
             raise KeyboardInterrupt

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import select
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from themis.errors import ThemisError
+from themis.interruption import OneInterruption
 from themis_cli.parsers import Parser
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 3
+EXIT_UNREAD = 128 + signal.SIGPIPE
+"""As a shell has it of any command whose reader went away."""
 
 _COMMANDS = (
     "rm", "rho", "testbed", "auction", "bench", "audit", "simulate", "reproduce", "replay", "devcluster", "checkpoints",
@@ -24,27 +29,71 @@ _COMPUTING = ("auction", "simulate", "reproduce", "replay")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code: 0 done, 1 failed, 2 usage or bad input, 3 interrupted."""
+    """Run the command.
+
+    Returns:
+        The exit code: 0 done, 1 failed, 2 usage or bad input, 3 interrupted, 141 nobody reads the output any more.
+    """
+    words = sys.argv[1:] if arguments is None else arguments
+    if sys.stdout is None:
+        print("themis: standard output is closed; send it to /dev/null where nobody wants it", file=sys.stderr)
+        return EXIT_USAGE
+    if not words or words[0] not in _COMPUTING:
+        return _told(words)
+    # Our arrays are small: a thread a core takes longer to start (50 ms of CPU) than it ever saves.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    with OneInterruption() as interruption:
+        code = _told(words)
+        if arguments is None:
+            # This process is about to end; a second Ctrl-C would only change how.
+            interruption.ignore_for_good()
+    return code
+
+
+def _told(words: Sequence[str]) -> int:
+    """Run the command; errors become text."""
     try:
-        words = sys.argv[1:] if arguments is None else arguments
-        if words and words[0] in _COMPUTING:
-            # Our arrays are small: a thread a core takes longer to start (50 ms of CPU) than it ever saves.
-            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         parser = build_parser(words[0] if words else None)
         options = parser.parse_args(words)
         if options.run is None:
             parser.print_help()
             return 0
-        return int(options.run(options))
+        code = int(options.run(options))
+        sys.stdout.flush()
+        return code
     except ThemisError as error:
         print(f"themis: {error}", file=sys.stderr)
         return error.exit_code
     except OSError as error:
+        if isinstance(error, BrokenPipeError) and _unread():
+            return EXIT_UNREAD
         print(f"themis: {error}", file=sys.stderr)
         return EXIT_USAGE
+    except SystemExit as end:
+        # What rich makes of a reader that went away.
+        if isinstance(end.__context__, BrokenPipeError):
+            return EXIT_UNREAD
+        raise
     except KeyboardInterrupt:
         print("themis: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+    finally:
+        _drop_unwritten()
+
+
+def _unread() -> bool:
+    """Whether the reader of standard output went away; a pipe that broke may also lead elsewhere."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return bool(poll.poll(0))
+
+
+def _drop_unwritten() -> None:
+    """Python would complain once more, at its exit, of what cannot be written."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:

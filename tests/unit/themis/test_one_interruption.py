@@ -40,6 +40,14 @@ def test_behind_the_shield_not_even_the_first_does():
 
 
 @pytest.mark.usefixtures("heeded")
+def test_what_one_takes_within_another_is_the_first_of_both():
+    with OneInterruption():
+        with pytest.raises(KeyboardInterrupt), OneInterruption((signal.SIGINT,)):
+            os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.usefixtures("heeded")
 def test_held_the_first_waits_until_the_end():
     done = []
     with OneInterruption() as interruption, pytest.raises(KeyboardInterrupt), interruption.held():

@@ -1,0 +1,92 @@
+"""`themis` whose reader goes away, whose output is closed, and which is told to end."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from documents import ROOT
+
+THEMIS = [sys.executable, "-m", "themis_cli"]
+SHORT = [
+    "simulate",
+    "--policy",
+    "themis",
+    "--cluster",
+    "1x2",
+    "--workload",
+    "w1-small",
+    "--apps",
+    "2",
+    "--scale",
+    "100",
+]
+LONG = ["simulate", "--policy", "themis", "--cluster", "testbed", "--workload", "w1"]
+
+
+def in_a_shell(words, redirection):
+    command = ["bash", "-c", f'"$@" {redirection}; exit "${{PIPESTATUS[0]}}"', "bash", *THEMIS, *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        SHORT,
+        [*SHORT, "--json"],
+        [*SHORT, "--explain", "app-00"],
+        ["auction", "--market", "conf/markets/three-apps.json"],
+    ],
+    ids=["tables", "json", "explain", "auction"],
+)
+def test_a_reader_that_went_away_ends_it_as_a_shell_has_it(words):
+    ended = in_a_shell(words, "| true")
+    assert (ended.returncode, ended.stderr) == (141, "")
+
+
+def test_a_closed_output_is_told_before_anything_is_run():
+    ended = in_a_shell(SHORT, ">&-")
+    told = "themis: standard output is closed; send it to /dev/null where nobody wants it\n"
+    assert (ended.returncode, ended.stderr) == (2, told)
+
+
+def test_an_output_without_room_is_told_once():
+    ended = in_a_shell(SHORT, "> /dev/full")
+    assert (ended.returncode, ended.stderr) == (2, "themis: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_told_to_end_it_leaves_no_half_recording(tmp_path, number):
+    started = recording(tmp_path)
+    started.send_signal(number)
+    _, told = started.communicate(timeout=20)
+    assert (started.returncode, told) == (3, "themis: interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("apart_s", [0.005, 0.02, 0.035, 0.05])
+def test_a_second_interrupt_changes_nothing(tmp_path, apart_s):
+    started = recording(tmp_path)
+    for _ in range(8):
+        if started.poll() is None:
+            started.send_signal(signal.SIGINT)
+        time.sleep(apart_s)
+    _, told = started.communicate(timeout=20)
+    assert (started.returncode, told) == (3, "themis: interrupted\n")
+
+
+def recording(folder):
+    """The command, with its recording begun; no signal is ignored, whoever started the tests."""
+    started = subprocess.Popen(
+        ["env", "--default-signal", *THEMIS, *LONG, "--record", str(folder / "run.jsonl")],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline_s = time.monotonic() + 30
+    while not list(folder.iterdir()):
+        assert time.monotonic() < deadline_s, "no recording was begun"
+        time.sleep(0.05)
+    return started
