@@ -13,6 +13,7 @@ from submarine_client.session import OK, Session
 from submarine_client.terminal import Terminal
 from submarine_client.wait import Pace
 from themis.errors import ThemisError
+from themis.interruption import dealt_with
 
 INTERRUPTED = 3
 
@@ -28,6 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         terminal.note(str(error))
         return error.exit_code
     except KeyboardInterrupt:
+        dealt_with()
         terminal.note("interrupted")
         return INTERRUPTED
     except BrokenPipeError:

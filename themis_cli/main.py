@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from themis.errors import ThemisError
-from themis.interruption import OneInterruption
+from themis.interruption import OneInterruption, dealt_with
 from themis_cli.parsers import Parser
 
 EXIT_USAGE = 2
@@ -75,6 +75,7 @@ def _told(words: Sequence[str]) -> int:
             return EXIT_UNREAD
         raise
     except KeyboardInterrupt:
+        dealt_with()
         print("themis: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     finally:

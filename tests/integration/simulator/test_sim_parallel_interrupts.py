@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import psutil
@@ -27,6 +26,11 @@ def heeded():
     signal.signal(signal.SIGINT, former)
 
 
+def put_and_wait(place):
+    parallel.Board.here.put(place, 10 + place)
+    time.sleep(60.0)
+
+
 @pytest.mark.usefixtures("heeded")
 def test_a_second_interrupt_does_not_disturb_the_end_of_the_processes(monkeypatch):
     end, ended = parallel._end, []
@@ -38,19 +42,17 @@ def test_a_second_interrupt_does_not_disturb_the_end_of_the_processes(monkeypatc
         ended.extend(worker.exitcode for worker in workers)
 
     monkeypatch.setattr(parallel, "_end", end_interrupted)
-    first = threading.Timer(1.0, interrupt)
-    first.start()
+    board = parallel.Board(2)
+
+    def look():
+        if board.total() == 21:
+            interrupt()
+
     with pytest.raises(KeyboardInterrupt):
-        list(parallel.mapped(time.sleep, [(0, 60.0), (1, 60.0)], 2))
-    first.join()
+        list(parallel.mapped(put_and_wait, [(0, 0), (1, 1)], 2, board, look))
     assert len(ended) == 2
     assert None not in ended
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def put_and_wait(place):
-    parallel.Board.here.put(place, 10 + place)
-    time.sleep(60.0)
 
 
 def put_and_be_killed(place):

@@ -2,9 +2,12 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
+from documents import ROOT
 
 from themis.interruption import OneInterruption
 
@@ -76,3 +79,23 @@ def test_in_another_thread_nothing_changes():
     thread.start()
     thread.join()
     assert seen == [signal.getsignal(signal.SIGINT)]
+
+
+DEAF = """
+import sys
+from themis.interruption import dealt_with
+
+try:
+    exec("raise KeyboardInterrupt")
+except KeyboardInterrupt:
+    {caught}
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(("caught", "ended_by"), [("pass", -signal.SIGINT), ("dealt_with()", 3)])
+def test_a_process_ends_with_its_own_code_where_an_interrupt_passed_through_a_text(tmp_path, caught, ended_by):
+    (tmp_path / "interrupted.py").write_text(DEAF.format(caught=caught))
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    ended = subprocess.run([sys.executable, "-m", "interrupted"], env=os.environ | {"PYTHONPATH": path}, check=False)
+    assert ended.returncode == ended_by
