@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from rm_plugin.arbiter.leftovers import Claim
-from rm_plugin.arbiter.placement import Standing
+from rm_plugin.arbiter.placement import Standing, place_in
 from rm_plugin.arbiter.round_values import Decision
 from rm_plugin.policies.demands import gangs_of, room_to_grow, unserved
-from rm_plugin.policies.nearby import place_near
 from rm_plugin.solvers.packing import Room
 from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand, PlacedGang
@@ -69,6 +68,7 @@ class Server:
         self._got: dict[str, dict[int, PlacedGang]] = {app_id: {} for app_id in self.claims}
         self._up = {app_id: claim.renewable.by_machine() for app_id, claim in self.claims.items()}
         self._hopeless: set[Kind] = set()
+        self._own: dict[str, Room] = {}
 
     # ---- reading ----
 
@@ -132,7 +132,7 @@ class Server:
         demand, standing = self._wanted(app_id, job)
         if demand is None or self._is_hopeless(demand, standing):
             return None
-        gang = _place(self._own_room(app_id, standing), demand, standing, step)
+        gang = _place(self._own_room(app_id), demand, standing, step)
         return None if gang is None else Proposal(gang, self._prospect(app_id, job, gang, renews=True))
 
     def anywhere(self, app_id: str, job: int, *, step: bool = False) -> Proposal | None:
@@ -151,6 +151,7 @@ class Server:
         """Give a job a gang, beside what it was given in this round."""
         self.room.remove(gang)
         self.free_gpus -= gang.gpus.gpus
+        self._take_own(app_id, gang)
         up = self._up[app_id]
         for machine, count in gang.gpus:
             if machine in up:
@@ -204,22 +205,21 @@ class Server:
             return True
         return standing is None and Kind.of(demand) in self._hopeless
 
-    def _own_room(self, app_id: str, standing: Standing | None) -> Room:
-        """The GPUs that the app held and that are still free, as a room of their own."""
-        up, whole = self._up[app_id], self.room
-        # Where the job stands matters too, even without a free GPU there: it tells the rack.
-        beside = [machine for machine, _ in standing.gpus] if standing else []
-        own = Room(
-            FreeMachine(
-                machine_id=machine,
-                rack_id=whole.rack_of[machine],
-                free_slots=tuple(whole.slot_free(machine)),
-            )
-            for machine in {*up, *beside}
-        )
-        for machine in own.machine_ids:
-            own.reserve(machine, max(0, own.free(machine) - up.get(machine, 0)))
-        return own
+    def _own_room(self, app_id: str) -> Room:
+        """The GPUs that the app held and that are still free, as a room of their own; not to be kept."""
+        room = self._own.get(app_id)
+        if room is None:
+            room = self._own[app_id] = self.room.part(self._up[app_id])
+        return room
+
+    def _take_own(self, app_id: str, gang: PlacedGang) -> None:
+        """Keep up the rooms that apps have of their own as a gang of an app is taken; those that it changes go."""
+        own = self._own.pop(app_id, None)
+        counts = gang.gpus.counts
+        self._own = {other: room for other, room in self._own.items() if not any(room.free(at) for at, _ in counts)}
+        if own is not None and all(own.free(machine) >= count for machine, count in counts):
+            own.remove(gang)
+            self._own[app_id] = own
 
     def _prospect(self, app_id: str, job: int, gang: PlacedGang, *, renews: bool) -> Prospect:
         demand, got = self.claims[app_id].demands[job], self._got[app_id].get(job)
@@ -237,11 +237,11 @@ class Server:
 
 def _place(room: Room, demand: GangDemand, standing: Standing | None, step: bool) -> PlacedGang | None:
     if not step:
-        return place_near(room, demand, standing)
+        return place_in(room, demand, standing)
     units = -(-demand.min_gpus // demand.unit_gpus)
     small = min(demand.max_gpus, units * demand.unit_gpus)
-    gang = place_near(room, replace(demand, max_gpus=small), standing)
+    gang = place_in(room, replace(demand, max_gpus=small), standing)
     if gang is None and standing is not None and small < demand.max_gpus:
         # One unit more may be no faster, as it lies too far away, while several are.
-        gang = place_near(room, demand, standing)
+        gang = place_in(room, demand, standing)
     return gang

@@ -4,8 +4,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rm_plugin.arbiter.leftovers import Claim, _Queue
-from rm_plugin.arbiter.placement import Standing, place_in
-from rm_plugin.policies.nearby import place_near
 from rm_plugin.policies.server import Server
 from rm_plugin.policies.stepwise import serve_step_by_step
 from rm_plugin.solvers.packing import Room
@@ -52,20 +50,6 @@ def claims(draw, free):
         jobs = [draw(demands(f"j{place}", sorted(left), True)) for place in range(draw(st.integers(1, 4)))]
         found.append(Claim(app_id=f"a{app}", demands=tuple(jobs), renewable=Allocation.of(renewable)))
     return found
-
-
-@given(st.data())
-@settings(max_examples=300, deadline=None)
-def test_the_quick_place_is_the_best_place(data):
-    free = data.draw(machines())
-    demand = data.draw(demands("j", sorted(machine.machine_id for machine in free), False))
-    standing = None
-    if data.draw(st.booleans()):
-        stands = data.draw(st.sampled_from(free))
-        slot = data.draw(st.sampled_from([None, *range(len(stands.free_slots))]))
-        standing = Standing(gpus=Allocation.of({stands.machine_id: demand.unit_gpus}), slot=slot)
-    room = Room(free)
-    assert place_near(room, demand, standing) == place_in(room, demand, standing)
 
 
 def serve_in_order(free, claims):
