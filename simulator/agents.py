@@ -14,7 +14,7 @@ from am.agent.bidding import make_bid, make_report
 from am.agent.views import AppView, Surroundings
 from rm_plugin.arbiter.seeds import child_seed
 from themis.apps import Slowdown
-from themis.bids import AppReport, Bid, Offer
+from themis.bids import AppReport, Bid, Offer, RhoOf
 from themis.errors import InputError, UnknownNameError
 from themis.values import Value
 
@@ -24,8 +24,8 @@ T = TypeVar("T")
 class Agent(Protocol):
     """Answers the arbiter on behalf of one app."""
 
-    def report(self, app: AppView, around: Surroundings, round_id: int) -> AppReport:
-        """Rho and demand as a round begins."""
+    def report(self, app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+        """Demand as a round begins, and rho where it is asked for."""
         ...
 
     def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
@@ -36,9 +36,9 @@ class Agent(Protocol):
 class HonestAgent:
     """The production agent."""
 
-    def report(self, app: AppView, around: Surroundings, round_id: int) -> AppReport:
+    def report(self, app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """What `am.agent` says."""
-        return make_report(app, around, round_id)
+        return make_report(app, around, round_id, rho_of)
 
     def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
         """What `am.agent` bids."""
@@ -88,10 +88,10 @@ class ErringAgent:
         self._left = 1.0 + Random(child_seed(seed, "iterations")).uniform(-error, error)
         self._slower = 1.0 + Random(child_seed(seed, "slowdown")).uniform(-error, error)
 
-    def report(self, app: AppView, around: Surroundings, round_id: int) -> AppReport:
+    def report(self, app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """The report on what is believed."""
         self._patience.next_round(app)
-        return self._inner.report(self._believed(app), around, round_id)
+        return self._inner.report(self._believed(app), around, round_id, rho_of)
 
     def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
         """The bid on what is believed."""
@@ -168,11 +168,11 @@ class LyingAgent:
         self._lie = lie
         self._patience = _Patience()
 
-    def report(self, app: AppView, around: Surroundings, round_id: int) -> AppReport:
+    def report(self, app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """The report after the lie."""
         self._patience.next_round(app)
         lie = self._told
-        return lie.report(self._inner.report(lie.view(app), around, round_id))
+        return lie.report(self._inner.report(lie.view(app), around, round_id, rho_of))
 
     def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
         """The bid after the lie."""

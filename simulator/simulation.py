@@ -30,7 +30,7 @@ from simulator.record import AppOutcome, Counts, RoundRecord, RunRecord
 from simulator.rounds import count_round, round_record
 from simulator.settings import Settings
 from simulator.workload import AppTrace, Workload
-from themis.bids import AppReport, Bid, Market
+from themis.bids import AppReport, Bid, Market, RhoOf
 from themis.clock import VirtualClock
 from themis.errors import InvariantError
 from themis.leases import SAME_TIME_S, Lease, LeaseChange
@@ -76,6 +76,7 @@ class Simulation:
         self.rounds: list[RoundRecord] = []
         self.counts = Counts()
         self._policy = make_policy(settings.policy)
+        self._watched = settings.record_rounds or observer is not None
         self._solver = solver or solver_named(settings.solver)
         self._observer = observer
         self._make_agent = make_agent or (lambda _: HonestAgent())
@@ -345,7 +346,9 @@ class Simulation:
 
     def decide(self, snapshot: RoundSnapshot, policy: Policy | None = None) -> RoundResult:
         """Play a round on a snapshot of this moment without applying it; by another policy if one is given."""
-        round_ = play_round(snapshot, policy or self._policy)
+        policy = policy or self._policy
+        # Who keeps or watches rounds wants to see the rho of apps, too, by which nothing goes.
+        round_ = play_round(snapshot, policy, RhoOf.EVERY_APP if self._watched else policy.rho_of)
         question = next(round_)
         while True:
             try:
@@ -356,16 +359,16 @@ class Simulation:
 
     def _answer(self, snapshot: RoundSnapshot, question: Question) -> Answer:
         if isinstance(question, AskReports):
-            return {app_id: self.report(snapshot, app_id) for app_id in question.app_ids}
+            return {app_id: self.report(snapshot, app_id, question.rho_of) for app_id in question.app_ids}
         if isinstance(question, AskBids):
             self._asked = question.app_ids
             return {app_id: self.bid(snapshot, app_id) for app_id in question.app_ids}
         return self._auction(question.market)
 
-    def report(self, snapshot: RoundSnapshot, app_id: str) -> AppReport:
+    def report(self, snapshot: RoundSnapshot, app_id: str, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """What an app answers when a round begins on a snapshot of this moment."""
         view = self._view(snapshot, app_id)
-        return self._agents[app_id].report(view, self._around, snapshot.round_id)
+        return self._agents[app_id].report(view, self._around, snapshot.round_id, rho_of)
 
     def _view(self, snapshot: RoundSnapshot, app_id: str) -> AppView:
         """The app as its agent sees it: it does not change within a round, nor does what it is told of the cluster."""

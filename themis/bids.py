@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 
 from msgspec import field
 
@@ -259,8 +260,25 @@ class PhaseLeft(Value, frozen=True, kw_only=True):
         return max(together, self.longest_gpu_s / min(gpus, self.gang_gpus))
 
 
+class RhoOf(StrEnum):
+    """Whose rho a round asks for. To work it out takes an app longer than all else that it reports."""
+
+    EVERY_APP = "every app"
+    WANTING_APPS = "apps that could use more GPUs"
+    NO_APP = "no app"
+
+    def asks(self, demands: tuple[GangDemand, ...]) -> bool:
+        """True where an app of these demands is to tell its rho."""
+        return self is _EVERY_APP or (self is _WANTING_APPS and bool(demands))
+
+
+_EVERY_APP, _WANTING_APPS = RhoOf.EVERY_APP, RhoOf.WANTING_APPS
+
+
 class AppReport(Value, frozen=True, kw_only=True):
     """What an app answers when a round begins: rho with what it keeps, and the demand of its unfinished jobs.
+
+    `rho`, `t_shared_s` and `t_ideal_s` are NaN where the round does not ask for them.
 
     `phases_left` is all that the search has still to do, the current phase first; `restart_s` what moving a running
     job costs, in seconds. Rules of the baselines go by them.
@@ -268,16 +286,16 @@ class AppReport(Value, frozen=True, kw_only=True):
 
     app_id: str
     round_id: int
-    rho: float
-    t_shared_s: float
-    t_ideal_s: float
+    rho: float = math.nan
+    t_shared_s: float = math.nan
+    t_ideal_s: float = math.nan
     demands: tuple[GangDemand, ...] = ()
     phases_left: tuple[PhaseLeft, ...] = ()
     restart_s: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.rho >= 0.0:
-            raise InputError("rho must be a number of 0 or more, or infinite", value=self.rho)
+        if self.rho < 0.0:
+            raise InputError("rho must be 0 or more", value=self.rho)
         if not self.restart_s >= 0.0:
             raise InputError("what a restart costs must be a number of 0 or more", value=self.restart_s)
 

@@ -10,7 +10,7 @@ from am.agent.finish_time import finish_time_s
 from am.agent.memo import Memo
 from am.agent.views import AppView, GangAt, HeldGang, JobView, Surroundings
 from themis.apps import JobShape
-from themis.bids import AppReport, GangDemand, PhaseLeft
+from themis.bids import AppReport, GangDemand, PhaseLeft, RhoOf
 from themis.cluster import Allocation, Level
 
 Wants = tuple[tuple[GangDemand, ...], tuple[PhaseLeft, ...]]
@@ -19,11 +19,15 @@ Wants = tuple[tuple[GangDemand, ...], tuple[PhaseLeft, ...]]
 _WAITING: Memo[Wants] = Memo()
 
 
-def make_report(app: AppView, around: Surroundings, round_id: int) -> AppReport:
+def make_report(app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
     """The answer to «what is your rho»: with the gangs whose leases go on, and the demand of the jobs without one."""
+    demands, phases = _wants(app)
+    if not rho_of.asks(demands):
+        return AppReport(
+            app_id=app.app_id, round_id=round_id, demands=demands, phases_left=phases, restart_s=app.restart_s
+        )
     time_s, switch_s = empty_bundle_s(app, around)
     valuer = Valuer.of(app, around, longest_s=time_s)
-    demands, phases = _wants(app)
     t_shared_s = valuer.shared_s(time_s, switch_s)
     return AppReport(
         app_id=app.app_id,

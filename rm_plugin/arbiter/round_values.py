@@ -8,7 +8,7 @@ from msgspec import field
 
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.leftovers import Claim
-from themis.bids import AppReport, Bid, FreeMachine, Market, Offer, PlacedGang
+from themis.bids import AppReport, Bid, FreeMachine, Market, Offer, PlacedGang, RhoOf
 from themis.choices import EmptyBundle, Rounding
 from themis.cluster import Allocation, Cluster
 from themis.errors import InputError
@@ -104,6 +104,7 @@ class AskReports(Value, frozen=True):
     """Ask these apps for their reports; answered with a mapping of reports by app."""
 
     app_ids: tuple[str, ...]
+    rho_of: RhoOf = RhoOf.EVERY_APP
 
 
 class AskBids(Value, frozen=True):

@@ -6,6 +6,7 @@ once, each answer is checked here, and an answer that is missing or invalid cost
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Generator, Mapping
 from dataclasses import replace
 from typing import Any, cast
@@ -15,7 +16,7 @@ from msgspec import field
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.port import Policy
-from themis.bids import AppReport, Bid
+from themis.bids import AppReport, Bid, RhoOf
 from themis.choices import EmptyBundle
 from themis.values import Value
 
@@ -31,15 +32,22 @@ class RoundResult(Value, frozen=True, kw_only=True):
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
-def play_round(snapshot: RoundSnapshot, policy: Policy) -> Generator[Question, Answer, RoundResult]:
+def play_round(
+    snapshot: RoundSnapshot, policy: Policy, rho_of: RhoOf = RhoOf.EVERY_APP
+) -> Generator[Question, Answer, RoundResult]:
     """Play a round under a policy. Send each question's answer; the result is the generator's return value.
 
     AskReports and AskBids are answered with what came in time, by app; SolveAuction with the outcome, or None when
     there is none, which counts as an auction without winners.
+
+    Args:
+        snapshot: The round as it begins.
+        policy: Decides it.
+        rho_of: Whose rho is asked for: at least that of the apps by whose rho the policy goes.
     """
     asked = _answering(snapshot)
-    answers = cast("Mapping[str, AppReport]", (yield AskReports(asked)))
-    reports, refused = check_reports(snapshot, asked, answers)
+    answers = cast("Mapping[str, AppReport]", (yield AskReports(asked, rho_of)))
+    reports, refused = check_reports(snapshot, asked, answers, rho_of)
     snapshot = replace(snapshot, reports=reports)
     while True:
         step = policy.decide(snapshot)
@@ -54,7 +62,10 @@ def play_round(snapshot: RoundSnapshot, policy: Policy) -> Generator[Question, A
 
 
 def check_reports(
-    snapshot: RoundSnapshot, asked: tuple[str, ...], reports: Mapping[str, AppReport]
+    snapshot: RoundSnapshot,
+    asked: tuple[str, ...],
+    reports: Mapping[str, AppReport],
+    rho_of: RhoOf = RhoOf.EVERY_APP,
 ) -> tuple[dict[str, AppReport], dict[str, str]]:
     """Split reports into valid ones and refused ones with the reason; those of apps that were not asked are dropped."""
     machines = snapshot.cluster.rack_of.keys()
@@ -66,6 +77,8 @@ def check_reports(
             continue
         if report.app_id != app_id or report.round_id != snapshot.round_id:
             refused[app_id] = f"the report is app {report.app_id}'s for round {report.round_id}"
+        elif math.isnan(report.rho) and rho_of.asks(report.demands):
+            refused[app_id] = "the report tells no rho"
         elif not _known_machines(report, machines):
             # Placement looks up the racks of what a job holds.
             refused[app_id] = "a job is said to be on a machine that the cluster does not have"

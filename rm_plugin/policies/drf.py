@@ -6,6 +6,7 @@ from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, Sol
 from rm_plugin.policies.demands import claims_of
 from rm_plugin.policies.server import Server
 from rm_plugin.policies.stepwise import Given, serve_step_by_step
+from themis.bids import RhoOf
 
 
 class DrfPolicy:
@@ -16,6 +17,7 @@ class DrfPolicy:
     """
 
     name = "drf"
+    rho_of = RhoOf.NO_APP
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Renew everything, then give unit by unit."""

@@ -8,7 +8,7 @@ from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, Sol
 from rm_plugin.policies.demands import claims_of
 from rm_plugin.policies.server import Proposal, Prospect, Server
 from rm_plugin.policies.stepwise import serve_best_first
-from themis.bids import AppReport, GangDemand
+from themis.bids import AppReport, GangDemand, RhoOf
 
 
 class GandivaPolicy:
@@ -21,6 +21,7 @@ class GandivaPolicy:
     """
 
     name = "gandiva"
+    rho_of = RhoOf.NO_APP
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve job by job."""

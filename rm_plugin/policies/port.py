@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
+from themis.bids import RhoOf
 
 
 class Policy(Protocol):
@@ -15,6 +16,8 @@ class Policy(Protocol):
     """
 
     name: str
+    rho_of: RhoOf
+    """By whose rho it goes."""
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """The next step of the round."""

@@ -6,7 +6,7 @@ from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, Sol
 from rm_plugin.policies.demands import claims_of
 from rm_plugin.policies.server import Prospect, Server
 from rm_plugin.policies.stepwise import serve_best_first
-from themis.bids import GangDemand
+from themis.bids import GangDemand, RhoOf
 
 
 class SlaqPolicy:
@@ -20,6 +20,7 @@ class SlaqPolicy:
     """
 
     name = "slaq"
+    rho_of = RhoOf.NO_APP
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve job by job, each renewing in place first."""

@@ -6,6 +6,7 @@ from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, Sol
 from rm_plugin.policies.demands import claims_of
 from rm_plugin.policies.server import Server
 from rm_plugin.policies.stepwise import Given, serve_step_by_step
+from themis.bids import RhoOf
 
 
 class SrsfPolicy:
@@ -17,6 +18,7 @@ class SrsfPolicy:
     """
 
     name = "srsf"
+    rho_of = RhoOf.NO_APP
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Give unit by unit, each app renewing in place first."""

@@ -7,7 +7,7 @@ import math
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import claims_of
 from rm_plugin.policies.server import Server
-from themis.bids import AppReport
+from themis.bids import AppReport, RhoOf
 
 
 class SrtfPolicy:
@@ -18,6 +18,7 @@ class SrtfPolicy:
     """
 
     name = "srtf"
+    rho_of = RhoOf.NO_APP
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve the apps in order, each renewing in place first, then taking what has least S."""

@@ -10,13 +10,14 @@ from rm_plugin.arbiter.rounding import keep_shares
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.policies.demands import claims_of, gangs_of, room_after, unserved
 from themis.apps import Slowdown
-from themis.bids import Market, PlacedGang
+from themis.bids import Market, PlacedGang, RhoOf
 
 
 class ThemisPolicy:
     """Pseudocode 1 of the paper, with leftovers that keep the cluster busy (themis.md, sections 3 and 4)."""
 
     name = "themis"
+    rho_of = RhoOf.WANTING_APPS
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Ask the worst apps to bid, then solve their market, then grant."""

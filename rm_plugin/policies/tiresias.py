@@ -5,12 +5,14 @@ from __future__ import annotations
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import claims_of
 from rm_plugin.policies.server import Server
+from themis.bids import RhoOf
 
 
 class TiresiasPolicy:
     """Apps are served whole in the order of the GPU time that they had so far, least first; ties by app id."""
 
     name = "tiresias"
+    rho_of = RhoOf.NO_APP
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve the apps in order, each renewing in place first, then taking what has least S."""

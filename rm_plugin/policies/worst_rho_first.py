@@ -5,6 +5,7 @@ from __future__ import annotations
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import claims_of
 from rm_plugin.policies.server import Server
+from themis.bids import RhoOf
 
 
 class WorstRhoFirstPolicy:
@@ -14,6 +15,7 @@ class WorstRhoFirstPolicy:
     """
 
     name = "worst_rho_first"
+    rho_of = RhoOf.WANTING_APPS
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve the apps in order, each renewing in place first, then taking what has least S."""

@@ -13,7 +13,7 @@ from rm_plugin.arbiter.seeds import child_seed
 from simulator.agents import Agent, ErringAgent, HonestAgent, Lie, LyingAgent, lie_named, with_slowdowns
 from simulator.workload import AppTrace
 from themis.apps import Slowdown
-from themis.bids import AppReport, Bid, GangDemand, Offer
+from themis.bids import AppReport, Bid, GangDemand, Offer, RhoOf
 
 
 def erring_agent(app: AppTrace, error: float, seed: int) -> Agent:
@@ -85,12 +85,12 @@ class RankedAgent:
         self._definitions = tuple(definitions)
         self._whole: AppView | None = None
 
-    def report(self, app: AppView, around: Surroundings, round_id: int) -> AppReport:
+    def report(self, app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """The report with rho by these definitions."""
         if self._whole is None:
             # The first report is asked before the app has held a GPU: it is then as it was submitted.
             self._whole = replace(app, elapsed_s=0.0, held=())
-        truth = self._inner.report(app, around, round_id)
+        truth = self._inner.report(app, around, round_id, rho_of)
         ideals_s = ideal_times_s(self._whole, around)
         logs = [math.log(ideals_s[definition]) for definition in self._definitions]
         ideal_s = math.exp(math.fsum(logs) / len(logs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 from themis.apps import (
@@ -17,6 +18,7 @@ from themis.apps import (
 )
 from themis.bids import AppReport, Bid, BidRow, Gang, GangDemand, LossForecast, Offer, PhaseLeft
 from themis.cluster import Allocation, Cluster, DeviceKind, DeviceType, GpuId, Level, Machine
+from themis.errors import InputError
 from themis.leases import Lease
 from themis.lifecycle import LeaseState
 from themis.wire import themis_pb2 as pb
@@ -313,7 +315,9 @@ def report_to_message(report: AppReport) -> pb.RhoReport:
 
 
 def report_from_message(message: pb.RhoReport, app_id: str) -> AppReport:
-    """The report of the app `app_id`."""
+    """The report of the app `app_id`; InputError where it tells no rho, which the wire always asks for."""
+    if math.isnan(message.rho):
+        raise InputError("rho must be a number of 0 or more, or infinite", value=message.rho)
     return AppReport(
         app_id=app_id,
         round_id=message.round_id,

@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -22,6 +23,7 @@ from simulator.simulation import Simulation
 from tests.agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, jobs_of, whole_offer
 from tests.unit.simulator.sim_cases import FAR, app, cluster, job, settings, workload
 from themis.apps import JobShape
+from themis.bids import RhoOf
 from themis.errors import InputError
 
 CLUSTER = cluster_of((2, 2), (2, 2))
@@ -44,9 +46,9 @@ class Recorder:
     def __init__(self):
         self.seen = []
 
-    def report(self, app, around, round_id):
+    def report(self, app, around, round_id, rho_of=RhoOf.EVERY_APP):
         self.seen.append(app)
-        return make_report(app, around, round_id)
+        return make_report(app, around, round_id, rho_of)
 
     def bid(self, app, offer, around):
         self.seen.append(app)
@@ -221,6 +223,17 @@ def test_believing_ends_at_a_moment_too():
 # ---- in runs --------------------------------------------------------------------------------------------------------
 
 
+def test_rho_is_told_where_it_is_asked_for_and_the_rest_is_the_same():
+    content = replace(an_app(), jobs=(), reference=an_app().median_job)
+    for mine, told in ((an_app(), (True, True, False)), (content, (True, False, False))):
+        whole = make_report(mine, AROUND, 7)
+        for rho_of, tells in zip(RhoOf, told, strict=True):
+            brief = HonestAgent().report(mine, AROUND, 7, rho_of)
+            assert math.isnan(brief.rho) != tells
+            fairness = {"rho": whole.rho, "t_shared_s": whole.t_shared_s, "t_ideal_s": whole.t_ideal_s}
+            assert replace(brief, **fairness) == whole
+
+
 def test_in_a_run_the_liar_lies_in_every_round_and_nobody_else_does():
     told = {}
 
@@ -228,7 +241,7 @@ def test_in_a_run_the_liar_lies_in_every_round_and_nobody_else_does():
         def __init__(self, inner):
             self._inner = inner
 
-        def report(self, app, around, round_id):
+        def report(self, app, around, round_id, rho_of):
             report = self._inner.report(app, around, round_id)
             truth = make_report(app, around, round_id)
             told.setdefault(app.app_id, []).append(report.rho / truth.rho)

@@ -1,5 +1,6 @@
 """A round as a generator: its questions in order, answers checked, absences survived."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -17,7 +18,7 @@ from rm_plugin.arbiter.round_values import (
 from rm_plugin.arbiter.rounds import check_bids, play_round
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.policies.themis import ThemisPolicy
-from themis.bids import AppReport, Bid, BidRow, FreeMachine, Gang, GangDemand, PlacedGang
+from themis.bids import AppReport, Bid, BidRow, FreeMachine, Gang, GangDemand, PlacedGang, RhoOf
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Cluster, Level, Machine
 
@@ -178,6 +179,17 @@ class TestRefusals:
         _, result = play(play_round(snapshot("a"), Scripted(Decision())), {"a": replace(report("a"), **changes)})
         assert list(result.snapshot.reports) == []
         assert list(result.refused) == ["a"]
+
+    @pytest.mark.parametrize(
+        ("rho_of", "refused"),
+        [(RhoOf.EVERY_APP, ["a", "b"]), (RhoOf.WANTING_APPS, ["a"]), (RhoOf.NO_APP, [])],
+    )
+    def test_a_report_without_a_rho_that_was_asked_for_is_refused(self, rho_of, refused):
+        silent = {"a": report("a", math.nan), "b": replace(report("b", math.nan), demands=())}
+        questions, result = play(play_round(snapshot("a", "b"), Scripted(Decision()), rho_of), silent)
+        assert questions == [AskReports(("a", "b"), rho_of)]
+        assert list(result.refused) == refused
+        assert all("no rho" in reason for reason in result.refused.values())
 
     def test_what_was_refused_before_the_bids_is_told_too(self):
         policy = Scripted(AskBids(("b",)), Decision())
