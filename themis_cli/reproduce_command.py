@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +16,11 @@ from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
     from simulator.experiments.output import Written
-    from simulator.experiments.port import Experiment, Findings, Scale
+    from simulator.experiments.port import Done, Experiment, Findings, Scale
+    from themis_cli.reproduce_progress import ProgressLine
 
     _Done = tuple[Experiment, Findings, Written | None]
+    _Results = Iterable[tuple[Experiment, list[Done]]]
 
 _ALL = "all"
 _SEEDS = {"quick": 3, "paper": 5}
@@ -44,19 +46,30 @@ def _reproduce(options: argparse.Namespace) -> int:
         if number < 1:
             raise InputError(f"{name} must be 1 or more", value=number)
     # Imported late: bad options should be told at once.
+    from simulator.experiments.kept_runs import KeptRuns
     from simulator.experiments.output import overview_text, summary_markdown
+    from simulator.experiments.plans import distinct_runs
     from simulator.experiments.port import Scale
     from simulator.experiments.result_files import make_folder, write_whole
+    from simulator.experiments.runner import run_all
+    from themis_cli.reproduce_progress import ProgressLine
 
     experiments = _wanted(options.names)
     scale, folder = Scale(options.scale), Path(options.out)
     make_folder(folder)
     began_s = time.monotonic()
     done: list[_Done] = []
+    kept = KeptRuns(folder)
+    runs = distinct_runs(experiments, scale, seeds)
+    before = [cell for cell in runs if kept.has(cell.key)]
     try:
-        _make(experiments, scale, seeds, options, done)
+        with (
+            ProgressLine(runs, before, scale, options.jobs) as line,
+            closing(run_all(experiments, scale, seeds, options.jobs, line.told, kept)) as results,
+        ):
+            _evaluate(results, line, options, done)
         if _ALL in options.names:
-            how = _how(experiments, scale, seeds, options.jobs, time.monotonic() - began_s)
+            how = _how(len(runs), len(before), scale, seeds, options.jobs, time.monotonic() - began_s)
             findings = [(experiment, findings) for experiment, findings, _ in done]
             if not options.json:
                 sys.stdout.write(overview_text(findings))
@@ -65,6 +78,10 @@ def _reproduce(options: argparse.Namespace) -> int:
         # What was found is told, also where its files find no room.
         _print_document(done, scale, seeds, options)
         raise
+    except KeyboardInterrupt:
+        sys.stderr.write(kept.told())
+        raise
+    kept.drop()
     _print_document(done, scale, seeds, options)
     return 0
 
@@ -77,26 +94,18 @@ def _wanted(names: Sequence[str]) -> list[Experiment]:
     return [experiment_named(name) for name in MODULES] if _ALL in names else named
 
 
-def _make(
-    experiments: list[Experiment], scale: Scale, seeds: int, options: argparse.Namespace, done: list[_Done]
-) -> None:
-    """Run, evaluate and write each experiment; its table goes to standard output as soon as it is there."""
+def _evaluate(results: _Results, line: ProgressLine, options: argparse.Namespace, done: list[_Done]) -> None:
+    """Evaluate and write each experiment; its table goes to standard output as soon as it is there."""
     from simulator.experiments.output import table_text, write
-    from simulator.experiments.runner import run_all
-    from themis_cli.reproduce_progress import ProgressLine
 
-    with (
-        ProgressLine(experiments, scale, seeds, options.jobs) as line,
-        closing(run_all(experiments, scale, seeds, options.jobs, line.told)) as results,
-    ):
-        for experiment, runs in results:
-            findings = experiment.evaluate(runs)
-            done.append((experiment, findings, None))
-            line.pause()
-            if not options.json:
-                sys.stdout.write(table_text(experiment, findings) + "\n")
-                sys.stdout.flush()
-            done[-1] = (experiment, findings, write(experiment, findings, Path(options.out)))
+    for experiment, runs in results:
+        findings = experiment.evaluate(runs)
+        done.append((experiment, findings, None))
+        line.pause()
+        if not options.json:
+            sys.stdout.write(table_text(experiment, findings) + "\n")
+            sys.stdout.flush()
+        done[-1] = (experiment, findings, write(experiment, findings, Path(options.out)))
 
 
 def _print_document(done: Sequence[_Done], scale: Scale, seeds: int, options: argparse.Namespace) -> None:
@@ -107,13 +116,13 @@ def _print_document(done: Sequence[_Done], scale: Scale, seeds: int, options: ar
         sys.stdout.write(json.dumps({"scale": scale.value, "seeds": seeds, "experiments": documents}) + "\n")
 
 
-def _how(experiments: list[Experiment], scale: Scale, seeds: int, jobs: int, took_s: float) -> str:
+def _how(runs: int, before: int, scale: Scale, seeds: int, jobs: int, took_s: float) -> str:
     """Where the numbers of the summary come from."""
-    from simulator.experiments.plans import distinct_runs
     from themis_cli.reproduce_progress import length_text
 
-    runs = len(distinct_runs(experiments, scale, seeds))
+    there = f" ({before} of them made before)" if before else ""
     return (
-        f"Made with `themis reproduce all --scale {scale.value} --seeds {seeds}`: {runs} runs, {length_text(took_s)} "
-        f"with {jobs} at a time. Numbers are medians over seeds 1 to {seeds}, with the least and the largest."
+        f"Made with `themis reproduce all --scale {scale.value} --seeds {seeds}`: {runs} runs{there}, "
+        f"{length_text(took_s)} with {jobs} at a time. Numbers are medians over seeds 1 to {seeds}, with the least and "
+        "the largest."
     )

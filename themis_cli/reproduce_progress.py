@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from simulator.experiments.port import Experiment, Scale
+    from simulator.experiments.port import Cell, Scale
 
 _QUIET_S = 30.0
 BASIS = {"quick": "as measured on one machine", "paper": "a guess from one run and many small ones"}
@@ -20,20 +20,20 @@ class ProgressLine:
     """Says first what is coming and how long that may take, then how many runs are made and how long the rest may take.
 
     Args:
-        experiments: What will be run.
+        runs: What will be run.
+        before: Those of them that were made before.
         scale: How large.
-        seeds: Runs of each kind.
         jobs: Runs at a time.
     """
 
-    def __init__(self, experiments: Sequence[Experiment], scale: Scale, seeds: int, jobs: int) -> None:
+    def __init__(self, runs: Sequence[Cell], before: Sequence[Cell], scale: Scale, jobs: int) -> None:
         from rich.console import Console
 
         console = Console(stderr=True, highlight=False)
         self._terminal = console.is_terminal
         self._status = console.status("starting")
         self._started_s = self._said_s = time.monotonic()
-        self._first = _forecast(experiments, scale, seeds, jobs)
+        self._first = _forecast(runs, before, scale, jobs)
 
     def __enter__(self) -> ProgressLine:
         sys.stderr.write(self._first + "\n")
@@ -59,14 +59,13 @@ class ProgressLine:
         self._status.stop()
 
 
-def _forecast(experiments: Sequence[Experiment], scale: Scale, seeds: int, jobs: int) -> str:
+def _forecast(runs: Sequence[Cell], before: Sequence[Cell], scale: Scale, jobs: int) -> str:
     from simulator.experiments.forecast import expected_s
-    from simulator.experiments.plans import distinct_runs
 
-    runs = distinct_runs(experiments, scale, seeds)
-    seconds = sum(map(expected_s, runs))
+    seconds = max(0.0, sum(map(expected_s, runs)) - sum(map(expected_s, before)))
+    there = f", {len(before)} of them made before," if before else ","
     return (
-        f"{len(runs)} runs at scale {scale.value}, {jobs} at a time: about {length_text(seconds / jobs)} "
+        f"{len(runs)} runs at scale {scale.value}{there} {jobs} at a time: about {length_text(seconds / jobs)} "
         f"({BASIS[scale.value]}); the estimate then follows what this machine does"
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.arbiter.round_values import RoundSettings
@@ -110,4 +110,4 @@ def policy_cells(
 def distinct_runs(experiments: Sequence[Experiment], scale: Scale, seeds: int) -> list[Cell]:
     """The runs that the experiments take together: cells that differ in their labels only are run once."""
     cells = (cell for experiment in experiments for cell in experiment.cells(scale, seeds))
-    return list({repr(replace(cell, labels={})): cell for cell in cells}.values())
+    return list({cell.key: cell for cell in cells}.values())

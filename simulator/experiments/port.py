@@ -43,6 +43,12 @@ class Cell:
     make_agent: Callable[..., Agent] | None = None
     agent_arguments: Mapping[str, object] = field(default_factory=dict)
 
+    @property
+    def key(self) -> str:
+        """What tells runs apart, in this process as in any other; labels do not."""
+        makers = _name(self.make_workload), _name(self.make_agent)
+        return repr((*makers, self.workload_arguments, self.settings, self.agent_arguments))
+
     def workload(self) -> Workload:
         """The apps of the run."""
         return self.make_workload(**self.workload_arguments)
@@ -53,6 +59,10 @@ class Cell:
             return None
         make, arguments = self.make_agent, dict(self.agent_arguments)
         return lambda app: make(app, **arguments)
+
+
+def _name(function: Callable[..., object] | None) -> str:
+    return "" if function is None else f"{function.__module__}.{function.__qualname__}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
 from simulator.experiments.forecast import expected_s
+from simulator.experiments.kept_runs import KeptRuns
 from simulator.experiments.port import Cell, Done, Experiment, Scale
 from simulator.parallel import mapped
 from simulator.record import RunRecord
@@ -16,7 +17,12 @@ Progress = Callable[[int, int, float], None]
 
 
 def run_all(
-    experiments: Sequence[Experiment], scale: Scale, seeds: int, processes: int, progress: Progress = lambda *_: None
+    experiments: Sequence[Experiment],
+    scale: Scale,
+    seeds: int,
+    processes: int,
+    progress: Progress = lambda *_: None,
+    kept: KeptRuns | None = None,
 ) -> Generator[tuple[Experiment, list[Done]], None, None]:
     """Every experiment with its runs, in the order given, each as soon as its runs are made.
 
@@ -26,16 +32,17 @@ def run_all(
         seeds: Runs of each cell's kind, with seeds from 1 on.
         processes: Runs at a time; the result does not depend on it.
         progress: Told (runs made, runs in all, share of the time that they may take all together) after each run.
+        kept: Runs that are there already, and where new ones are kept.
     """
     plans = [(experiment, list(experiment.cells(scale, seeds))) for experiment in experiments]
     wanted: dict[str, Cell] = {}
     for _, cells in plans:
         for cell in cells:
-            wanted.setdefault(_key(cell), cell)
-    made = _make(wanted, processes, progress)
+            wanted.setdefault(cell.key, cell)
+    made = _make(wanted, processes, progress) if kept is None else _with_kept(wanted, processes, progress, kept)
     records: dict[str, RunRecord] = {}
     for experiment, cells in plans:
-        keys = [_key(cell) for cell in cells]
+        keys = [cell.key for cell in cells]
         while not records.keys() >= set(keys):
             key, record = next(made)
             records[key] = record
@@ -48,15 +55,27 @@ def run_cell(cell: Cell) -> RunRecord:
         return Simulation(cell.workload(), cell.settings, cell.agents()).run()
 
 
-def _key(cell: Cell) -> str:
-    """What tells runs apart; labels do not."""
-    return repr((cell.make_workload, cell.workload_arguments, cell.settings, cell.make_agent, cell.agent_arguments))
-
-
-def _make(wanted: dict[str, Cell], processes: int, progress: Progress) -> Iterator[tuple[str, RunRecord]]:
+def _make(wanted: Mapping[str, Cell], processes: int, progress: Progress) -> Iterator[tuple[str, RunRecord]]:
     seconds = {key: expected_s(cell) for key, cell in wanted.items()}
     all_s, done_s = math.fsum(seconds.values()), 0.0
     for made, (key, record) in enumerate(mapped(run_cell, wanted.items(), processes), start=1):
         done_s += seconds[key]
         progress(made, len(wanted), done_s / all_s)
+        yield key, record
+
+
+def _with_kept(
+    wanted: Mapping[str, Cell], processes: int, progress: Progress, kept: KeptRuns
+) -> Iterator[tuple[str, RunRecord]]:
+    """Runs that are kept come first; new ones are kept."""
+    there = 0
+    missing = dict(wanted)
+    for key in wanted:
+        record = kept.find(key)
+        if record is not None:
+            there += 1
+            del missing[key]
+            yield key, record
+    for key, record in _make(missing, processes, lambda made, of, share: progress(there + made, there + of, share)):
+        kept.keep(key, record)
         yield key, record

@@ -83,7 +83,8 @@ def test_what_was_found_is_told_where_its_files_find_no_room(tmp_path, options):
         assert (told["name"], told["files"]) == ("fig6", None)
     else:
         assert ended.stdout.startswith("fig6: two instances")
-    assert [path.name for path in tmp_path.iterdir()] == ["fig6.csv"]
+    # The runs stay: with room made, the same command only evaluates them.
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fig6.csv", "unfinished"]
 
 
 def begun(folder):
@@ -120,3 +121,21 @@ def test_its_processes_do_not_outlive_it(tmp_path, how):
     started.communicate(timeout=20)
     _, alive = psutil.wait_procs(children, timeout=5)
     assert not alive
+
+
+def test_what_was_made_before_an_interrupt_is_not_made_again(tmp_path):
+    started, _ = begun(tmp_path)
+    kept = tmp_path / "unfinished"
+    deadline_s = time.monotonic() + 60
+    while not (kept.is_dir() and any(not path.suffix for path in kept.iterdir())):
+        assert time.monotonic() < deadline_s, "no run was kept"
+        time.sleep(0.05)
+    os.killpg(started.pid, signal.SIGINT)
+    _, told = started.communicate(timeout=20)
+    assert started.returncode == 3
+    assert f"kept in {kept}: the same command goes on from there\n" in told
+    there = sum(1 for _ in kept.iterdir())
+    again, _ = begun(tmp_path)
+    os.killpg(again.pid, signal.SIGINT)
+    _, told = again.communicate(timeout=20)
+    assert told.startswith(f"54 runs at scale quick, {there} of them made before, 2 at a time: about ")
