@@ -7,6 +7,7 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from am.agent.demands import is_content
 from am.agent.views import AppView, HeldGang, JobView, median_job
 from am.app_view import at_once_gpus, held_gang, search_work_gpu_s
 from am.jobs.planner import NOWHERE, Holdings, Plan, make_plan
@@ -54,9 +55,13 @@ class Acted(Value, frozen=True, kw_only=True):
 
 
 class _Holds(Value, frozen=True, kw_only=True):
-    """Gangs of an app, for leases up for renewal by any time from `at_s` on and before `until_s`."""
+    """Gangs of an app, for leases up for renewal by any time from `at_s` on and before `until_s`.
+
+    `content`: they are all that its jobs can use.
+    """
 
     gangs: tuple[HeldGang, ...]
+    content: bool
     at_s: float
     until_s: float
 
@@ -118,9 +123,13 @@ class SimApp:
             work_total_gpu_s=self.work_total_gpu_s,
             demand_max_gpus=self._at_once_gpus,
             reference=self._reference_now or self._reference(),
-            held=self._held_now(up_until_s) if self.leases or self._planned else (),
+            held=self._held_now(up_until_s).gangs if self.leases or self._planned else (),
             restart_s=self._restart_s,
         )
+
+    def is_content(self, up_until_s: float) -> bool:
+        """True while the app wants nothing but what it holds, of which nothing is up for renewal."""
+        return bool(self.leases) and self._held_now(up_until_s).content
 
     def _jobs_at(self, now_s: float) -> tuple[JobView, ...]:
         """The jobs of the phase. As long as none of them runs it is the same tuple, by which agents know it again."""
@@ -340,14 +349,16 @@ class SimApp:
         self.tally.running_gpu_s += gpu_s
         self.tally.scored_gpu_s += gpu_s / job.trace.slowdown.at(job.level)
 
-    def _held_now(self, up_until_s: float) -> tuple[HeldGang, ...]:
+    def _held_now(self, up_until_s: float) -> _Holds:
         """The gangs held; worked out again once something happened to the app, or a lease is up for renewal."""
         holds = self._holds
         if holds is None or not holds.at_s <= up_until_s < holds.until_s:
             ends_s = [lease.expires_at_s for lease in self.leases.values() if lease.expires_at_s > up_until_s]
             gangs = tuple(self._held(up_until_s))
-            holds = self._holds = _Holds(gangs=gangs, at_s=up_until_s, until_s=min(ends_s, default=math.inf))
-        return holds.gangs
+            content = is_content([job.trace.shape for job in self._pending], gangs)
+            until_s = min(ends_s, default=math.inf)
+            holds = self._holds = _Holds(gangs=gangs, content=content, at_s=up_until_s, until_s=until_s)
+        return holds
 
     def _held(self, up_until_s: float) -> Iterator[HeldGang]:
         for job in self._pending:

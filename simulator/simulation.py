@@ -38,6 +38,7 @@ from themis.leases import SAME_TIME_S, Lease, LeaseChange
 MakeAgent = Callable[[AppTrace], Agent]
 Watch = Callable[["Simulation"], None]
 
+_EVERY_APP = RhoOf.EVERY_APP
 _MOST_ROUNDS_AT_ONCE = 200
 _MOST_DECLINED = 3
 """Rounds in a row at one moment of which every GPU was given straight back: whoever asked for them told no truth, or
@@ -367,21 +368,29 @@ class Simulation:
 
     def report(self, snapshot: RoundSnapshot, app_id: str, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """What an app answers when a round begins on a snapshot of this moment."""
-        view = self._view(snapshot, app_id)
-        return self._agents[app_id].report(view, self._around, snapshot.round_id, rho_of)
+        self._look_at(snapshot)
+        agent = self._agents[app_id]
+        if rho_of is not _EVERY_APP and type(agent) is HonestAgent and self.apps[app_id].is_content(self._up_until_s):
+            # What it would say, short of what nobody goes by then.
+            return AppReport(app_id=app_id, round_id=snapshot.round_id)
+        return agent.report(self._view(snapshot, app_id), self._around, snapshot.round_id, rho_of)
 
     def _view(self, snapshot: RoundSnapshot, app_id: str) -> AppView:
-        """The app as its agent sees it: it does not change within a round, nor does what it is told of the cluster."""
-        if self._viewed != snapshot.round_id:
-            self._viewed = snapshot.round_id
-            self._up_until_s = self.now_s + self.settings.leases.checkpoint_lead_s + SAME_TIME_S
-            self._around = replace(self._around, active_apps=max(1, len(snapshot.apps)))
-            self._views.clear()
+        """The app as its agent sees it: it does not change within a round."""
+        self._look_at(snapshot)
         view = self._views.get(app_id)
         if view is None:
             contention = snapshot.standing(app_id).contention
             view = self._views[app_id] = self.apps[app_id].view(snapshot.now_s, self._up_until_s, contention)
         return view
+
+    def _look_at(self, snapshot: RoundSnapshot) -> None:
+        """What all apps see alike is the same throughout a round."""
+        if self._viewed != snapshot.round_id:
+            self._viewed = snapshot.round_id
+            self._up_until_s = self.now_s + self.settings.leases.checkpoint_lead_s + SAME_TIME_S
+            self._around = replace(self._around, active_apps=max(1, len(snapshot.apps)))
+            self._views.clear()
 
     def bid(self, snapshot: RoundSnapshot, app_id: str) -> Bid:
         """What an app answers to the offer of such a round."""

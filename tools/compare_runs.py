@@ -72,12 +72,17 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if differ else 0
 
 
-def _recorded(checkout: Path, arguments: Sequence[str], folder: Path) -> tuple[bytes, Mapping[str, Any]]:
-    """The recording of a run, and its document without what is of the machine."""
+def _recorded(checkout: Path, arguments: Sequence[str], folder: Path) -> tuple[bytes, list[Mapping[str, Any]]]:
+    """The recording of a run, and documents without what is of the machine: of that run, and of one that nobody records.
+
+    Apps tell less in the latter: rho by which nothing goes.
+    """
     recording = folder / "run.jsonl"
-    printed, _ = _simulate(checkout, (*arguments, "--record", str(recording)))
-    document = json.loads(printed)
-    return recording.read_bytes(), {key: value for key, value in document.items() if key not in _OF_THE_MACHINE}
+    printed = [_simulate(checkout, (*arguments, *more))[0] for more in (("--record", str(recording)), ())]
+    documents = [json.loads(each) for each in printed]
+    return recording.read_bytes(), [
+        {key: value for key, value in document.items() if key not in _OF_THE_MACHINE} for document in documents
+    ]
 
 
 def _in_turn(other: Path, arguments: Sequence[str], repeats: int) -> tuple[float, float]:

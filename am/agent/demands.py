@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from am.agent.fairness import Valuer
 from am.agent.finish_time import finish_time_s
@@ -104,6 +104,20 @@ def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
             if demand is not None:
                 demands.append(demand)
     return tuple(demands)
+
+
+def is_content(shapes: Sequence[JobShape], gangs: Sequence[HeldGang]) -> bool:
+    """True where `unmet_demands` is empty whatever work is left: each job holds all that it can use, none of it up.
+
+    Args:
+        shapes: Of all jobs.
+        gangs: Those that are held, in the order of their jobs.
+    """
+    if len(gangs) < len(shapes):
+        return False
+    return all(
+        not gang.up.counts and gang.at.gpus >= shape.demand_max_gpus for shape, gang in zip(shapes, gangs, strict=True)
+    )
 
 
 def growth_pays(job: JobView, gang: GangAt, gpus: int, level: Level, restart_s: float) -> bool:
