@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _recorded(checkout: Path, arguments: Sequence[str], folder: Path) -> tuple[bytes, list[Mapping[str, Any]]]:
-    """The recording of a run, and documents without what is of the machine: of that run, and of one that nobody records.
+    """The recording of a run, and documents without what is of the machine: of that run and of one without recording.
 
     Apps tell less in the latter: rho by which nothing goes.
     """
