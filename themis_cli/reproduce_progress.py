@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from simulator.experiments.port import Cell, Scale
 
 _QUIET_S = 30.0
-BASIS = {"quick": "as measured on one machine", "paper": "a guess from one run and many small ones"}
+BASIS = {"quick": "as measured on one machine", "paper": "a guess from a run or a part of one of each kind"}
 """What the forecast goes by."""
 
 
