@@ -21,8 +21,8 @@ _SECONDS: Mapping[str, tuple[float, float, float, float]] = MappingProxyType(
 )
 """Processor seconds of a run by workload: a baseline's, aligned and staggered, and themis's, aligned and staggered.
 
-As measured on one machine: of the small workloads the mean of all policies; of the paper's sizes a run of tiresias and one
-of themis with aligned ends, and what staggered ones would take by their first minutes.
+As measured on one machine: of the small workloads the mean of all policies; of the paper's sizes a run of tiresias and
+one of themis with aligned ends, and what staggered ones would take by their first minutes.
 """
 
 _MADE_UP: Mapping[str, float] = MappingProxyType({"make_instance": 0.03, "make_pair": 0.05, "like_apps": 0.33})
