@@ -372,7 +372,8 @@ class Simulation:
         agent = self._agents[app_id]
         if rho_of is not _EVERY_APP and type(agent) is HonestAgent and self.apps[app_id].is_content(self._up_until_s):
             # What it would say, short of what nobody goes by then.
-            return AppReport(app_id=app_id, round_id=snapshot.round_id)
+            restart_s = self.apps[app_id].costs.restart_s
+            return AppReport(app_id=app_id, round_id=snapshot.round_id, restart_s=restart_s)
         return agent.report(self._view(snapshot, app_id), self._around, snapshot.round_id, rho_of)
 
     def _view(self, snapshot: RoundSnapshot, app_id: str) -> AppView:

@@ -278,7 +278,8 @@ _EVERY_APP, _WANTING_APPS = RhoOf.EVERY_APP, RhoOf.WANTING_APPS
 class AppReport(Value, frozen=True, kw_only=True):
     """What an app answers when a round begins: rho with what it keeps, and the demand of its unfinished jobs.
 
-    `rho`, `t_shared_s` and `t_ideal_s` are NaN where the round does not ask for them.
+    `rho`, `t_shared_s` and `t_ideal_s` are NaN where the round does not ask for them. Then an app without demands may
+    leave out `phases_left`, too.
 
     `phases_left` is all that the search has still to do, the current phase first; `restart_s` what moving a running
     job costs, in seconds. Rules of the baselines go by them.

@@ -59,9 +59,9 @@ def _reproduce(options: argparse.Namespace) -> int:
     make_folder(folder)
     began_s = time.monotonic()
     done: list[_Done] = []
-    kept = KeptRuns(folder)
     runs = distinct_runs(experiments, scale, seeds)
-    before = [cell for cell in runs if kept.has(cell.key)]
+    kept = KeptRuns(folder, [cell.key for cell in runs])
+    before = [cell for cell in runs if cell.key in kept.before]
     try:
         with (
             ProgressLine(runs, before, scale, options.jobs) as line,
@@ -74,11 +74,10 @@ def _reproduce(options: argparse.Namespace) -> int:
             if not options.json:
                 sys.stdout.write(overview_text(findings))
             write_whole(folder / "summary.md", summary_markdown(findings, how).encode())
-    except InputError:
-        # What was found is told, also where its files find no room.
-        _print_document(done, scale, seeds, options)
-        raise
-    except KeyboardInterrupt:
+    except BaseException as error:
+        if isinstance(error, InputError):
+            # What was found is told, also where its files find no room.
+            _print_document(done, scale, seeds, options)
         sys.stderr.write(kept.told())
         raise
     kept.drop()

@@ -17,7 +17,8 @@ class Policy(Protocol):
 
     name: str
     rho_of: RhoOf
-    """By whose rho it goes."""
+    """By whose rho it goes. Where nobody records or watches a run it sees no other; nor, of apps that want no more
+    GPUs, `phases_left`."""
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """The next step of the round."""

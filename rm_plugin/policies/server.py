@@ -206,7 +206,7 @@ class Server:
         return standing is None and Kind.of(demand) in self._hopeless
 
     def _own_room(self, app_id: str) -> Room:
-        """The GPUs that the app held and that are still free, as a room of their own; not to be kept."""
+        """The GPUs that the app held and that are still free, as a room that changes as gangs are taken."""
         room = self._own.get(app_id)
         if room is None:
             room = self._own[app_id] = self.room.part(self._up[app_id])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +31,8 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         InputError: It cannot be written.
     """
-    part = path.with_name(path.name + _UNFINISHED)
+    # Of this process alone: another one may be writing the same file.
+    part = path.with_name(f"{path.name}.{os.getpid()}{_UNFINISHED}")
     with _told(f"cannot write {path}", "make room, or name another folder by --out"):
         try:
             part.write_bytes(content)

@@ -32,7 +32,7 @@ def run_all(
         seeds: Runs of each cell's kind, with seeds from 1 on.
         processes: Runs at a time; the result does not depend on it.
         progress: Told (runs made, runs in all, share of the time that they may take all together) after each run.
-        kept: Runs that are there already, and where new ones are kept.
+        kept: Runs of these that are there already, and where new ones are kept.
     """
     plans = [(experiment, list(experiment.cells(scale, seeds))) for experiment in experiments]
     wanted: dict[str, Cell] = {}
@@ -68,14 +68,9 @@ def _with_kept(
     wanted: Mapping[str, Cell], processes: int, progress: Progress, kept: KeptRuns
 ) -> Iterator[tuple[str, RunRecord]]:
     """Runs that are kept come first; new ones are kept."""
-    there = 0
-    missing = dict(wanted)
-    for key in wanted:
-        record = kept.find(key)
-        if record is not None:
-            there += 1
-            del missing[key]
-            yield key, record
+    yield from kept.before.items()
+    there = len(kept.before)
+    missing = {key: cell for key, cell in wanted.items() if key not in kept.before}
     for key, record in _make(missing, processes, lambda made, of, share: progress(there + made, there + of, share)):
         kept.keep(key, record)
         yield key, record

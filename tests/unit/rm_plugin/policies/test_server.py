@@ -75,6 +75,29 @@ def test_apps_in_order_are_served_as_leftovers_serve_them(data):
     assert server.gangs() == serve_in_order(free, mine)
 
 
+class Rebuilding(Server):
+    """Makes the room that it keeps for an app anew, and compares."""
+
+    def _own_room(self, app_id):
+        kept, anew = super()._own_room(app_id), self.room.part(self._up[app_id])
+        assert kept.machines() == anew.machines()
+        assert [kept.free(at) for at in kept.machine_ids] == [anew.free(at) for at in anew.machine_ids]
+        return kept
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_an_app_s_own_room_is_what_is_left_of_its_gpus(data):
+    free = data.draw(machines())
+    server = Rebuilding(free, data.draw(claims(free)))
+    jobs = [(app_id, job) for app_id in server.claims for job in range(len(server.jobs(app_id)))]
+    for app_id, job in data.draw(st.lists(st.sampled_from(jobs), max_size=12)):
+        ask = data.draw(st.sampled_from([server.renewal, server.anywhere]))
+        proposal = ask(app_id, job, step=data.draw(st.booleans()))
+        if proposal is not None:
+            server.take(app_id, job, proposal.gang)
+
+
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_steps_leave_nothing_that_a_job_could_use(data):

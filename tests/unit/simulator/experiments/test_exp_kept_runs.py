@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from simulator.experiments import kept_runs, runner
-from simulator.experiments.kept_runs import KeptRuns
+from simulator.experiments.kept_runs import KeptRuns, digest_of
 from simulator.experiments.plans import distinct_runs
 from simulator.experiments.port import Scale
 from simulator.experiments.registry import experiment_named
@@ -19,11 +19,6 @@ FIG6 = [experiment_named("fig6")]
 
 
 @pytest.fixture
-def kept(tmp_path):
-    return KeptRuns(tmp_path)
-
-
-@pytest.fixture
 def record():
     """A run with everything in it that a record can hold."""
     apps = [app(name, job(iterations=100, gpus=3, least=1)) for name in "ab"]
@@ -32,39 +27,89 @@ def record():
     return replace(run, rounds=rounds)
 
 
-def test_what_is_kept_is_what_was_made(kept, record):
-    assert (kept.find("k"), kept.has("k"), kept.told()) == (None, False, "")
-    kept.keep("k", record)
-    assert kept.find("k") == record
-    assert kept.find("another") is None
-    assert kept.told().startswith("1 runs are kept in ")
-    kept.drop()
-    assert kept.find("k") is None
+def kept(folder, *keys):
+    return KeptRuns(folder, keys or ["k", "l"])
 
 
-def test_another_version_of_the_code_finds_nothing(kept, record, monkeypatch):
-    kept.keep("k", record)
+def files(folder):
+    return sorted((folder / "unfinished").iterdir())
+
+
+def test_what_is_kept_is_what_was_made(tmp_path, record):
+    mine = kept(tmp_path)
+    assert (mine.before, mine.told()) == ({}, "")
+    mine.keep("k", record)
+    assert mine.told() == f"1 run is kept in {tmp_path}/unfinished: the same command goes on from there\n"
+    assert kept(tmp_path).before == {"k": record}
+    mine.keep("l", record)
+    assert mine.told().startswith("2 runs are kept in ")
+    mine.drop()
+    assert list(tmp_path.iterdir()) == []
+    mine.drop()
+
+
+def test_only_what_the_command_itself_kept_is_dropped(tmp_path, record):
+    mine, others = kept(tmp_path, "a", "b"), kept(tmp_path, "b", "c")
+    mine.keep("a", record)
+    others.keep("c", record)
+    (tmp_path / "unfinished" / "chapter.tex").write_text("somebody's own")
+    for file in files(tmp_path):
+        if file.name != "chapter.tex":
+            half_written = file.with_name(f"{file.name}.77.part")
+            half_written.write_bytes(b"")
+    mine.drop()
+    assert len(files(tmp_path)) == 3
+    assert kept(tmp_path, "a", "c").before == {"c": record}
+    others.drop()
+    assert [path.name for path in files(tmp_path)] == ["chapter.tex"]
+
+
+def test_another_version_of_the_code_finds_nothing(tmp_path, record, monkeypatch):
+    kept(tmp_path).keep("k", record)
     monkeypatch.setattr(kept_runs, "_code", lambda: "another")
-    assert kept.find("k") is None
+    assert kept(tmp_path).before == {}
 
 
-def test_what_is_damaged_is_made_again(kept, record, tmp_path):
-    kept.keep("k", record)
-    (path,) = (tmp_path / "unfinished").iterdir()
-    path.write_bytes(path.read_bytes()[:-5])
-    assert kept.find("k") is None
-    kept.keep("k", record)
-    assert kept.find("k") == record
+def test_the_code_is_told_by_sources_compiled_parts_and_versions(tmp_path):
+    (tmp_path / "am").mkdir()
+    for name in ("a.py", "b.so", "notes.md"):
+        (tmp_path / "am" / name).write_text("1")
+    (tmp_path / "am" / ".#a.py").symlink_to("nowhere")
+
+    def digest(*versions):
+        return digest_of(tmp_path, ["am"], versions)
+
+    first = digest("numpy 1")
+    (tmp_path / "am" / "notes.md").write_text("2")
+    assert digest("numpy 1") == first != digest("numpy 2")
+    for name in ("a.py", "b.so"):
+        before = digest("numpy 1")
+        (tmp_path / "am" / name).write_text("2")
+        assert digest("numpy 1") != before
+    assert kept_runs._code() != ""
+
+
+@pytest.mark.parametrize("damaged", [lambda whole: whole[:-5], lambda whole: whole[:90] + b"x" + whole[91:]])
+def test_what_is_damaged_is_made_again(tmp_path, record, damaged):
+    kept(tmp_path).keep("k", record)
+    (path,) = files(tmp_path)
+    path.write_bytes(damaged(path.read_bytes()))
+    again = kept(tmp_path)
+    assert again.before == {}
+    again.keep("k", record)
+    assert kept(tmp_path).before == {"k": record}
 
 
 def test_no_room_is_told(tmp_path, record):
     (tmp_path / "unfinished").write_text("a file where the folder should be")
     with pytest.raises(InputError, match="cannot make the folder"):
-        KeptRuns(tmp_path).keep("k", record)
+        kept(tmp_path).keep("k", record)
 
 
-def test_runs_go_on_where_they_were_interrupted(kept, monkeypatch):
+def test_runs_go_on_where_they_were_interrupted(tmp_path, monkeypatch):
     made, told = [], []
+    runs = distinct_runs(FIG6, Scale.QUICK, 1)
+    keys = [cell.key for cell in runs]
 
     def make(cell):
         made.append(cell.key)
@@ -77,12 +122,12 @@ def test_runs_go_on_where_they_were_interrupted(kept, monkeypatch):
 
     monkeypatch.setattr(runner, "run_cell", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        list(run_all(FIG6, Scale.QUICK, 1, 1, kept=kept))
+        list(run_all(FIG6, Scale.QUICK, 1, 1, kept=kept(tmp_path, *keys)))
     assert len(made) == 5
     monkeypatch.setattr(runner, "run_cell", make)
-    ((_, done),) = run_all(FIG6, Scale.QUICK, 1, 1, lambda *numbers: told.append(numbers[:2]), kept)
-    runs = distinct_runs(FIG6, Scale.QUICK, 1)
-    assert sorted(made) == sorted(cell.key for cell in runs)
+    again = run_all(FIG6, Scale.QUICK, 1, 1, lambda *numbers: told.append(numbers[:2]), kept(tmp_path, *keys))
+    ((_, done),) = again
+    assert sorted(made) == sorted(keys)
     assert told == [(number, len(runs)) for number in range(6, len(runs) + 1)]
     ((_, whole),) = run_all(FIG6, Scale.QUICK, 1, 1)
     assert [each.record.apps for each in done] == [each.record.apps for each in whole]
