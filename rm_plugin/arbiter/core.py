@@ -21,6 +21,7 @@ from themis.choices import LeaseEnds
 from themis.cluster import Allocation, Cluster, GpuId
 from themis.errors import InputError, InvariantError
 from themis.leases import SAME_TIME_S, Lease, LeaseChange, LeaseChangeKind, allocation_of
+from themis.lifecycle import LeaseState
 from themis.values import Value
 
 LEAST_LEASE_S = 1e-3
@@ -52,6 +53,7 @@ class _Account:
     submitted_at_s: float
     attained_gpu_s: float = 0.0
     silent: bool = False
+    leaving: bool = False
 
 
 class Arbiter:
@@ -99,9 +101,21 @@ class Arbiter:
         return changes
 
     def set_silent(self, app_id: str, silent: bool) -> None:
-        """An app master went away (its leases wait for it), or came back."""
+        """An app master went away (its leases wait for it), or came back. An app that leaves stays silent."""
         if app_id in self._apps:
-            self._apps[app_id].silent = silent
+            account = self._apps[app_id]
+            account.silent = silent or account.leaving
+
+    def leave(self, app_id: str, *, now_s: float, reason: str) -> list[LeaseChange]:
+        """An app is about to end: it is asked for nothing and given nothing any more, also by a round that goes on.
+
+        What it has won and not got yet goes back; what it runs on stays its own until nothing of it runs there.
+        """
+        if app_id not in self._apps:
+            return []
+        self._apps[app_id].silent = self._apps[app_id].leaving = True
+        won = [lease.lease_id for lease in self.table.of_app(app_id) if lease.state is LeaseState.RESERVED]
+        return self.release(won, now_s=now_s, reason=reason)
 
     def contention(self, app_id: str, now_s: float) -> float:
         """N_avg of an active app."""
@@ -151,13 +165,13 @@ class Arbiter:
         """Apply a round's decision to the leases, as they are now.
 
         Between the snapshot and the decision apps may have ended, GPUs may have come back and machines may have been
-        lost: grants to apps that are gone are dropped, and gangs that a lost machine would have a part of. Renewable
-        leases are those that the round put up and that still run.
+        lost: grants to apps that are gone or leave are dropped, and gangs that a lost machine would have a part of.
+        Renewable leases are those that the round put up and that still run.
         """
         snapshot = result.snapshot
         up = self._up
         renewable = [lease for lease in self.table.live.values() if lease.lease_id in up] if up else []
-        grants = {app: self._there(gangs) for app, gangs in result.decision.grants().items() if app in self._apps}
+        grants = {app: self._there(gangs) for app, gangs in result.decision.grants().items() if self._stays(app)}
         # No lease ends with it, so no app's account changes.
         return self.table.settle(
             grants,
@@ -276,6 +290,10 @@ class Arbiter:
 
     def _end_of(self, now_s: float) -> EndOf:
         return partial(self.lease_end_s, now_s)
+
+    def _stays(self, app_id: str) -> bool:
+        account = self._apps.get(app_id)
+        return account is not None and not account.leaving
 
     def _is_silent(self, app_id: str) -> bool:
         account = self._apps.get(app_id)

@@ -75,6 +75,12 @@ class LiveCluster:
         gone = [lease.lease_id for lease in leases if lease.state is LeaseState.EXPIRING and lease.lease_id not in held]
         self.release(app_id, pb.Release(lease_ids=gone, reason="not used by the new attempt"))
 
+    def leave(self, app_id: str, reason: str) -> None:
+        """An app is about to end: it gets nothing any more, and keeps what its tasks run on until they end."""
+        changes = self._arbiter.leave(app_id, now_s=self._clock.now_s(), reason=reason)
+        if changes:
+            self.leases_ended(changes)
+
     def revoke(self, lease_ids: Iterable[int], reason: str) -> None:
         """End leases that nothing runs on any more."""
         changes = self._arbiter.revoke(lease_ids, now_s=self._clock.now_s(), reason=reason)

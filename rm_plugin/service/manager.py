@@ -122,8 +122,7 @@ class ResourceManager:
             check_label(reason, "reason", f"kill of {app_id}")
         if not entry.ended and not entry.kill_reason:
             entry.kill_reason = reason or "killed by its user"
-            # It is asked for nothing and given nothing any more. What its tasks run on stays its own until they end.
-            self.arbiter.set_silent(app_id, True)
+            self.live_cluster.leave(app_id, entry.kill_reason)
             if entry.session is not None:
                 entry.session.send(pb.RmMessage(shut_down=pb.ShutDown(reason=entry.kill_reason)))
             self._spawn(self._kill_after_grace(entry))

@@ -192,6 +192,63 @@ class TestSilence:
         assert one.active_apps == ("a", "b")
 
 
+class TestLeaving:
+    def table(self):
+        one = arbiter()
+        for app in "ab":
+            one.add_app(app, now_s=0.0)
+        grant(one, 0.0, a=gang(m1=2))
+        return one
+
+    def test_an_app_that_leaves_in_the_middle_of_a_round_gets_nothing_by_it_and_keeps_what_it_runs_on(self):
+        one = self.table()
+        snapshot, _ = one.begin_round(10.0)
+        assert one.leave("a", now_s=11.0, reason="killed") == []
+        decision = Decision(auction={"a": (gang(m0=2),), "b": (gang(m0=2),)})
+        changes = one.settle(RoundResult(snapshot=snapshot, decision=decision), now_s=12.0)
+        assert {(kind, app) for kind, app, _ in told(changes)} == {("granted", "b")}
+        assert [str(lease.gpu) for lease in one.table.of_app("a")] == ["m1/0", "m1/1"]
+        one.validate()
+
+    def test_what_it_would_have_renewed_goes_to_the_winner_once_it_is_given_back(self):
+        one = self.table()
+        snapshot, _ = one.begin_round(570.0)
+        one.leave("a", now_s=571.0, reason="killed")
+        decision = Decision(auction={"b": (gang(m1=1),), "a": (gang(m1=1),)})
+        changes = one.settle(RoundResult(snapshot=snapshot, decision=decision), now_s=572.0)
+        assert sorted(told(changes)) == [
+            ("expiring", "a", "m1/0"),
+            ("expiring", "a", "m1/1"),
+            ("reserved", "b", "m1/0"),
+        ]
+        assert told(one.end_app("a", now_s=580.0, reason="it ended")) == [
+            ("released", "a", "m1/0"),
+            ("granted", "b", "m1/0"),
+            ("released", "a", "m1/1"),
+        ]
+        one.validate()
+
+    def test_what_it_has_won_and_not_got_goes_back_at_once(self):
+        one = self.table()
+        grant(one, 570.0, b=gang(m1=2))
+        changes = one.leave("b", now_s=575.0, reason="killed")
+        assert [(change.reserved, change.reason) for change in changes] == [(True, "killed")] * 2
+        assert told(changes) == [("released", "b", "m1/0"), ("released", "b", "m1/1")]
+        assert told(one.end_app("a", now_s=580.0, reason="it ended")) == [
+            ("released", "a", "m1/0"),
+            ("released", "a", "m1/1"),
+        ]
+
+    def test_it_is_silent_whatever_is_said_of_its_master_later(self):
+        one = self.table()
+        one.leave("a", now_s=5.0, reason="killed")
+        one.set_silent("a", False)
+        assert one.begin_round(10.0)[0].standing("a").silent
+
+    def test_an_unknown_app_cannot_leave(self):
+        assert self.table().leave("nobody", now_s=5.0, reason="killed") == []
+
+
 class TestSettling:
     def test_what_was_decided_for_an_app_that_is_gone_is_dropped(self):
         one = arbiter()
