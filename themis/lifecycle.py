@@ -92,16 +92,17 @@ APP_LIFECYCLE: Lifecycle[AppState] = Lifecycle(
     },
 )
 
-_ENDS = (JobState.STOPPED, JobState.FAILED, JobState.KILLED)
+JOB_ENDS = (JobState.STOPPED, JobState.FAILED, JobState.KILLED)
+"""How a job may end in every state, short of having done all of its work."""
 
 JOB_LIFECYCLE: Lifecycle[JobState] = Lifecycle(
     "job",
     {
-        JobState.WAITING: (JobState.STARTING, *_ENDS),
-        JobState.STARTING: (JobState.RUNNING, JobState.CHECKPOINTING, JobState.WAITING, JobState.PHASE_DONE, *_ENDS),
-        JobState.RUNNING: (JobState.CHECKPOINTING, JobState.PHASE_DONE, JobState.WAITING, *_ENDS),
-        JobState.CHECKPOINTING: (JobState.WAITING, JobState.PHASE_DONE, *_ENDS),
-        JobState.PHASE_DONE: (JobState.WAITING, JobState.FINISHED, *_ENDS),
+        JobState.WAITING: (JobState.STARTING, *JOB_ENDS),
+        JobState.STARTING: (JobState.RUNNING, JobState.CHECKPOINTING, JobState.WAITING, JobState.PHASE_DONE, *JOB_ENDS),
+        JobState.RUNNING: (JobState.CHECKPOINTING, JobState.PHASE_DONE, JobState.WAITING, *JOB_ENDS),
+        JobState.CHECKPOINTING: (JobState.WAITING, JobState.PHASE_DONE, *JOB_ENDS),
+        JobState.PHASE_DONE: (JobState.WAITING, JobState.FINISHED, *JOB_ENDS),
         JobState.FINISHED: (),
         JobState.STOPPED: (JobState.WAITING,),
         JobState.FAILED: (),

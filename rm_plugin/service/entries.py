@@ -11,7 +11,7 @@ from rm_plugin.service.session import Session
 from rm_plugin.service.store import StoredApp
 from themis.apps import AppSpec
 from themis.errors import InputError, UnknownNameError
-from themis.lifecycle import APP_LIFECYCLE, AppState
+from themis.lifecycle import APP_LIFECYCLE, JOB_ENDS, AppState, JobState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message, app_to_message
 
@@ -69,8 +69,9 @@ class AppEntry:
 
     @property
     def jobs(self) -> Sequence[pb.JobStatus]:
-        """The jobs as its app master last told of them; none before it did."""
-        return self.finish.jobs if self.finish.state else self.heartbeat.jobs
+        """The jobs as its app master last told of them; none before it did. Of an app that has ended none goes on."""
+        told = self.finish.jobs or self.heartbeat.jobs
+        return [_ended(job) for job in told] if self.ended else told
 
     @property
     def best_job(self) -> str:
@@ -106,7 +107,7 @@ class AppEntry:
         """What an app that has ended is shown with beside its finish; one that goes on will be told of anew."""
         heartbeat = pb.Heartbeat()
         heartbeat.CopyFrom(self.heartbeat)
-        if self.finish.state:
+        if self.finish.jobs:
             heartbeat.ClearField("jobs")
         return {"heartbeat": _hex(heartbeat), "page_url": self.page_url, "engine_id": self.engine_id}
 
@@ -132,6 +133,19 @@ class AppEntry:
             heartbeat=pb.Heartbeat.FromString(bytes.fromhex(str(stored.final.get("heartbeat", "")))),
             finish=pb.Finish.FromString(bytes.fromhex(str(stored.final.get("finish", "")))),
         )
+
+
+_ENDS_OF_JOBS = frozenset(state.value for state in (JobState.FINISHED, *JOB_ENDS))
+
+
+def _ended(job: pb.JobStatus) -> pb.JobStatus:
+    """A job of an app that has ended. Where the app was ended by force, its master could not tell of the job's end."""
+    if job.state in _ENDS_OF_JOBS:
+        return job
+    ended = pb.JobStatus()
+    ended.CopyFrom(job)
+    ended.state, ended.gpus = JobState.KILLED.value, 0
+    return ended
 
 
 def _hex(message: pb.Heartbeat | pb.Finish) -> str:

@@ -82,6 +82,35 @@ def test_the_forecast_of_an_app_that_ended_without_a_word_is_no_final_rho(tmp_pa
     assert status.progress == 0.4
 
 
+@pytest.mark.parametrize("how", [killed_by_force, lost])
+def test_jobs_of_an_app_that_was_ended_by_force_run_no_more(tmp_path, how):
+    case, entry = ended(tmp_path, how)
+    told = [(job.state, job.gpus) for job in entry.heartbeat.jobs]
+    assert ("RUNNING", 2) in told
+    assert [(job.state, job.gpus) for job in app_status(case.manager, entry, whole=False).jobs] == [
+        ("KILLED", 0) for _ in told
+    ]
+
+
+def refused_in_a_later_attempt(manager, entry):
+    manager._finish(entry, pb.Finish(state="FAILED", diagnostics="its program is gone"))
+
+
+def test_jobs_that_the_last_word_does_not_tell_of_are_those_of_the_heartbeat(tmp_path):
+    case, entry = ended(tmp_path, refused_in_a_later_attempt)
+    assert [job.state for job in entry.jobs] == ["KILLED"] * len(entry.heartbeat.jobs) != []
+    assert shown(case, after_a_restart(case, entry)) == shown(case, entry)
+
+
+def test_jobs_that_had_ended_before_stay_as_they_ended(tmp_path):
+    def how(manager, entry):
+        entry.heartbeat.jobs[0].state = "STOPPED"
+        killed_by_force(manager, entry)
+
+    _, entry = ended(tmp_path, how)
+    assert [job.state for job in entry.jobs][:2] == ["STOPPED", "KILLED"]
+
+
 @pytest.mark.parametrize(("how", "rho", "progress"), [(killed_in_order, 1.75, 0.4), (finished, 1.25, 1.0)])
 def test_the_final_rho_is_the_one_told_at_the_end(tmp_path, how, rho, progress):
     case, entry = ended(tmp_path, how)
