@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from hadoop.webhdfs_errors import away, is_ours, is_transient, refusal
+
+LOG = logging.getLogger("themis.hdfs")
+
+TELL_AFTER_S = 3.0
+"""A wait of less is no news: that long a NameNode takes that hands over to another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +65,10 @@ class Patience:
         """Something got through: deadline and waits begin anew with the next failure."""
         self._waits_s = self._rule.waits_s()
         self._since_s: float | None = None
+        self._told = False
 
     def failed(self, error: Exception, what: str, path: str) -> None:
-        """Wait until the operation may be tried again.
+        """Wait until the operation may be tried again. A wait that is not over soon is logged, once.
 
         Raises:
             HdfsRefusedError: It would fail again.
@@ -77,4 +84,7 @@ class Patience:
         left_s = self._since_s + self._rule.deadline_s - now_s
         if left_s <= 0.0:
             raise away(what, path, error, now_s - self._since_s) from error
+        if not self._told and now_s - self._since_s >= TELL_AFTER_S:
+            self._told = True
+            LOG.warning("%s; tried again for %.0f s", away(what, path, error, now_s - self._since_s), left_s)
         self._sleep(min(next(self._waits_s), left_s))

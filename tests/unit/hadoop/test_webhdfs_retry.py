@@ -68,6 +68,22 @@ def test_the_time_that_attempts_take_counts():
         waiting.failed(REFUSED, "reading", "/a")
 
 
+def test_a_wait_that_is_not_over_soon_is_told_once_and_again_after_progress(caplog):
+    time = Time()
+    waiting = patience(RetryRule(first_wait_s=1.0, longest_wait_s=1.0, deadline_s=60.0), time)
+    for _ in range(3):
+        waiting.failed(REFUSED, "reading", "/a")
+    assert not caplog.records
+    for _ in range(9):
+        waiting.failed(REFUSED, "reading", "/a")
+    (told,) = caplog.messages
+    assert told == "reading: HDFS has been away for 3 s: '/a'; ConnectionError: refused; tried again for 57 s"
+    waiting.progressed()
+    for _ in range(9):
+        waiting.failed(REFUSED, "writing", "/a")
+    assert [message.split(":")[0] for message in caplog.messages] == ["reading", "writing"]
+
+
 def test_once_waits_for_nothing():
     time = Time()
     with pytest.raises(HdfsAwayError):
