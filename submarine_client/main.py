@@ -10,33 +10,40 @@ from collections.abc import Sequence
 from submarine_client.address import rm_address
 from submarine_client.parser import build_parser
 from submarine_client.session import OK, Session
-from submarine_client.terminal import Terminal
+from submarine_client.terminal import PREFIX, Terminal
 from submarine_client.wait import Pace
 from themis.errors import ThemisError
 from themis.interruption import dealt_with
+from themis.streams import EXIT_UNREAD, drop_unwritten, tell, unread, usable_streams
 
+USAGE = 2
 INTERRUPTED = 3
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
+    if not usable_streams("submarine"):
+        return USAGE
     terminal = Terminal.of_process()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         code = _dispatch(terminal, words)
         sys.stdout.flush()
+        return code
     except ThemisError as error:
-        terminal.note(str(error))
+        tell(f"{PREFIX}{error}")
         return error.exit_code
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) and unread():
+            return EXIT_UNREAD
+        tell(f"{PREFIX}{error}")
+        return USAGE
     except KeyboardInterrupt:
         dealt_with()
-        terminal.note("interrupted")
+        tell(f"{PREFIX}interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read the output has seen enough. Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
-    return code
+    finally:
+        drop_unwritten()
 
 
 def _dispatch(terminal: Terminal, words: Sequence[str]) -> int:

@@ -19,7 +19,8 @@ _DESCRIPTION = "Submit, watch and end the apps of Themis, a GPU cluster schedule
 _EPILOG = f"""\
 The ResourceManager is the one that --rm names, else ${RM_ADDRESS_VARIABLE}, else {DEFAULT_RM_ADDRESS}.
 An app is named by its id, or by its name where it is clear which app that is.
-Exit codes: 0 done; 1 the app failed or was killed; 2 bad usage or input, or no ResourceManager; 3 interrupted.
+Exit codes: 0 done; 1 the app failed or was killed; 2 bad usage or input, or no ResourceManager; 3 interrupted;
+141 nobody reads the output any more.
 """
 
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
-import select
-import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from themis.errors import ThemisError
 from themis.interruption import OneInterruption, dealt_with
+from themis.streams import EXIT_UNREAD, drop_unwritten, tell, unread, usable_streams
 from themis_cli.parsers import Parser
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 3
-EXIT_UNREAD = 128 + signal.SIGPIPE
-"""As a shell has it of any command whose reader went away."""
 
 _COMMANDS = (
     "rm", "rho", "testbed", "auction", "bench", "audit", "simulate", "reproduce", "replay", "devcluster", "checkpoints",
@@ -35,8 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 failed, 2 usage or bad input, 3 interrupted, 141 nobody reads the output any more.
     """
     words = sys.argv[1:] if arguments is None else arguments
-    if sys.stdout is None:
-        print("themis: standard output is closed; send it to /dev/null where nobody wants it", file=sys.stderr)
+    if not usable_streams("themis"):
         return EXIT_USAGE
     if not words or words[0] not in _COMPUTING:
         return _told(words)
@@ -62,12 +58,12 @@ def _told(words: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except ThemisError as error:
-        print(f"themis: {error}", file=sys.stderr)
+        tell(f"themis: {error}")
         return error.exit_code
     except OSError as error:
-        if isinstance(error, BrokenPipeError) and _unread():
+        if isinstance(error, BrokenPipeError) and unread():
             return EXIT_UNREAD
-        print(f"themis: {error}", file=sys.stderr)
+        tell(f"themis: {error}")
         return EXIT_USAGE
     except SystemExit as end:
         # What rich makes of a reader that went away.
@@ -76,25 +72,10 @@ def _told(words: Sequence[str]) -> int:
         raise
     except KeyboardInterrupt:
         dealt_with()
-        print("themis: interrupted", file=sys.stderr)
+        tell("themis: interrupted")
         return EXIT_INTERRUPTED
     finally:
-        _drop_unwritten()
-
-
-def _unread() -> bool:
-    """Whether the reader of standard output went away; a pipe that broke may also lead elsewhere."""
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)
-    return bool(poll.poll(0))
-
-
-def _drop_unwritten() -> None:
-    """Python would complain once more, at its exit, of what cannot be written."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_unwritten()
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:

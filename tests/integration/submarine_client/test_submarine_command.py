@@ -212,16 +212,44 @@ def test_ctrl_c_while_waiting_is_exit_code_3_and_says_that_the_app_goes_on(rm: F
     assert b"Traceback" not in err
 
 
-def test_a_reader_that_leaves_is_no_error(rm: FakeRm) -> None:
-    for number in range(3000):
+@pytest.mark.parametrize(("stream", "apps"), [("stdout", 3000), ("stderr", 0)])
+def test_a_reader_that_went_away_ends_it_as_a_shell_has_it(rm: FakeRm, stream: str, apps: int) -> None:
+    for number in range(apps):
         rm.service.add(f"app-{number:05d}", "RUNNING", name=f"a-rather-long-name-{number}")
     reading, writing = os.pipe()
     os.close(reading)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {stream: writing}
     try:
-        done = subprocess.run(command("app", "list"), stdout=writing, stderr=subprocess.PIPE, timeout=30, check=False)
+        done = subprocess.run(command("app", "list"), **streams, timeout=30, check=False)  # type: ignore[call-overload]
     finally:
         os.close(writing)
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, done.stdout or b"", done.stderr or b"") == (141, b"", b"")
+
+
+def in_a_shell(redirection: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command with streams that are closed before it begins."""
+    shell = ["bash", "-c", f'"$@" {redirection}', "bash", *command(*words)]
+    return subprocess.run(shell, capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_a_closed_output_is_told_and_nothing_is_submitted(rm: FakeRm) -> None:
+    done = in_a_shell(">&-", "app", "submit", SEARCH)
+    told = "submarine: standard output is closed; send it to /dev/null where nobody wants it\n"
+    assert (done.returncode, done.stderr) == (2, told)
+    assert not rm.service.submitted
+
+
+def test_where_standard_error_is_closed_results_are_all_that_is_written(rm: FakeRm) -> None:
+    assert (done := in_a_shell("2>&-", "app", "submit", SEARCH)).returncode == 0
+    assert done.stdout == "app-0001\n"
+    assert (missing := in_a_shell("2>&-", "app", "show", "nobody")).returncode == 2
+    assert missing.stdout == ""
+
+
+def test_an_output_without_room_is_told(rm: FakeRm) -> None:
+    rm.service.add("app-00001", "RUNNING", name="mine")
+    done = in_a_shell(">/dev/full", "app", "list")
+    assert (done.returncode, done.stderr) == (2, "submarine: [Errno 28] No space left on device\n")
 
 
 def test_job_run_submits_one_job_and_the_other_verbs_find_it_by_name(

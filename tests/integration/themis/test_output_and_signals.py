@@ -1,5 +1,6 @@
 """`themis` whose reader goes away, whose output is closed, and which is told to end."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -49,6 +50,20 @@ def test_a_closed_output_is_told_before_anything_is_run():
     ended = in_a_shell(SHORT, ">&-")
     told = "themis: standard output is closed; send it to /dev/null where nobody wants it\n"
     assert (ended.returncode, ended.stderr) == (2, told)
+
+
+def test_where_standard_error_is_closed_results_are_all_that_is_written():
+    ended = in_a_shell([*SHORT, "--json"], "2>&-")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert json.loads(ended.stdout)["workload"] == "w1-small"
+    refused = in_a_shell([*SHORT, "--seed", "one"], "2>&-")
+    assert (refused.returncode, refused.stdout, refused.stderr) == (2, "", "")
+
+
+@pytest.mark.parametrize("lost", ["2> /dev/full", "2>&1 > /dev/null | true"])
+def test_an_error_that_nobody_can_read_keeps_its_exit_code(lost):
+    ended = in_a_shell([*SHORT, "--seed", "one"], lost)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", "")
 
 
 def test_an_output_without_room_is_told_once():
