@@ -38,9 +38,9 @@ class Board:
         """Write a number."""
         self._numbers[place] = number
 
-    def total(self) -> int:
-        """The sum of all numbers."""
-        return sum(self._numbers)
+    def numbers(self) -> list[int]:
+        """All numbers, by their places."""
+        return list(self._numbers)
 
 
 def mapped(

@@ -45,7 +45,7 @@ def _apart(runs: Sequence[Run], workers: int, watch: Progress) -> Iterator[tuple
     board = Board(len(runs))
     apps = sum(len(run.workload.apps) for run in runs)
     items = ((place, (place, run)) for place, run in enumerate(runs))
-    return mapped(_document, items, workers, board, lambda: watch(board.total(), apps))
+    return mapped(_document, items, workers, board, lambda: watch(sum(board.numbers()), apps))
 
 
 def _document(item: tuple[int, Run]) -> Document:

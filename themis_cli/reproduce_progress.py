@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from simulator.experiments.port import Cell, Scale
 
-_QUIET_S = 30.0
+_QUIET_S, _REDRAWN_S = 30.0, 0.5
 BASIS = {"quick": "as measured on one machine", "paper": "a guess from a run or a part of one of each kind"}
 """What the forecast goes by."""
 
@@ -45,14 +45,17 @@ class ProgressLine:
         self._status.stop()
 
     def told(self, made: int, wanted: int, share: float) -> None:
-        """So many runs of all are made, which may be such a share of the work."""
+        """So many runs of all are made; with what is done of others it may be such a share of the work."""
         now_s = time.monotonic()
+        if now_s - self._said_s <= (_REDRAWN_S if self._terminal else _QUIET_S) and made != wanted:
+            return
+        self._said_s = now_s
+        text = _text(made, wanted, share, now_s - self._started_s)
         if self._terminal:
             self._status.start()
-            self._status.update(_text(made, wanted, share, now_s - self._started_s))
-        elif made == wanted or now_s - self._said_s > _QUIET_S:
-            self._said_s = now_s
-            sys.stderr.write(_text(made, wanted, share, now_s - self._started_s) + "\n")
+            self._status.update(text)
+        else:
+            sys.stderr.write(text + "\n")
 
     def pause(self) -> None:
         """Something else is about to be written."""
@@ -71,7 +74,8 @@ def _forecast(runs: Sequence[Cell], before: Sequence[Cell], scale: Scale, jobs: 
 
 
 def _text(made: int, wanted: int, share: float, spent_s: float) -> str:
-    return f"{made} of {wanted} runs; about {length_text(spent_s / share * max(0.0, 1.0 - share))} left"
+    left = f"about {length_text(spent_s / share * max(0.0, 1.0 - share))} left" if share else "none is far yet"
+    return f"{made} of {wanted} runs; {left}"
 
 
 def length_text(seconds: float) -> str:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
 from simulator.experiments.forecast import expected_s
 from simulator.experiments.kept_runs import KeptRuns
 from simulator.experiments.port import Cell, Done, Experiment, Scale
-from simulator.parallel import mapped
+from simulator.parallel import Board, mapped
 from simulator.record import RunRecord
 from simulator.runs import few_collections
-from simulator.simulation import Simulation
+from simulator.simulation import Simulation, Watch
 
 Progress = Callable[[int, int, float], None]
+
+_WHOLE = 1000
+"""What a run's place on the board has when it is made."""
+
+_GLANCE_EVERY_S = 0.1
 
 
 def run_all(
@@ -31,7 +37,8 @@ def run_all(
         scale: How large.
         seeds: Runs of each cell's kind, with seeds from 1 on.
         processes: Runs at a time; the result does not depend on it.
-        progress: Told (runs made, runs in all, share of the time that they may take all together) after each run.
+        progress: Told (runs made, runs in all, share of the time that they may take all together) after each run, and
+            often in between.
         kept: Runs of these that are there already, and where new ones are kept.
     """
     plans = [(experiment, list(experiment.cells(scale, seeds))) for experiment in experiments]
@@ -49,19 +56,73 @@ def run_all(
         yield experiment, [Done(cell=cell, record=records[key]) for cell, key in zip(cells, keys, strict=True)]
 
 
-def run_cell(cell: Cell) -> RunRecord:
-    """One run."""
+def run_cell(cell: Cell, watch: Watch | None = None) -> RunRecord:
+    """One run; `watch` is called after every round."""
     with few_collections():
-        return Simulation(cell.workload(), cell.settings, cell.agents()).run()
+        return Simulation(cell.workload(), cell.settings, cell.agents()).run(watch)
+
+
+class _Told:
+    """How far runs have come, by their places: those made, and of those under way the share of apps that have ended.
+
+    Args:
+        cells: The runs.
+        progress: Told of it.
+    """
+
+    def __init__(self, cells: Iterable[Cell], progress: Progress) -> None:
+        self._seconds = [expected_s(cell) for cell in cells]
+        self._progress = progress
+        self._made = 0
+        self._looked_at_s = -math.inf
+        self.board = Board(len(self._seconds))
+
+    def glance(self) -> None:
+        """As `look`, but ten times a second at most: it may be asked for after every round."""
+        now_s = time.monotonic()
+        if now_s - self._looked_at_s >= _GLANCE_EVERY_S:
+            self._looked_at_s = now_s
+            self.look()
+
+    def look(self) -> None:
+        """Tell how far they are by now."""
+        shares = [number / _WHOLE for number in self.board.numbers()]
+        done_s = math.fsum(seconds * share for seconds, share in zip(self._seconds, shares, strict=True))
+        self._progress(self._made, len(self._seconds), done_s / math.fsum(self._seconds))
+
+    def made(self, place: int) -> None:
+        """A run is made."""
+        self.board.put(place, _WHOLE)
+        self._made += 1
+        self.look()
+
+
+def _run_apart(item: tuple[int, Cell]) -> RunRecord:
+    """A run, made in another process."""
+    place, cell = item
+    return run_cell(cell, None if Board.here is None else _noting(Board.here, place))
+
+
+def _noting(board: Board, place: int, then: Callable[[], None] = lambda: None) -> Watch:
+    def watch(simulation: Simulation) -> None:
+        board.put(place, _WHOLE * len(simulation.ended) // len(simulation.workload.apps))
+        then()
+
+    return watch
 
 
 def _make(wanted: Mapping[str, Cell], processes: int, progress: Progress) -> Iterator[tuple[str, RunRecord]]:
-    seconds = {key: expected_s(cell) for key, cell in wanted.items()}
-    all_s, done_s = math.fsum(seconds.values()), 0.0
-    for made, (key, record) in enumerate(mapped(run_cell, wanted.items(), processes), start=1):
-        done_s += seconds[key]
-        progress(made, len(wanted), done_s / all_s)
+    told = _Told(wanted.values(), progress)
+    for (key, place), record in _records(wanted, processes, told):
+        told.made(place)
         yield key, record
+
+
+def _records(wanted: Mapping[str, Cell], processes: int, told: _Told) -> Iterator[tuple[tuple[str, int], RunRecord]]:
+    numbered = [((key, place), (place, cell)) for place, (key, cell) in enumerate(wanted.items())]
+    if processes > 1:
+        return mapped(_run_apart, numbered, processes, told.board, told.look)
+    return ((key, run_cell(cell, _noting(told.board, place, told.glance))) for key, (place, cell) in numbered)
 
 
 def _with_kept(

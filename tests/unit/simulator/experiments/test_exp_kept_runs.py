@@ -111,14 +111,14 @@ def test_runs_go_on_where_they_were_interrupted(tmp_path, monkeypatch):
     runs = distinct_runs(FIG6, Scale.QUICK, 1)
     keys = [cell.key for cell in runs]
 
-    def make(cell):
+    def make(cell, watch):
         made.append(cell.key)
-        return run_cell(cell)
+        return run_cell(cell, watch)
 
-    def interrupted(cell):
+    def interrupted(cell, watch):
         if len(made) == 5:
             raise KeyboardInterrupt
-        return make(cell)
+        return make(cell, watch)
 
     monkeypatch.setattr(runner, "run_cell", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -128,6 +128,6 @@ def test_runs_go_on_where_they_were_interrupted(tmp_path, monkeypatch):
     again = run_all(FIG6, Scale.QUICK, 1, 1, lambda *numbers: told.append(numbers[:2]), kept(tmp_path, *keys))
     ((_, done),) = again
     assert sorted(made) == sorted(keys)
-    assert told == [(number, len(runs)) for number in range(6, len(runs) + 1)]
+    assert list(dict.fromkeys(told)) == [(number, len(runs)) for number in range(5, len(runs) + 1)]
     ((_, whole),) = run_all(FIG6, Scale.QUICK, 1, 1)
     assert [each.record.apps for each in done] == [each.record.apps for each in whole]
