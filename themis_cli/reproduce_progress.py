@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from simulator.experiments.port import Cell, Scale
 
 _QUIET_S, _REDRAWN_S = 30.0, 0.5
+_TRUSTED = 0.2
+"""The forecast counts as much as what this machine took for such a share of everything."""
 BASIS = {"quick": "as measured on one machine", "paper": "a guess from a run or a part of one of each kind"}
 """What the forecast goes by."""
 
@@ -33,7 +35,8 @@ class ProgressLine:
         self._terminal = console.is_terminal
         self._status = console.status("starting")
         self._started_s = self._said_s = time.monotonic()
-        self._first = _forecast(runs, before, scale, jobs)
+        self._seconds = _seconds(runs, before) / jobs
+        self._first = _forecast(len(runs), len(before), self._seconds, scale, jobs)
 
     def __enter__(self) -> ProgressLine:
         sys.stderr.write(self._first + "\n")
@@ -50,7 +53,8 @@ class ProgressLine:
         if now_s - self._said_s <= (_REDRAWN_S if self._terminal else _QUIET_S) and made != wanted:
             return
         self._said_s = now_s
-        text = _text(made, wanted, share, now_s - self._started_s)
+        left_s = _left_s(self._seconds, share, now_s - self._started_s)
+        text = f"{made} of {wanted} runs; about {length_text(left_s)} left"
         if self._terminal:
             self._status.start()
             self._status.update(text)
@@ -62,20 +66,26 @@ class ProgressLine:
         self._status.stop()
 
 
-def _forecast(runs: Sequence[Cell], before: Sequence[Cell], scale: Scale, jobs: int) -> str:
+def _seconds(runs: Sequence[Cell], before: Sequence[Cell]) -> float:
+    """Seconds that the runs may take which were not made before, one after the other."""
     from simulator.experiments.forecast import expected_s
 
-    seconds = max(0.0, sum(map(expected_s, runs)) - sum(map(expected_s, before)))
-    there = f", {len(before)} of them made before," if before else ","
+    return max(0.0, sum(map(expected_s, runs)) - sum(map(expected_s, before)))
+
+
+def _forecast(runs: int, before: int, seconds: float, scale: Scale, jobs: int) -> str:
+    there = f", {before} of them made before," if before else ","
     return (
-        f"{len(runs)} runs at scale {scale.value}{there} {jobs} at a time: about {length_text(seconds / jobs)} "
+        f"{runs} runs at scale {scale.value}{there} {jobs} at a time: about {length_text(seconds)} "
         f"({BASIS[scale.value]}); the estimate then follows what this machine does"
     )
 
 
-def _text(made: int, wanted: int, share: float, spent_s: float) -> str:
-    left = f"about {length_text(spent_s / share * max(0.0, 1.0 - share))} left" if share else "none is far yet"
-    return f"{made} of {wanted} runs; {left}"
+def _left_s(expected_s: float, share: float, spent_s: float) -> float:
+    """What is left of the forecast, at the pace of this machine so far: more and more of its own, as more is done."""
+    trusted_s = _TRUSTED * expected_s
+    pace = (spent_s + trusted_s) / (share * expected_s + trusted_s) if expected_s else 0.0
+    return max(0.0, 1.0 - share) * expected_s * pace
 
 
 def length_text(seconds: float) -> str:

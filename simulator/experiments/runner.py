@@ -19,7 +19,7 @@ Progress = Callable[[int, int, float], None]
 _WHOLE = 1000
 """What a run's place on the board has when it is made."""
 
-_GLANCE_EVERY_S = 0.1
+_NOTED_EVERY_S = 0.1
 
 
 def run_all(
@@ -63,7 +63,7 @@ def run_cell(cell: Cell, watch: Watch | None = None) -> RunRecord:
 
 
 class _Told:
-    """How far runs have come, by their places: those made, and of those under way the share of apps that have ended.
+    """How far runs have come, by their places: those made, and of those under way the share of work that is done.
 
     Args:
         cells: The runs.
@@ -74,15 +74,7 @@ class _Told:
         self._seconds = [expected_s(cell) for cell in cells]
         self._progress = progress
         self._made = 0
-        self._looked_at_s = -math.inf
         self.board = Board(len(self._seconds))
-
-    def glance(self) -> None:
-        """As `look`, but ten times a second at most: it may be asked for after every round."""
-        now_s = time.monotonic()
-        if now_s - self._looked_at_s >= _GLANCE_EVERY_S:
-            self._looked_at_s = now_s
-            self.look()
 
     def look(self) -> None:
         """Tell how far they are by now."""
@@ -103,12 +95,34 @@ def _run_apart(item: tuple[int, Cell]) -> RunRecord:
     return run_cell(cell, None if Board.here is None else _noting(Board.here, place))
 
 
-def _noting(board: Board, place: int, then: Callable[[], None] = lambda: None) -> Watch:
+def _noting(
+    board: Board,
+    place: int,
+    then: Callable[[], None] = lambda: None,
+    monotonic_s: Callable[[], float] = time.monotonic,
+) -> Watch:
+    """Writes on the board how far a run is, ten times a second at most: it is called after every round."""
+    noted_at_s = -math.inf
+
     def watch(simulation: Simulation) -> None:
-        board.put(place, _WHOLE * len(simulation.ended) // len(simulation.workload.apps))
-        then()
+        nonlocal noted_at_s
+        now_s = monotonic_s()
+        if now_s - noted_at_s >= _NOTED_EVERY_S:
+            noted_at_s = now_s
+            board.put(place, int(_WHOLE * _share_done(simulation)))
+            then()
 
     return watch
+
+
+def _share_done(simulation: Simulation) -> float:
+    """The share of the apps' work that is done: of one that goes on, as if all its GPU time were at S = 1."""
+    arbiter, now_s = simulation.arbiter, simulation.now_s
+    going = [
+        min(1.0, arbiter.attained_gpu_s(app_id, now_s) / app.work_total_gpu_s)
+        for app_id, app in simulation.apps.items()
+    ]
+    return (len(simulation.ended) + math.fsum(going)) / len(simulation.workload.apps)
 
 
 def _make(wanted: Mapping[str, Cell], processes: int, progress: Progress) -> Iterator[tuple[str, RunRecord]]:
@@ -122,7 +136,7 @@ def _records(wanted: Mapping[str, Cell], processes: int, told: _Told) -> Iterato
     numbered = [((key, place), (place, cell)) for place, (key, cell) in enumerate(wanted.items())]
     if processes > 1:
         return mapped(_run_apart, numbered, processes, told.board, told.look)
-    return ((key, run_cell(cell, _noting(told.board, place, told.glance))) for key, (place, cell) in numbered)
+    return ((key, run_cell(cell, _noting(told.board, place, told.look))) for key, (place, cell) in numbered)
 
 
 def _with_kept(

@@ -2,15 +2,29 @@
 
 import pytest
 
-from themis_cli.reproduce_progress import _text
+from themis_cli.reproduce_progress import _left_s
 
 
 @pytest.mark.parametrize(
-    ("share", "left"), [(0.5, "60 s"), (1.0, "0 s"), (1.0 + 2**-52, "0 s")], ids=["half", "all", "a last bit more"]
+    ("share", "spent_s", "left_s"),
+    [
+        (0.0, 0.0, 100.0),
+        (0.5, 50.0, 50.0),
+        # Twice as slow as foretold: as if 20 s more had been as foretold.
+        (0.5, 100.0, 50.0 * 120 / 70),
+        (0.8, 160.0, 20.0 * 180 / 100),
+        (1.0, 60.0, 0.0),
+        (1.0 + 2**-52, 60.0, 0.0),
+    ],
+    ids=["none", "as foretold", "twice as slow", "surer", "all", "a last bit more"],
 )
-def test_no_less_than_nothing_is_left(share, left):
-    assert _text(3, 4, share, 60.0) == f"3 of 4 runs; about {left} left"
+def test_what_is_left_follows_the_forecast_first_and_then_this_machine(share, spent_s, left_s):
+    assert _left_s(100.0, share, spent_s) == pytest.approx(left_s)
 
 
-def test_nothing_is_foretold_before_anything_is_done():
-    assert _text(0, 4, 0.0, 1.0) == "0 of 4 runs; none is far yet"
+def test_a_start_without_anything_done_is_no_long_wait_yet():
+    assert _left_s(100.0, 0.0, 5.0) == pytest.approx(125.0)
+
+
+def test_nothing_is_left_of_nothing():
+    assert _left_s(0.0, 1.0, 3.0) == 0.0
