@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import accumulate
 from random import Random
 from types import MappingProxyType
 from typing import Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from am.agent.bidding import make_bid, make_report
 from am.agent.views import AppView, Surroundings

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from am.agent.fairness import rho_by_definition
 from am.agent.views import AppView
@@ -480,8 +481,13 @@ def _wants_more(before: TunerPlan, after: TunerPlan) -> bool:
 
 def _same_holders(before: Collection[Lease], after: Collection[Lease]) -> bool:
     """Whether the same apps hold the same GPUs for as long: a lease is of one app and one GPU."""
-    # Mostly somebody got a GPU more than others gave back, and nothing has to be compared.
-    return len(before) == len(after) and _until(before) == _until(after)
+    # Mostly somebody got a GPU more than others gave back, or renewed one, and not all has to be compared.
+    if len(before) != len(after):
+        return False
+    for one, other in zip(before, after, strict=True):
+        if one is not other and one.lease_id == other.lease_id and one.expires_at_s != other.expires_at_s:
+            return False
+    return _until(before) == _until(after)
 
 
 def _until(leases: Iterable[Lease]) -> set[tuple[int, float]]:

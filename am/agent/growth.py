@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
 
 from msgspec import field
+from msgspec.structs import replace
 
 from am.agent.demands import growth_pays, part_left, usable_gpus
 from am.agent.finish_time import job_time_s

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from msgspec import field
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.payments import kept_share
 from rm_plugin.solvers.port import Solution, SolveStatus, Win, WinnerDetermination

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.seeds import child_seed
 from themis.apps import CRUDE_SLOWDOWN, Slowdown

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Generator, Mapping
-from dataclasses import replace
 from typing import Any, cast
 
 from msgspec import field
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundSnapshot, SolveAuction

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.leftovers import Claim
 from rm_plugin.arbiter.placement import place_gang, take_gang
