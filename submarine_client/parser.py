@@ -12,6 +12,7 @@ from submarine_client.session import Session
 from themis.config.defaults import DEFAULT_RM_ADDRESS, RM_ADDRESS_VARIABLE
 from themis.errors import InputError
 from themis.lifecycle import AppState
+from themis.numerals import plain
 
 Handler = Callable[[Session, Namespace], int]
 
@@ -159,7 +160,7 @@ def _pace_options() -> ArgumentParser:
 
 def _seconds(text: str) -> float:
     try:
-        value = float(text)
+        value = plain(float, text)
     except ValueError:
         value = math.nan
     if not 0.01 <= value <= 1e9:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from themis.choices import Rounding
 from themis.errors import InputError
+from themis.numerals import plain
 from themis_cli.parsers import Subcommands
 
 EXIT_FAILED = 1
@@ -90,7 +91,7 @@ def _seed(text: str) -> int:
 
 def _seconds(text: str) -> float:
     try:
-        seconds = float(text)
+        seconds = plain(float, text)
     except ValueError:
         seconds = math.nan
     if not (math.isfinite(seconds) and seconds > 0):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from themis.errors import UnknownNameError, nearest
+from themis.numerals import plain
 
 if TYPE_CHECKING:
     Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -16,7 +18,12 @@ else:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that names the option which looks most like an unknown one."""
+    """A parser that names the option which looks most like an unknown one, and takes plain numbers only."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.register("type", int, partial(plain, int))
+        self.register("type", float, partial(plain, float))
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does.

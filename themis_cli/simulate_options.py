@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
 from themis.errors import InputError
+from themis.numerals import plain
 
 if TYPE_CHECKING:
     from rm_plugin.arbiter.core import LeasePolicy
@@ -161,7 +162,7 @@ def _unparsed(option: str, text: str, form: str) -> InputError:
 
 def _number(text: str, what: str) -> float:
     try:
-        value = float(text)
+        value = plain(float, text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):

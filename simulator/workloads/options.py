@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args
 from msgspec.structs import fields
 
 from themis.errors import InputError, UnknownNameError
+from themis.numerals import plain
 from themis.values import Value
 
 T = TypeVar("T", bound=Value)
@@ -48,11 +49,12 @@ def _read(value: Any, kind: Any, place: str) -> Any:
 def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError
-    return int(value)
+    return plain(int, value) if isinstance(value, str) else value
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isfinite(number := float(value)):
+    number = plain(float, value) if isinstance(value, str) else float(value)
+    if isinstance(value, bool) or not isfinite(number):
         raise ValueError
     return number
 

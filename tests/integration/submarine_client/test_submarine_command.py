@@ -308,6 +308,7 @@ def test_help_is_exit_code_0(words: str, capsys: pytest.CaptureFixture[str]) -> 
         ("app list --stat RUNNING", "unrecognized arguments"),
         ("app list --state NOWHERE", "invalid choice: 'NOWHERE'"),
         ("app wait x --poll 0", "not a number of seconds: '0'"),
+        ("app wait x --poll 1_0", "not a number of seconds: '1_0'"),
         ("app list --rm nowhere", "--rm must be HOST:PORT: 'nowhere'"),
         ("app submit missing.yaml", "cannot read missing.yaml"),
         ("job show", "--name"),

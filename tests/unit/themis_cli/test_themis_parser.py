@@ -44,3 +44,11 @@ def test_an_option_like_no_other_and_a_beginning_of_one_are_left_to_argparse(cap
     assert "unrecognized arguments: --zzz" in capsys.readouterr().err
     options = build_parser("simulate").parse_args(["simulate", "--pol", "themis", "--workl", "w1"])
     assert options.policy == ["themis"]
+
+
+@pytest.mark.parametrize("option", ["--seed", "--f", "--jobs"])
+@pytest.mark.parametrize("number", ["1_0", "\u0661"])
+def test_numbers_are_plain_ones(capsys, option, number):
+    with pytest.raises(SystemExit, match="2"):
+        main(["simulate", "--policy", "themis", "--workload", "w1-small", option, number])
+    assert f"argument {option}: invalid " in capsys.readouterr().err
