@@ -7,13 +7,13 @@ The live service and the simulator drive this same class.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from rm_plugin.arbiter.contention import Contention
 from rm_plugin.arbiter.lease_table import EndOf, LeaseTable
-from rm_plugin.arbiter.round_values import AppStanding, RoundSettings, RoundSnapshot
+from rm_plugin.arbiter.round_values import AppStanding, Decision, RoundSettings, RoundSnapshot
 from rm_plugin.arbiter.rounds import RoundResult
 from rm_plugin.arbiter.seeds import child_seed
 from themis.bids import PlacedGang
@@ -165,13 +165,13 @@ class Arbiter:
         """Apply a round's decision to the leases, as they are now.
 
         Between the snapshot and the decision apps may have ended, GPUs may have come back and machines may have been
-        lost: grants to apps that are gone or leave are dropped, and gangs that a lost machine would have a part of.
-        Renewable leases are those that the round put up and that still run.
+        lost: what stands of the decision takes effect. Renewable leases are those that the round put up and that
+        still run.
         """
         snapshot = result.snapshot
         up = self._up
         renewable = [lease for lease in self.table.live.values() if lease.lease_id in up] if up else []
-        grants = {app: self._there(gangs) for app, gangs in result.decision.grants().items() if self._stays(app)}
+        grants = self._standing(result.decision.grants())
         # No lease ends with it, so no app's account changes.
         return self.table.settle(
             grants,
@@ -180,6 +180,17 @@ class Arbiter:
             end_s=self._end_of(now_s),
             round_id=snapshot.round_id,
         )
+
+    def what_stands(self, decision: Decision) -> Decision:
+        """A decision without apps that have gone since or leave, and without gangs that lost machines have a part of.
+
+        The very same where all of it stands.
+        """
+        claims = tuple(claim for claim in decision.unserved if self._stays(claim.app_id))
+        auction, leftovers = self._standing(decision.auction), self._standing(decision.leftovers)
+        if (auction, leftovers) == (decision.auction, decision.leftovers):
+            return decision
+        return Decision(auction=auction, leftovers=leftovers, unserved=claims)
 
     def lease_end_s(self, now_s: float, begins_s: float | None = None) -> float:
         """When a lease granted now ends.
@@ -281,6 +292,9 @@ class Arbiter:
                 renewable=mine,
                 silent=account.silent,
             )
+
+    def _standing(self, grants: Mapping[str, tuple[PlacedGang, ...]]) -> dict[str, tuple[PlacedGang, ...]]:
+        return {app_id: self._there(gangs) for app_id, gangs in grants.items() if self._stays(app_id)}
 
     def _there(self, gangs: Iterable[PlacedGang]) -> tuple[PlacedGang, ...]:
         lost = self.table.lost

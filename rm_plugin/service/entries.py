@@ -99,12 +99,13 @@ class AppEntry:
                 "gpu_time_s": self.gpu_time_s,
                 "excused_attempts": self.excused_attempts,
                 "finish": _hex(self.finish),
-                **(self._last_told() if self.ended else {}),
+                "kill_reason": self.kill_reason,
+                **(self._last_told() if self.ended or self.kill_reason else {}),
             },
         )
 
     def _last_told(self) -> dict[str, object]:
-        """What an app that has ended is shown with beside its finish; one that goes on will be told of anew."""
+        """What an app that is over or about to be is shown with beside its finish; others will be told of anew."""
         heartbeat = pb.Heartbeat()
         heartbeat.CopyFrom(self.heartbeat)
         if self.finish.jobs:
@@ -128,6 +129,7 @@ class AppEntry:
             diagnostics=stored.diagnostics,
             excused_attempts=excused if isinstance(excused, int) else 0,
             gpu_time_s=float(gpu_time_s) if isinstance(gpu_time_s, int | float) else 0.0,
+            kill_reason=str(stored.final.get("kill_reason", "")),
             page_url=str(stored.final.get("page_url", "")),
             engine_id=str(stored.final.get("engine_id", "")),
             heartbeat=pb.Heartbeat.FromString(bytes.fromhex(str(stored.final.get("heartbeat", "")))),

@@ -122,10 +122,13 @@ class ResourceManager:
             check_label(reason, "reason", f"kill of {app_id}")
         if not entry.ended and not entry.kill_reason:
             entry.kill_reason = reason or "killed by its user"
-            self.live_cluster.leave(app_id, entry.kill_reason)
+            # Kept, as whoever was told that the app will end counts on it, also after a restart of this service.
+            detail = {"reason": entry.kill_reason}
+            self.recorder.record("app_kill_wanted", app_id=entry.app_id, detail=detail, app=entry)
+            self.live_cluster.leave(entry.app_id, entry.kill_reason)
             if entry.session is not None:
                 entry.session.send(pb.RmMessage(shut_down=pb.ShutDown(reason=entry.kill_reason)))
-            self._spawn(self._kill_after_grace(entry))
+            self._spawn(self._kill_after(entry, KILL_GRACE_S if entry.session is not None else 0.0))
         return entry
 
     # ---- for sessions ----
@@ -253,11 +256,17 @@ class ResourceManager:
             entry.last_seen_s = self.clock.now_s()
             # Its master may have registered with the former ResourceManager, and will again at once if it lives.
             entry.registered_attempt = entry.attempt
+            if entry.kill_reason:
+                self.live_cluster.leave(entry.app_id, entry.kill_reason)
             if await self._adopted(entry):
+                if entry.kill_reason:
+                    self._spawn(self._kill_after(entry, KILL_GRACE_S))
                 continue
             if entry.attempt:
                 entry.excused_attempts += 1
                 await self._lost(entry, "it was gone when the ResourceManager came back")
+            elif entry.kill_reason:
+                self._end(entry, AppState.KILLED, entry.kill_reason)
             else:
                 # It was submitted, and the former ResourceManager stopped before it could be started.
                 await self._launch(entry)
@@ -378,9 +387,8 @@ class ResourceManager:
         entry.excused_attempts += entry.app_id in self._unlaunched
         await self._lost(entry, reason)
 
-    async def _kill_after_grace(self, entry: AppEntry) -> None:
-        if entry.session is not None:
-            await asyncio.sleep(KILL_GRACE_S)
+    async def _kill_after(self, entry: AppEntry, grace_s: float) -> None:
+        await asyncio.sleep(grace_s)
         while not entry.ended:
             try:
                 await self._launcher.kill(entry.app_id)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.core import Arbiter
-from rm_plugin.arbiter.round_values import AskBids, AskReports, RoundSnapshot, SolveAuction
+from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.arbiter.rounds import Answer, Question, RoundResult, play_round
 from rm_plugin.policies.demands import usable_left
 from rm_plugin.policies.port import Policy
@@ -126,9 +126,8 @@ class RoundRunner:
         self.rounds = snapshot.round_id
         self._record_start(snapshot, reasons)
         try:
-            result = await self._answer_all(snapshot)
-            self._apply(result)
-            outcome = "granted" if result.decision.grants() else "nothing granted"
+            granted = self._apply(await self._answer_all(snapshot))
+            outcome = "granted" if any(granted.grants().values()) else "nothing granted"
         except BaseException:
             self._record_end(snapshot, "abandoned")
             raise
@@ -229,8 +228,9 @@ class RoundRunner:
             LOG.warning("the market of round %d is not kept: %s", round_id, error)
             return ""
 
-    def _apply(self, result: RoundResult) -> None:
-        decision = result.decision
+    def _apply(self, result: RoundResult) -> Decision:
+        """What is granted of a decision, by what has happened since the round began."""
+        decision = self._arbiter.what_stands(result.decision)
         detail: dict[str, object] = {
             "round_id": result.snapshot.round_id,
             "auction": {app: _machines(gangs) for app, gangs in decision.auction.items()},
@@ -244,6 +244,10 @@ class RoundRunner:
         if self._settings.validate_state:
             self._arbiter.validate()
         self._notify(changes)
+        if decision is not result.decision:
+            # What others could not be given in this round they may be given now.
+            self.trigger("gpus free")
+        return decision
 
     # ---- helpers ----
 
@@ -254,8 +258,9 @@ class RoundRunner:
         deadline_s: float,
         round_id: int,
     ) -> dict[str, A]:
-        """Ask the apps that have a session, and take the answers that come by the deadline."""
-        sessions = {app_id: session for app_id in app_ids if (session := self._entries.get(app_id).session)}
+        """Ask the apps that have a session and are not to end, and take the answers that come by the deadline."""
+        entries = [entry for entry in map(self._entries.get, app_ids) if not entry.kill_reason]
+        sessions = {entry.app_id: entry.session for entry in entries if entry.session}
         waiting = {app_id: ask(session) for app_id, session in sessions.items()}
         if waiting:
             await asyncio.wait(waiting.values(), timeout=max(0.0, deadline_s - self._clock.now_s()))

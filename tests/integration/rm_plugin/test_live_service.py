@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,9 @@ import pytest
 from live_rm import Live, address_of, kill, live, replay_app, settings, start_process
 
 from rm_plugin.arbiter.market_file import read_market
+from rm_plugin.service import manager
 from rm_plugin.service.session import Session
+from rm_plugin.service.store_sqlite import SqliteReader, SqliteStore
 from rm_plugin.solvers.registry import solver
 from themis.apps import TunerSpec
 from themis.cluster import GpuId
@@ -248,6 +251,54 @@ def test_stopping_the_resource_manager_in_good_order_costs_an_app_no_attempt(tmp
             status = await rm.ended(app)
             assert status.state == "FINISHED", status.diagnostics
             assert status.attempts == 4
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("how", ["in good order", "by kill -9"])
+def test_an_app_that_is_being_killed_ends_also_where_the_resource_manager_stops_before_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Its app master is stopped, so that it cannot heed what it is told."""
+    monkeypatch.setattr(manager, "KILL_GRACE_S", 1.0)
+
+    async def begun(stub: rpc.ClientServiceStub) -> str:
+        spec = replay_app("unwanted", iterations=3000, tasks=4)
+        app = str((await stub.Submit(pb.SubmitRequest(spec=app_to_message(spec)))).app_id)
+        while (await stub.Show(pb.ShowRequest(app_id=app))).progress == 0:
+            await asyncio.sleep(0.1)
+        return app
+
+    async def stopped_at_once(stub: rpc.ClientServiceStub, app: str, store: SqliteStore | SqliteReader) -> None:
+        (registered,) = [event for event in store.events(app_id=app) if event.kind == "am_registered"]
+        os.kill(int(registered.detail["pid"]), signal.SIGSTOP)
+        await stub.Kill(pb.KillRequest(app_id=app, reason="no longer wanted"))
+
+    async def scenario() -> None:
+        configured = settings(tmp_path)
+        if how == "in good order":
+            async with live(configured) as rm:
+                app = await begun(rm.stub)
+                await stopped_at_once(rm.stub, app, rm.store)
+        else:
+            first = start_process(configured)
+            try:
+                async with grpc.aio.insecure_channel(await address_of(configured)) as channel:
+                    stub = rpc.ClientServiceStub(channel)
+                    app = await begun(stub)
+                    with closing(SqliteReader(configured.state_dir / "rm.sqlite")) as store:
+                        await stopped_at_once(stub, app, store)
+            finally:
+                first.kill()
+                first.wait()
+        async with live(configured) as rm:
+            status = await rm.ended(app, timeout_s=20)
+            assert (status.state, status.diagnostics, status.attempts) == ("KILLED", "no longer wanted", 1)
+            assert status.progress > 0
+            assert not owners(rm)
+            (wanted,) = rm.events("app_kill_wanted", app)
+            assert wanted.detail == {"reason": "no longer wanted"}
+            assert not [event for event in rm.events("lease_granted", app) if event.sequence > wanted.sequence]
 
     asyncio.run(scenario())
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from rm_plugin.arbiter.core import Arbiter, LeasePolicy
 from rm_plugin.arbiter.lease_table import LeaseTable
+from rm_plugin.arbiter.leftovers import Claim
 from rm_plugin.arbiter.round_values import Decision, RoundSettings
 from rm_plugin.arbiter.rounds import RoundResult
 from themis.bids import PlacedGang
@@ -238,6 +239,16 @@ class TestLeaving:
             ("released", "a", "m1/0"),
             ("released", "a", "m1/1"),
         ]
+
+    def test_what_stands_of_a_decision_is_without_it(self):
+        one = self.table()
+        claims = tuple(Claim(app_id=app, demands=()) for app in "ab")
+        decision = Decision(auction={"a": (gang(m0=2),)}, leftovers={"b": (gang(m0=1),)}, unserved=claims)
+        assert one.what_stands(decision) is decision
+        one.leave("a", now_s=5.0, reason="killed")
+        assert one.what_stands(decision) == Decision(leftovers={"b": (gang(m0=1),)}, unserved=claims[1:])
+        one.machine_lost("m0", now_s=6.0, reason="gone")
+        assert not any(one.what_stands(decision).grants().values())
 
     def test_it_is_silent_whatever_is_said_of_its_master_later(self):
         one = self.table()
