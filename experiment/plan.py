@@ -86,7 +86,7 @@ class Experiment:
     def settings(self, policy: str) -> Settings:
         """The service's settings as the simulator's."""
         scale = self.scale
-        auction = fit(AuctionSettings, dict(scale.rm.get("auction", {})), f"auction of the scale {scale.name}")
+        auction = fit(AuctionSettings, scale.rm.get("auction", {}), f"auction of the scale {scale.name}")
         base = Settings(cluster=self.cluster, policy=policy, seed=self.seed)
         return as_live(base, auction=auction, lease=scale.lease, time_scale=scale.time_scale)
 

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from themis.errors import ThemisError
 from themis.interruption import OneInterruption
@@ -21,6 +21,8 @@ R = TypeVar("R")
 
 _PRELOADED = ["simulator.runs"]
 _LOOK_EVERY_S = 0.1
+_MANAGER_S = 10.0
+_DEAF_TO = (signal.SIGINT, signal.SIGHUP)
 
 
 class Board:
@@ -112,21 +114,27 @@ def _apart(
 def _end(pool: ProcessPoolExecutor) -> None:
     """Leave nothing running, also when a run is under way."""
     workers = list((pool._processes or {}).values())
+    manager: Any = pool._executor_manager_thread
     pool.shutdown(wait=False, cancel_futures=True)
     for worker in workers:
         worker.terminate()
     for worker in workers:
         worker.join()
+    if manager is not None:
+        # It sees that they are gone. Python, at its exit, would try to wake it while it closes what it is woken by.
+        manager.join(_MANAGER_S)
 
 
 def _start_server() -> None:
-    """Start the process that starts the others, deaf to interrupts: while it loads modules it would tell where."""
+    """Start the two processes that look after the others, deaf to interrupts: while they load they would tell where."""
     from multiprocessing import forkserver, resource_tracker
 
-    # Started apart: it unblocks interrupts when it has.
-    resource_tracker.ensure_running()
-    former = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    # A hang-up comes to all processes of a terminal; these end with their parent, whose word on it is enough.
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF_TO)
     try:
+        # Started apart: it unblocks interrupts when it has.
+        resource_tracker.ensure_running()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF_TO)
         forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, former)

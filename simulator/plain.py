@@ -20,6 +20,8 @@ T = TypeVar("T")
 KIND = "kind"
 _SCALARS = (str, int, float, bool)
 _NOT_FINITE = ("inf", "-inf", "nan")
+_MOST = 2**64
+"""Of whole numbers: seeds are of 64 bits, and nothing else is larger."""
 
 
 def plain(value: Any, tagged: Sequence[type] = ()) -> Any:
@@ -124,6 +126,8 @@ def _scalar(hint: Any, value: Any, place: str) -> Any:
         if str(value) not in known:
             raise UnknownNameError(place, str(value), known)
         return known[str(value)]
+    if type(value) is int and not -_MOST <= value <= _MOST:
+        _refuse(value, place)
     if hint is float and (type(value) in (int, float) or value in _NOT_FINITE):
         return float(value)
     fits = type(value) is hint or hint is Any

@@ -116,7 +116,7 @@ def _check_told_alike(run: Run, header: Mapping[str, Any], record: RunRecord, so
         "workload": (run.workload.name, record.workload),
     }
     for what, values in told.items():
-        if len(set(values)) > 1:
+        if any(value != values[0] for value in values):
             raise InputError(
                 f"{source} is damaged: it tells the {what} differently", value=values, remedy="make it again"
             )

@@ -74,6 +74,9 @@ def _reproduce(options: argparse.Namespace) -> int:
             if not options.json:
                 sys.stdout.write(overview_text(findings))
             write_whole(folder / "summary.md", summary_markdown(findings, how).encode())
+        _print_document(done, scale, seeds, options)
+        # Until everything has been written runs are kept.
+        sys.stdout.flush()
     except BaseException as error:
         if isinstance(error, InputError):
             # What was found is told, also where its files find no room.
@@ -81,7 +84,6 @@ def _reproduce(options: argparse.Namespace) -> int:
         sys.stderr.write(kept.told())
         raise
     kept.drop()
-    _print_document(done, scale, seeds, options)
     return 0
 
 

@@ -35,7 +35,7 @@ class ProgressLine:
         self._terminal = console.is_terminal
         self._status = console.status("starting")
         self._started_s = self._said_s = time.monotonic()
-        self._seconds = _seconds(runs, before) / jobs
+        self._seconds = _seconds(runs, before, jobs)
         self._first = _forecast(len(runs), len(before), self._seconds, scale, jobs)
 
     def __enter__(self) -> ProgressLine:
@@ -66,11 +66,13 @@ class ProgressLine:
         self._status.stop()
 
 
-def _seconds(runs: Sequence[Cell], before: Sequence[Cell]) -> float:
-    """Seconds that the runs may take which were not made before, one after the other."""
+def _seconds(runs: Sequence[Cell], before: Sequence[Cell], jobs: int) -> float:
+    """Seconds that the runs may take which were not made before: so many at a time, but no less than the longest."""
     from simulator.experiments.forecast import expected_s
 
-    return max(0.0, sum(map(expected_s, runs)) - sum(map(expected_s, before)))
+    made = {cell.key for cell in before}
+    seconds = [expected_s(cell) for cell in runs if cell.key not in made]
+    return max(sum(seconds) / jobs, max(seconds, default=0.0))
 
 
 def _forecast(runs: int, before: int, seconds: float, scale: Scale, jobs: int) -> str:

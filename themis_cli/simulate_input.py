@@ -87,5 +87,5 @@ def _mix_settings(mix: Mix, base: Settings) -> Settings:
     from themis.config.loader import fit
     from themis.config.rm_settings import AuctionSettings
 
-    auction = fit(AuctionSettings, dict(mix.rm.get("auction", {})), f"auction of the mix {mix.name}")
+    auction = fit(AuctionSettings, mix.rm.get("auction", {}), f"auction of the mix {mix.name}")
     return as_live(base, auction=auction, lease=mix.lease, time_scale=mix.time_scale)

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -87,10 +88,21 @@ def test_what_was_found_is_told_where_its_files_find_no_room(tmp_path, options):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fig6.csv", "unfinished"]
 
 
+def test_runs_are_kept_until_the_document_is_written(tmp_path):
+    command = ["bash", "-c", '"$@" > /dev/full', "bash", *COMMAND, "fig6", "--seeds", "1", "--json", "--out", tmp_path]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr.splitlines()[-1]) == (2, "themis: [Errno 28] No space left on device")
+    assert (tmp_path / "unfinished").is_dir()
+    again = reproduce("fig6", "--seeds", "1", "--json", "--out", str(tmp_path))
+    assert again.returncode == 0
+    assert "8 of them made before" in again.stderr
+    assert not (tmp_path / "unfinished").exists()
+
+
 def begun(folder):
     """The command with a run under way, and its processes."""
     started = subprocess.Popen(
-        [*COMMAND, "fig11", "--out", str(folder)],
+        ["env", "--default-signal", *COMMAND, "fig11", "--out", str(folder)],
         cwd=ROOT,
         start_new_session=True,
         stdout=subprocess.PIPE,
@@ -105,11 +117,13 @@ def begun(folder):
     return started, own.children(recursive=True)
 
 
-def test_ctrl_c_ends_it_and_leaves_no_process(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_an_interrupt_of_the_whole_terminal_ends_it_and_leaves_no_process(tmp_path, number):
     started, children = begun(tmp_path)
-    os.killpg(started.pid, signal.SIGINT)
+    os.killpg(started.pid, number)
     _, told = started.communicate(timeout=20)
     assert (started.returncode, told.strip().splitlines()[-1]) == (3, "themis: interrupted")
+    assert not {"Traceback", "resource_tracker"} & set(re.findall(r"\w+", told))
     _, alive = psutil.wait_procs(children, timeout=5)
     assert not alive
 

@@ -178,6 +178,23 @@ def test_a_mix_of_the_testbed_brings_cluster_lease_f_and_seed(document):
     assert [app["name"] for app in found["apps"]] == ["digits-small", "small-search", "small-pair"]
 
 
+@pytest.mark.parametrize("auction", ["", "5", "x", "[[1]]", "{f: 2}"])
+def test_a_mix_with_an_auction_that_is_none_is_refused(printed, tmp_path, auction):
+    text = (
+        (ROOT / "conf/testbed/small.yaml")
+        .read_text()
+        .replace("auction: {f: 0.8, time_limit_s: 2}", f"auction: {auction}")
+    )
+    for folder in ("apps", "../clusters"):
+        text = text.replace(f" {folder}/", f" {ROOT / 'conf' / 'testbed' / folder}/")
+    mix = tmp_path / "mix.yaml"
+    mix.write_text(text)
+    code, out = printed("simulate", "--policy", "drf", "--workload", str(mix))
+    assert (code, out.out) == (2, "")
+    assert out.err.startswith("themis: ")
+    assert "auction of the mix small" in out.err
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
