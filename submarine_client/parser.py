@@ -13,6 +13,7 @@ from themis.config.defaults import DEFAULT_RM_ADDRESS, RM_ADDRESS_VARIABLE
 from themis.errors import InputError
 from themis.lifecycle import AppState
 from themis.numerals import plain
+from themis.streams import HelpfulParser
 
 Handler = Callable[[Session, Namespace], int]
 
@@ -25,7 +26,7 @@ Exit codes: 0 done; 1 the app failed or was killed; 2 bad usage or input, or no 
 """
 
 
-class _Parser(ArgumentParser):
+class _Parser(HelpfulParser):
     """A parser whose errors are the product's own, so that they become text in one place.
 
     With a `words_handler` it understands no word itself and hands all of them on, as `words`.

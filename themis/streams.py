@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import argparse
+import io
 import os
 import select
 import signal
 import sys
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 EXIT_UNREAD = 128 + signal.SIGPIPE
 """As a shell has it of any command whose reader went away."""
 
 
+class _Forgiving(io.FileIO):
+    """A file where what finds no room is lost. That its reader went away is told."""
+
+    def write(self, data: Any, /) -> int:
+        """Write it, or act as if it were written."""
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError:
+            return memoryview(data).nbytes
+
+
 def usable_streams(command: str) -> bool:
-    """Whether there is a standard output; a standard error that is closed leads nowhere from here on."""
+    """Whether there is a standard output. From here on nothing fails for want of a standard error.
+
+    One that is closed leads nowhere, and what one that is full cannot take is lost: results go to standard output.
+    """
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - as long as the process
+    elif (former := sys.__stderr__) is not None and sys.stderr is former:
+        raw = io.BufferedWriter(_Forgiving(former.fileno(), "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(raw, former.encoding, "backslashreplace", line_buffering=True)
     if sys.stdout is None:
         tell(f"{command}: standard output is closed; send it to /dev/null where nobody wants it")
         return False
@@ -30,6 +51,17 @@ def tell(line: str) -> None:
         sys.stderr.flush()
     except OSError:
         _lead_nowhere(sys.stderr)
+
+
+class HelpfulParser(argparse.ArgumentParser):
+    """A parser whose help is written, or an error: argparse passes over what cannot be."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if message and file is sys.stdout:
+            file.write(message)
+            file.flush()
+        else:
+            super()._print_message(message, file)
 
 
 def unread() -> bool:

@@ -21,7 +21,7 @@ _COMMANDS = (
 )  # fmt: skip
 """Each in a module of its own, which is imported only where it is asked for."""
 
-_COMPUTING = ("auction", "simulate", "reproduce", "replay")
+_COMPUTING = ("auction", "audit", "simulate", "reproduce", "replay")
 """Commands that start nobody's jobs, which may want more threads of numpy's linear algebra than these do."""
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from themis.errors import UnknownNameError, nearest
 from themis.numerals import plain
+from themis.streams import HelpfulParser
 
 if TYPE_CHECKING:
     Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -17,7 +18,7 @@ else:
     Subcommands = object
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(HelpfulParser):
     """A parser that names the option which looks most like an unknown one, and takes plain numbers only."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:

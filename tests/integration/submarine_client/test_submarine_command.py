@@ -246,6 +246,19 @@ def test_where_standard_error_is_closed_results_are_all_that_is_written(rm: Fake
     assert missing.stdout == ""
 
 
+@pytest.mark.parametrize("words", ["", "--help", "app", "app submit -h"])
+@pytest.mark.parametrize(("redirection", "code"), [("| true; exit ${PIPESTATUS[0]}", 141), (">/dev/full", 2)])
+def test_help_that_nobody_gets_is_no_success(words: str, redirection: str, code: int) -> None:
+    assert in_a_shell(redirection, *words.split()).returncode == code
+
+
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-"])
+def test_waiting_goes_on_where_progress_finds_no_room(rm: FakeRm, redirection: str) -> None:
+    rm.service.then = ["RUNNING", "RUNNING", "FINISHED"]
+    done = in_a_shell(redirection, "app", "submit", SEARCH, "--wait", "--poll", "0.02")
+    assert (done.returncode, done.stdout) == (0, "app-0001\napp-0001 FINISHED\n")
+
+
 def test_an_output_without_room_is_told(rm: FakeRm) -> None:
     rm.service.add("app-00001", "RUNNING", name="mine")
     done = in_a_shell(">/dev/full", "app", "list")

@@ -66,6 +66,24 @@ def test_an_error_that_nobody_can_read_keeps_its_exit_code(lost):
     assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", "")
 
 
+HELP = [[], ["--help"], ["simulate", "--help"]]
+
+
+@pytest.mark.parametrize("words", HELP)
+@pytest.mark.parametrize(("redirection", "code"), [("| true", 141), ("> /dev/full", 2)])
+def test_help_that_nobody_gets_is_no_success(words, redirection, code):
+    ended = in_a_shell(words, redirection)
+    told = "themis: [Errno 28] No space left on device\n" if code == 2 else ""
+    assert (ended.returncode, ended.stderr) == (code, told)
+
+
+@pytest.mark.parametrize("redirection", ["2> /dev/full", "2>&-"])
+def test_progress_that_finds_no_room_changes_nothing(tmp_path, redirection):
+    ended = in_a_shell(["reproduce", "fig6", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path)], redirection)
+    assert ended.returncode == 0
+    assert ended.stdout.startswith("fig6: two instances")
+
+
 def test_an_output_without_room_is_told_once():
     ended = in_a_shell(SHORT, "> /dev/full")
     assert (ended.returncode, ended.stderr) == (2, "themis: [Errno 28] No space left on device\n")
