@@ -33,14 +33,15 @@ def heartbeat_message(app: App, view: AppView) -> pb.Heartbeat:
 
 
 def finish_message(app: App, state: AppState, diagnostics: str) -> pb.Finish:
-    """The app's end: rho by definition, every job, the best job and its checkpoint."""
+    """The app's end: rho by definition if it finished, every job, the best job and its checkpoint."""
     plan = app.board.plan()
     best = plan.best or ""
     checkpoint = app.store.latest(best) if best else None
     return pb.Finish(
         state=state.value,
         diagnostics=diagnostics,
-        rho=app.final_rho(),
+        # One that was killed or failed has no finish time.
+        rho=app.final_rho() if state is AppState.FINISHED else {},
         jobs=list(_tellable(app)),
         best=best,
         best_checkpoint=checkpoint.location if checkpoint is not None else "",

@@ -16,7 +16,7 @@ def submit(session: Session, arguments: Namespace) -> int:
     app = load_app(Path(arguments.group))
     with session.connect() as client:
         app_id = client.submit(app)
-        session.terminal.say(app_id)
+        session.say_submitted(app_id)
         return session.wait(client, [app_id]) if arguments.wait else OK
 
 

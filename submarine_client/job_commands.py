@@ -46,7 +46,7 @@ def run(session: Session, arguments: Namespace) -> int:
         session = replace(session, address=rm_address(options["rm"][0], {}))
     with session.connect() as client:
         app_id = client.submit(app)
-        session.terminal.say(app_id)
+        session.say_submitted(app_id)
         return session.wait(client, [app_id]) if "wait_job_finish" in options else OK
 
 

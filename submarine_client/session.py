@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from submarine_client.client import Client
 from submarine_client.progress import progress_on
 from submarine_client.status import succeeded
-from submarine_client.terminal import Terminal
+from submarine_client.terminal import PREFIX, Terminal
 from submarine_client.wait import Pace, wait_for
+from themis.streams import tell
 from themis.wire import themis_pb2 as pb
 
 OK = 0
@@ -26,6 +27,14 @@ class Session:
     def connect(self) -> Client:
         """A connection, to be closed by its context."""
         return Client(self.address)
+
+    def say_submitted(self, app_id: str) -> None:
+        """Write the id of an app that was submitted: alone on standard output, or who it is where that fails."""
+        try:
+            self.terminal.say(app_id)
+        except OSError:
+            tell(f"{PREFIX}{app_id} is submitted, and goes on")
+            raise
 
     def wait(self, client: Client, app_ids: list[str]) -> int:
         """Wait for apps with progress; the exit code says whether all of them ended well."""

@@ -67,7 +67,7 @@ STATES: Mapping[str, Mapping[str, str]] = {
         JobState.FINISHED: "it ran in the last phase, to the end",
         JobState.STOPPED: "the tuner let it go, to take it back if all others fail, or the search ended without it",
         JobState.FAILED: "given up after too many failures, or at once for a usage error",
-        JobState.KILLED: "it had not ended when its app was killed",
+        JobState.KILLED: "it had not ended when its app was killed, or ended by force",
     },
     "lease": {
         LeaseState.RESERVED: "won, while the former holder is still giving the GPU back",

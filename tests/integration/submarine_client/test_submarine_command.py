@@ -246,6 +246,19 @@ def test_where_standard_error_is_closed_results_are_all_that_is_written(rm: Fake
     assert missing.stdout == ""
 
 
+ONE_JOB = "--name j --input_path /d --worker_resources gpu=1,memory=1G --worker_launch_cmd sh"
+
+
+@pytest.mark.parametrize(("redirection", "code"), [(">/dev/full", 2), ("| true; exit ${PIPESTATUS[0]}", 141)])
+@pytest.mark.parametrize("words", [f"app submit {SEARCH}", f"job run {ONE_JOB}"])
+def test_an_app_that_is_submitted_is_named_where_its_id_finds_no_reader(
+    rm: FakeRm, words: str, redirection: str, code: int
+) -> None:
+    done = in_a_shell(redirection, *words.split())
+    assert done.returncode == code
+    assert "submarine: app-0001 is submitted, and goes on\n" in done.stderr
+
+
 @pytest.mark.parametrize("words", ["", "--help", "app", "app submit -h"])
 @pytest.mark.parametrize(("redirection", "code"), [("| true; exit ${PIPESTATUS[0]}", 141), (">/dev/full", 2)])
 def test_help_that_nobody_gets_is_no_success(words: str, redirection: str, code: int) -> None:
@@ -296,7 +309,7 @@ def test_job_run_waits_when_told_and_names_its_own_resource_manager(
 ) -> None:
     monkeypatch.setenv("THEMIS_RM", "127.0.0.1:1")
     rm.service.then = ["FAILED"]
-    words = "--name j --input_path /d --worker_resources gpu=1,memory=1G --worker_launch_cmd sh --wait_job_finish"
+    words = f"{ONE_JOB} --wait_job_finish"
     assert main(["job", "run", *words.split(), "--verbose", "--rm", rm.address]) == 1
     out, err = capsys.readouterr()
     assert out.splitlines() == ["app-0001", "app-0001 FAILED"]
