@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tf_jobs.catalog import Program, check_values, program
 from tf_jobs.dealing import check_batch_size, check_parts
-from tf_jobs.tables_reader import model_speed
+from tf_jobs.tables_reader import model_speed, nearest_curve, parse_slowdown
 from themis.apps import AppSpec, HyperParameter, JobSpec
 from themis.errors import InputError
 
@@ -21,6 +21,11 @@ _SHELL_WORDS = frozenset(
     )
 )
 """Words that the shell itself knows, which no search of PATH finds."""
+
+_LONGEST_COMMAND = 128 * 1024
+"""Bytes of a command: Linux runs none that is as long (MAX_ARG_STRLEN)."""
+
+_SHOWN = 80
 
 
 def check_program(app: AppSpec, source: str) -> AppSpec:
@@ -40,20 +45,34 @@ def check_program(app: AppSpec, source: str) -> AppSpec:
     entry = program(app.program.name)
     arguments: dict[str, HyperParameter] = dict(check_values(entry.name, app.program.arguments))
     jobs = tuple(_typed_job(entry, job, source) for job in app.jobs)
-    if entry.kind == "replay" and "model" in arguments:
-        model_speed(str(arguments["model"]))
+    if entry.kind == "replay":
+        _check_replayed(arguments)
     if entry.kind == "real":
         for job in jobs:
             _check_dealing(entry, {**arguments, **job.hyper_parameters}, job, source)
     return replace(app, program=replace(app.program, arguments=arguments), jobs=jobs, replay=entry.kind == "replay")
 
 
+def _check_replayed(arguments: Mapping[str, HyperParameter]) -> None:
+    """Check that there are the speeds and the curve that a replay goes by."""
+    if "model" in arguments:
+        model_speed(str(arguments["model"]))
+    if arguments.get("slowdown"):
+        parse_slowdown(str(arguments["slowdown"]))
+    if arguments.get("curve"):
+        nearest_curve(str(arguments["curve"]), 1.0)
+
+
 def check_command(command: str, source: str) -> None:
     """Check that a shell command begins with something that can be run.
 
     Raises:
-        InputError: It is empty, has an open quote, or its first word is no executable, file or word of the shell.
+        InputError: It is empty or longer than any that can be run, has an open quote, or its first word is no
+            executable, file or word of the shell.
     """
+    if (size := len(command.encode(errors="surrogatepass"))) >= _LONGEST_COMMAND:
+        remedy = "put it in a script, and name that"
+        raise InputError(f"{source}: the command is too long to be run", value=f"{size} bytes", remedy=remedy)
     try:
         words = shlex.split(command)
     except ValueError as error:
@@ -64,10 +83,19 @@ def check_command(command: str, source: str) -> None:
     if first in _SHELL_WORDS or any(character in first for character in "$`(){};&|<>%*?"):
         return  # Only the shell can tell what this becomes.
     if shutil.which(first) is None:
-        exists = Path(first).is_file()
+        exists = _is_file(first)
         what = "is not executable" if exists else "is not a command on PATH, nor a file"
         remedy = "chmod +x makes it so" if exists else "check its spelling, or give its whole path"
-        raise InputError(f"{source}: the command's first word {what}", value=first, remedy=remedy)
+        shown = first if len(first) <= _SHOWN else f"{first[:_SHOWN]}.."
+        raise InputError(f"{source}: the command's first word {what}", value=shown, remedy=remedy)
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except OSError:
+        # No name of a file is so long.
+        return False
 
 
 def _is_assignment(word: str) -> bool:

@@ -18,10 +18,23 @@ def check_checkpoint_uri(uri: str) -> None:
     """Check what an app names for its checkpoints; empty where it leaves the place to the ResourceManager.
 
     Raises:
-        InputError: An unknown scheme, a file URI that names a host, or a relative path: its tasks run elsewhere.
+        InputError: An unknown scheme, a file URI that names a host, or a relative path: its tasks run elsewhere. An
+            HDFS URI without a path, or with a port that is none.
     """
-    if uri and is_local(uri) and not local_folder(uri).is_absolute():
+    if "\0" in uri:
+        raise InputError("a checkpoint URI with a NUL", value=uri, remedy=f"known: {KNOWN}")
+    if not is_local(uri):
+        _check_remote(uri)
+    elif uri and not local_folder(uri).is_absolute():
         raise InputError("a checkpoint URI with a relative path", value=uri, remedy="give the whole path")
+
+
+def _check_remote(uri: str) -> None:
+    """What can be told of an HDFS URI without a look at Hadoop's configuration."""
+    authority, _, path = uri.partition("://")[2].partition("/")
+    port = authority.rpartition(":")[2] if ":" in authority and not authority.endswith("]") else "1"
+    if not path.strip("/") or not (port.isdecimal() and 1 <= int(port[:6]) <= 65535):
+        raise InputError("not an HDFS URI that names a folder", value=uri, remedy=f"known: {KNOWN}")
 
 
 def is_local(uri: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PositiveFloat, StrictInt
+from pydantic import BeforeValidator, Field, StrictInt
 
 from themis.apps import (
     AppSpec,
@@ -78,7 +78,9 @@ class SlowdownSection(Section):
 class EstimateSection(Section):
     """What the user knows of a job's pace; the profiler replaces it by what it measures."""
 
-    serial_iteration_s: PositiveFloat | None = Field(default=None, description="seconds an iteration on one GPU")
+    serial_iteration_s: float | None = Field(
+        default=None, ge=1e-9, le=1e9, description="seconds an iteration on one GPU"
+    )
     slowdown: SlowdownSection | None = None
 
 

@@ -22,6 +22,8 @@ def _scalar(value: Any) -> Any:
     value = number(value)
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a finite number is wanted")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError("a whole number of 64 bits at most is wanted")
     if not isinstance(value, int | float | str):
         raise ValueError("a number, text, true or false is wanted")
     return value

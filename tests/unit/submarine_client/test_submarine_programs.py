@@ -32,6 +32,36 @@ def test_the_four_examples_are_there() -> None:
     assert names >= {"digits-cnn", "digits-dense-single", "replay-resnet50", "replay-search"}
 
 
+@pytest.mark.parametrize(
+    "uri", ["hdfs:///x", "hdfs://nn/x", "HDFS://nn:8020/x/y", "webhdfs://[::1]:50/x", "hdfs://[::1]/x"]
+)
+def test_a_checkpoint_uri_of_an_hdfs_is_taken(tmp_path: Path, uri: str) -> None:
+    assert load(tmp_path, f"name: a\ncommand: sh\ncheckpoint_uri: '{uri}'\n").checkpoint_uri == uri
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("arguments: {model: resnet5}", "unknown model: 'resnet5'"),
+        ("arguments: {slowdown: 'a,b'}", "--slowdown does not parse: 'a,b'"),
+        ("arguments: {curve: nosuch}", "unknown family of loss curves: 'nosuch'"),
+        ("arguments: {checkpoint_bytes: 9223372036854775808}", "a whole number of 64 bits at most is wanted"),
+        ("estimate: {serial_iteration_s: 1e-320}", "estimate.serial_iteration_s: should be greater"),
+        ("estimate: {serial_iteration_s: 1e+300}", "estimate.serial_iteration_s: should be less"),
+    ],
+)
+def test_what_a_replay_could_not_go_by_is_refused_before_it_is_submitted(tmp_path: Path, line: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        load(tmp_path, f"name: a\nprogram: replay\njob: {{iterations: 5}}\n{line}\n")
+
+
+def test_a_command_that_no_system_could_run_is_refused_at_once() -> None:
+    with pytest.raises(InputError, match=r"g.yaml: the command is too long to be run: '131072 bytes'; put it in"):
+        check_command("a" * 131_072, "g.yaml")
+    with pytest.raises(InputError, match=r"is not a command on PATH, nor a file: 'a{80}\.\.'; check"):
+        check_command("a" * 5_000, "g.yaml")
+
+
 def test_values_become_the_programs_types(tmp_path: Path) -> None:
     app = load(
         tmp_path,
@@ -47,6 +77,11 @@ def test_values_become_the_programs_types(tmp_path: Path) -> None:
     [
         ("s3://bucket/x", "unknown scheme in a checkpoint URI: 's3://bucket/x'; known: a plain path, file:///path, "),
         ("file://elsewhere/x", "a file URI must name a local absolute path: 'file://elsewhere/x'; write file:///path"),
+        ('"a\\0b"', "a checkpoint URI with a NUL: "),
+        ("hdfs://", "not an HDFS URI that names a folder: 'hdfs://'; known: "),
+        ("hdfs://host:9000/", "not an HDFS URI that names a folder: "),
+        ("hdfs://host:99999/x", "not an HDFS URI that names a folder: "),
+        ("webhdfs://host:port/x", "not an HDFS URI that names a folder: "),
     ],
 )
 def test_a_checkpoint_uri_that_the_resource_manager_would_refuse_is_refused(
