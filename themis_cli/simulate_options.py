@@ -93,11 +93,12 @@ def check_ranges(options: argparse.Namespace) -> None:
 
 
 _A_DAY_S = 86_400.0
+_A_CENTURY_S = 100 * 365.25 * _A_DAY_S
 _MOST_SEEDS = 10_000
 """Their workloads are all drawn before the first run."""
 
 _RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
-    ("lease_s", lambda value: value > 0, "must be above 0"),
+    ("lease_s", lambda value: 0 < value <= _A_CENTURY_S, "must be above 0, and a century at most"),
     ("lead_s", lambda value: value >= 0, "must be 0 or more"),
     ("checkpoint_s", lambda value: 0 <= value <= _A_DAY_S, "must be 0 to a day"),
     ("restore_s", lambda value: 0 <= value <= _A_DAY_S, "must be 0 to a day"),

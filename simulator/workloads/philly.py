@@ -81,6 +81,9 @@ def read_philly_csv(path: Path) -> PhillyTrace:
         if lacking:
             remedy = f"its first line must name {', '.join(_COLUMNS)}"
             raise InputError(f"{path}, line 1: column {lacking[0]} is missing", remedy=remedy)
+        twice = [name for name in _COLUMNS if list(reader.fieldnames or ()).count(name) > 1]
+        if twice:
+            raise InputError(f"{path}, line 1: column {twice[0]} is there twice", remedy="name each column once")
         jobs = [_csv_job(row, f"{path}, line {reader.line_num}") for row in reader]
     ran = tuple(job for job in jobs if job.duration_s > 0.0)
     return PhillyTrace(jobs=ran, gaps=_gaps(len(jobs) - len(ran), len(jobs), 0))
@@ -154,7 +157,12 @@ def _believed(job: PhillyJob, place: str) -> PhillyJob:
     return job
 
 
-def _csv_job(row: Mapping[str, str | None], place: str) -> PhillyJob:
+def _csv_job(row: Mapping[Any, Any], place: str) -> PhillyJob:
+    # Where the reader puts what it has no column for.
+    surplus = row.get(None)
+    if surplus:
+        remedy = "a comma within a field must stand in quotes"
+        raise InputError(f"{place}: more fields than there are columns", value=surplus, remedy=remedy)
     job = PhillyJob(
         submitted_s=_seconds(row["timestamp"], f"{place}: timestamp"),
         duration_s=_duration(row["duration"], f"{place}: duration"),

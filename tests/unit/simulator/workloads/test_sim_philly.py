@@ -83,6 +83,7 @@ def test_a_trace_that_is_used_whole_has_no_gaps(tmp_path):
         ("2017-10-09 07:01:55,66.0,1.5,66.0,a", "line 2: num_gpus"),
         (f"2017-10-09 07:01:55,66.0,{'9' * 5000},66.0,a", "line 2: num_gpus"),
         ("2017-10-09 07:01:55,66.0,1,66.0", "line 2: cluster"),
+        ("2017-10-09 07:01:55,66.0,1,66.0,a,b", r"line 2: more fields than there are columns: \['b'\]"),
         ("2017-10-09 07:01:55,1e308,8,66.0,a", "line 2: a duration that cannot be: '1e\\+308 s on 8 GPUs'"),
         ("2017-10-09 07:01:55,5e-324,1,66.0,a", "line 2: a duration that cannot be"),
         ("2017-10-09 07:01:55,66.0,999999999,66.0,a", "line 2: a duration that cannot be: '66 s on 999999999 GPUs'"),
@@ -179,3 +180,9 @@ def test_apps_of_bursts_keep_times_and_work():
     assert large.gaps == "so it was; 1 of the 2 bursts have fewer than 2 jobs: left out"
     with pytest.raises(InputError, match="tiny holds no burst of so many jobs: 3; its largest has 2"):
         from_bursts(bursts, seed=1, name="tiny", least_jobs=3)
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path):
+    path = write(tmp_path / "p.csv", "timestamp,duration,num_gpus,cluster,cluster\n2017-10-09 07:01:55,66.0,1,a,b\n")
+    with pytest.raises(InputError, match=r"p\.csv, line 1: column cluster is there twice; name each column once"):
+        read_philly_csv(path)
