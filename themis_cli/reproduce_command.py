@@ -83,7 +83,7 @@ def _reproduce(options: argparse.Namespace) -> int:
             _print_document(done, scale, seeds, options)
         sys.stderr.write(kept.told())
         raise
-    kept.drop()
+    sys.stderr.write(kept.drop())
     return 0
 
 

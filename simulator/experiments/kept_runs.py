@@ -65,8 +65,12 @@ class KeptRuns:
         runs = "1 run is" if self._there == 1 else f"{self._there} runs are"
         return f"{runs} kept in {self._folder}: the same command goes on from there\n"
 
-    def drop(self) -> None:
-        """All is done: the runs of this command go, and the folder with the last that is in it."""
+    def drop(self) -> str:
+        """All is done: the runs of this command go, and the folder with the last that is in it.
+
+        Returns:
+            A line on what stays, which nobody else would tell of; nothing where the folder is gone.
+        """
         mine = {path.name for path in self._paths.values()}
         for path in [*self._folder.glob("*")]:
             # What a kill left half written bears the name of its run, too.
@@ -74,6 +78,11 @@ class KeptRuns:
                 path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self._folder.rmdir()
+        left = sum(1 for _ in self._folder.glob("*"))
+        if not left:
+            return ""
+        files = "1 file stays" if left == 1 else f"{left} files stay"
+        return f"{files} in {self._folder}, of another command or of other code: remove what nobody goes on with\n"
 
 
 def _read(path: Path) -> RunRecord | None:
