@@ -22,7 +22,7 @@ R = TypeVar("R")
 _PRELOADED = ["simulator.runs"]
 _LOOK_EVERY_S = 0.1
 _MANAGER_S = 10.0
-_DEAF_TO = (signal.SIGINT, signal.SIGHUP)
+_DEAF_TO = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
 
 class Board:
@@ -129,7 +129,8 @@ def _start_server() -> None:
     """Start the two processes that look after the others, deaf to interrupts: while they load they would tell where."""
     from multiprocessing import forkserver, resource_tracker
 
-    # A hang-up comes to all processes of a terminal; these end with their parent, whose word on it is enough.
+    # A hang-up comes to all processes of a terminal, and the word to end to all of a service; these two end with their
+    # parent, whose word on it is enough.
     former = signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF_TO)
     try:
         # Started apart: it unblocks interrupts when it has.
@@ -144,6 +145,8 @@ def _begin(board: Board | None) -> None:
     """Leave interrupts to the parent, and do not outlive it, however it ends: nobody else would end this process."""
     Board.here = board
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # By this one the parent ends it.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
 

@@ -18,6 +18,7 @@ _SHELL_WORDS = frozenset(
     (
         *("!", ".", ":", "[", "[[", "case", "cd", "eval", "exec", "export", "for", "function", "if", "set", "source"),
         *("test", "time", "trap", "ulimit", "umask", "unset", "until", "while"),
+        *("alias", "command", "exit", "hash", "read", "readonly", "return", "shift", "type", "unalias", "wait"),
     )
 )
 """Words that the shell itself knows, which no search of PATH finds."""
@@ -80,7 +81,7 @@ def check_command(command: str, source: str) -> None:
     first = next((word for word in words if not _is_assignment(word)), "")
     if not first:
         raise InputError(f"{source}: the command is empty", value=command, remedy="write what each task is to run")
-    if first in _SHELL_WORDS or any(character in first for character in "$`(){};&|<>%*?"):
+    if first in _SHELL_WORDS or any(character in first for character in "$`(){};&|<>%*?~#"):
         return  # Only the shell can tell what this becomes.
     if shutil.which(first) is None:
         exists = _is_file(first)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from themis.errors import InputError, UnknownNameError
+from themis.numerals import plain
 
 FlagValue = int | float | str
 
@@ -265,7 +266,8 @@ def _number(flag: Flag, value: object) -> int | float:
     try:
         if isinstance(value, bool):
             raise ValueError
-        number = float(value) if isinstance(value, (int, float, str)) else math.nan
+        given = plain(float, value) if isinstance(value, str) else value
+        number = float(given) if isinstance(given, (int, float)) else math.nan
         if not math.isfinite(number) or (flag.kind is int and number != int(number)):
             raise ValueError
         if flag.kind is int:

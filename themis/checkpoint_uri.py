@@ -5,6 +5,7 @@ Standard library only, as the replay job imports it and has to start within mill
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from themis.errors import InputError
@@ -14,6 +15,13 @@ SCHEMES = ("file", "hdfs", "webhdfs")
 """The schemes of a checkpoint URI; a plain path needs none."""
 
 
+_AUTHORITY = (
+    r"([^\s@:/\[\]]+@)?([^\s@:/\[\]]+|\[[0-9a-fA-F:.]+\])"
+    r"(:0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?"
+)
+"""A user, a host or the name of a service, a port."""
+
+
 def check_checkpoint_uri(uri: str) -> None:
     """Check what an app names for its checkpoints; empty where it leaves the place to the ResourceManager.
 
@@ -21,7 +29,7 @@ def check_checkpoint_uri(uri: str) -> None:
         InputError: An unknown scheme, a file URI that names a host, or a relative path: its tasks run elsewhere. An
             HDFS URI without a path, or with a port that is none.
     """
-    if "\0" in uri:
+    if "\0" in uri or "%00" in uri:
         raise InputError("a checkpoint URI with a NUL", value=uri, remedy=f"known: {KNOWN}")
     if not is_local(uri):
         _check_remote(uri)
@@ -31,9 +39,12 @@ def check_checkpoint_uri(uri: str) -> None:
 
 def _check_remote(uri: str) -> None:
     """What can be told of an HDFS URI without a look at Hadoop's configuration."""
-    authority, _, path = uri.partition("://")[2].partition("/")
-    port = authority.rpartition(":")[2] if ":" in authority and not authority.endswith("]") else "1"
-    if not path.strip("/") or not (port.isdecimal() and 1 <= int(port[:6]) <= 65535):
+    scheme, _, rest = uri.partition("://")
+    authority, _, path = rest.partition("/")
+    parts = [part for part in path.split("/") if part]
+    # hdfs:///path is of the file system that Hadoop's configuration names.
+    told = re.fullmatch(_AUTHORITY, authority) if authority or scheme.lower() == "webhdfs" else True
+    if not told or not parts or any(part in (".", "..") or "#LATEST" in part for part in parts):
         raise InputError("not an HDFS URI that names a folder", value=uri, remedy=f"known: {KNOWN}")
 
 

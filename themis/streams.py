@@ -20,12 +20,15 @@ class _Forgiving(io.FileIO):
 
     def write(self, data: Any, /) -> int:
         """Write it, or act as if it were written."""
+        size = memoryview(data).nbytes
         try:
-            return super().write(data)
+            written = super().write(data)
         except BrokenPipeError:
             raise
         except OSError:
-            return memoryview(data).nbytes
+            return size
+        # None where a pipe that blocks nobody is full.
+        return size if written is None else written
 
 
 def usable_streams(command: str) -> bool:

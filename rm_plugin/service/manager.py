@@ -258,7 +258,13 @@ class ResourceManager:
             entry.registered_attempt = entry.attempt
             if entry.kill_reason:
                 self.live_cluster.leave(entry.app_id, entry.kill_reason)
-            if await self._adopted(entry):
+            adopted = await self._adopted(entry)
+            if entry.ended:
+                # It was killed while the engine was away, which now may have found it alive.
+                if adopted:
+                    self._spawn(self._kill_leftover(entry.app_id))
+                continue
+            if adopted:
                 if entry.kill_reason:
                     self._spawn(self._kill_after(entry, KILL_GRACE_S))
                 continue
@@ -386,6 +392,16 @@ class ResourceManager:
         # An attempt that still waits for the engine ends through no fault of the app.
         entry.excused_attempts += entry.app_id in self._unlaunched
         await self._lost(entry, reason)
+
+    async def _kill_leftover(self, app_id: str) -> None:
+        """End what still runs of an app that has ended."""
+        while True:
+            try:
+                await self._launcher.kill(app_id)
+                return
+            except ThemisError:
+                LOG.exception("what is left of %s cannot be killed", app_id)
+                await asyncio.sleep(KILL_GRACE_S)
 
     async def _kill_after(self, entry: AppEntry, grace_s: float) -> None:
         await asyncio.sleep(grace_s)

@@ -235,7 +235,8 @@ class RoundRunner:
             "round_id": result.snapshot.round_id,
             "auction": {app: _machines(gangs) for app, gangs in decision.auction.items()},
             "leftovers": {app: _machines(gangs) for app, gangs in decision.leftovers.items()},
-            "usable_left": usable_left(result.snapshot.machines, decision),
+            # Of what was decided: what happened meanwhile is no fault of the policy.
+            "usable_left": usable_left(result.snapshot.machines, result.decision),
             "refused": dict(result.refused),
         }
         # From here on nothing may fail: what the arbiter changes must be written down and told.

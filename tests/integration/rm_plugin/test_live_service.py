@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from live_rm import Live, address_of, kill, live, replay_app, settings, start_process
 
 from rm_plugin.arbiter.market_file import read_market
+from rm_plugin.engines.local import LocalAppLauncher
 from rm_plugin.service import manager
 from rm_plugin.service.session import Session
 from rm_plugin.service.store_sqlite import SqliteReader, SqliteStore
@@ -21,6 +23,7 @@ from rm_plugin.solvers.registry import solver
 from themis.apps import TunerSpec
 from themis.cluster import GpuId
 from themis.config.rm_settings import AuctionSettings
+from themis.errors import UnreachableError
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 from themis.wire.values import app_to_message
@@ -299,6 +302,50 @@ def test_an_app_that_is_being_killed_ends_also_where_the_resource_manager_stops_
             (wanted,) = rm.events("app_kill_wanted", app)
             assert wanted.detail == {"reason": "no longer wanted"}
             assert not [event for event in rm.events("lease_granted", app) if event.sequence > wanted.sequence]
+
+    asyncio.run(scenario())
+
+
+def test_an_app_that_is_killed_while_the_engine_is_away_stays_killed_once_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ResourceManager has just started again, and waits for the engine to tell whether the app lives."""
+    monkeypatch.setattr(manager, "RELAUNCH_EVERY_S", 0.2)
+    away = True
+
+    def unless_away(method: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+        async def call(*arguments: object) -> object:
+            if away:
+                raise UnreachableError("the engine is away", value="here")
+            return await method(*arguments)
+
+        return call
+
+    for name in ("launch", "adopt"):
+        monkeypatch.setattr(LocalAppLauncher, name, unless_away(getattr(LocalAppLauncher, name)))
+
+    async def scenario() -> None:
+        nonlocal away
+        configured = settings(tmp_path)
+        async with live(configured) as rm:
+            app = await rm.submit(replay_app("waiting", iterations=50))
+
+        async def kill_it() -> None:
+            nonlocal away
+            async with grpc.aio.insecure_channel(await address_of(configured)) as channel:
+                stub = rpc.ClientServiceStub(channel)
+                await stub.Kill(_kill_request(app))
+                async with asyncio.timeout(10):
+                    while (await stub.Show(pb.ShowRequest(app_id=app))).state != "KILLED":
+                        await asyncio.sleep(0.05)
+            away = False
+
+        killing = asyncio.create_task(kill_it())
+        async with live(configured) as rm:
+            await killing
+            assert (await rm.ended(app)).state == "KILLED"
+            other = await rm.submit(replay_app("other", iterations=20))
+            assert (await rm.ended(other)).state == "FINISHED"
 
     asyncio.run(scenario())
 

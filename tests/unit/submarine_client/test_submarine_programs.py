@@ -33,7 +33,15 @@ def test_the_four_examples_are_there() -> None:
 
 
 @pytest.mark.parametrize(
-    "uri", ["hdfs:///x", "hdfs://nn/x", "HDFS://nn:8020/x/y", "webhdfs://[::1]:50/x", "hdfs://[::1]/x"]
+    "uri",
+    [
+        "hdfs:///x",
+        "hdfs://nn/x",
+        "HDFS://nn:8020/x/y",
+        "webhdfs://[::1]:50/x",
+        "hdfs://[::1]/x",
+        "hdfs://me@nn:65535/x/",
+    ],
 )
 def test_a_checkpoint_uri_of_an_hdfs_is_taken(tmp_path: Path, uri: str) -> None:
     assert load(tmp_path, f"name: a\ncommand: sh\ncheckpoint_uri: '{uri}'\n").checkpoint_uri == uri
@@ -53,6 +61,11 @@ def test_a_checkpoint_uri_of_an_hdfs_is_taken(tmp_path: Path, uri: str) -> None:
 def test_what_a_replay_could_not_go_by_is_refused_before_it_is_submitted(tmp_path: Path, line: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
         load(tmp_path, f"name: a\nprogram: replay\njob: {{iterations: 5}}\n{line}\n")
+
+
+@pytest.mark.parametrize("command", ["exit 0", "command ls", "~/bin/train", "# a note\npython3 train.py", "wait"])
+def test_what_the_shell_itself_knows_is_left_to_it(command: str) -> None:
+    check_command(command, "g.yaml")
 
 
 def test_a_command_that_no_system_could_run_is_refused_at_once() -> None:
@@ -82,6 +95,15 @@ def test_values_become_the_programs_types(tmp_path: Path) -> None:
         ("hdfs://host:9000/", "not an HDFS URI that names a folder: "),
         ("hdfs://host:99999/x", "not an HDFS URI that names a folder: "),
         ("webhdfs://host:port/x", "not an HDFS URI that names a folder: "),
+        ("webhdfs:///x", "not an HDFS URI that names a folder: "),
+        ("hdfs://h/../x", "not an HDFS URI that names a folder: "),
+        ("'hdfs://h/#LATEST'", "not an HDFS URI that names a folder: "),
+        ("'hdfs://h:\uff18\uff10/x'", "not an HDFS URI that names a folder: "),
+        ("'hdfs://[::1/x'", "not an HDFS URI that names a folder: "),
+        ("'hdfs://h /x'", "not an HDFS URI that names a folder: "),
+        ("'hdfs://:8020/x'", "not an HDFS URI that names a folder: "),
+        ("hdfs://h:65536/x", "not an HDFS URI that names a folder: "),
+        ("file:///a%00b", "a checkpoint URI with a NUL: "),
     ],
 )
 def test_a_checkpoint_uri_that_the_resource_manager_would_refuse_is_refused(

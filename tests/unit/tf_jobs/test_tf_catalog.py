@@ -32,6 +32,8 @@ def test_values_are_typed_and_become_flags():
     [
         ({"learning_rat": 1}, "did you mean '--learning_rate'"),
         ({"learning_rate": "fast"}, "takes a number"),
+        ({"learning_rate": "1_0.5"}, "takes a number"),
+        ({"hidden": "1_0"}, "takes a whole number"),
         ({"learning_rate": -1}, "0 or more"),
         ({"learning_rate": float("nan")}, "takes a number"),
         ({"learning_rate": None}, "takes a number"),
