@@ -14,7 +14,6 @@ KNOWN = "a plain path, file:///path, hdfs://nameservice-or-host[:port]/path, web
 SCHEMES = ("file", "hdfs", "webhdfs")
 """The schemes of a checkpoint URI; a plain path needs none."""
 
-
 _AUTHORITY = (
     r"([^\s@:/\[\]]+@)?([^\s@:/\[\]]+|\[[0-9a-fA-F:.]+\])"
     r"(:0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?"
@@ -29,7 +28,8 @@ def check_checkpoint_uri(uri: str) -> None:
         InputError: An unknown scheme, a file URI that names a host, or a relative path: its tasks run elsewhere. An
             HDFS URI without a path, or with a port that is none.
     """
-    if "\0" in uri or "%00" in uri:
+    # In a plain path % stands for itself.
+    if "\0" in uri or ("://" in uri and "%00" in uri):
         raise InputError("a checkpoint URI with a NUL", value=uri, remedy=f"known: {KNOWN}")
     if not is_local(uri):
         _check_remote(uri)

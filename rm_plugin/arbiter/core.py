@@ -171,7 +171,7 @@ class Arbiter:
         snapshot = result.snapshot
         up = self._up
         renewable = [lease for lease in self.table.live.values() if lease.lease_id in up] if up else []
-        grants = self._standing(result.decision.grants())
+        grants = self._that_stand(result.decision.grants())
         # No lease ends with it, so no app's account changes.
         return self.table.settle(
             grants,
@@ -187,7 +187,7 @@ class Arbiter:
         The very same where all of it stands.
         """
         claims = tuple(claim for claim in decision.unserved if self._stays(claim.app_id))
-        auction, leftovers = self._standing(decision.auction), self._standing(decision.leftovers)
+        auction, leftovers = self._that_stand(decision.auction), self._that_stand(decision.leftovers)
         if (auction, leftovers) == (decision.auction, decision.leftovers):
             return decision
         return Decision(auction=auction, leftovers=leftovers, unserved=claims)
@@ -293,7 +293,7 @@ class Arbiter:
                 silent=account.silent,
             )
 
-    def _standing(self, grants: Mapping[str, tuple[PlacedGang, ...]]) -> dict[str, tuple[PlacedGang, ...]]:
+    def _that_stand(self, grants: Mapping[str, tuple[PlacedGang, ...]]) -> dict[str, tuple[PlacedGang, ...]]:
         return {app_id: self._there(gangs) for app_id, gangs in grants.items() if self._stays(app_id)}
 
     def _there(self, gangs: Iterable[PlacedGang]) -> tuple[PlacedGang, ...]:
