@@ -32,8 +32,6 @@ def snapshot_of(case: Case, rounding: Rounding) -> RoundSnapshot:
             AppStanding(
                 app_id=app_id,
                 submitted_at_s=0.0,
-                attained_gpu_s=0.0,
-                contention=1.0,
                 renewable=renewable.get(app_id, Allocation()),
             )
             for app_id in apps

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from am.agent.demands import is_content
-from am.agent.views import AppView, HeldGang, JobView, median_job
+from am.agent.views import AppView, HeldGang, JobView, Surroundings, median_job
+from am.agent.waiting import Waiting
 from am.app_view import at_once_gpus, held_gang, search_work_gpu_s
 from am.jobs.planner import NOWHERE, Holdings, Plan, make_plan
 from am.tuners.port import Observation, ObservationKind, TunerPlan
@@ -132,6 +133,16 @@ class SimApp:
     def is_content(self, up_until_s: float) -> bool:
         """True while the app wants nothing but what it holds, of which nothing is up for renewal."""
         return bool(self.leases) and self._held_now(up_until_s).content
+
+    def same_until_s(self, up_until_s: float) -> float:
+        """Until when that holds, unless something happens: from that `up_until_s` on a lease more is up for renewal."""
+        return self._held_now(up_until_s).until_s
+
+    def waiting(self, now_s: float, around: Surroundings) -> Waiting | None:
+        """The app as one that has nothing, until something happens to it; None where it has, or no jobs to run."""
+        if self.leases or self._planned or not self._pending:
+            return None
+        return Waiting(self.view(now_s, now_s, contention=1.0), around)
 
     def _jobs_at(self, now_s: float) -> tuple[JobView, ...]:
         """The jobs of the phase. As long as none of them runs it is the same tuple, by which agents know it again."""

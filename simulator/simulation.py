@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from msgspec.structs import replace
 
 from am.agent.fairness import rho_by_definition
-from am.agent.views import AppView
 from am.app_view import surroundings
 from am.tuners.port import TunerPlan
 from rm_plugin.arbiter.auction import AuctionOutcome, run_auction
@@ -21,6 +20,7 @@ from rm_plugin.policies.registry import make_policy
 from rm_plugin.solvers.port import WinnerDetermination
 from rm_plugin.solvers.registry import solver as solver_named
 from simulator.agents import Agent, HonestAgent
+from simulator.answers import Answers
 from simulator.app import SimApp
 from simulator.bounds import least_rho
 from simulator.events import EventQueue, InTurns, Phase
@@ -39,7 +39,6 @@ from themis.leases import SAME_TIME_S, Lease, LeaseChange
 MakeAgent = Callable[[AppTrace], Agent]
 Watch = Callable[["Simulation"], None]
 
-_EVERY_APP = RhoOf.EVERY_APP
 _MOST_ROUNDS_AT_ONCE = 200
 _MOST_DECLINED = 3
 """Rounds in a row at one moment of which every GPU was given straight back: whoever asked for them told no truth, or
@@ -82,7 +81,6 @@ class Simulation:
         self._solver = solver or solver_named(settings.solver)
         self._observer = observer
         self._make_agent = make_agent or (lambda _: HonestAgent())
-        self._agents: dict[str, Agent] = {}
         self._queue: EventQueue[Callable[[], None]] = EventQueue()
         self._reasons: list[str] = []
         self._first_reason_s = 0.0
@@ -90,16 +88,14 @@ class Simulation:
         self._unchecked: dict[str, None] = {}
         self._chances: dict[str, float] = {}
         self._round_due_s = math.inf
-        self._views: dict[str, AppView] = {}
-        self._viewed = 0
-        self._up_until_s = 0.0
         self._asked: tuple[str, ...] = ()
-        self._around = surroundings(
+        around = surroundings(
             settings.cluster,
             active_apps=1,
             lease_s=settings.leases.duration_s,
             rule=settings.bundle_rule,
         )
+        self._answers = Answers(self.apps, around, settings.leases.checkpoint_lead_s)
         self._schedule_all()
 
     @property
@@ -216,7 +212,7 @@ class Simulation:
     def _arrive(self, trace: AppTrace) -> None:
         app = SimApp(trace.name, trace, self.settings.cluster, trace.costs or self.settings.costs, self.now_s)
         self.apps[app.app_id] = app
-        self._agents[app.app_id] = self._make_agent(trace)
+        self._answers.enter(app.app_id, self._make_agent(trace))
         self.arbiter.add_app(app.app_id, now_s=self.now_s)
         if trace.startup_s:
             self.arbiter.set_silent(app.app_id, True)
@@ -237,7 +233,7 @@ class Simulation:
                 self._act_on(app)
 
     def _act_on(self, app: SimApp) -> None:
-        self._unchecked[app.app_id] = None
+        self._note_change(app)
         if app.plan.finished:
             self._end(app)
             return
@@ -279,12 +275,13 @@ class Simulation:
         app.ended_at_s = self.now_s
         self.ended.append(self._outcome(app))
         del self.apps[app.app_id]
+        self._answers.leave(app.app_id)
         self._hear(self.arbiter.end_app(app.app_id, now_s=self.now_s, reason="it ended"))
         self._wants_round("an app ended")
 
     def _outcome(self, app: SimApp) -> AppOutcome:
         # By the whole cluster: a machine that happens to be away as the app ends must not make its ideal time longer.
-        around = replace(self._around, cluster_gpus=self.settings.cluster.gpus)
+        around = replace(self._answers.around, cluster_gpus=self.settings.cluster.gpus)
         whole = app.whole_view(self.arbiter.contention(app.app_id, self.now_s))
         rho = rho_by_definition(whole, self.now_s - app.submitted_at_s, around)
         costs, tally = app.costs, app.tally
@@ -315,14 +312,15 @@ class Simulation:
     def _lose_machine(self, machine_id: str) -> None:
         for app in self.apps.values():
             app.machine_lost(machine_id, self.now_s)
+            self._note_change(app)
             self._dirty.add(app.app_id)
         self._hear(self.arbiter.machine_lost(machine_id, now_s=self.now_s, reason="its machine was lost"))
-        self._around = replace(self._around, cluster_gpus=self.arbiter.gpus_available)
+        self._answers.have_machines(self.arbiter.gpus_available)
         self._wants_round("a machine was lost")
 
     def _machine_back(self, machine_id: str) -> None:
         self.arbiter.machine_back(machine_id)
-        self._around = replace(self._around, cluster_gpus=self.arbiter.gpus_available)
+        self._answers.have_machines(self.arbiter.gpus_available)
         self._wants_round("a machine came back")
 
     # ---- rounds ----
@@ -361,45 +359,20 @@ class Simulation:
 
     def _answer(self, snapshot: RoundSnapshot, question: Question) -> Answer:
         if isinstance(question, AskReports):
-            return {app_id: self.report(snapshot, app_id, question.rho_of) for app_id in question.app_ids}
+            return self._answers.reports(snapshot, question.app_ids, question.rho_of)
         if isinstance(question, AskBids):
             self._asked = question.app_ids
             return {app_id: self.bid(snapshot, app_id) for app_id in question.app_ids}
         return self._auction(question.market)
 
-    def report(self, snapshot: RoundSnapshot, app_id: str, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+    def report(self, snapshot: RoundSnapshot, app_id: str) -> AppReport:
         """What an app answers when a round begins on a snapshot of this moment."""
-        self._look_at(snapshot)
-        agent = self._agents[app_id]
-        if rho_of is not _EVERY_APP and type(agent) is HonestAgent and self.apps[app_id].is_content(self._up_until_s):
-            # What it would say, short of what nobody goes by then.
-            restart_s = self.apps[app_id].costs.restart_s
-            return AppReport(app_id=app_id, round_id=snapshot.round_id, restart_s=restart_s)
-        return agent.report(self._view(snapshot, app_id), self._around, snapshot.round_id, rho_of)
-
-    def _view(self, snapshot: RoundSnapshot, app_id: str) -> AppView:
-        """The app as its agent sees it: it does not change within a round."""
-        self._look_at(snapshot)
-        view = self._views.get(app_id)
-        if view is None:
-            contention = snapshot.standing(app_id).contention
-            view = self._views[app_id] = self.apps[app_id].view(snapshot.now_s, self._up_until_s, contention)
-        return view
-
-    def _look_at(self, snapshot: RoundSnapshot) -> None:
-        """What all apps see alike is the same throughout a round."""
-        if self._viewed != snapshot.round_id:
-            self._viewed = snapshot.round_id
-            self._up_until_s = self.now_s + self.settings.leases.checkpoint_lead_s + SAME_TIME_S
-            self._around = replace(self._around, active_apps=max(1, len(snapshot.apps)))
-            self._views.clear()
+        return self._answers.report(snapshot, app_id)
 
     def bid(self, snapshot: RoundSnapshot, app_id: str) -> Bid:
         """What an app answers to the offer of such a round."""
         started_s = time.perf_counter()
-        view = self._view(snapshot, app_id)
-        offer = snapshot.offer_to(app_id, deadline_s=self.now_s)
-        bid = self._agents[app_id].bid(view, offer, self._around)
+        bid = self._answers.bid(snapshot, app_id)
         self.counts.bid_s.append(time.perf_counter() - started_s)
         return bid
 
@@ -421,13 +394,18 @@ class Simulation:
             if free >= app.smallest_gang_gpus:
                 self._chances[app.app_id] = self.now_s - app.submitted_at_s
 
+    def _note_change(self, app: SimApp) -> None:
+        """What an app holds, runs or wants has changed, or is about to."""
+        self._unchecked[app.app_id] = None
+        self._answers.stir(app.app_id)
+
     def _hear(self, changes: Sequence[LeaseChange]) -> None:
         if self._observer is not None and changes:
             self._observer.leases_changed(changes)
         for change in changes:
             app = self.apps.get(change.lease.app_id)
             if app is not None:
-                self._unchecked[app.app_id] = None
+                self._note_change(app)
                 if app.hear(change):
                     self._dirty.add(app.app_id)
 

@@ -81,7 +81,11 @@ def make_bid(app: AppView, offer: Offer, around: Surroundings) -> Bid:
         For every bundle within the offer the best row that it contains is worth V(bundle), as long as `rows_dropped`
         is 0 and the gangs' ways to grow are few (`growth.growths`).
     """
-    valuer = Valuer.of(app, around)
+    return bid_by(app, Valuer.of(app, around), offer, around)
+
+
+def bid_by(app: AppView, valuer: Valuer, offer: Offer, around: Surroundings) -> Bid:
+    """`make_bid` by what times on bundles are worth: when it is, and how many apps there are, goes in with that."""
     empty_value = valuer.value(*empty_bundle_s(app, around))
     rows, dropped = lone_rows(app, offer, around, valuer, empty_value), 0
     if rows is None:

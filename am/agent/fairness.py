@@ -113,19 +113,31 @@ class Valuer(Value, frozen=True, kw_only=True):
         """`value` of many bundles, the same numbers to the last bit."""
         if len(times_s) <= _FEW:
             return np.array([self.value(time_s, switch_s) for time_s in times_s.tolist()])
-        return self.ideal_s / np.maximum(self._all_shared_s(times_s, switch_s), 1e-9)
-
-    def _all_shared_s(self, times_s: Seconds, switch_s: float) -> Seconds:
-        """`shared_s` of many bundles."""
         spent_s = self.elapsed_s + switch_s
-        if self.rule is _LEXICOGRAPHIC:
-            return spent_s + times_s
-        if self.rule is _IDLE_THEN_SHARE:
-            return spent_s + np.where(np.isfinite(times_s), times_s, self.lease_s + self.share_s)
-        longer = times_s > self.lease_s
-        left = 1.0 - self.lease_s / np.where(longer, times_s, 1.0)
-        after_s = self.lease_s + np.minimum(times_s, self.share_s) * left
-        return spent_s + np.where(longer, np.minimum(times_s, after_s), times_s)
+        shared_s = all_shared_s(self.rule, times_s, spent_s=spent_s, share_s=self.share_s, lease_s=self.lease_s)
+        return self.ideal_s / np.maximum(shared_s, 1e-9)
+
+
+def all_shared_s(
+    rule: BundleRule, times_s: Seconds, *, spent_s: float | Seconds, share_s: float | Seconds, lease_s: float
+) -> Seconds:
+    """`Valuer.shared_s` of many bundles, or of bundles of as many apps, the same numbers to the last bit.
+
+    Args:
+        rule: What becomes of an app after its lease.
+        times_s: T on each bundle, in seconds.
+        spent_s: Seconds since the app was submitted, and those of a restart.
+        share_s: T on the fair share, in seconds.
+        lease_s: Seconds of a lease.
+    """
+    if rule is _LEXICOGRAPHIC:
+        return spent_s + times_s
+    if rule is _IDLE_THEN_SHARE:
+        return spent_s + np.where(np.isfinite(times_s), times_s, lease_s + share_s)
+    longer = times_s > lease_s
+    left = 1.0 - lease_s / np.where(longer, times_s, 1.0)
+    after_s = lease_s + np.minimum(times_s, share_s) * left
+    return spent_s + np.where(longer, np.minimum(times_s, after_s), times_s)
 
 
 def _least_share_s(app: AppView, around: Surroundings) -> float:

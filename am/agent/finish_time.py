@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
@@ -259,34 +260,50 @@ def time_on_count_s(app: AppView, gpus: float, around: Surroundings) -> float:
     The GPUs are split evenly into gangs for one of the jobs' shapes, that which ends the app first. The smallest gang
     is one on which every job can run.
     """
-    pace = _pace_of(app, around)
-    smallest = pace.smallest_gpus
-    if gpus >= smallest:
-        return pace.time_s(app, int(gpus), around)
-    return pace.time_s(app, smallest, around) * smallest / gpus if gpus > 0 else math.inf
+    return pace_on_counts(app, around).on_count_s(app, gpus, around)
 
 
-def _pace_of(app: AppView, around: Surroundings) -> _JobPace | _Pace:
+class Pace(ABC):
+    """T of an app by whole numbers of GPUs, as long as what it was made for stays as it is."""
+
+    __slots__ = ("_shapes", "smallest_gpus")
+
+    def __init__(self, shapes: Iterable[JobShape]) -> None:
+        self._shapes = list(dict.fromkeys(shapes))
+        self.smallest_gpus = max([shape.demand_min_gpus for shape in self._shapes])
+
+    def on_count_s(self, app: AppView, gpus: float, around: Surroundings) -> float:
+        """`time_on_count_s`, for the app and the cluster that it was made for."""
+        smallest = self.smallest_gpus
+        if gpus >= smallest:
+            return self.time_s(app, int(gpus), around)
+        return self.time_s(app, smallest, around) * smallest / gpus if gpus > 0 else math.inf
+
+    @abstractmethod
+    def time_s(self, app: AppView, gpus: int, around: Surroundings) -> float:
+        """T on a whole number of GPUs, at least the smallest gang."""
+
+
+def pace_on_counts(app: AppView, around: Surroundings) -> Pace:
+    """The pace of an app: of one that runs but for the work left, of one that waits as it is."""
     if app.held and len(app.jobs) == 1 and not app.later_phases:
         job = app.jobs[0]
         shapes = (job.shape, app.median_job.shape)
         return _JOB_PACES.of((*shapes, job.slowdown, around.fitting_level), (), lambda: _JobPace(shapes))
     objects = (app.jobs, app.later_phases, app.reference, around.fitting_level)
-    return _PACES.of(objects, (), lambda: _Pace(app))
+    return _PACES.of(objects, (), lambda: _AppPace(app))
 
 
-class _JobPace:
-    """T of an app whose one job runs, by whole numbers of GPUs; but for the work left it stays the same."""
+class _JobPace(Pace):
+    """Of an app whose one job runs: but for the work left it stays the same."""
 
-    __slots__ = ("_paces", "_shapes", "smallest_gpus")
+    __slots__ = ("_paces",)
 
     def __init__(self, shapes: Iterable[JobShape]) -> None:
-        self._shapes = list(dict.fromkeys(shapes))
+        super().__init__(shapes)
         self._paces: dict[int, list[tuple[float, int]]] = {}
-        self.smallest_gpus = max([shape.demand_min_gpus for shape in self._shapes])
 
     def time_s(self, app: AppView, gpus: int, around: Surroundings) -> float:
-        """`time_on_count_s` of a whole number of GPUs, for a job of the pace and the cluster that it was made for."""
         job = app.jobs[0]
         paces = self._paces.get(gpus)
         if paces is None:
@@ -299,21 +316,18 @@ class _JobPace:
         return least_s
 
 
-class _Pace:
-    """T of an app by whole numbers of GPUs, at least the smallest gang; while no job runs it stays the same."""
+class _AppPace(Pace):
+    """Of an app of which no job runs: it stays the same."""
 
-    __slots__ = ("_shapes", "_times_s", "smallest_gpus")
+    __slots__ = ("_times_s",)
 
     def __init__(self, app: AppView) -> None:
-        jobs = (*app.jobs, app.median_job)
         # Like jobs mostly share one object, which is found faster than an equal one.
-        objects = {id(job.shape): job.shape for job in jobs}
-        self._shapes = list(dict.fromkeys(objects.values()))
+        objects = {id(job.shape): job.shape for job in (*app.jobs, app.median_job)}
+        super().__init__(objects.values())
         self._times_s: dict[int, float] = {}
-        self.smallest_gpus = max([shape.demand_min_gpus for shape in self._shapes])
 
     def time_s(self, app: AppView, gpus: int, around: Surroundings) -> float:
-        """`time_on_count_s` of a whole number of GPUs, for the app and the cluster that it was made for."""
         time_s = self._times_s.get(gpus)
         if time_s is None:
             time_s = self._times_s[gpus] = self._work_out(app, gpus, around)
@@ -327,7 +341,7 @@ class _Pace:
 
 
 _JOB_PACES: Memo[_JobPace] = Memo()
-_PACES: Memo[_Pace] = Memo()
+_PACES: Memo[_AppPace] = Memo()
 
 
 def later_job(app: AppView, phase: Phase) -> JobView:

@@ -2,9 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+from msgspec import field
 
 from themis.errors import InvariantError
+from themis.values import Value
+
+
+class Contentions(Value, frozen=True, kw_only=True):
+    """N_avg of every app at one moment, worked out for those that somebody asks about.
+
+    Attributes:
+        now_s: The moment.
+        active: Apps active then.
+        integral_app_s: Active apps, summed up over time until then.
+        since: When each app entered, with the integral of then.
+    """
+
+    now_s: float = 0.0
+    active: int = 0
+    integral_app_s: float = 0.0
+    since: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def of(self, app_id: str) -> float:
+        """N_avg of an app, itself included: never under 1, even where clocks disagree a little.
+
+        Of an app that has not lived yet, and of one that is not known, it is how many are active.
+        """
+        return self.of_all((app_id,))[0]
+
+    def of_all(self, app_ids: Iterable[str]) -> list[float]:
+        """N_avg of each of these apps."""
+        now_s, integral_app_s, since, nobody = self.now_s, self.integral_app_s, self.since, (self.now_s, 0.0)
+        new = float(max(1, self.active))
+        # A round asks for very many apps: nothing is called for each but the look-up.
+        return [
+            new
+            if (life_s := now_s - (entered := since.get(app_id, nobody))[0]) <= 0.0
+            else (mean if (mean := (integral_app_s - entered[1]) / life_s) > 1.0 else 1.0)
+            for app_id in app_ids
+        ]
 
 
 class Contention:
@@ -31,25 +69,17 @@ class Contention:
         self._since.pop(app_id, None)
 
     def mean(self, app_id: str, now_s: float) -> float:
-        """N_avg of an active app, itself included: never under 1, even where clocks disagree a little."""
-        return self._means([self._since[app_id]], now_s)[0]
+        """N_avg of an active app; one that is not raises KeyError."""
+        return self._at(now_s, {app_id: self._since[app_id]}).of(app_id)
 
-    def means(self, now_s: float) -> dict[str, float]:
-        """N_avg of every active app."""
-        return dict(zip(self._since, self._means(self._since.values(), now_s), strict=True))
+    def at(self, now_s: float) -> Contentions:
+        """N_avg of every app that is active now."""
+        return self._at(now_s, dict(self._since))
 
-    def _means(self, since: Iterable[tuple[float, float]], now_s: float) -> list[float]:
-        """N_avg of apps that entered at these times, with the integral of then."""
+    def _at(self, now_s: float, since: Mapping[str, tuple[float, float]]) -> Contentions:
         if now_s != self._at_s:
             self._advance(now_s)
-        integral_app_s, first = self._integral_app_s, float(max(1, self.active))
-        # A round asks for every app: nothing is called for each.
-        return [
-            first
-            if (life_s := now_s - entered_s) <= 0.0
-            else (mean if (mean := (integral_app_s - before_app_s) / life_s) > 1.0 else 1.0)
-            for entered_s, before_app_s in since
-        ]
+        return Contentions(now_s=now_s, active=self.active, integral_app_s=self._integral_app_s, since=since)
 
     def _advance(self, now_s: float) -> None:
         if now_s < self._at_s:

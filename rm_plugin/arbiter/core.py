@@ -7,9 +7,11 @@ The live service and the simulator drive this same class.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.contention import Contention
 from rm_plugin.arbiter.lease_table import EndOf, LeaseTable
@@ -79,6 +81,9 @@ class Arbiter:
         self._next_round_id = next_round_id
         self._contention = Contention()
         self._apps: dict[str, _Account] = {}
+        # Of every active app in their order, but for what is up for renewal; out of date of apps that are noted.
+        self._standings: dict[str, AppStanding] = {}
+        self._noted: set[str] = set()
         self._up: frozenset[int] = frozenset()
 
     # ---- apps ----
@@ -91,12 +96,14 @@ class Arbiter:
     def add_app(self, app_id: str, *, now_s: float, attained_gpu_s: float = 0.0) -> None:
         """An app was accepted."""
         self._apps[app_id] = _Account(submitted_at_s=now_s, attained_gpu_s=attained_gpu_s)
+        self._standings[app_id] = self._standing(app_id)
         self._contention.enter(app_id, now_s)
 
     def end_app(self, app_id: str, *, now_s: float, reason: str) -> list[LeaseChange]:
         """An app ended and nothing of it runs any more: its leases end."""
         changes = self.release([lease.lease_id for lease in self.table.of_app(app_id)], now_s=now_s, reason=reason)
         self._apps.pop(app_id, None)
+        self._standings.pop(app_id, None)
         self._contention.leave(app_id, now_s)
         return changes
 
@@ -105,6 +112,7 @@ class Arbiter:
         if app_id in self._apps:
             account = self._apps[app_id]
             account.silent = silent or account.leaving
+            self._noted.add(app_id)
 
     def leave(self, app_id: str, *, now_s: float, reason: str) -> list[LeaseChange]:
         """An app is about to end: it is asked for nothing and given nothing any more, also by a round that goes on.
@@ -114,6 +122,7 @@ class Arbiter:
         if app_id not in self._apps:
             return []
         self._apps[app_id].silent = self._apps[app_id].leaving = True
+        self._noted.add(app_id)
         won = [lease.lease_id for lease in self.table.of_app(app_id) if lease.state is LeaseState.RESERVED]
         return self.release(won, now_s=now_s, reason=reason)
 
@@ -154,9 +163,10 @@ class Arbiter:
             lease_s=self._leases.duration_s,
             cluster=self.cluster,
             machines=self.table.offered_machines(renewable),
-            apps=tuple(self._standings(now_s, renewable)),
+            apps=self._standing_apps(renewable),
             settings=self._rounds,
             seed=child_seed(self._seed, "round", str(self._next_round_id)),
+            contentions=self._contention.at(now_s),
         )
         self._next_round_id += 1
         return snapshot, changes
@@ -266,32 +276,35 @@ class Arbiter:
 
     # ---- inside ----
 
-    def _standings(self, now_s: float, renewable: list[Lease]) -> Iterator[AppStanding]:
+    def _standing_apps(self, renewable: Iterable[Lease]) -> tuple[AppStanding, ...]:
+        """All active apps as they stand; few of them have changed since the last round."""
+        for app_id in self._noted | self.table.take_touched():
+            if app_id in self._apps:
+                self._standings[app_id] = self._standing(app_id)
+        self._noted.clear()
         up: dict[str, list[Lease]] = {}
         for lease in renewable:
             up.setdefault(lease.app_id, []).append(lease)
-        live, waiting = self.table.live_by_app, self.table.waiting
-        means = self._contention.means(now_s)
-        for app_id, account in self._apps.items():
-            kept = mine = _NOTHING
-            attained_gpu_s = account.attained_gpu_s
-            if app_id in live or app_id in waiting:
-                kept = self.table.kept_by(app_id)
-                if app_id in up:
-                    # Mostly all leases of an app end with one round.
-                    mine = kept if len(up[app_id]) == kept.gpus else allocation_of(up[app_id])
-                    kept -= mine
-                if app_id in live:
-                    attained_gpu_s += _running_gpu_s(live[app_id].values(), now_s)
-            yield AppStanding(
-                app_id=app_id,
-                submitted_at_s=account.submitted_at_s,
-                attained_gpu_s=attained_gpu_s,
-                contention=means[app_id],
-                kept=kept,
-                renewable=mine,
-                silent=account.silent,
-            )
+        return tuple((self._standings | {app_id: self._some_up(app_id, mine) for app_id, mine in up.items()}).values())
+
+    def _standing(self, app_id: str) -> AppStanding:
+        """An app as it stands while nothing of it is up for renewal."""
+        account, live = self._apps[app_id], self.table.live_of(app_id)
+        return AppStanding(
+            app_id=app_id,
+            submitted_at_s=account.submitted_at_s,
+            ended_gpu_s=account.attained_gpu_s,
+            granted_at_s=tuple([lease.granted_at_s for lease in live]),
+            kept=self.table.kept_by(app_id) if live or app_id in self.table.waiting else _NOTHING,
+            silent=account.silent,
+        )
+
+    def _some_up(self, app_id: str, leases: Sequence[Lease]) -> AppStanding:
+        """An app some of whose leases are up for renewal."""
+        standing = self._standings[app_id]
+        # Mostly all leases of an app end with one round.
+        mine = standing.kept if len(leases) == standing.kept.gpus else allocation_of(leases)
+        return replace(standing, kept=standing.kept - mine, renewable=mine)
 
     def _that_stand(self, grants: Mapping[str, tuple[PlacedGang, ...]]) -> dict[str, tuple[PlacedGang, ...]]:
         return {app_id: self._there(gangs) for app_id, gangs in grants.items() if self._stays(app_id)}
@@ -318,6 +331,7 @@ class Arbiter:
             lease = change.lease
             if change.kind in _ENDS and not change.reserved and lease.app_id in self._apps:
                 self._apps[lease.app_id].attained_gpu_s += now_s - lease.granted_at_s
+                self._noted.add(lease.app_id)
         return changes
 
 

@@ -37,6 +37,7 @@ class LeaseTable:
         self._free = FreeGpus(cluster, lost)
         # Until the app gets a lease, or one of its leases begins to expire or ends.
         self._kept: dict[str, Allocation] = {}
+        self._touched: set[str] = set()
         self._next_id = next_lease_id
         for lease in leases:
             index = self._index_for(lease)
@@ -104,6 +105,11 @@ class LeaseTable:
         if kept is None:
             kept = self._kept[app_id] = self._not_expiring(app_id)
         return kept
+
+    def take_touched(self) -> set[str]:
+        """Apps of which a lease came, went or began to expire since somebody last asked; not those that renewed."""
+        touched, self._touched = self._touched, set()
+        return touched
 
     def find(self, lease_id: int) -> Lease | None:
         """The live or reserved lease of this id, or None when it has ended."""
@@ -317,7 +323,7 @@ class LeaseTable:
         self._by_id[lease.lease_id] = lease
         if before is None and lease.state is not LeaseState.RESERVED:
             self._free.lease(lease.gpu)
-        self._kept.pop(lease.app_id, None)
+        self._touch(lease.app_id)
 
     def _drop(self, lease: Lease) -> None:
         """Every lease goes out here."""
@@ -325,7 +331,11 @@ class LeaseTable:
         del self._by_id[lease.lease_id]
         if lease.state is not LeaseState.RESERVED:
             self._free.give_back(lease.gpu)
-        self._kept.pop(lease.app_id, None)
+        self._touch(lease.app_id)
+
+    def _touch(self, app_id: str) -> None:
+        self._touched.add(app_id)
+        self._kept.pop(app_id, None)
 
     def _not_expiring(self, app_id: str) -> Allocation:
         leases = (*self._live.of_app(app_id), *self._reserved.of_app(app_id))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from msgspec import field
 
 from rm_plugin.arbiter.auction import AuctionOutcome
+from rm_plugin.arbiter.contention import Contentions
 from rm_plugin.arbiter.leftovers import Claim
 from themis.bids import AppReport, Bid, FreeMachine, Market, Offer, PlacedGang, RhoOf
 from themis.choices import EmptyBundle, Rounding
@@ -31,24 +32,31 @@ class RoundSettings(Value, frozen=True, kw_only=True):
 class AppStanding(Value, frozen=True, kw_only=True):
     """An active app as the arbiter knows it when a round begins.
 
+    It says nothing that changes with time alone, so that from round to round it mostly is the same object.
+
     `renewable` are the GPUs whose leases end with this round, `kept` the others that it holds or has won.
+    `ended_gpu_s` is the GPU time that it had of leases that ended, `granted_at_s` when those began that it holds.
     `silent`: its app master does not answer at present.
     """
 
     app_id: str
     submitted_at_s: float
-    attained_gpu_s: float
-    contention: float
+    ended_gpu_s: float = 0.0
+    granted_at_s: tuple[float, ...] = ()
     kept: Allocation = field(default_factory=Allocation)
     renewable: Allocation = field(default_factory=Allocation)
     silent: bool = False
+
+    def attained_gpu_s(self, now_s: float) -> float:
+        """GPU time that it had so far, leases that still run included."""
+        return self.ended_gpu_s + sum([now_s - granted_s for granted_s in self.granted_at_s])
 
 
 class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
     """Everything a policy decides on. What was not asked for yet is None.
 
-    `machines` are all of the cluster with their GPUs on offer, renewable ones included. `reports` and `bids` hold the
-    apps that answered.
+    `machines` are all of the cluster with their GPUs on offer, renewable ones included. `contentions` tells N_avg of
+    the apps. `reports` and `bids` hold the apps that answered.
     """
 
     round_id: int
@@ -59,6 +67,7 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
     apps: tuple[AppStanding, ...]
     settings: RoundSettings
     seed: int
+    contentions: Contentions = field(default_factory=Contentions)
     reports: Mapping[str, AppReport] = field(default_factory=dict)
     bids: Mapping[str, Bid] | None = None
     outcome: AuctionOutcome | None = None
@@ -92,7 +101,7 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
             slots=self._free_slots,
             renewable=standing.renewable,
             kept=standing.kept,
-            contention=standing.contention,
+            contention=self.contentions.of(app_id),
             active_apps=len(self.apps),
         )
 

@@ -16,6 +16,6 @@ class TiresiasPolicy:
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve the apps in order, each renewing in place first, then taking what has least S."""
-        attained = {app.app_id: app.attained_gpu_s for app in snapshot.apps}
+        attained = {app.app_id: app.attained_gpu_s(snapshot.now_s) for app in snapshot.apps}
         server = Server(snapshot.machines, claims_of(snapshot, {}))
         return server.serve_in_order(sorted(server.claims, key=lambda app_id: (attained[app_id], app_id)))

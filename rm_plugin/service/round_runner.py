@@ -160,7 +160,7 @@ class RoundRunner:
                 round_id=snapshot.round_id,
                 now_s=snapshot.now_s,
                 deadline_s=deadline_s,
-                contention=snapshot.standing(session.app_id).contention,
+                contention=snapshot.contentions.of(session.app_id),
                 active_apps=len(snapshot.apps),
                 lease_s=snapshot.lease_s,
             )

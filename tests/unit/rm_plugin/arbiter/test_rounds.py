@@ -27,7 +27,7 @@ FREE = (FreeMachine(machine_id="m", rack_id="r", free_slots=(4,)),)
 
 
 def standing(app_id, **changes):
-    return AppStanding(**{"app_id": app_id, "submitted_at_s": 0.0, "attained_gpu_s": 0.0, "contention": 1.0, **changes})
+    return AppStanding(**{"app_id": app_id, "submitted_at_s": 0.0, **changes})
 
 
 def snapshot(*apps, settings=None, machines=FREE):

@@ -34,8 +34,7 @@ def _snapshot(
         AppStanding(
             app_id=app,
             submitted_at_s=float((submitted or {}).get(app, 0.0)),
-            attained_gpu_s=float((attained or {}).get(app, 0.0)),
-            contention=1.0,
+            ended_gpu_s=float((attained or {}).get(app, 0.0)),
             kept=Allocation.of((kept or {}).get(app, {})),
             renewable=Allocation.of((renewable or {}).get(app, {})),
             silent=app in silent,

@@ -1,0 +1,180 @@
+"""Apps without GPUs: until something happens to one, time alone changes what it says.
+
+Most apps of a busy cluster wait, and whoever plays many of them asks all of them in every round. What such an app could
+use, what is left of its search and how long that takes on a number of GPUs is worked out once; its rho then follows
+from the time, and that of all of them at once. What they say is what `demands` and `bidding` make of their views, to
+the last bit, which tests hold it to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from am.agent.bidding import bid_by
+from am.agent.demands import phases_left, unmet_demands
+from am.agent.fairness import Valuer, all_shared_s, cluster_time_s
+from am.agent.finish_time import pace_on_counts
+from am.agent.views import AppView, Surroundings
+from themis.bids import AppReport, Bid, Offer, RhoOf
+
+Figures = NDArray[np.float64]
+
+_NO_APP = RhoOf.NO_APP
+
+
+class Waiting:
+    """An app that holds nothing and has jobs to run, as long as nothing but time changes.
+
+    Args:
+        app: It, at any moment of that time: when that was and how many apps there were is of no account.
+        around: The cluster, whose machines stay the same.
+    """
+
+    __slots__ = ("_app", "_pace", "app_id", "demands", "phases_left", "restart_s", "smallest_gpus", "smallest_s")
+
+    def __init__(self, app: AppView, around: Surroundings) -> None:
+        self._app = app
+        self.app_id, self.restart_s = app.app_id, app.restart_s
+        self._pace = pace_on_counts(app, around)
+        self.demands = unmet_demands(app)
+        self.phases_left = phases_left(app)
+        # The smallest gang that any of its jobs can run on, and T on that.
+        self.smallest_gpus = self._pace.smallest_gpus
+        self.smallest_s = self._pace.time_s(app, self.smallest_gpus, around)
+
+    def cluster_time_s(self, around: Surroundings) -> float:
+        """t_cluster, in seconds."""
+        return cluster_time_s(self._app, around)
+
+    def time_s(self, gpus: int, around: Surroundings) -> float:
+        """T on a whole number of GPUs, no fewer than the smallest gang, in seconds."""
+        return self._pace.time_s(self._app, gpus, around)
+
+    def bid(self, elapsed_s: float, contention: float, offer: Offer, around: Surroundings) -> Bid:
+        """The app's bid `elapsed_s` seconds into its life, over which `contention` apps were active (N_avg)."""
+        valuer = Valuer(
+            elapsed_s=elapsed_s,
+            ideal_s=cluster_time_s(self._app, around) * contention,
+            share_s=self._pace.on_count_s(self._app, around.share_gpus, around),
+            lease_s=around.lease_s,
+            rule=around.rule,
+        )
+        return bid_by(self._app, valuer, offer, around)
+
+
+class WaitingApps:
+    """Any number of such apps of one cluster, and their reports."""
+
+    _SUBMITTED, _CLUSTER_S, _SMALLEST, _SMALLEST_GPU_S, _WHOLE_S = range(5)
+
+    def __init__(self) -> None:
+        self._apps: list[Waiting] = []
+        self._places: dict[str, int] = {}
+        # A column an app: see the names above. Times are in seconds.
+        self._figures: Figures = np.empty((5, 16))
+        # Those of whom it is not noted yet what follows from the cluster, and that of which it is.
+        self._new: set[str] = set()
+        self._cluster_gpus = self._whole_gpus = 0
+
+    @property
+    def app_ids(self) -> list[str]:
+        """The apps, in the order of their figures."""
+        return [app.app_id for app in self._apps]
+
+    def put(self, app: Waiting, submitted_at_s: float) -> None:
+        """An app waits from now on, or waits in another way than before."""
+        place = self._places.setdefault(app.app_id, len(self._apps))
+        if place == len(self._apps):
+            self._apps.append(app)
+        if place == self._figures.shape[1]:
+            self._figures = np.concatenate((self._figures, np.empty_like(self._figures)), axis=1)
+        self._apps[place] = app
+        self._figures[self._SUBMITTED, place] = submitted_at_s
+        self._figures[self._SMALLEST, place] = app.smallest_gpus
+        self._figures[self._SMALLEST_GPU_S, place] = app.smallest_s * app.smallest_gpus
+        self._new.add(app.app_id)
+
+    def drop(self, app_id: str) -> None:
+        """An app waits no more; one that did not is passed over."""
+        place = self._places.pop(app_id, None)
+        if place is None:
+            return
+        self._new.discard(app_id)
+        last = self._apps.pop()
+        if place < len(self._apps):
+            self._apps[place], self._places[last.app_id] = last, place
+            self._figures[:, place] = self._figures[:, len(self._apps)]
+
+    def reports(
+        self,
+        now_s: float,
+        contentions: Sequence[float],
+        around: Surroundings,
+        round_id: int,
+        rho_of: RhoOf = RhoOf.EVERY_APP,
+    ) -> dict[str, AppReport]:
+        """What all of them report, by their ids.
+
+        Args:
+            now_s: The time, on the clock of the submissions.
+            contentions: N_avg of each, in the order of `app_ids`.
+            around: The cluster now.
+            round_id: The round that asks.
+            rho_of: Whose rho it asks for: all of them could use more GPUs.
+        """
+        figures = self._told(now_s, contentions, around) if rho_of is not _NO_APP else repeat((math.nan,) * 3)
+        return {
+            app.app_id: AppReport(
+                app_id=app.app_id,
+                round_id=round_id,
+                rho=rho,
+                t_shared_s=t_shared_s,
+                t_ideal_s=t_ideal_s,
+                demands=app.demands,
+                phases_left=app.phases_left,
+                restart_s=app.restart_s,
+            )
+            for app, (rho, t_shared_s, t_ideal_s) in zip(self._apps, figures, strict=False)
+        }
+
+    def _told(
+        self, now_s: float, contentions: Sequence[float], around: Surroundings
+    ) -> Iterator[tuple[float, float, float]]:
+        """Rho, t_shared and t_ideal of each."""
+        figures = self._figures[:, : len(self._apps)]
+        shared_s = all_shared_s(
+            around.rule,
+            np.full(len(self._apps), math.inf),
+            spent_s=now_s - figures[self._SUBMITTED],
+            share_s=self._share_s(around),
+            lease_s=around.lease_s,
+        )
+        ideal_s = figures[self._CLUSTER_S] * np.array(contentions)
+        return zip((shared_s / ideal_s).tolist(), shared_s.tolist(), ideal_s.tolist(), strict=True)
+
+    def _share_s(self, around: Surroundings) -> Figures:
+        """T of each on the fair share R/N, in seconds: as `finish_time.time_on_count_s` has it."""
+        share_gpus = around.share_gpus
+        if (around.cluster_gpus, int(share_gpus)) != (self._cluster_gpus, self._whole_gpus):
+            self._cluster_gpus, self._whole_gpus = around.cluster_gpus, int(share_gpus)
+            self._new.update(self._places)
+        for app_id in self._new:
+            self._note(self._places[app_id], around)
+        self._new.clear()
+        figures = self._figures[:, : len(self._apps)]
+        whole_s: Figures = figures[self._WHOLE_S]
+        if share_gpus <= 0.0:
+            return whole_s
+        part = figures[self._SMALLEST] > share_gpus
+        return np.where(part, figures[self._SMALLEST_GPU_S] / share_gpus, whole_s)
+
+    def _note(self, place: int, around: Surroundings) -> None:
+        """What follows from the cluster and from the whole GPUs of a fair share, which seldom change."""
+        app, whole = self._apps[place], int(around.share_gpus)
+        self._figures[self._CLUSTER_S, place] = app.cluster_time_s(around)
+        self._figures[self._WHOLE_S, place] = app.time_s(whole, around) if whole >= app.smallest_gpus else math.inf

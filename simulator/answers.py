@@ -1,0 +1,149 @@
+"""What the apps of a run answer the arbiter: reports as a round begins, and bids.
+
+An honest app of which nothing happens need not be looked at in every round. One that waits without GPUs is asked with
+all its like (`am.agent.waiting`). One that is content, holding all that its jobs can use with nothing of it up for
+renewal, says only that it is there, unless somebody wants the rho of every app.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from am.agent.views import AppView, Surroundings
+from am.agent.waiting import Waiting, WaitingApps
+from rm_plugin.arbiter.round_values import RoundSnapshot
+from simulator.agents import Agent, HonestAgent
+from simulator.app import SimApp
+from themis.bids import AppReport, Bid, RhoOf
+from themis.leases import SAME_TIME_S
+
+_EVERY_APP = RhoOf.EVERY_APP
+
+
+class Answers:
+    """Asks the agents of apps that enter and leave.
+
+    Args:
+        apps: The active apps by id, kept up to date by the caller.
+        around: The cluster; `around.active_apps` follows the rounds.
+        lead_s: Leases that end within so many seconds of a round are up for renewal.
+    """
+
+    def __init__(self, apps: Mapping[str, SimApp], around: Surroundings, lead_s: float) -> None:
+        self.around = around
+        self._apps = apps
+        self._lead_s = lead_s
+        self._agents: dict[str, Agent] = {}
+        self._round_id = 0
+        self._up_until_s = 0.0
+        self._views: dict[str, AppView] = {}
+        self._stirred: dict[str, None] = {}
+        self._waiting = WaitingApps()
+        self._waits: dict[str, Waiting] = {}
+        # Apps that are content, with what moving one of their jobs costs, and when that may be over.
+        self._content: dict[str, float] = {}
+        self._content_until: list[tuple[float, str]] = []
+
+    def enter(self, app_id: str, agent: Agent) -> None:
+        """An app arrived."""
+        self._agents[app_id] = agent
+        self.stir(app_id)
+
+    def leave(self, app_id: str) -> None:
+        """An app ended."""
+        del self._agents[app_id]
+        self._stirred.pop(app_id, None)
+        self._unsettle(app_id)
+
+    def stir(self, app_id: str) -> None:
+        """Something happened to an active app: what it said before holds no more."""
+        # What a liar says, or one that errs, is not known from what is.
+        if type(self._agents[app_id]) is HonestAgent:
+            self._stirred[app_id] = None
+
+    def have_machines(self, cluster_gpus: int) -> None:
+        """The machines that are there have so many GPUs from now on."""
+        self.around = replace(self.around, cluster_gpus=cluster_gpus)
+
+    def reports(self, snapshot: RoundSnapshot, app_ids: Iterable[str], rho_of: RhoOf) -> dict[str, AppReport]:
+        """What apps answer as a round begins on a snapshot of this moment; others may be among the answers."""
+        self._look_at(snapshot)
+        self._settle(snapshot.now_s)
+        now_s, round_id = snapshot.now_s, snapshot.round_id
+        contentions = snapshot.contentions.of_all(self._waiting.app_ids)
+        reports = self._waiting.reports(now_s, contentions, self.around, round_id, rho_of)
+        if rho_of is not _EVERY_APP:
+            # What they would say, short of what nobody goes by then.
+            content = self._content.items()
+            reports |= {
+                app_id: AppReport(app_id=app_id, round_id=round_id, restart_s=restart_s)
+                for app_id, restart_s in content
+            }
+        for app_id in app_ids:
+            if app_id not in reports:
+                reports[app_id] = self._report(snapshot, app_id, rho_of)
+        return reports
+
+    def report(self, snapshot: RoundSnapshot, app_id: str) -> AppReport:
+        """What an app answers as such a round begins, rho included."""
+        self._look_at(snapshot)
+        return self._report(snapshot, app_id, _EVERY_APP)
+
+    def bid(self, snapshot: RoundSnapshot, app_id: str) -> Bid:
+        """What an app answers to the offer of such a round."""
+        self._look_at(snapshot)
+        offer = snapshot.offer_to(app_id, deadline_s=snapshot.now_s)
+        waiting = self._waits.get(app_id)
+        if waiting is None or app_id in self._stirred:
+            return self._agents[app_id].bid(self._view(snapshot, app_id), offer, self.around)
+        elapsed_s = snapshot.now_s - self._apps[app_id].submitted_at_s
+        return waiting.bid(elapsed_s, offer.contention, offer, self.around)
+
+    # ---- inside ----
+
+    def _report(self, snapshot: RoundSnapshot, app_id: str, rho_of: RhoOf) -> AppReport:
+        return self._agents[app_id].report(self._view(snapshot, app_id), self.around, snapshot.round_id, rho_of)
+
+    def _view(self, snapshot: RoundSnapshot, app_id: str) -> AppView:
+        """The app as its agent sees it: it does not change within a round."""
+        view = self._views.get(app_id)
+        if view is None:
+            contention = snapshot.contentions.of(app_id)
+            view = self._views[app_id] = self._apps[app_id].view(snapshot.now_s, self._up_until_s, contention)
+        return view
+
+    def _look_at(self, snapshot: RoundSnapshot) -> None:
+        """What all apps see alike is the same throughout a round."""
+        if self._round_id != snapshot.round_id:
+            self._round_id = snapshot.round_id
+            self._up_until_s = snapshot.now_s + self._lead_s + SAME_TIME_S
+            self.around = replace(self.around, active_apps=max(1, len(snapshot.apps)))
+            self._views.clear()
+
+    def _settle(self, now_s: float) -> None:
+        """Find out which apps wait or are content now; those that are neither are looked at again in the next round."""
+        while self._content_until and self._content_until[0][0] <= self._up_until_s:
+            app_id = heapq.heappop(self._content_until)[1]
+            if app_id in self._content:
+                self._stirred[app_id] = None
+        for app_id in list(self._stirred):
+            self._unsettle(app_id)
+            app = self._apps[app_id]
+            waiting = app.waiting(now_s, self.around)
+            if waiting is not None:
+                self._waits[app_id] = waiting
+                self._waiting.put(waiting, app.submitted_at_s)
+            elif app.is_content(self._up_until_s):
+                self._content[app_id] = app.costs.restart_s
+                heapq.heappush(self._content_until, (app.same_until_s(self._up_until_s), app_id))
+            else:
+                continue
+            del self._stirred[app_id]
+
+    def _unsettle(self, app_id: str) -> None:
+        self._content.pop(app_id, None)
+        if self._waits.pop(app_id, None) is not None:
+            self._waiting.drop(app_id)
