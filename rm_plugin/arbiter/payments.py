@@ -60,9 +60,10 @@ def _is_better(market: Market, without: Solution, full: Solution, app_id: str) -
 def _changed_values(market: Market, full: Solution, without: Solution, app_id: str) -> list[tuple[float, float]]:
     """What the others have in the full market and without bidder i, where the two differ: equal ones cancel out."""
     changed = []
+    winners = (full.wins.keys() | without.wins.keys()) - {app_id}
     for bid in market.bids:
-        one, other = full.wins.get(bid.app_id), without.wins.get(bid.app_id)
-        if one is not other and bid.app_id != app_id:
+        if bid.app_id in winners:
+            one, other = full.wins.get(bid.app_id), without.wins.get(bid.app_id)
             values = _value(bid, one), _value(bid, other)
             if values[0] != values[1]:
                 changed.append(values)

@@ -70,7 +70,9 @@ def as_solution(market: MarketArrays, found: Found, *, placed: bool) -> Solution
     logs = list(market.empty_logs)
     for bidder, row in found.row_of.items():
         logs[bidder] = log_of(market.bids[bidder].rows[market.row_index[row]].value)
-    positive = [log for bidder, log in enumerate(logs) if log is not None and bidder != found.skip]
+    if found.skip >= 0:
+        del logs[found.skip]
+    positive = [log for log in logs if log is not None]
     wins = {market.bids[bidder].app_id: _win(market, bidder, found, placed=placed) for bidder in sorted(found.row_of)}
     return Solution(
         status=SolveStatus.OPTIMAL if found.gap == 0.0 else SolveStatus.TIME_LIMIT,

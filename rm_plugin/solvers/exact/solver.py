@@ -6,7 +6,7 @@ it is the market's optimum, and the places are the certificate. When they find n
 learnt from a linear programme over what machines can hold (`separation`), and the knapsack is solved again. Where no
 such limit exists an integer programme decides on the choice (`deciding`), or HiGHS among the few rows that the proven
 gap leaves (`remainder`). Markets whose rows all name machines go another way (`tables`). Where everybody may have its
-best row there is nothing to solve (`uncontended`).
+best row, or no two bidders can win, there is nothing to solve (`uncontended`, `one_winner`).
 
 Ties. Equal means equal in whole units of 2**-40 of the log objective, a sum of rounded logs: equal products of other
 values (0.25 * 1 and 0.5 * 0.5) may miss each other by a unit. Of equal choices the one that asks for fewer GPUs wins,
@@ -24,6 +24,7 @@ from rm_plugin.solvers.candidates import check_market
 from rm_plugin.solvers.exact.compiled import CompiledMarket, OutOfTimeError
 from rm_plugin.solvers.exact.found import as_solution
 from rm_plugin.solvers.exact.hasty import HastyMarket
+from rm_plugin.solvers.exact.one_winner import OneWinnerMarket, one_winner
 from rm_plugin.solvers.exact.places import Places
 from rm_plugin.solvers.exact.problem import solve_problem
 from rm_plugin.solvers.exact.rows import MarketArrays, read_market
@@ -32,7 +33,7 @@ from rm_plugin.solvers.exact.uncontended import UncontendedMarket, uncontended
 from rm_plugin.solvers.port import Solution
 from themis.bids import Market
 
-Ready = CompiledMarket | TableMarket | UncontendedMarket | HastyMarket
+Ready = CompiledMarket | TableMarket | UncontendedMarket | OneWinnerMarket | HastyMarket
 
 
 class ExactSolver:
@@ -92,9 +93,9 @@ def _ready(market: Market, arrays: MarketArrays, deadline_s: float) -> Ready:
     if time.monotonic() >= deadline_s:
         return HastyMarket(arrays)
     places = Places(arrays)
-    best_of_all = uncontended(arrays, places)
-    if best_of_all is not None:
-        return best_of_all
+    simple = uncontended(arrays, places) or one_winner(arrays, places)
+    if simple is not None:
+        return simple
     if has_tables_only(arrays):
         return TableMarket(market, arrays)
     try:
@@ -105,7 +106,7 @@ def _ready(market: Market, arrays: MarketArrays, deadline_s: float) -> Ready:
 
 def _solution(ready: Ready, without: str | None, deadline_s: float, last_s: float | None = None) -> Solution:
     """The best choice without a bidder (None: with all); gangs find their places where all bidders are there."""
-    if isinstance(ready, HastyMarket | UncontendedMarket):
+    if isinstance(ready, HastyMarket | UncontendedMarket | OneWinnerMarket):
         return ready.solution(without)
     if isinstance(ready, TableMarket):
         return ready.solution(without, deadline_s, last_s)
