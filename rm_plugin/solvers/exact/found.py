@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
-from rm_plugin.solvers.exact.rows import Ints, MarketArrays, log_of
+from rm_plugin.solvers.exact.rows import Ints, MarketArrays
 from rm_plugin.solvers.port import SMALLEST_GAP, Solution, SolveStatus, Win
 from rm_plugin.solvers.realise import by_nearness, pinned_gangs
 from themis.bids import PlacedGang
@@ -68,8 +68,12 @@ def less_a_row(market: MarketArrays, full: Found, skip: int, bound: int) -> Foun
 def as_solution(market: MarketArrays, found: Found, *, placed: bool) -> Solution:
     """What was found, in the terms of the port."""
     logs = list(market.empty_logs)
+    known = market.known_logs
     for bidder, row in found.row_of.items():
-        logs[bidder] = log_of(market.bids[bidder].rows[market.row_index[row]].value)
+        log = known.get(row)
+        if log is None:
+            log = known[row] = math.log(market.bids[bidder].rows[market.row_index[row]].value)
+        logs[bidder] = log
     if found.skip >= 0:
         del logs[found.skip]
     positive = [log for log in logs if log is not None]

@@ -158,6 +158,11 @@ class MarketArrays(Value, frozen=True, dict=True, kw_only=True):
         return found
 
     @remembered
+    def known_logs(self) -> dict[int, float]:
+        """Logs of what rows are worth, of those that were asked about: N + 1 problems mostly choose the same ones."""
+        return {}
+
+    @remembered
     def empty_logs(self) -> list[float | None]:
         """The log of what each bid says of nothing; None where that is 0."""
         return [log_of(bid.empty_value) for bid in self.bids]

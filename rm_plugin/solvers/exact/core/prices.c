@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "one_price.h"
 
 typedef struct {
     const Problem *problem;
@@ -247,6 +248,10 @@ void find_prices(const Problem *problem, int skip, double *price_of_all, double 
     const double last_mu = 3e-4 / problem->bidders, shrink = 0.25;
     const double least_core = 0.8 / problem->bidders;
     View view = {.problem = problem, .skip = skip};
+    if (problem->resources == 1) {
+        find_one_price(problem, skip, price_of_all);
+        return;
+    }
     if (problem->resources && open_view(&view)) {
         double mu = dearest_gain(problem) / 8.0;
         if (first_mu > 0.0 && mu > first_mu) mu = first_mu;
