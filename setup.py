@@ -4,7 +4,19 @@ from setuptools import Extension, setup
 
 CORE, PACKING = "rm_plugin/solvers/exact/core", "am/agent/core"
 SHARED = (
-    *("charges", "chosen", "completion", "cover", "cover_module", "fit", "left_out", "lift", "one_price", "pack", "prune"),
+    *(
+        "charges",
+        "chosen",
+        "completion",
+        "cover",
+        "cover_module",
+        "fit",
+        "left_out",
+        "lift",
+        "one_price",
+        "pack",
+        "prune",
+    ),
     *("rows", "rows_module", "shares", "simplex", "weigh"),
     *("tables", "tables_module", "relaxation", "clique", "leaf", "branch"),
 )

@@ -17,7 +17,7 @@ from am.agent.waiting import Waiting, WaitingApps
 from rm_plugin.arbiter.round_values import RoundSnapshot
 from simulator.agents import Agent, HonestAgent
 from simulator.app import SimApp
-from themis.bids import AppReport, Bid, RhoOf
+from themis.bids import AppReport, Bid, Offer, RhoOf
 from themis.leases import SAME_TIME_S
 
 _EVERY_APP = RhoOf.EVERY_APP
@@ -40,6 +40,7 @@ class Answers:
         self._round_id = 0
         self._up_until_s = 0.0
         self._views: dict[str, AppView] = {}
+        self._offer: Offer | None = None
         self._stirred: dict[str, None] = {}
         self._waiting = WaitingApps()
         self._waits: dict[str, Waiting] = {}
@@ -95,12 +96,14 @@ class Answers:
     def bid(self, snapshot: RoundSnapshot, app_id: str) -> Bid:
         """What an app answers to the offer of such a round."""
         self._look_at(snapshot)
-        offer = snapshot.offer_to(app_id, deadline_s=snapshot.now_s)
-        waiting = self._waits.get(app_id)
+        now_s, waiting = snapshot.now_s, self._waits.get(app_id)
         if waiting is None or app_id in self._stirred:
+            offer = snapshot.offer_to(app_id, deadline_s=now_s)
             return self._agents[app_id].bid(self._view(snapshot, app_id), offer, self.around)
-        elapsed_s = snapshot.now_s - self._apps[app_id].submitted_at_s
-        return waiting.bid(elapsed_s, offer.contention, offer, self.around)
+        if self._offer is None:
+            self._offer = snapshot.offer_to_anybody(deadline_s=now_s)
+        elapsed_s, contention = now_s - self._apps[app_id].submitted_at_s, snapshot.contentions.of(app_id)
+        return waiting.bid(elapsed_s, contention, self._offer, self.around)
 
     # ---- inside ----
 
@@ -122,6 +125,7 @@ class Answers:
             self._up_until_s = snapshot.now_s + self._lead_s + SAME_TIME_S
             self.around = replace(self.around, active_apps=max(1, len(snapshot.apps)))
             self._views.clear()
+            self._offer = None
 
     def _settle(self, now_s: float) -> None:
         """Find out which apps wait or are content now; those that are neither are looked at again in the next round."""

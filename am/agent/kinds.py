@@ -59,6 +59,13 @@ class Room:
         self._most: dict[tuple[int, int, Level], int] = {}
 
     @property
+    def holds(self) -> tuple[object, ...]:
+        """All that anybody can ask of the room; of rooms in which it is the same one can stand for all."""
+        racks = sorted(tuple(sorted(rack.items())) for rack in self._racks)
+        machines, slots = sorted(self._machines.items()), sorted(self._slots.items())
+        return tuple(machines), tuple(slots), tuple(racks), self.traits
+
+    @property
     def traits(self) -> tuple[bool, bool]:
         """What `level_here` goes by."""
         return self._one_slot, self._one_rack
@@ -106,6 +113,7 @@ class Room:
 
 
 _ROOMS: Memo[Room] = Memo(most_parts=64)
+_ALIKE: Memo[Room] = Memo(most_parts=64)
 _OFFERED: Memo[Room] = Memo(most_parts=64)
 
 
@@ -113,11 +121,16 @@ def room_of(free: Allocation, offer: Offer, around: Surroundings) -> Room:
     """The room of some of the GPUs on offer.
 
     All apps of a round are mostly offered the same, and where all leases end together so are those of the next one.
+    Rooms that hold the same are one room, whichever machines they are on: what was found for one is known of the next.
     """
+
+    def alike() -> Room:
+        room = Room(free.by_machine(), offer.slots, around)
+        return _ALIKE.of((around.rack_of,), room.holds, lambda: room)
 
     def by_value() -> Room:
         values = (free.counts, tuple(offer.slots.items()))
-        return _ROOMS.of((around.rack_of,), values, lambda: Room(free.by_machine(), offer.slots, around))
+        return _ROOMS.of((around.rack_of,), values, alike)
 
     # All apps of a simulated round are offered the same objects, which are found faster than equal ones.
     return _OFFERED.of((around.rack_of, free, offer.slots), (), by_value) if free is offer.free else by_value()

@@ -72,13 +72,17 @@ def share_leftovers(room: Room, claims: Sequence[Claim], rng_seed: int) -> dict[
 
 
 def _may_be_served(claim: Claim, gpus: int) -> bool:
-    return any(demand.min_gpus <= gpus for demand in claim.demands)
+    # Asked of every claim; `any` over a generator takes three times as long.
+    for demand in claim.demands:  # noqa: SIM110
+        if demand.min_gpus <= gpus:
+            return True
+    return False
 
 
 def _take_turns(room: Room, queues: Iterable[_Queue]) -> None:
     """One job a turn, round after round; a queue that cannot use any GPU any more drops out."""
     waiting = deque(queues)
-    while waiting:
+    while waiting and room.gpus:
         queue = waiting.popleft()
         if queue.step(room):
             waiting.append(queue)
@@ -108,7 +112,7 @@ class _Queue:
 
     def renew(self, room: Room) -> None:
         """Place jobs, in order, on the GPUs that the app held, as far as these are free."""
-        if not self.claim.renewable:
+        if not self.claim.renewable.counts:
             return
         own = room.part(self.claim.renewable.by_machine())
         for job in range(len(self.claim.demands)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import field
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.contention import Contentions
@@ -92,6 +93,15 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
     def offer_to(self, app_id: str, deadline_s: float) -> Offer:
         """What the round offers an app, to be answered by `deadline_s`: all free GPUs, and what the app holds."""
         standing = self.standing(app_id)
+        return replace(
+            self.offer_to_anybody(deadline_s),
+            renewable=standing.renewable,
+            kept=standing.kept,
+            contention=self.contentions.of(app_id),
+        )
+
+    def offer_to_anybody(self, deadline_s: float) -> Offer:
+        """What it offers whoever holds nothing; N_avg is not told."""
         return Offer(
             round_id=self.round_id,
             now_s=self.now_s,
@@ -99,9 +109,6 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
             lease_s=self.lease_s,
             free=self.free,
             slots=self._free_slots,
-            renewable=standing.renewable,
-            kept=standing.kept,
-            contention=self.contentions.of(app_id),
             active_apps=len(self.apps),
         )
 

@@ -68,18 +68,18 @@ def check_reports(
     rho_of: RhoOf = RhoOf.EVERY_APP,
 ) -> tuple[dict[str, AppReport], dict[str, str]]:
     """Split reports into valid ones and refused ones with the reason; those of apps that were not asked are dropped."""
-    machines = snapshot.cluster.rack_of.keys()
+    machines, round_id = snapshot.cluster.rack_of.keys(), snapshot.round_id
     valid: dict[str, AppReport] = {}
     refused: dict[str, str] = {}
     for app_id in asked:
         report = reports.get(app_id)
         if report is None:
             continue
-        if report.app_id != app_id or report.round_id != snapshot.round_id:
+        if report.app_id != app_id or report.round_id != round_id:
             refused[app_id] = f"the report is app {report.app_id}'s for round {report.round_id}"
         elif math.isnan(report.rho) and rho_of.asks(report.demands):
             refused[app_id] = "the report tells no rho"
-        elif not _known_machines(report, machines):
+        elif report.demands and not _known_machines(report, machines):
             # Placement looks up the racks of what a job holds.
             refused[app_id] = "a job is said to be on a machine that the cluster does not have"
         else:

@@ -93,17 +93,18 @@ def _served_by_count(demands: Sequence[GangDemand], gpus: int, *, growing: bool)
 
 def claims_of(snapshot: RoundSnapshot, won: dict[str, tuple[PlacedGang, ...]]) -> list[Claim]:
     """A claim for every app that answers and could use more; `won` is what each got already in this round."""
-    claims = []
+    claims, reports, bids = [], snapshot.reports, snapshot.bids or {}
     for app in snapshot.apps:
-        report = snapshot.reports.get(app.app_id)
-        if report is None or app.silent:
+        app_id = app.app_id
+        report = reports.get(app_id)
+        # Most apps of a round want nothing, or won nothing and want one gang.
+        if report is None or not report.demands or app.silent:
             continue
-        mine = won.get(app.app_id, ())
-        left = unmet(report.demands, mine, app.renewable)
+        mine = won.get(app_id, ())
+        left = unmet(report.demands, mine, app.renewable) if mine or len(report.demands) > 1 else report.demands
         if left:
             renewable = _less(app.renewable, mine) if mine else app.renewable
-            bid = snapshot.bids is not None and app.app_id in snapshot.bids
-            claims.append(Claim(app_id=app.app_id, demands=left, renewable=renewable, bid=bid))
+            claims.append(Claim(app_id=app_id, demands=left, renewable=renewable, bid=app_id in bids))
     return claims
 
 

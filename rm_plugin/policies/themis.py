@@ -37,13 +37,13 @@ def worst_apps(snapshot: RoundSnapshot) -> tuple[str, ...]:
 
     Apps that could use nothing more are not asked: an offer to them is wasted, and a place in the auction too.
     """
-    active = [app.app_id for app in snapshot.apps if app.app_id in snapshot.reports and not app.silent]
+    reports = snapshot.reports
+    active = [report for app in snapshot.apps if (report := reports.get(app.app_id)) is not None and not app.silent]
     if not active:
         return ()
     # 1 - 0.8 is 0.19999999999999996: without the rounding five apps would count as fewer than one fifth of them.
     places = max(1, math.ceil(round((1.0 - snapshot.settings.f) * len(active), 9)))
-    reports = snapshot.reports
-    ranked = sorted([(-reports[app_id].rho, app_id) for app_id in active if reports[app_id].demands])
+    ranked = sorted([(-report.rho, report.app_id) for report in active if report.demands])
     return tuple([app_id for _, app_id in ranked[:places]])
 
 
