@@ -39,6 +39,9 @@ from themis.leases import SAME_TIME_S, Lease, LeaseChange
 MakeAgent = Callable[[AppTrace], Agent]
 Watch = Callable[["Simulation"], None]
 
+_WHOLE_CHECK = 16
+"""Every so many rounds all leases are checked, in the others those of machines on which anything changed."""
+
 _MOST_ROUNDS_AT_ONCE = 200
 _MOST_DECLINED = 3
 """Rounds in a row at one moment of which every GPU was given straight back: whoever asked for them told no truth, or
@@ -122,6 +125,8 @@ class Simulation:
         started_s = time.perf_counter()
         while not self.over:
             self._next_moment(watch)
+        if self.settings.validate:
+            self._check(whole=True)
         return self._record(time.perf_counter() - started_s)
 
     def play_rounds(self, count: int) -> None:
@@ -410,10 +415,14 @@ class Simulation:
                     self._dirty.add(app.app_id)
 
     def _validate(self) -> None:
-        """Check every invariant; a broken one is written down with its time, and the run goes on."""
+        """Check what changed in a round, and every so often all there is."""
         self.counts.checks += 1
+        self._check(whole=self.counts.checks % _WHOLE_CHECK == 0)
+
+    def _check(self, *, whole: bool) -> None:
+        """Check the invariants; a broken one is written down with its time, and the run goes on."""
         try:
-            self.arbiter.validate()
+            self.arbiter.validate(whole=whole)
             # What an app runs and holds changes only as it hears of a lease or acts; all others are as they were.
             for app_id in [app_id for app_id in self.apps if app_id in self._unchecked]:
                 self.apps[app_id].validate()

@@ -172,6 +172,16 @@ class FreeGpus:
             if machine_id not in there or offer.free_slots != count_by_slot(cluster.machine(machine_id).slots, gpus):
                 raise InvariantError("a machine's offer is not of the GPUs that it was made of", value=offer)
 
+    def validate_machine(self, machine: Machine, leased: int) -> None:
+        """Assert of one machine, of which these GPUs have a live lease, what `validate` does of all."""
+        machine_id = machine.machine_id
+        if self._leased.get(machine_id, 0) != leased:
+            raise InvariantError("the GPUs that are leased are not those of the leases", value=machine_id)
+        if leased and machine_id in self._lost:
+            raise InvariantError("a lease lies on a machine that is lost", value=machine_id)
+        if self._free.get(machine_id) != self._there.get(machine_id, 0) & ~leased:
+            raise InvariantError("the free GPUs of a machine are not those to give out", value=machine_id)
+
 
 def _all_of(machine: Machine) -> int:
     """All GPUs of a machine."""

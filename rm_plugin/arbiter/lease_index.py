@@ -139,6 +139,32 @@ class LeaseIndex:
             raise InvariantError("the leases and their index by app or by end differ", value=sorted(self._by_app))
         return told
 
+    def check_sizes(self) -> None:
+        """Assert that no lease stands in one index only, as far as their numbers tell."""
+        by_app = self._by_app.values()
+        if not all(by_app) or sum(map(len, by_app)) != len(self._by_gpu):
+            raise InvariantError("the leases and their index by app differ", value=sorted(self._by_app))
+
+    def validate_gpus(self, gpus: Iterable[GpuId], by_id: Mapping[int, Lease]) -> int:
+        """Assert of the leases on GPUs of one machine what `validate` does of all; returns the leased ones as bits."""
+        leased = 0
+        for gpu in gpus:
+            lease = self._by_gpu.get(gpu)
+            if lease is None:
+                continue
+            leased |= 1 << gpu.index
+            if lease.gpu != gpu:
+                raise InvariantError("a lease stands under a GPU that is not its own", value=lease)
+            if by_id.get(lease.lease_id) is not lease:
+                raise InvariantError("the leases and their index by id differ", value=lease)
+            if LEASE_LIFECYCLE.is_final(lease.state):
+                raise InvariantError("a lease that ended is still in the table", value=lease.state)
+            if self._by_app.get(lease.app_id, {}).get(gpu) is not lease:
+                raise InvariantError("the leases and their index by app differ", value=lease)
+            if lease.state is _GRANTED and lease.expires_at_s not in self._ends:
+                raise InvariantError("the leases and their index by app or by end differ", value=lease)
+        return leased
+
     def _take_from(self, lease: Lease) -> None:
         mine = self._by_app[lease.app_id]
         del mine[lease.gpu]

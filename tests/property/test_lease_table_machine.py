@@ -202,6 +202,7 @@ class LeaseTableMachine(RuleBasedStateMachine):
     def the_table_is_sound(self):
         if not hasattr(self, "table"):
             return
+        self.table.validate_changes()
         self.table.validate()
         live = self.table.live
         gone = {gpu for name in self.lost for gpu in CLUSTER.gpus_of(name)}

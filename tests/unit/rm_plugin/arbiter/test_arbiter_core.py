@@ -149,7 +149,8 @@ class TestFraming:
         one.add_app("a", now_s=100.0)
         snapshot, _ = one.begin_round(200.0)
         assert [app.app_id for app in snapshot.apps] == ["z", "a"] == list(one.active_apps)
-        assert [app.contention for app in snapshot.apps] == [1.5, 2.0]
+        assert snapshot.contentions.of_all(("z", "a")) == [1.5, 2.0]
+        assert snapshot.contentions.of("a") == 2.0 == one.contention("a", 200.0)
         assert snapshot.standing("a").submitted_at_s == 100.0
 
     def test_the_same_seed_gives_the_same_rounds(self):

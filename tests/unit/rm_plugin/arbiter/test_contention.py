@@ -86,6 +86,21 @@ def test_those_of_all_apps_are_those_of_each():
         contention.enter(app, 10.0 * place)
     contention.leave("a", 35.0)
     for now_s in (35.0, 70.5):
-        means = contention.means(now_s)
-        assert means == {app: contention.mean(app, now_s) for app in "bc"}
-        assert list(means) == ["b", "c"]
+        means = contention.at(now_s)
+        assert means.of_all("bc") == [contention.mean(app, now_s) for app in "bc"]
+        assert [means.of(app) for app in "bc"] == means.of_all("bc")
+        with pytest.raises(KeyError):
+            contention.mean("a", now_s)
+
+
+def test_what_was_told_of_a_moment_stays_as_apps_come_and_go():
+    contention = Contention()
+    contention.enter("a", 0.0)
+    before = contention.at(10.0)
+    contention.enter("b", 10.0)
+    contention.leave("a", 20.0)
+    assert before.of("a") == 1.0
+    assert before.active == 1
+    # Nobody asked knows of `b` yet: to an app of no life at all N_avg is how many there are.
+    assert before.of("b") == 1.0
+    assert contention.at(20.0).of("b") == 2.0

@@ -430,3 +430,100 @@ class TestIndices:
         table._free._offers["m1"] = 0b10, LeaseTable(CLUSTER).offered_machines([])[1]
         with pytest.raises(InvariantError, match="offer"):
             table.validate()
+
+
+class TestChanges:
+    """Where few machines changed only these are looked at."""
+
+    CLUSTER = Cluster(name="c", machines=tuple(Machine(machine_id=f"m{n}", rack_id="r0", slots=(2,)) for n in range(6)))
+
+    def table(self):
+        """Of a table that was checked whole the lease of `b` on `m1` is renewed, and that of `c` on `m2` is new."""
+        table = LeaseTable(self.CLUSTER)
+        settle(table, {"a": [gang({"m0": 2})], "b": [gang({"m1": 1})]})
+        table.validate()
+        settle(table, {"b": [gang({"m1": 1})], "c": [gang({"m2": 1})]}, list(table.live_of("b")), now_s=10.0)
+        return table
+
+    def test_nothing_is_wrong(self):
+        table = self.table()
+        table.validate_changes()
+        table.validate()
+
+    @pytest.mark.parametrize("app_id", ["b", "c"])
+    def test_what_is_wrong_with_what_changed_is_found(self, app_id):
+        def forget_id(table, lease):
+            del table._by_id[lease.lease_id]
+            table._by_id[99] = lease
+
+        def forget_app(table, lease):
+            table._live._by_app[lease.app_id] = {GpuId("m5", 0): lease}
+
+        def under_two_apps(table, lease):
+            table._live._by_app["d"] = {lease.gpu: lease}
+
+        def older(table, lease):
+            table._live._by_gpu[lease.gpu] = replace(lease, expires_at_s=1.0)
+
+        def ended(table, lease):
+            over = replace(lease, state=LeaseState.RELEASED)
+            for index in (table._live._by_gpu, table._live._by_app[lease.app_id]):
+                index[lease.gpu] = over
+            table._by_id[lease.lease_id] = over
+
+        def of_another_gpu(table, lease):
+            table._live._by_gpu[lease.gpu] = table._live._by_gpu[GpuId("m0", 0)]
+
+        def no_end(table, lease):
+            del table._live._ends[lease.expires_at_s]
+
+        def free(table, lease):
+            table._free._free[lease.gpu.machine_id] = 0b11
+
+        def not_leased(table, lease):
+            table._free.give_back(lease.gpu)
+
+        def lost(table, lease):
+            table._free._lost.add(lease.gpu.machine_id)
+
+        def one_too_many(table, lease):
+            table._by_id[99] = lease
+
+        def waited_for(table, lease):
+            table._reserved.put(replace(lease, lease_id=99, app_id="d", state=LeaseState.RESERVED))
+            table._by_id[99] = table.reserved[lease.gpu]
+
+        defects = (forget_id, forget_app, under_two_apps, older, ended, of_another_gpu, no_end, free, not_leased, lost)
+        for defect in (*defects, one_too_many, waited_for):
+            table = self.table()
+            (lease,) = table.live_of(app_id)
+            defect(table, lease)
+            with pytest.raises(InvariantError):
+                table.validate_changes()
+
+    def test_what_did_not_change_is_left_to_the_whole(self):
+        table = self.table()
+        table._live._by_gpu[GpuId("m0", 0)] = replace(table._live._by_gpu[GpuId("m0", 0)], expires_at_s=1.0)
+        table.validate_changes()
+        with pytest.raises(InvariantError):
+            table.validate()
+
+    def test_where_most_machines_changed_all_are_looked_at(self):
+        table = self.table()
+        settle(table, {name: [gang({f"m{number}": 1})] for number, name in ((3, "d"), (4, "e"))}, now_s=20.0)
+        table._live._by_gpu[GpuId("m0", 0)] = replace(table._live._by_gpu[GpuId("m0", 0)], expires_at_s=1.0)
+        with pytest.raises(InvariantError):
+            table.validate_changes()
+
+    def test_machines_that_are_lost_come_back_or_are_closed_are_looked_at(self):
+        for change in (
+            lambda table: table.lose("m5", now_s=20.0, reason="x"),
+            lambda table: table.regain("m5"),
+            lambda table: table.close([GpuId("m5", 0)]),
+        ):
+            table = self.table()
+            table.validate()
+            change(table)
+            table._free._free["m5"] = 0b1 << 5
+            with pytest.raises(InvariantError):
+                table.validate_changes()
