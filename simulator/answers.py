@@ -41,6 +41,8 @@ class Answers:
         self._up_until_s = 0.0
         self._views: dict[str, AppView] = {}
         self._offer: Offer | None = None
+        # N_avg of those that wait, as far as this round asked.
+        self._contentions: dict[str, float] = {}
         self._stirred: dict[str, None] = {}
         self._waiting = WaitingApps()
         self._waits: dict[str, Waiting] = {}
@@ -74,7 +76,9 @@ class Answers:
         self._look_at(snapshot)
         self._settle(snapshot.now_s)
         now_s, round_id = snapshot.now_s, snapshot.round_id
-        contentions = snapshot.contentions.of_all(self._waiting.app_ids)
+        waiting = self._waiting.app_ids
+        contentions = snapshot.contentions.of_all(waiting)
+        self._contentions = dict(zip(waiting, contentions, strict=True))
         reports = self._waiting.reports(now_s, contentions, self.around, round_id, rho_of)
         if rho_of is not _EVERY_APP:
             # What they would say, short of what nobody goes by then.
@@ -102,8 +106,8 @@ class Answers:
             return self._agents[app_id].bid(self._view(snapshot, app_id), offer, self.around)
         if self._offer is None:
             self._offer = snapshot.offer_to_anybody(deadline_s=now_s)
-        elapsed_s, contention = now_s - self._apps[app_id].submitted_at_s, snapshot.contentions.of(app_id)
-        return waiting.bid(elapsed_s, contention, self._offer, self.around)
+        contention = self._contentions.get(app_id) or snapshot.contentions.of(app_id)
+        return waiting.bid(now_s - self._apps[app_id].submitted_at_s, contention, self._offer, self.around)
 
     # ---- inside ----
 
@@ -126,6 +130,7 @@ class Answers:
             self.around = replace(self.around, active_apps=max(1, len(snapshot.apps)))
             self._views.clear()
             self._offer = None
+            self._contentions.clear()
 
     def _settle(self, now_s: float) -> None:
         """Find out which apps wait or are content now; those that are neither are looked at again in the next round."""

@@ -17,7 +17,7 @@ import numpy as np
 from am.agent.divisions import asks_of
 from am.agent.fairness import Valuer
 from am.agent.finish_time import pace_of
-from am.agent.kinds import GangKind, gang_kinds, room_of
+from am.agent.kinds import GangKind, Room, gang_kinds, room_of
 from am.agent.memo import Memo
 from am.agent.selection import just_easier, yardstick_of
 from am.agent.views import AppView, GangAt, HeldGang, JobView, Surroundings
@@ -30,7 +30,7 @@ _MOST_KINDS = 32
 """Kinds of gangs at most: which ask stands in for which is looked up for all pairs, and `Neighbours` knows of all."""
 
 
-class _Ask(Value, frozen=True, kw_only=True):
+class Ask(Value, frozen=True, kw_only=True):
     """One gang, or the job's own, pinned; `slowdown` is the job's S there, `usable` how many of the GPUs it can use.
 
     `needs` is the sum of what `Yardstick` says that it needs; it fits wherever one of `instead_of` fits, by place.
@@ -52,9 +52,9 @@ class _Ask(Value, frozen=True, kw_only=True):
         return work_s * self.slowdown / self.usable if self.usable else math.inf
 
 
-_Asks = tuple[_Ask, ...]
+Asks = tuple[Ask, ...]
 
-_IN_ROOM: Memo[_Asks | None] = Memo(most_parts=256)
+_IN_ROOM: Memo[Asks | None] = Memo(most_parts=256)
 """What jobs may ask for in the rooms of the last rounds; no more are kept, since each keeps its room."""
 
 
@@ -74,8 +74,7 @@ def lone_rows(
     if not _is_alone(app, own):
         return None
     job = app.jobs[0]
-    room = room_of(offer.free, offer, around)
-    asks = _IN_ROOM.of((room, job.shape, job.slowdown), (), lambda: _asks(job, gang_kinds(app, room)))
+    asks = asks_in(app, room_of(offer.free, offer, around))
     if asks is None:
         return None
     work_s, switch_s = job.serial_work_s, 0.0 if own is None else app.restart_s
@@ -84,6 +83,19 @@ def lone_rows(
     if own is not None and own.up.within(offer.free):
         renewed = _renewed(job.shape, job.slowdown, own.at, own.up)
         asks, values = (*asks, renewed), [*values, valuer.value(renewed.time_s(work_s))]
+    return rows_worth(asks, values, empty_value)
+
+
+def asks_in(app: AppView, room: Room) -> Asks | None:
+    """The new gangs that an app of one job may ask for in a room, one an ask; None where they are too many."""
+    job = app.jobs[0]
+    return _IN_ROOM.of((room, job.shape, job.slowdown), (), lambda: _asks(job, gang_kinds(app, room)))
+
+
+def rows_worth(asks: Asks, values: Sequence[float], empty_value: float) -> tuple[BidRow, ...]:
+    """Rows for the asks, of these values, that are worth more than nothing and for which no other one stands in."""
+    if len(asks) == 1:
+        return (_row(asks[0], values[0]),) if values[0] > empty_value else ()
     sent = sorted(_useful(asks, values, empty_value), key=lambda place: asks[place].gpus)
     return tuple([_row(asks[place], values[place]) for place in sent])
 
@@ -95,13 +107,13 @@ def _is_alone(app: AppView, own: HeldGang | None) -> bool:
     return own is None or (own.renewable and own.up == own.gpus and own.job_id == app.jobs[0].job_id)
 
 
-def _asks(job: JobView, kinds: tuple[GangKind, ...]) -> _Asks | None:
+def _asks(job: JobView, kinds: tuple[GangKind, ...]) -> Asks | None:
     """An ask for each kind; None where they are too many."""
     return _of_kinds(job.shape, job.slowdown, kinds) if len(kinds) <= _MOST_KINDS else None
 
 
 @lru_cache(maxsize=4096)
-def _of_kinds(shape: JobShape, slowdown: Slowdown, kinds: tuple[GangKind, ...]) -> _Asks:
+def _of_kinds(shape: JobShape, slowdown: Slowdown, kinds: tuple[GangKind, ...]) -> Asks:
     """An ask for each kind, in the order in which tables have them; jobs alike share them."""
     if not kinds:
         return ()
@@ -113,7 +125,7 @@ def _of_kinds(shape: JobShape, slowdown: Slowdown, kinds: tuple[GangKind, ...]) 
         kind = kinds[number]
         s, usable = pace_of(shape, slowdown, kind.at)
         asks.append(
-            _Ask(
+            Ask(
                 slowdown=s,
                 usable=usable,
                 gpus=kind.at.gpus,
@@ -127,13 +139,13 @@ def _of_kinds(shape: JobShape, slowdown: Slowdown, kinds: tuple[GangKind, ...]) 
 
 
 @lru_cache(maxsize=4096)
-def _renewed(shape: JobShape, slowdown: Slowdown, at: GangAt, up: Allocation) -> _Ask:
+def _renewed(shape: JobShape, slowdown: Slowdown, at: GangAt, up: Allocation) -> Ask:
     """The ask for the job's own gang."""
     s, usable = pace_of(shape, slowdown, at)
-    return _Ask(slowdown=s, usable=usable, gpus=up.gpus, needs=up.gpus, pinned=up, pinned_gangs=(up,))
+    return Ask(slowdown=s, usable=usable, gpus=up.gpus, needs=up.gpus, pinned=up, pinned_gangs=(up,))
 
 
-def _useful(asks: _Asks, values: Sequence[float], empty_value: float) -> list[int]:
+def _useful(asks: Asks, values: Sequence[float], empty_value: float) -> list[int]:
     """Asks that are worth more than nothing and for which no other stands in; fewest needs first.
 
     As `selection` has it. The job's own gang is told first of equals: it is the first table of a bid.
@@ -162,5 +174,5 @@ def _gains(values: Sequence[float], empty_value: float) -> list[float]:
     return gains
 
 
-def _row(ask: _Ask, value: float) -> BidRow:
+def _row(ask: Ask, value: float) -> BidRow:
     return BidRow(value=value, gangs=ask.gangs, pinned=ask.pinned, pinned_gangs=ask.pinned_gangs)

@@ -19,12 +19,20 @@ from am.agent.bidding import bid_by
 from am.agent.demands import phases_left, unmet_demands
 from am.agent.fairness import Valuer, all_shared_s, cluster_time_s
 from am.agent.finish_time import pace_on_counts
+from am.agent.kinds import Room, room_of
+from am.agent.lone import Asks, asks_in, rows_worth
 from am.agent.views import AppView, Surroundings
 from themis.bids import AppReport, Bid, Offer, RhoOf
 
 Figures = NDArray[np.float64]
 
 _NO_APP = RhoOf.NO_APP
+
+_Asked = tuple[Asks, list[float]] | None
+"""Asks, and T of each in seconds; None where it takes tables to tell."""
+
+_MOST_ROOMS = 4
+"""Rooms that each app remembers: most rounds are about a GPU or two."""
 
 
 class Waiting:
@@ -35,7 +43,10 @@ class Waiting:
         around: The cluster, whose machines stay the same.
     """
 
-    __slots__ = ("_app", "_pace", "app_id", "demands", "phases_left", "restart_s", "smallest_gpus", "smallest_s")
+    __slots__ = (
+        *("_app", "_pace", "_rooms", "app_id", "demands", "phases_left", "restart_s"),
+        *("smallest_gpu_s", "smallest_gpus"),
+    )
 
     def __init__(self, app: AppView, around: Surroundings) -> None:
         self._app = app
@@ -43,9 +54,11 @@ class Waiting:
         self._pace = pace_on_counts(app, around)
         self.demands = unmet_demands(app)
         self.phases_left = phases_left(app)
-        # The smallest gang that any of its jobs can run on, and T on that.
+        # The smallest gang that any of its jobs can run on, and T on it times its GPUs.
         self.smallest_gpus = self._pace.smallest_gpus
-        self.smallest_s = self._pace.time_s(app, self.smallest_gpus, around)
+        self.smallest_gpu_s = self._pace.time_s(app, self.smallest_gpus, around) * self.smallest_gpus
+        # What an app of one job may ask for in the rooms of late, with T of each.
+        self._rooms: dict[Room, _Asked] | None = {} if len(app.jobs) == 1 and not app.later_phases else None
 
     def cluster_time_s(self, around: Surroundings) -> float:
         """t_cluster, in seconds."""
@@ -57,14 +70,30 @@ class Waiting:
 
     def bid(self, elapsed_s: float, contention: float, offer: Offer, around: Surroundings) -> Bid:
         """The app's bid `elapsed_s` seconds into its life, over which `contention` apps were active (N_avg)."""
+        app, share_gpus = self._app, around.share_gpus
+        small = 0.0 < share_gpus < self.smallest_gpus
         valuer = Valuer(
             elapsed_s=elapsed_s,
-            ideal_s=cluster_time_s(self._app, around) * contention,
-            share_s=self._pace.on_count_s(self._app, around.share_gpus, around),
+            ideal_s=cluster_time_s(app, around) * contention,
+            share_s=self.smallest_gpu_s / share_gpus if small else self._pace.on_count_s(app, share_gpus, around),
             lease_s=around.lease_s,
             rule=around.rule,
         )
-        return bid_by(self._app, valuer, offer, around)
+        asked = None if self._rooms is None else self._asked_in(room_of(offer.free, offer, around), self._rooms)
+        if asked is None:
+            return bid_by(app, valuer, offer, around)
+        asks, times_s = asked
+        empty_value = valuer.value(math.inf)
+        rows = rows_worth(asks, [valuer.value(time_s) for time_s in times_s], empty_value) if asks else ()
+        return Bid(app_id=app.app_id, round_id=offer.round_id, empty_value=empty_value, rows=rows)
+
+    def _asked_in(self, room: Room, known: dict[Room, _Asked]) -> _Asked:
+        if room not in known:
+            if len(known) >= _MOST_ROOMS:
+                known.clear()
+            asks, work_s = asks_in(self._app, room), self._app.jobs[0].serial_work_s
+            known[room] = None if asks is None else (asks, [ask.time_s(work_s) for ask in asks])
+        return known[room]
 
 
 class WaitingApps:
@@ -96,7 +125,7 @@ class WaitingApps:
         self._apps[place] = app
         self._figures[self._SUBMITTED, place] = submitted_at_s
         self._figures[self._SMALLEST, place] = app.smallest_gpus
-        self._figures[self._SMALLEST_GPU_S, place] = app.smallest_s * app.smallest_gpus
+        self._figures[self._SMALLEST_GPU_S, place] = app.smallest_gpu_s
         self._new.add(app.app_id)
 
     def drop(self, app_id: str) -> None:

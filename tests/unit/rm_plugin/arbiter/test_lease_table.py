@@ -432,6 +432,75 @@ class TestIndices:
             table.validate()
 
 
+def _forget_id(table, lease):
+    del table._by_id[lease.lease_id]
+    table._by_id[99] = lease
+
+
+def _forget_app(table, lease):
+    table._live._by_app[lease.app_id] = {GpuId("m5", 0): lease}
+
+
+def _under_two_apps(table, lease):
+    table._live._by_app["d"] = {lease.gpu: lease}
+
+
+def _older(table, lease):
+    table._live._by_gpu[lease.gpu] = replace(lease, expires_at_s=1.0)
+
+
+def _ended(table, lease):
+    over = replace(lease, state=LeaseState.RELEASED)
+    for index in (table._live._by_gpu, table._live._by_app[lease.app_id]):
+        index[lease.gpu] = over
+    table._by_id[lease.lease_id] = over
+
+
+def _of_another_gpu(table, lease):
+    table._live._by_gpu[lease.gpu] = table._live._by_gpu[GpuId("m0", 0)]
+
+
+def _no_end(table, lease):
+    del table._live._ends[lease.expires_at_s]
+
+
+def _free(table, lease):
+    table._free._free[lease.gpu.machine_id] = 0b11
+
+
+def _not_leased(table, lease):
+    table._free.give_back(lease.gpu)
+
+
+def _lost(table, lease):
+    table._free._lost.add(lease.gpu.machine_id)
+
+
+def _one_too_many(table, lease):
+    table._by_id[99] = lease
+
+
+def _waited_for(table, lease):
+    table._reserved.put(replace(lease, lease_id=99, app_id="d", state=LeaseState.RESERVED))
+    table._by_id[99] = table.reserved[lease.gpu]
+
+
+DEFECTS = (
+    _forget_id,
+    _forget_app,
+    _under_two_apps,
+    _older,
+    _ended,
+    _of_another_gpu,
+    _no_end,
+    _free,
+    _not_leased,
+    _lost,
+    _one_too_many,
+    _waited_for,
+)
+
+
 class TestChanges:
     """Where few machines changed only these are looked at."""
 
@@ -452,49 +521,7 @@ class TestChanges:
 
     @pytest.mark.parametrize("app_id", ["b", "c"])
     def test_what_is_wrong_with_what_changed_is_found(self, app_id):
-        def forget_id(table, lease):
-            del table._by_id[lease.lease_id]
-            table._by_id[99] = lease
-
-        def forget_app(table, lease):
-            table._live._by_app[lease.app_id] = {GpuId("m5", 0): lease}
-
-        def under_two_apps(table, lease):
-            table._live._by_app["d"] = {lease.gpu: lease}
-
-        def older(table, lease):
-            table._live._by_gpu[lease.gpu] = replace(lease, expires_at_s=1.0)
-
-        def ended(table, lease):
-            over = replace(lease, state=LeaseState.RELEASED)
-            for index in (table._live._by_gpu, table._live._by_app[lease.app_id]):
-                index[lease.gpu] = over
-            table._by_id[lease.lease_id] = over
-
-        def of_another_gpu(table, lease):
-            table._live._by_gpu[lease.gpu] = table._live._by_gpu[GpuId("m0", 0)]
-
-        def no_end(table, lease):
-            del table._live._ends[lease.expires_at_s]
-
-        def free(table, lease):
-            table._free._free[lease.gpu.machine_id] = 0b11
-
-        def not_leased(table, lease):
-            table._free.give_back(lease.gpu)
-
-        def lost(table, lease):
-            table._free._lost.add(lease.gpu.machine_id)
-
-        def one_too_many(table, lease):
-            table._by_id[99] = lease
-
-        def waited_for(table, lease):
-            table._reserved.put(replace(lease, lease_id=99, app_id="d", state=LeaseState.RESERVED))
-            table._by_id[99] = table.reserved[lease.gpu]
-
-        defects = (forget_id, forget_app, under_two_apps, older, ended, of_another_gpu, no_end, free, not_leased, lost)
-        for defect in (*defects, one_too_many, waited_for):
+        for defect in DEFECTS:
             table = self.table()
             (lease,) = table.live_of(app_id)
             defect(table, lease)
