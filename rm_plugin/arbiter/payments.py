@@ -59,15 +59,23 @@ def _is_better(market: Market, without: Solution, full: Solution, app_id: str) -
 
 def _changed_values(market: Market, full: Solution, without: Solution, app_id: str) -> list[tuple[float, float]]:
     """What the others have in the full market and without bidder i, where the two differ: equal ones cancel out."""
-    changed = []
-    winners = (full.wins.keys() | without.wins.keys()) - {app_id}
-    for bid in market.bids:
-        if bid.app_id in winners:
-            one, other = full.wins.get(bid.app_id), without.wins.get(bid.app_id)
-            values = _value(bid, one), _value(bid, other)
-            if values[0] != values[1]:
-                changed.append(values)
-    return changed
+    before, after = full.wins, without.wins
+    others = {
+        winner
+        for winner, win in before.items()
+        if (other := after.get(winner)) is None or (other is not win and other.row != win.row)
+    }
+    others.update(after.keys() - before.keys())
+    others.discard(app_id)
+    # Mostly nobody's win changes, and no bid has to be looked up.
+    if not others:
+        return []
+    values = [
+        (_value(bid, before.get(bid.app_id)), _value(bid, after.get(bid.app_id)))
+        for bid in market.bids
+        if bid.app_id in others
+    ]
+    return [(one, other) for one, other in values if one != other]
 
 
 def _value(bid: Bid, win: Win | None) -> float:

@@ -77,21 +77,29 @@ def as_solution(market: MarketArrays, found: Found, *, placed: bool) -> Solution
     if found.skip >= 0:
         del logs[found.skip]
     positive = [log for log in logs if log is not None]
-    wins = {market.bids[bidder].app_id: _win(market, bidder, found, placed=placed) for bidder in sorted(found.row_of)}
     return Solution(
         status=SolveStatus.OPTIMAL if found.gap == 0.0 else SolveStatus.TIME_LIMIT,
         gap=found.gap,
         log_objective=math.fsum(positive),
         positive=len(positive),
-        wins=wins,
+        wins=_placed_wins(market, found) if placed else _unplaced_wins(market, found.row_of),
         states=found.states,
         fallback=found.fallback,
     )
 
 
-def _win(market: MarketArrays, bidder: int, found: Found, *, placed: bool) -> Win:
-    index = market.row_index[found.row_of[bidder]]
-    if not placed:
-        return Win(row=index, gangs=())
-    pinned = pinned_gangs(market.bids[bidder].rows[index].pinned_parts, market.rack_of)
-    return Win(row=index, gangs=(*sorted(found.gangs[bidder], key=by_nearness), *pinned))
+def _placed_wins(market: MarketArrays, found: Found) -> dict[str, Win]:
+    wins = {}
+    for bidder, row in sorted(found.row_of.items()):
+        bid, index = market.bids[bidder], market.row_index[row]
+        pinned = pinned_gangs(bid.rows[index].pinned_parts, market.rack_of)
+        wins[bid.app_id] = Win(row=index, gangs=(*sorted(found.gangs[bidder], key=by_nearness), *pinned))
+    return wins
+
+
+def _unplaced_wins(market: MarketArrays, row_of: Mapping[int, int]) -> dict[str, Win]:
+    known = market.unplaced
+    for row in row_of.values():
+        if row not in known:
+            known[row] = Win(row=market.row_index[row], gangs=())
+    return {market.bids[bidder].app_id: known[row] for bidder, row in sorted(row_of.items())}

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.kinds import Kind, has_one_rack, kind_of
+from rm_plugin.solvers.port import Win
 from themis.bids import Bid, FreeMachine, Gang, Market
 from themis.cluster import Allocation
 from themis.values import Value, remembered
@@ -160,6 +161,11 @@ class MarketArrays(Value, frozen=True, dict=True, kw_only=True):
     @remembered
     def known_logs(self) -> dict[int, float]:
         """Logs of what rows are worth, of those that were asked about: N + 1 problems mostly choose the same ones."""
+        return {}
+
+    @remembered
+    def unplaced(self) -> dict[int, Win]:
+        """Rows as wins without places, likewise."""
         return {}
 
     @remembered

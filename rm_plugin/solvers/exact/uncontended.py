@@ -26,10 +26,13 @@ class UncontendedMarket:
     def solution(self, without: str | None) -> Solution:
         """Everybody's best row, but for that of a bidder (None: with all); gangs find their places with all."""
         skip = -1 if without is None else self._position[without]
-        row_of = {bidder: row for bidder, row in self._row_of.items() if bidder != skip}
-        by_row = self._packed.gangs() if skip < 0 else {}
+        row_of = dict(self._row_of)
+        if skip >= 0:
+            row_of.pop(skip, None)
+            return as_solution(self._arrays, Found(skip=skip, row_of=row_of), placed=False)
+        by_row = self._packed.gangs()
         gangs = {bidder: by_row.get(row, ()) for bidder, row in row_of.items()}
-        return as_solution(self._arrays, Found(skip=skip, row_of=row_of, gangs=gangs), placed=skip < 0)
+        return as_solution(self._arrays, Found(skip=skip, row_of=row_of, gangs=gangs), placed=True)
 
 
 def uncontended(arrays: MarketArrays, places: Places) -> UncontendedMarket | None:

@@ -11,6 +11,9 @@
 #include "core.h"
 #include "one_price.h"
 
+/* Rows that are so many times mu better than others have all of a bidder's share. */
+static const double SURE = 30.0;
+
 typedef struct {
     const Problem *problem;
     int skip;
@@ -70,13 +73,14 @@ static double smooth_bound(View *view, const double *price, double mu, double *g
             share[c] = margin_of(p, view->core[first + c], price);
             if (share[c] > best) best = share[c];
         }
-        weight = exp(-best / mu);
+        /* Most bidders have one row worth a look, which surely wins or surely does not: they take no exponentials. */
+        weight = best > SURE * mu ? 0.0 : best == 0.0 ? 1.0 : exp(-best / mu);
         for (int c = 0; c < count; c++) {
             double exponent = (share[c] - best) / mu;
-            share[c] = exponent < -30.0 ? 0.0 : exp(exponent);
+            share[c] = exponent < -SURE ? 0.0 : exponent == 0.0 ? 1.0 : exp(exponent);
             weight += share[c];
         }
-        total += best + mu * log(weight);
+        total += weight == 1.0 ? best : best + mu * log(weight);
         bound += best;
         for (int c = 0; c < count && gradient; c++) {
             share[c] /= weight;

@@ -60,7 +60,7 @@ typedef struct {
     int completed[MOST_COMPLETED];
     Stage *stage;             /* stages + 1 */
     int32_t *slot;            /* hash table: node index + 1 */
-    uint32_t slots;
+    uint32_t slots, slot_room; /* those in use, a power of two, and those that there is memory for */
     int status;
 } Run;
 
@@ -318,19 +318,34 @@ static void give_up_vectors(Stage *stage) {
     stage->vector_room = 0;
 }
 
-static int rehash(Run *run, const Stage *stage) {
-    uint32_t slots = run->slots ? run->slots * 2 : 1024;
-    int32_t *slot = realloc(run->slot, sizeof(int32_t) * slots);
-    if (!slot) return 0;
-    run->slot = slot;
+/* An empty hash table of so many slots. */
+static int clear_slots(Run *run, uint32_t slots) {
+    if (slots > run->slot_room) {
+        int32_t *slot = realloc(run->slot, sizeof(int32_t) * slots);
+        if (!slot) return 0;
+        run->slot = slot;
+        run->slot_room = slots;
+    }
     run->slots = slots;
-    memset(slot, 0, sizeof(int32_t) * slots);
+    memset(run->slot, 0, sizeof(int32_t) * slots);
+    return 1;
+}
+
+static int rehash(Run *run, const Stage *stage) {
+    if (!clear_slots(run, run->slots * 2)) return 0;
     for (int n = 0; n < stage->count; n++) {
         uint64_t at = hash_of(stage->vector + (size_t)n * run->width, run->width);
-        while (slot[at & (slots - 1)]) at++;
-        slot[at & (slots - 1)] = n + 1;
+        while (run->slot[at & (run->slots - 1)]) at++;
+        run->slot[at & (run->slots - 1)] = n + 1;
     }
     return 1;
+}
+
+/* Room for as many states as a stage has, for the next one: most have a handful, and emptying a large table takes long. */
+static int slots_after(Run *run, const Stage *stage) {
+    uint32_t slots = 64;
+    while (slots < (uint32_t)stage->count * 2 && slots < 1u << 30) slots *= 2;
+    return clear_slots(run, slots);
 }
 
 /* Adds a state to the next stage, or lets the better of two with one vector stand. */
@@ -510,7 +525,10 @@ static int pass(Run *run, int beam) {
         Stage *next = &run->stage[s + 1];
         int closing = 0;
         for (int m = 0; m < p->machines; m++) closing |= run->charges.closes[m] == s && run->seat[m] >= 0;
-        if (run->slots) memset(run->slot, 0, sizeof(int32_t) * run->slots);
+        if (!slots_after(run, &run->stage[s])) {
+            run->status = SEARCH_NO_MEMORY;
+            return 0;
+        }
         for (int n = 0; n < run->stage[s].count; n++) {
             if (!expand_state(run, s, n, closing, next)) return 0;
             if ((n & 1023) == 1023 && out_of_limits(run, next)) return 0;
