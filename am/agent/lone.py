@@ -23,7 +23,7 @@ from am.agent.selection import just_easier, yardstick_of
 from am.agent.views import AppView, GangAt, HeldGang, JobView, Surroundings
 from themis.apps import JobShape, Slowdown
 from themis.bids import BidRow, Gang, Offer
-from themis.cluster import Allocation
+from themis.cluster import Allocation, Level
 from themis.values import Value
 
 _MOST_KINDS = 32
@@ -132,10 +132,16 @@ def _of_kinds(shape: JobShape, slowdown: Slowdown, kinds: tuple[GangKind, ...]) 
                 needs=int(mine.sum()),
                 instead_of=frozenset((mine <= needs).all(axis=1).nonzero()[0].tolist()),
                 easier=tuple([order.index(other) for other in just_easier(kinds, number)]),
-                gangs=(Gang(gpus=kind.at.gpus, within=kind.within, unit_gpus=kind.unit_gpus),),
+                gangs=_one_gang(kind.at.gpus, kind.within, kind.unit_gpus),
             )
         )
     return tuple(asks)
+
+
+@lru_cache(maxsize=4096)
+def _one_gang(gpus: int, within: Level, unit_gpus: int) -> tuple[Gang, ...]:
+    """The gang that a row asks for. Bids share them: whoever reads a market knows a gang again by its identity."""
+    return (Gang(gpus=gpus, within=within, unit_gpus=unit_gpus),)
 
 
 @lru_cache(maxsize=4096)

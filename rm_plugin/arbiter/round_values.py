@@ -138,7 +138,7 @@ class SolveAuction(Value, frozen=True):
 class Decision(Value, frozen=True, kw_only=True):
     """What a policy decides: gangs by app, those of the auction (or of the policy's own rule) and the leftovers.
 
-    `unserved` is what apps could still use; no free GPU may serve any of it.
+    `unserved` is what apps could still use; no free GPU may serve any of it. Where no GPU is left it may be left out.
     """
 
     auction: Mapping[str, tuple[PlacedGang, ...]] = field(default_factory=dict)

@@ -7,7 +7,7 @@ once, each answer is checked here, and an answer that is missing or invalid cost
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Mapping
 from typing import Any, cast
 
 from msgspec import field
@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.port import Policy
-from themis.bids import AppReport, Bid, GangDemand, RhoOf
+from themis.bids import AppReport, Bid, RhoOf
 from themis.choices import EmptyBundle
+from themis.cluster import Allocation
 from themis.values import Value
 
 Question = AskReports | AskBids | SolveAuction
@@ -79,21 +80,20 @@ def check_reports(
             refused[app_id] = f"the report is app {report.app_id}'s for round {report.round_id}"
         elif math.isnan(report.rho) and rho_of.asks(report.demands):
             refused[app_id] = "the report tells no rho"
-        elif report.demands and _names_others(report.demands, machines):
-            # Placement looks up the racks of what a job holds.
-            refused[app_id] = "a job is said to be on a machine that the cluster does not have"
         else:
-            valid[app_id] = report
+            for demand in report.demands:
+                # Most demands of most apps are of jobs that hold nothing.
+                if demand.held.counts and not _are_known(demand.held, machines):
+                    # Placement looks up the racks of what a job holds.
+                    refused[app_id] = "a job is said to be on a machine that the cluster does not have"
+                    break
+            else:
+                valid[app_id] = report
     return valid, refused
 
 
-def _names_others(demands: Iterable[GangDemand], machines: Collection[str]) -> bool:
-    """True when jobs are said to hold GPUs on machines that are none of these."""
-    for demand in demands:
-        # Most demands of most apps are of jobs that hold nothing.
-        if demand.held.counts and any(machine not in machines for machine, _ in demand.held.counts):
-            return True
-    return False
+def _are_known(held: Allocation, machines: Collection[str]) -> bool:
+    return all(machine in machines for machine, _ in held.counts)
 
 
 def check_bids(

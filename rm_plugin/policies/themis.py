@@ -26,6 +26,8 @@ class ThemisPolicy:
         if snapshot.outcome is None:
             return SolveAuction(market_of(snapshot))
         won = kept_gangs(snapshot)
+        if snapshot.free.gpus == sum(gang.gpus.gpus for gangs in won.values() for gang in gangs):
+            return Decision(auction=won)
         claims = claims_of(snapshot, won)
         room = room_after(snapshot.machines, won)
         shared = share_leftovers(room, claims, child_seed(snapshot.seed, "leftovers"))
