@@ -12,7 +12,7 @@ from themis.apps import CRUDE_SLOWDOWN, Slowdown
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
-from themis.values import Value
+from themis.values import Value, remembered
 
 
 class Gang(Value, frozen=True, order=True):
@@ -121,14 +121,14 @@ class Offer(Value, frozen=True, kw_only=True):
     active_apps: int = 1
 
 
-class FreeMachine(Value, frozen=True, kw_only=True):
+class FreeMachine(Value, frozen=True, dict=True, kw_only=True):
     """A machine as the auction sees it: free GPUs of each slot."""
 
     machine_id: str
     rack_id: str
     free_slots: tuple[int, ...]
 
-    @property
+    @remembered
     def free(self) -> int:
         """Free GPUs of the machine."""
         return sum(self.free_slots)

@@ -31,6 +31,9 @@ _NO_APP = RhoOf.NO_APP
 _Asked = tuple[Asks, list[float]] | None
 """Asks, and T of each in seconds; None where it takes tables to tell."""
 
+_FEW = 8
+"""So few apps are asked one after the other: arrays would cost more than they save."""
+
 _MOST_ROOMS = 4
 """Rooms that each app remembers: most rounds are about a GPU or two."""
 
@@ -68,17 +71,21 @@ class Waiting:
         """T on a whole number of GPUs, no fewer than the smallest gang, in seconds."""
         return self._pace.time_s(self._app, gpus, around)
 
-    def bid(self, elapsed_s: float, contention: float, offer: Offer, around: Surroundings) -> Bid:
-        """The app's bid `elapsed_s` seconds into its life, over which `contention` apps were active (N_avg)."""
+    def valuer(self, elapsed_s: float, contention: float, around: Surroundings) -> Valuer:
+        """What times on bundles are worth at such a moment as `bid` tells."""
         app, share_gpus = self._app, around.share_gpus
         small = 0.0 < share_gpus < self.smallest_gpus
-        valuer = Valuer(
+        return Valuer(
             elapsed_s=elapsed_s,
             ideal_s=cluster_time_s(app, around) * contention,
             share_s=self.smallest_gpu_s / share_gpus if small else self._pace.on_count_s(app, share_gpus, around),
             lease_s=around.lease_s,
             rule=around.rule,
         )
+
+    def bid(self, elapsed_s: float, contention: float, offer: Offer, around: Surroundings) -> Bid:
+        """The app's bid `elapsed_s` seconds into its life, over which `contention` apps were active (N_avg)."""
+        app, valuer = self._app, self.valuer(elapsed_s, contention, around)
         asked = None if self._rooms is None else self._asked_in(room_of(offer.free, offer, around), self._rooms)
         if asked is None:
             return bid_by(app, valuer, offer, around)
@@ -156,6 +163,8 @@ class WaitingApps:
             round_id: The round that asks.
             rho_of: Whose rho it asks for: all of them could use more GPUs.
         """
+        if not self._apps:
+            return {}
         figures = self._told(now_s, contentions, around) if rho_of is not _NO_APP else repeat((math.nan,) * 3)
         return {
             app.app_id: AppReport(
@@ -175,6 +184,8 @@ class WaitingApps:
         self, now_s: float, contentions: Sequence[float], around: Surroundings
     ) -> Iterator[tuple[float, float, float]]:
         """Rho, t_shared and t_ideal of each."""
+        if len(self._apps) <= _FEW:
+            return self._told_one_by_one(now_s, contentions, around)
         figures = self._figures[:, : len(self._apps)]
         shared_s = all_shared_s(
             around.rule,
@@ -185,6 +196,15 @@ class WaitingApps:
         )
         ideal_s = figures[self._CLUSTER_S] * np.array(contentions)
         return zip((shared_s / ideal_s).tolist(), shared_s.tolist(), ideal_s.tolist(), strict=True)
+
+    def _told_one_by_one(
+        self, now_s: float, contentions: Sequence[float], around: Surroundings
+    ) -> Iterator[tuple[float, float, float]]:
+        submitted_s = self._figures[self._SUBMITTED, : len(self._apps)].tolist()
+        for app, since_s, contention in zip(self._apps, submitted_s, contentions, strict=True):
+            valuer = app.valuer(now_s - since_s, contention, around)
+            shared_s = valuer.shared_s(math.inf)
+            yield shared_s / valuer.ideal_s, shared_s, valuer.ideal_s
 
     def _share_s(self, around: Surroundings) -> Figures:
         """T of each on the fair share R/N, in seconds: as `finish_time.time_on_count_s` has it."""

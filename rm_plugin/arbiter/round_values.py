@@ -76,7 +76,8 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
     @remembered
     def free(self) -> Allocation:
         """GPUs on offer by machine, renewable ones included."""
-        return Allocation.of({machine.machine_id: machine.free for machine in self.machines})
+        free = [(machine.machine_id, machine.free) for machine in self.machines if machine.free]
+        return Allocation(tuple(sorted(free)))
 
     def standing(self, app_id: str) -> AppStanding:
         """The standing of an app of this round."""
