@@ -41,8 +41,6 @@ class Answers:
         self._up_until_s = 0.0
         self._views: dict[str, AppView] = {}
         self._offer: Offer | None = None
-        # N_avg of those that wait, as far as this round asked.
-        self._contentions: dict[str, float] = {}
         self._stirred: dict[str, None] = {}
         self._waiting = WaitingApps()
         self._waits: dict[str, Waiting] = {}
@@ -74,11 +72,9 @@ class Answers:
     def reports(self, snapshot: RoundSnapshot, app_ids: Iterable[str], rho_of: RhoOf) -> dict[str, AppReport]:
         """What apps answer as a round begins on a snapshot of this moment; others may be among the answers."""
         self._look_at(snapshot)
-        self._settle(snapshot.now_s)
+        self._settle(snapshot)
         now_s, round_id = snapshot.now_s, snapshot.round_id
-        waiting = self._waiting.app_ids
-        contentions = snapshot.contentions.of_all(waiting)
-        self._contentions = dict(zip(waiting, contentions, strict=True))
+        contentions = snapshot.contentions.of_all(*self._waiting.notes)
         reports = self._waiting.reports(now_s, contentions, self.around, round_id, rho_of)
         if rho_of is not _EVERY_APP:
             # What they would say, short of what nobody goes by then.
@@ -106,8 +102,8 @@ class Answers:
             return self._agents[app_id].bid(self._view(snapshot, app_id), offer, self.around)
         if self._offer is None:
             self._offer = snapshot.offer_to_anybody(deadline_s=now_s)
-        contention = self._contentions.get(app_id) or snapshot.contentions.of(app_id)
-        return waiting.bid(now_s - self._apps[app_id].submitted_at_s, contention, self._offer, self.around)
+        elapsed_s, contention = now_s - self._apps[app_id].submitted_at_s, snapshot.contentions.of(app_id)
+        return waiting.bid(elapsed_s, contention, self._offer, self.around)
 
     # ---- inside ----
 
@@ -130,9 +126,8 @@ class Answers:
             self.around = replace(self.around, active_apps=max(1, len(snapshot.apps)))
             self._views.clear()
             self._offer = None
-            self._contentions.clear()
 
-    def _settle(self, now_s: float) -> None:
+    def _settle(self, snapshot: RoundSnapshot) -> None:
         """Find out which apps wait or are content now; those that are neither are looked at again in the next round."""
         while self._content_until and self._content_until[0][0] <= self._up_until_s:
             app_id = heapq.heappop(self._content_until)[1]
@@ -141,10 +136,10 @@ class Answers:
         for app_id in list(self._stirred):
             self._unsettle(app_id)
             app = self._apps[app_id]
-            waiting = app.waiting(now_s, self.around)
+            waiting = app.waiting(snapshot.now_s, self.around)
             if waiting is not None:
                 self._waits[app_id] = waiting
-                self._waiting.put(waiting, app.submitted_at_s)
+                self._waiting.put(waiting, app.submitted_at_s, snapshot.contentions.since[app_id])
             elif app.is_content(self._up_until_s):
                 self._content[app_id] = app.costs.restart_s
                 heapq.heappush(self._content_until, (app.same_until_s(self._up_until_s), app_id))

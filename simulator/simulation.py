@@ -90,6 +90,7 @@ class Simulation:
         self._dirty = InTurns()
         self._unchecked: dict[str, None] = {}
         self._chances: dict[str, float] = {}
+        self._without_chance: dict[str, None] = {}
         self._round_due_s = math.inf
         self._asked: tuple[str, ...] = ()
         around = surroundings(
@@ -217,6 +218,7 @@ class Simulation:
     def _arrive(self, trace: AppTrace) -> None:
         app = SimApp(trace.name, trace, self.settings.cluster, trace.costs or self.settings.costs, self.now_s)
         self.apps[app.app_id] = app
+        self._without_chance[app.app_id] = None
         self._answers.enter(app.app_id, self._make_agent(trace))
         self.arbiter.add_app(app.app_id, now_s=self.now_s)
         if trace.startup_s:
@@ -280,6 +282,7 @@ class Simulation:
         app.ended_at_s = self.now_s
         self.ended.append(self._outcome(app))
         del self.apps[app.app_id]
+        self._without_chance.pop(app.app_id, None)
         self._answers.leave(app.app_id)
         self._hear(self.arbiter.end_app(app.app_id, now_s=self.now_s, reason="it ended"))
         self._wants_round("an app ended")
@@ -391,13 +394,14 @@ class Simulation:
 
     def _note_chances(self, snapshot: RoundSnapshot) -> None:
         """Seconds from each app's submission to the first round that had GPUs enough for its smallest gang."""
+        if not self._without_chance:
+            return
         free = snapshot.free.gpus
-        for standing in snapshot.apps:
-            if standing.app_id in self._chances or standing.silent:
-                continue
-            app = self.apps[standing.app_id]
-            if free >= app.smallest_gang_gpus:
-                self._chances[app.app_id] = self.now_s - app.submitted_at_s
+        for app_id in list(self._without_chance):
+            app = self.apps[app_id]
+            if free >= app.smallest_gang_gpus and not snapshot.standing(app_id).silent:
+                self._chances[app_id] = self.now_s - app.submitted_at_s
+                del self._without_chance[app_id]
 
     def _note_change(self, app: SimApp) -> None:
         """What an app holds, runs or wants has changed, or is about to."""
@@ -424,8 +428,9 @@ class Simulation:
         try:
             self.arbiter.validate(whole=whole)
             # What an app runs and holds changes only as it hears of a lease or acts; all others are as they were.
-            for app_id in [app_id for app_id in self.apps if app_id in self._unchecked]:
-                self.apps[app_id].validate()
+            for app_id in self._unchecked:
+                if app_id in self.apps:
+                    self.apps[app_id].validate()
             self._unchecked.clear()
             overdue = self.arbiter.overdue(self.now_s)
             if overdue:

@@ -9,7 +9,7 @@ the last bit, which tests hold it to.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import repeat
 
 import numpy as np
@@ -106,24 +106,30 @@ class Waiting:
 class WaitingApps:
     """Any number of such apps of one cluster, and their reports."""
 
-    _SUBMITTED, _CLUSTER_S, _SMALLEST, _SMALLEST_GPU_S, _WHOLE_S = range(5)
+    _SUBMITTED, _CLUSTER_S, _SMALLEST, _SMALLEST_GPU_S, _WHOLE_S, _NOTED = range(6)
 
     def __init__(self) -> None:
         self._apps: list[Waiting] = []
         self._places: dict[str, int] = {}
         # A column an app: see the names above. Times are in seconds.
-        self._figures: Figures = np.empty((5, 16))
+        self._figures: Figures = np.empty((7, 16))
         # Those of whom it is not noted yet what follows from the cluster, and that of which it is.
         self._new: set[str] = set()
         self._cluster_gpus = self._whole_gpus = 0
 
     @property
-    def app_ids(self) -> list[str]:
-        """The apps, in the order of their figures."""
-        return [app.app_id for app in self._apps]
+    def notes(self) -> Figures:
+        """What the caller noted of each as it began to wait [2, apps]."""
+        return self._figures[self._NOTED :, : len(self._apps)]
 
-    def put(self, app: Waiting, submitted_at_s: float) -> None:
-        """An app waits from now on, or waits in another way than before."""
+    def put(self, app: Waiting, submitted_at_s: float, notes: tuple[float, float] = (0.0, 0.0)) -> None:
+        """An app waits from now on, or waits in another way than before.
+
+        Args:
+            app: The app.
+            submitted_at_s: When it was submitted.
+            notes: Kept with it, for the caller to work out N_avg of all apps at once from.
+        """
         place = self._places.setdefault(app.app_id, len(self._apps))
         if place == len(self._apps):
             self._apps.append(app)
@@ -131,6 +137,7 @@ class WaitingApps:
             self._figures = np.concatenate((self._figures, np.empty_like(self._figures)), axis=1)
         self._apps[place] = app
         self._figures[self._SUBMITTED, place] = submitted_at_s
+        self._figures[self._NOTED :, place] = notes
         self._figures[self._SMALLEST, place] = app.smallest_gpus
         self._figures[self._SMALLEST_GPU_S, place] = app.smallest_gpu_s
         self._new.add(app.app_id)
@@ -149,7 +156,7 @@ class WaitingApps:
     def reports(
         self,
         now_s: float,
-        contentions: Sequence[float],
+        contentions: Figures,
         around: Surroundings,
         round_id: int,
         rho_of: RhoOf = RhoOf.EVERY_APP,
@@ -158,7 +165,7 @@ class WaitingApps:
 
         Args:
             now_s: The time, on the clock of the submissions.
-            contentions: N_avg of each, in the order of `app_ids`.
+            contentions: N_avg of each, in the order of `notes`.
             around: The cluster now.
             round_id: The round that asks.
             rho_of: Whose rho it asks for: all of them could use more GPUs.
@@ -180,9 +187,7 @@ class WaitingApps:
             for app, (rho, t_shared_s, t_ideal_s) in zip(self._apps, figures, strict=False)
         }
 
-    def _told(
-        self, now_s: float, contentions: Sequence[float], around: Surroundings
-    ) -> Iterator[tuple[float, float, float]]:
+    def _told(self, now_s: float, contentions: Figures, around: Surroundings) -> Iterator[tuple[float, float, float]]:
         """Rho, t_shared and t_ideal of each."""
         if len(self._apps) <= _FEW:
             return self._told_one_by_one(now_s, contentions, around)
@@ -194,14 +199,14 @@ class WaitingApps:
             share_s=self._share_s(around),
             lease_s=around.lease_s,
         )
-        ideal_s = figures[self._CLUSTER_S] * np.array(contentions)
+        ideal_s = figures[self._CLUSTER_S] * contentions
         return zip((shared_s / ideal_s).tolist(), shared_s.tolist(), ideal_s.tolist(), strict=True)
 
     def _told_one_by_one(
-        self, now_s: float, contentions: Sequence[float], around: Surroundings
+        self, now_s: float, contentions: Figures, around: Surroundings
     ) -> Iterator[tuple[float, float, float]]:
         submitted_s = self._figures[self._SUBMITTED, : len(self._apps)].tolist()
-        for app, since_s, contention in zip(self._apps, submitted_s, contentions, strict=True):
+        for app, since_s, contention in zip(self._apps, submitted_s, contentions.tolist(), strict=True):
             valuer = app.valuer(now_s - since_s, contention, around)
             shared_s = valuer.shared_s(math.inf)
             yield shared_s / valuer.ideal_s, shared_s, valuer.ideal_s

@@ -39,6 +39,10 @@ def keep_shares(
     """
     kept = {}
     for app_id in sorted(gangs):
+        if shares[app_id] == 1.0:
+            # Whatever is drawn, all is kept: most winners pay nothing, and to seed a generator takes long.
+            kept[app_id] = _by_preference(gangs[app_id], slowdowns.get(app_id, CRUDE_SLOWDOWN))
+            continue
         rng = random.Random(child_seed(seed, "rounding", app_id))
         slowdown = slowdowns.get(app_id, CRUDE_SLOWDOWN)
         mine = demands.get(app_id, ())
@@ -72,8 +76,11 @@ def keep_share(
     """
     if not 0.0 <= share <= 1.0:
         raise InputError("a kept share must lie between 0 and 1", value=share)
-    ranked = sorted(gangs, key=lambda gang: _preference(gang, slowdown))
-    return _KEEP[rounding](ranked, share, rng, demands)
+    return _KEEP[rounding](_by_preference(gangs, slowdown), share, rng, demands)
+
+
+def _by_preference(gangs: Sequence[PlacedGang], slowdown: Slowdown) -> tuple[PlacedGang, ...]:
+    return tuple(sorted(gangs, key=lambda gang: _preference(gang, slowdown)))
 
 
 def _preference(gang: PlacedGang, slowdown: Slowdown) -> tuple[object, ...]:

@@ -125,7 +125,7 @@ def _problem_of(bid: Bid, app_id: str, snapshot: RoundSnapshot, free: Mapping[st
 
 
 def _answering(snapshot: RoundSnapshot) -> tuple[str, ...]:
-    return tuple(app.app_id for app in snapshot.apps if not app.silent)
+    return tuple([app.app_id for app in snapshot.apps if not app.silent])
 
 
 def _no_outcome(snapshot: RoundSnapshot) -> AuctionOutcome:

@@ -149,7 +149,7 @@ class TestFraming:
         one.add_app("a", now_s=100.0)
         snapshot, _ = one.begin_round(200.0)
         assert [app.app_id for app in snapshot.apps] == ["z", "a"] == list(one.active_apps)
-        assert snapshot.contentions.of_all(("z", "a")) == [1.5, 2.0]
+        assert [snapshot.contentions.of(app) for app in ("z", "a")] == [1.5, 2.0]
         assert snapshot.contentions.of("a") == 2.0 == one.contention("a", 200.0)
         assert snapshot.standing("a").submitted_at_s == 100.0
 
