@@ -329,3 +329,24 @@ def test_what_many_bidders_might_use_of_a_large_capacity_does_not_overflow():
     )
     problem = build_problem(rows, [limit], np.ones(1, dtype=np.int32), UNIT)
     assert search(problem, bidders, np.array([1.0]))[1] == sum(sorted(rows.gain.tolist()[1::2])[-4:])
+
+
+@pytest.mark.parametrize("kinds", [1, 3])
+def test_of_one_limit_the_best_price_is_found(kinds):
+    """No other price says less of the value, with all bidders and without one."""
+    rng, priced, single = random.Random(kinds), 0, 0
+    while single < 60:
+        rows, limits, free = draw_knapsack(rng, machines=1, kinds=kinds, bidders=rng.randint(1, 6), most_rows=4)
+        if len(limits) != 1 or not rows.rows:
+            continue
+        single += 1
+        problem = build_problem(rows, limits, free, UNIT)
+        for skip in (-1, 0):
+            price, loss = np.array([rng.uniform(0.0, 3.0)]), np.empty(rows.rows, dtype=np.int64)
+            _core.prices(problem, skip, price, rng.choice((0.0, 0.1)))
+            least = _core.losses(problem, skip, price, loss)
+            others = [_core.losses(problem, skip, np.array([rng.uniform(0.0, 3.0)]), loss) for _ in range(20)]
+            nearby = [_core.losses(problem, skip, price * (1.0 + step), loss) for step in (-1e-3, 1e-3)]
+            assert least <= min(*others, *nearby) + UNIT * 1e-9
+            priced += price[0] > 0.0
+    assert priced > 20
