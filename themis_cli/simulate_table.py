@@ -164,5 +164,5 @@ def _below(documents: Sequence[Document]) -> str:
     return (
         f"{first['workload']} on {first['cluster']} ({first['cluster_gpus']} GPUs), {of_seeds}; rho by the definition"
         f" {DEFINITION} where not said otherwise\n"
-        f"{checks} checks of all invariants, {broken} violations; {wall_s:.2f} s, {memory:.0f} MiB"
+        f"{checks} checks of invariants, {broken} violations; {wall_s:.2f} s, {memory:.0f} MiB"
     )
