@@ -91,8 +91,7 @@ class FreeGpus:
         """A machine is there again; one that the cluster does not have raises UnknownNameError."""
         machine = self._cluster.machine(machine_id)
         self._lost.discard(machine_id)
-        closed = masks_of(gpu for gpu in self._closed if gpu.machine_id == machine_id)
-        self._there[machine_id] = _all_of(machine) & ~closed.get(machine_id, 0)
+        self._there[machine_id] = self._givable_of(machine)
         self._forget(machine_id)
 
     def close(self, gpus: Collection[GpuId]) -> None:
@@ -131,6 +130,13 @@ class FreeGpus:
         for machine_id, gpus in closed.items():
             there[machine_id] &= ~gpus
         return there | dict.fromkeys(self._lost, 0)
+
+    def _givable_of(self, machine: Machine) -> int:
+        """Those of one machine."""
+        if machine.machine_id in self._lost:
+            return 0
+        closed = masks_of(gpu for gpu in self._closed if gpu.machine_id == machine.machine_id)
+        return _all_of(machine) & ~closed.get(machine.machine_id, 0)
 
     def _without(self, leased: Mapping[str, int]) -> dict[str, int]:
         return {machine_id: there & ~leased.get(machine_id, 0) for machine_id, there in self._there.items()}
@@ -179,8 +185,14 @@ class FreeGpus:
             raise InvariantError("the GPUs that are leased are not those of the leases", value=machine_id)
         if leased and machine_id in self._lost:
             raise InvariantError("a lease lies on a machine that is lost", value=machine_id)
-        if self._free.get(machine_id) != self._there.get(machine_id, 0) & ~leased:
+        if self._there.get(machine_id) != self._givable_of(machine):
+            raise InvariantError("the GPUs that may be given out are not those that are there", value=machine_id)
+        if self._free.get(machine_id) != self._there[machine_id] & ~leased:
             raise InvariantError("the free GPUs of a machine are not those to give out", value=machine_id)
+        if machine_id in self._offers:
+            gpus, offer = self._offers[machine_id]
+            if offer.free_slots != count_by_slot(machine.slots, gpus):
+                raise InvariantError("a machine's offer is not of the GPUs that it was made of", value=offer)
 
 
 def _all_of(machine: Machine) -> int:

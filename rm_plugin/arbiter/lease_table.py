@@ -38,8 +38,9 @@ class LeaseTable:
         # Until the app gets a lease, or one of its leases begins to expire or ends.
         self._kept: dict[str, Allocation] = {}
         self._touched: set[str] = set()
-        # Machines of which a lease, or what is free, changed since the invariants were last looked at.
+        # Machines of which a lease, or what is free, changed since the invariants were last looked at; and apps.
         self._unchecked: set[str] = set()
+        self._unchecked_apps: set[str] = set()
         self._next_id = next_lease_id
         for lease in leases:
             index = self._index_for(lease)
@@ -81,11 +82,6 @@ class LeaseTable:
         return self._live.holders
 
     @property
-    def live_by_app(self) -> Mapping[str, Mapping[GpuId, Lease]]:
-        """The live leases of every app that has one, by GPU."""
-        return self._live.by_app
-
-    @property
     def waiting(self) -> Collection[str]:
         """Apps with a reserved lease."""
         return self._reserved.holders
@@ -109,7 +105,10 @@ class LeaseTable:
         return kept
 
     def take_touched(self) -> set[str]:
-        """Apps of which a lease came, went or began to expire since somebody last asked; not those that renewed."""
+        """Apps of which a lease came, went or began to expire since the arbiter last asked, which alone does.
+
+        Those that renewed in a round are not among them: what they hold is what it was.
+        """
         touched, self._touched = self._touched, set()
         return touched
 
@@ -342,6 +341,7 @@ class LeaseTable:
 
     def _touch(self, lease: Lease) -> None:
         self._touched.add(lease.app_id)
+        self._unchecked_apps.add(lease.app_id)
         self._unchecked.add(lease.gpu.machine_id)
         self._kept.pop(lease.app_id, None)
 
@@ -368,14 +368,17 @@ class LeaseTable:
             if kept.counts != counts:
                 raise InvariantError("what an app may plan with is not what it holds", value=app_id)
         self._unchecked.clear()
+        self._unchecked_apps.clear()
 
     def validate_changes(self) -> None:
-        """Assert them of the machines on which anything changed since they were last asserted.
+        """Assert them of the machines on which anything changed since they were last asserted, and of those apps.
 
-        All others are as they were: what is left out is only what a defect may have changed without putting, renewing
-        or dropping a lease, which `validate` finds. Where most machines changed that is as quick.
+        All others are as they were. What is left to `validate` is how many leases end at a time, and what a defect
+        changed elsewhere without putting, renewing or dropping a lease. Where most machines changed, or one is unknown,
+        all are looked at.
         """
-        if 2 * len(self._unchecked) > len(self._cluster.machines):
+        there = self._cluster.rack_of.keys()
+        if 2 * len(self._unchecked) > len(there) or not self._unchecked <= there:
             self.validate()
             return
         self._check_sizes()
@@ -388,7 +391,11 @@ class LeaseTable:
             for gpu in self._cluster.gpus_of(machine_id):
                 if gpu in self.reserved:
                     self._check_reserved(gpu, self.reserved[gpu])
+        for app_id in self._unchecked_apps:
+            if app_id in self._kept and self._kept[app_id] != self._not_expiring(app_id):
+                raise InvariantError("what an app may plan with is not what it holds", value=app_id)
         self._unchecked.clear()
+        self._unchecked_apps.clear()
 
     def _check_sizes(self) -> None:
         if len(self._by_id) != len(self.live) + len(self.reserved):

@@ -298,6 +298,13 @@ class TestSettling:
             arbiter(table=LeaseTable(CLUSTER, [lease])).validate()
         one.validate()
 
+    def test_leases_of_strangers_that_end_do_not_break_a_round(self):
+        lease = Lease(lease_id=1, gpu=GpuId("m1", 0), app_id="ghost", granted_at_s=0, expires_at_s=600)
+        one = arbiter(table=LeaseTable(CLUSTER, [lease]))
+        one.add_app("a", now_s=0.0)
+        snapshot, _ = one.begin_round(590.0)
+        assert [app.app_id for app in snapshot.apps] == ["a"]
+
 
 class TestGpuTime:
     def test_running_leases_count_and_ended_ones_stay_counted(self):

@@ -485,7 +485,28 @@ def _waited_for(table, lease):
     table._by_id[99] = table.reserved[lease.gpu]
 
 
+def _kept_otherwise(table, lease):
+    table._kept[lease.app_id] = Allocation.of({"m5": 2})
+    table._unchecked_apps.add(lease.app_id)
+
+
+def _another_offer(table, lease):
+    table._free._offers[lease.gpu.machine_id] = 0b10, LeaseTable(CLUSTER).offered_machines([])[0]
+
+
+def _not_there(table, lease):
+    table._free._there[lease.gpu.machine_id] = table._free._free[lease.gpu.machine_id] = 0
+
+
+def _on_a_machine_that_nobody_knows(table, lease):
+    table._put(replace(lease, lease_id=98, gpu=GpuId("m9", 0)))
+
+
 DEFECTS = (
+    _kept_otherwise,
+    _another_offer,
+    _not_there,
+    _on_a_machine_that_nobody_knows,
     _forget_id,
     _forget_app,
     _under_two_apps,
