@@ -291,7 +291,8 @@ class Arbiter:
         self._noted.clear()
         up: dict[str, list[Lease]] = {}
         for lease in renewable:
-            up.setdefault(lease.app_id, []).append(lease)
+            if lease.app_id in self._standings:
+                up.setdefault(lease.app_id, []).append(lease)
         return tuple((self._standings | {app_id: self._some_up(app_id, mine) for app_id, mine in up.items()}).values())
 
     def _standing(self, app_id: str) -> AppStanding:
