@@ -114,7 +114,8 @@ class Allocation(Value, frozen=True, order=True):
         Raises:
             InputError: A negative count, or a machine that is counted twice.
         """
-        if isinstance(counts, Mapping):
+        # To ask whether a dictionary is a Mapping takes longer than to copy a small one.
+        if type(counts) is dict or isinstance(counts, Mapping):
             pairs = dict(counts)
         else:
             listed = list(counts)
@@ -140,7 +141,9 @@ class Allocation(Value, frozen=True, order=True):
     @property
     def gpus(self) -> int:
         """Total number of GPUs."""
-        return sum([count for _, count in self.counts])
+        counts = self.counts
+        # Most gangs lie on one machine.
+        return counts[0][1] if len(counts) == 1 else sum([count for _, count in counts])
 
     def by_machine(self) -> dict[str, int]:
         """The counts as a new dictionary."""
