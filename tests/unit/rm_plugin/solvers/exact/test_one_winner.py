@@ -1,18 +1,13 @@
 """Markets in which no two bidders can win: told at once, and told as by the knapsack."""
 
-from dataclasses import replace
-
 import pytest
 from small_markets import bid, gang, machine, market, row, rows_won
+from told_markets import told_as_by_knapsack
 
-from audit.feasibility import infeasible
-from audit.recipes import Recipe, random_market
+from audit.recipes import Recipe
 from rm_plugin.arbiter.auction import run_auction
-from rm_plugin.solvers.exact.compiled import CompiledMarket
-from rm_plugin.solvers.exact.found import as_solution
 from rm_plugin.solvers.exact.one_winner import one_winner
 from rm_plugin.solvers.exact.places import Places
-from rm_plugin.solvers.exact.problem import solve_problem
 from rm_plugin.solvers.exact.rows import read_market
 from rm_plugin.solvers.exact.solver import ExactSolver
 from themis.choices import EmptyBundle
@@ -33,27 +28,9 @@ def told_of(given):
     return one_winner(arrays, Places(arrays))
 
 
-def by_knapsack(given, without=None):
-    ready = CompiledMarket(given)
-    skip = -1 if without is None else ready.position(without)
-    return as_solution(ready.arrays, solve_problem(ready, skip, float("inf")), placed=without is None)
-
-
 @pytest.mark.parametrize("name", TIGHT)
 def test_all_problems_are_answered_as_by_the_knapsack(name):
-    told = 0
-    for seed in range(150):
-        given = random_market(seed, TIGHT[name])
-        ready = told_of(given)
-        if ready is None:
-            continue
-        told += 1
-        full = ready.solution(None)
-        assert infeasible(given, full.wins) == [], seed
-        assert full == replace(by_knapsack(given), states=0), seed
-        for each in given.bids:
-            assert ready.solution(each.app_id) == replace(by_knapsack(given, each.app_id), states=0), seed
-    assert told > 10
+    assert told_as_by_knapsack(TIGHT[name], 150, told_of) > 10
 
 
 ONE = gang(1, Level.CLUSTER)

@@ -1,17 +1,12 @@
 """Markets in which everybody may have its best row: told at once, and told as by the knapsack."""
 
-from dataclasses import replace
-
 import pytest
 from small_markets import bid, gang, machine, market, row, rows_won
+from told_markets import told_as_by_knapsack
 
-from audit.feasibility import infeasible
-from audit.recipes import Recipe, random_market
+from audit.recipes import Recipe
 from rm_plugin.arbiter.auction import run_auction
-from rm_plugin.solvers.exact.compiled import CompiledMarket
-from rm_plugin.solvers.exact.found import as_solution
 from rm_plugin.solvers.exact.places import Places
-from rm_plugin.solvers.exact.problem import solve_problem
 from rm_plugin.solvers.exact.rows import read_market
 from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.exact.uncontended import uncontended
@@ -33,27 +28,9 @@ def uncontended_of(given):
     return uncontended(arrays, Places(arrays))
 
 
-def by_knapsack(given, without=None):
-    ready = CompiledMarket(given)
-    skip = -1 if without is None else ready.position(without)
-    return as_solution(ready.arrays, solve_problem(ready, skip, float("inf")), placed=without is None)
-
-
 @pytest.mark.parametrize("name", ROOMY)
 def test_all_problems_are_answered_as_by_the_knapsack(name):
-    told = 0
-    for seed in range(60):
-        given = random_market(seed, ROOMY[name])
-        ready = uncontended_of(given)
-        if ready is None:
-            continue
-        told += 1
-        full = ready.solution(None)
-        assert infeasible(given, full.wins) == [], seed
-        assert full == replace(by_knapsack(given), states=0), seed
-        for each in given.bids:
-            assert ready.solution(each.app_id) == replace(by_knapsack(given, each.app_id), states=0), seed
-    assert told > 10
+    assert told_as_by_knapsack(ROOMY[name], 60, uncontended_of) > 10
 
 
 def test_nobody_pays_where_nobody_loses_anything():
