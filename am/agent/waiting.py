@@ -73,12 +73,10 @@ class Waiting:
 
     def valuer(self, elapsed_s: float, contention: float, around: Surroundings) -> Valuer:
         """What times on bundles are worth at such a moment as `bid` tells."""
-        app, share_gpus = self._app, around.share_gpus
-        small = 0.0 < share_gpus < self.smallest_gpus
         return Valuer(
             elapsed_s=elapsed_s,
-            ideal_s=cluster_time_s(app, around) * contention,
-            share_s=self.smallest_gpu_s / share_gpus if small else self._pace.on_count_s(app, share_gpus, around),
+            ideal_s=self.cluster_time_s(around) * contention,
+            share_s=self._pace.on_count_s(self._app, around.share_gpus, around),
             lease_s=around.lease_s,
             rule=around.rule,
         )
