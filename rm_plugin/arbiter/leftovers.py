@@ -58,17 +58,24 @@ def share_leftovers(room: Room, claims: Sequence[Claim], rng_seed: int) -> dict[
     granted: dict[str, dict[str, PlacedGang]] = {}
     hopeless: set[_Kind] = set()
     for bid in (False, True):
-        if not room.gpus:
-            break
-        # What needs more GPUs than are left finds no place, and room only shrinks: such claims need no turn.
-        served = [claim for claim in claims if claim.bid is bid and _may_be_served(claim, room.gpus)]
-        drawn = sorted(served, key=lambda claim: (child_seed(rng_seed, "leftovers", claim.app_id), claim.app_id))
-        queues = [_Queue(claim, hopeless) for claim in drawn]
-        for queue in queues:
-            queue.renew(room)
-        _take_turns(room, queues)
+        queues = _serve(room, [claim for claim in claims if claim.bid is bid], rng_seed, hopeless) if room.gpus else []
         granted |= {queue.claim.app_id: gangs for queue in queues if (gangs := queue.gangs())}
     return dict(sorted(granted.items()))
+
+
+def _serve(room: Room, claims: Sequence[Claim], rng_seed: int, hopeless: set[_Kind]) -> list[_Queue]:
+    """Hand out what such claims can use, and tell what each of them got that got a turn."""
+    # What needs more GPUs than are left finds no place, and room only shrinks: such claims need no turn, and no draw.
+    # Most of what comes free at once is renewed, and what waits without hope is most of all claims.
+    renewing = [claim for claim in claims if claim.renewable.counts and _may_be_served(claim, room.gpus)]
+    queues = sorted([_Queue(claim, rng_seed, hopeless) for claim in renewing])
+    for queue in queues:
+        queue.renew(room)
+    if room.gpus:
+        others = [claim for claim in claims if not claim.renewable.counts and _may_be_served(claim, room.gpus)]
+        queues = sorted([*queues, *(_Queue(claim, rng_seed, hopeless) for claim in others)])
+        _take_turns(room, queues)
+    return queues
 
 
 def _may_be_served(claim: Claim, gpus: int) -> bool:
@@ -93,18 +100,22 @@ _Kind = tuple[int, int, int, float, Slowdown]
 
 
 class _Queue:
-    """One app's jobs with the gangs they got here so far.
+    """One app's jobs with the gangs they got here so far. Queues come in the order that is drawn from the seed.
 
     `hopeless` is shared by all queues of a room: demands for a new gang that found no place. Room only shrinks, so
     none of that kind ever will.
     """
 
-    def __init__(self, claim: Claim, hopeless: set[_Kind]) -> None:
+    def __init__(self, claim: Claim, rng_seed: int, hopeless: set[_Kind]) -> None:
         self.claim = claim
+        self._drawn = child_seed(rng_seed, "leftovers", claim.app_id), claim.app_id
         self._hopeless = hopeless
         self._got: dict[int, PlacedGang] = {}
         # For the same reason a job that finds nothing to grow by now never will: each fails once at most.
         self._first_open = 0
+
+    def __lt__(self, other: _Queue) -> bool:
+        return self._drawn < other._drawn
 
     def gangs(self) -> dict[str, PlacedGang]:
         """Gang by job id, jobs in the claim's order."""
