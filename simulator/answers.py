@@ -93,6 +93,13 @@ class Answers:
         self._look_at(snapshot)
         return self._report(snapshot, app_id, _EVERY_APP)
 
+    def bids(self, snapshot: RoundSnapshot, app_ids: Iterable[str]) -> dict[str, Bid]:
+        """What apps answer to the offer of such a round that can be asked all at once: they wait and have one job."""
+        self._look_at(snapshot)
+        still = [app_id for app_id in app_ids if app_id not in self._stirred]
+        contentions = snapshot.contentions.of_all(*self._waiting.notes)
+        return self._waiting.bids(still, self._offer_to_anybody(snapshot), contentions, self.around)
+
     def bid(self, snapshot: RoundSnapshot, app_id: str) -> Bid:
         """What an app answers to the offer of such a round."""
         self._look_at(snapshot)
@@ -100,10 +107,8 @@ class Answers:
         if waiting is None or app_id in self._stirred:
             offer = snapshot.offer_to(app_id, deadline_s=now_s)
             return self._agents[app_id].bid(self._view(snapshot, app_id), offer, self.around)
-        if self._offer is None:
-            self._offer = snapshot.offer_to_anybody(deadline_s=now_s)
         elapsed_s, contention = now_s - self._apps[app_id].submitted_at_s, snapshot.contentions.of(app_id)
-        return waiting.bid(elapsed_s, contention, self._offer, self.around)
+        return waiting.bid(elapsed_s, contention, self._offer_to_anybody(snapshot), self.around)
 
     # ---- inside ----
 
@@ -117,6 +122,11 @@ class Answers:
             contention = snapshot.contentions.of(app_id)
             view = self._views[app_id] = self._apps[app_id].view(snapshot.now_s, self._up_until_s, contention)
         return view
+
+    def _offer_to_anybody(self, snapshot: RoundSnapshot) -> Offer:
+        if self._offer is None:
+            self._offer = snapshot.offer_to_anybody(deadline_s=snapshot.now_s)
+        return self._offer
 
     def _look_at(self, snapshot: RoundSnapshot) -> None:
         """What all apps see alike is the same throughout a round."""

@@ -53,16 +53,21 @@ class BidRow(Value, frozen=True, kw_only=True):
     pinned_gangs: tuple[Allocation, ...] = ()
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.value) and self.value > 0):
+        # False for NaN too. A round makes a hundred of these: most have one gang and nothing pinned.
+        if not 0.0 < self.value < math.inf:
             raise InputError("the value of a bid row must be a positive number", value=self.value)
         if not self.gangs and not self.pinned:
             raise InputError("a bid row needs gangs or pinned GPUs", value=self.value)
-        if self.pinned_gangs and _added_up(self.pinned_gangs) != dict(self.pinned.counts):
-            stated = [gang.by_machine() for gang in self.pinned_gangs]
+        if self.pinned_gangs:
+            self._check_pinned_gangs(self.pinned_gangs)
+
+    def _check_pinned_gangs(self, gangs: tuple[Allocation, ...]) -> None:
+        if _added_up(gangs) != dict(self.pinned.counts):
+            stated = [gang.by_machine() for gang in gangs]
             raise InputError("the pinned gangs must add up to the pinned GPUs", value=stated)
-        if not all(self.pinned_gangs):
+        if not all(gangs):
             # A payment draws gangs: one without GPUs would be given up in place of one that counts.
-            stated = [gang.by_machine() for gang in self.pinned_gangs]
+            stated = [gang.by_machine() for gang in gangs]
             raise InputError("a pinned gang needs a GPU", value=stated, remedy="leave gangs without GPUs out")
 
     @property
@@ -98,7 +103,7 @@ class Bid(Value, frozen=True, kw_only=True):
     rows_dropped: int = 0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.empty_value) and self.empty_value >= 0):
+        if not 0.0 <= self.empty_value < math.inf:
             raise InputError("the empty bundle's value must be a number of 0 or more", value=self.empty_value)
 
 

@@ -9,7 +9,7 @@ the last bit, which tests hold it to.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 
 import numpy as np
@@ -28,8 +28,8 @@ Figures = NDArray[np.float64]
 
 _NO_APP = RhoOf.NO_APP
 
-_Asked = tuple[Asks, list[float]] | None
-"""Asks, and T of each in seconds; None where it takes tables to tell."""
+Asked = tuple[Asks, list[float]]
+"""Asks, and T of each in seconds."""
 
 _FEW = 8
 """So few apps are asked one after the other: arrays would cost more than they save."""
@@ -61,7 +61,7 @@ class Waiting:
         self.smallest_gpus = self._pace.smallest_gpus
         self.smallest_gpu_s = self._pace.time_s(app, self.smallest_gpus, around) * self.smallest_gpus
         # What an app of one job may ask for in the rooms of late, with T of each.
-        self._rooms: dict[Room, _Asked] | None = {} if len(app.jobs) == 1 and not app.later_phases else None
+        self._rooms: dict[Room, Asked | None] | None = {} if len(app.jobs) == 1 and not app.later_phases else None
 
     def cluster_time_s(self, around: Surroundings) -> float:
         """t_cluster, in seconds."""
@@ -83,16 +83,13 @@ class Waiting:
 
     def bid(self, elapsed_s: float, contention: float, offer: Offer, around: Surroundings) -> Bid:
         """The app's bid `elapsed_s` seconds into its life, over which `contention` apps were active (N_avg)."""
-        app, valuer = self._app, self.valuer(elapsed_s, contention, around)
-        asked = None if self._rooms is None else self._asked_in(room_of(offer.free, offer, around), self._rooms)
-        if asked is None:
-            return bid_by(app, valuer, offer, around)
-        asks, times_s = asked
-        empty_value = valuer.value(math.inf)
-        rows = rows_worth(asks, [valuer.value(time_s) for time_s in times_s], empty_value) if asks else ()
-        return Bid(app_id=app.app_id, round_id=offer.round_id, empty_value=empty_value, rows=rows)
+        return bid_by(self._app, self.valuer(elapsed_s, contention, around), offer, around)
 
-    def _asked_in(self, room: Room, known: dict[Room, _Asked]) -> _Asked:
+    def asked_in(self, room: Room) -> Asked | None:
+        """What the app may ask for in a room, and T of each; None where it takes tables to tell."""
+        known = self._rooms
+        if known is None:
+            return None
         if room not in known:
             if len(known) >= _MOST_ROOMS:
                 known.clear()
@@ -184,6 +181,63 @@ class WaitingApps:
             )
             for app, (rho, t_shared_s, t_ideal_s) in zip(self._apps, figures, strict=False)
         }
+
+    def bids(
+        self, app_ids: Iterable[str], offer: Offer, contentions: Figures, around: Surroundings
+    ) -> dict[str, Bid]:
+        """What some apps bid, by their ids; those are left out that do not wait, and that it takes tables to tell of.
+
+        Args:
+            app_ids: The apps.
+            offer: What whoever holds nothing is offered, at a time on the clock of the submissions.
+            contentions: N_avg of each that waits, in the order of `notes`.
+            around: The cluster now.
+        """
+        room = room_of(offer.free, offer, around)
+        places, all_asks, times_s = [], [], []
+        for app_id in app_ids:
+            place = self._places.get(app_id)
+            asked = None if place is None else self._apps[place].asked_in(room)
+            if asked is not None:
+                places.append(place)
+                all_asks.append(asked[0])
+                times_s += asked[1]
+        if not places:
+            return {}
+        empty_values, values = self._worth(places, list(map(len, all_asks)), times_s, offer.now_s, contentions, around)
+        bids, first = {}, 0
+        for place, asks, empty_value in zip(places, all_asks, empty_values, strict=True):
+            app_id, end = self._apps[place].app_id, first + len(asks)
+            rows = rows_worth(asks, values[first:end], empty_value) if asks else ()
+            bids[app_id] = Bid(app_id=app_id, round_id=offer.round_id, empty_value=empty_value, rows=rows)
+            first = end
+        return bids
+
+    def _worth(
+        self,
+        places: Sequence[int],
+        counts: Sequence[int],
+        times_s: Sequence[float],
+        now_s: float,
+        contentions: Figures,
+        around: Surroundings,
+    ) -> tuple[list[float], list[float]]:
+        """`Valuer.value` of nothing for each of the apps at those places, and of every time, `counts` of which are its.
+
+        The same numbers to the last bit.
+        """
+        # First, since it notes what the other figures may lack as yet.
+        share_s = self._share_s(around)[places]
+        figures = self._figures[:, places]
+        spent_s, ideal_s = now_s - figures[self._SUBMITTED], figures[self._CLUSTER_S] * contentions[places]
+        # Nothing is a bundle on which the app never ends.
+        of, all_times_s = np.arange(len(places)), np.full(len(places), math.inf)
+        of, all_times_s = np.concatenate((of, of.repeat(counts))), np.concatenate((all_times_s, times_s))
+        shared_s = all_shared_s(
+            around.rule, all_times_s, spent_s=spent_s[of], share_s=share_s[of], lease_s=around.lease_s
+        )
+        values: list[float] = (ideal_s[of] / np.maximum(shared_s, 1e-9)).tolist()
+        return values[: len(places)], values[len(places) :]
 
     def _told(self, now_s: float, contentions: Figures, around: Surroundings) -> Iterator[tuple[float, float, float]]:
         """Rho, t_shared and t_ideal of each."""
