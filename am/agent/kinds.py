@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from am.agent.memo import Memo
@@ -29,6 +28,9 @@ class GangKind(Value, frozen=True):
         return self.at.gpus if self.within <= Level.MACHINE else self.unit_gpus
 
 
+Counted = dict[int, int]
+"""How many there are of each number of GPUs."""
+
 Limit = tuple[tuple[int, ...], int]
 """How much a gang of each kind takes of something, and how much of it there is."""
 
@@ -43,17 +45,24 @@ class Room:
     """
 
     def __init__(self, free: Mapping[str, int], slots: Mapping[str, Sequence[int]], around: Surroundings) -> None:
-        by_slot = {machine: [count for count in slots.get(machine, ()) if count] for machine in free}
         self.gpus = sum(free.values())
-        self._machines = Counter(free.values())
-        self._slots = Counter(min(count, free[machine]) for machine, counts in by_slot.items() for count in counts)
-        self._one_slot = all(len(counts) == 1 for counts in by_slot.values())
-        racks = {around.rack_of.get(machine) for machine in free}
-        self._one_rack = len(racks) <= 1 and None not in racks
-        by_rack: dict[str, Counter[int]] = {}
+        # How many machines, slots and machines of each rack have so many free GPUs. Most rounds make a room: of few
+        # machines a Counter takes longer to make than to fill.
+        self._machines: Counted = {}
+        self._slots: Counted = {}
+        self._one_slot = True
+        by_rack: dict[str | None, Counted] = {}
         for machine, count in free.items():
-            # A machine of which nobody knows the rack might be next to any other.
-            by_rack.setdefault(around.rack_of.get(machine, ""), Counter())[count] += 1
+            self._machines[count] = self._machines.get(count, 0) + 1
+            in_slots = [gpus for gpus in slots.get(machine, ()) if gpus]
+            self._one_slot = self._one_slot and len(in_slots) == 1
+            for gpus in in_slots:
+                within = min(gpus, count)
+                self._slots[within] = self._slots.get(within, 0) + 1
+            rack = by_rack.setdefault(around.rack_of.get(machine), {})
+            rack[count] = rack.get(count, 0) + 1
+        # A machine of which nobody knows the rack might be next to any other.
+        self._one_rack = len(by_rack) <= 1 and None not in by_rack
         self._racks = tuple(by_rack.values())
 
         self._most: dict[tuple[int, int, Level], int] = {}
@@ -175,11 +184,7 @@ def gang_kinds(app: AppView, room: Room) -> tuple[GangKind, ...]:
     lies on one machine wherever it is, one of a single GPU in one slot.
     """
     ways: Iterable[_Way]
-    if len(app.jobs) == 1 and not app.later_phases:
-        (job,) = app.jobs
-        ways = _WAYS.of((job.shape, job.slowdown), room.traits, lambda: tuple(_ways(app, room)))
-    else:
-        ways = _ways(app, room, room.gpus)
+    ways = _lone_ways(app, room) if len(app.jobs) == 1 and not app.later_phases else _ways(app, room, room.gpus)
     kinds = []
     for at, within, unit_gpus in ways:
         most = room.most(at.gpus, unit_gpus, within)
@@ -187,6 +192,19 @@ def gang_kinds(app: AppView, room: Room) -> tuple[GangKind, ...]:
             # An app of one job meets the same kinds again and again as long as it is not told how much more would fit.
             kinds.append(GangKind(at, within, unit_gpus, most if len(app.jobs) > 1 else 1))
     return tuple(kinds)
+
+
+def lone_fits(app: AppView, room: Room) -> tuple[bool, ...]:
+    """Which of all kinds of gangs that an app of one job could run on fit into the room.
+
+    In rooms of the same `traits` in which the same ones fit it has the same `gang_kinds`.
+    """
+    return tuple([room.most(at.gpus, unit_gpus, within) > 0 for at, within, unit_gpus in _lone_ways(app, room)])
+
+
+def _lone_ways(app: AppView, room: Room) -> tuple[_Way, ...]:
+    (job,) = app.jobs
+    return _WAYS.of((job.shape, job.slowdown), room.traits, lambda: tuple(_ways(app, room)))
 
 
 def _ways(app: AppView, room: Room, most_gpus: int | None = None) -> Iterator[_Way]:
@@ -232,7 +250,7 @@ def _levels(gpus: int, unit_gpus: int, room: Room) -> list[tuple[GangAt, Level]]
     return [(GangAt(gpus, at, unit_gpus if at > Level.MACHINE else 0), level) for at, level in here]
 
 
-def _whole(holders: Counter[int], gpus: int) -> int:
+def _whole(holders: Mapping[int, int], gpus: int) -> int:
     return sum(count // gpus * many for count, many in holders.items())
 
 

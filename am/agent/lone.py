@@ -17,7 +17,7 @@ import numpy as np
 from am.agent.divisions import asks_of
 from am.agent.fairness import Valuer
 from am.agent.finish_time import pace_of
-from am.agent.kinds import GangKind, Room, gang_kinds, room_of
+from am.agent.kinds import GangKind, Room, gang_kinds, lone_fits, room_of
 from am.agent.memo import Memo
 from am.agent.selection import just_easier, yardstick_of
 from am.agent.views import AppView, GangAt, HeldGang, JobView, Surroundings
@@ -54,8 +54,8 @@ class Ask(Value, frozen=True, kw_only=True):
 
 Asks = tuple[Ask, ...]
 
-_IN_ROOM: Memo[Asks | None] = Memo(most_parts=256)
-"""What jobs may ask for in the rooms of the last rounds; no more are kept, since each keeps its room."""
+_IN_ROOMS: Memo[Asks | None] = Memo()
+"""What jobs may ask for in rooms in which the same gangs fit."""
 
 
 def lone_rows(
@@ -89,7 +89,8 @@ def lone_rows(
 def asks_in(app: AppView, room: Room) -> Asks | None:
     """The new gangs that an app of one job may ask for in a room, one an ask; None where they are too many."""
     job = app.jobs[0]
-    return _IN_ROOM.of((room, job.shape, job.slowdown), (), lambda: _asks(job, gang_kinds(app, room)))
+    alike = room.traits, lone_fits(app, room)
+    return _IN_ROOMS.of((job.shape, job.slowdown), alike, lambda: _asks(job, gang_kinds(app, room)))
 
 
 def rows_worth(asks: Asks, values: Sequence[float], empty_value: float) -> tuple[BidRow, ...]:
