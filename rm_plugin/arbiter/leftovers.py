@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec import field
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.placement import Standing, place_in
-from rm_plugin.arbiter.seeds import child_seed
+from rm_plugin.arbiter.seeds import child_seeds
 from rm_plugin.solvers.packing import Room
 from themis.apps import Slowdown
 from themis.bids import GangDemand, PlacedGang
@@ -58,24 +58,31 @@ def share_leftovers(room: Room, claims: Sequence[Claim], rng_seed: int) -> dict[
     granted: dict[str, dict[str, PlacedGang]] = {}
     hopeless: set[_Kind] = set()
     for bid in (False, True):
-        queues = _serve(room, [claim for claim in claims if claim.bid is bid], rng_seed, hopeless) if room.gpus else []
-        granted |= {queue.claim.app_id: gangs for queue in queues if (gangs := queue.gangs())}
+        if room.gpus:
+            queues = _serve(room, [claim for claim in claims if claim.bid is bid], rng_seed, hopeless)
+            granted |= {queue.claim.app_id: gangs for queue in queues if (gangs := queue.gangs())}
     return dict(sorted(granted.items()))
 
 
-def _serve(room: Room, claims: Sequence[Claim], rng_seed: int, hopeless: set[_Kind]) -> list[_Queue]:
-    """Hand out what such claims can use, and tell what each of them got that got a turn."""
+def _serve(room: Room, claims: Sequence[Claim], rng_seed: int, hopeless: set[_Kind]) -> Collection[_Queue]:
+    """Hand out what such claims can use, and tell what each of them got that had a turn."""
     # What needs more GPUs than are left finds no place, and room only shrinks: such claims need no turn, and no draw.
     # Most of what comes free at once is renewed, and what waits without hope is most of all claims.
     renewing = [claim for claim in claims if claim.renewable.counts and _may_be_served(claim, room.gpus)]
-    queues = sorted([_Queue(claim, rng_seed, hopeless) for claim in renewing])
-    for queue in queues:
+    queues = {claim.app_id: _Queue(claim, hopeless) for claim in _drawn(renewing, rng_seed)}
+    for queue in queues.values():
         queue.renew(room)
     if room.gpus:
         others = [claim for claim in claims if not claim.renewable.counts and _may_be_served(claim, room.gpus)]
-        queues = sorted([*queues, *(_Queue(claim, rng_seed, hopeless) for claim in others)])
-        _take_turns(room, queues)
-    return queues
+        _take_turns(room, _drawn([*renewing, *others], rng_seed), queues, hopeless)
+    return queues.values()
+
+
+def _drawn(claims: Collection[Claim], rng_seed: int) -> list[Claim]:
+    """Claims in the order that is drawn for their apps."""
+    ids = [claim.app_id for claim in claims]
+    draws = zip(child_seeds(rng_seed, ("leftovers",), ids), ids, claims, strict=True)
+    return [claim for _, _, claim in sorted(draws)]
 
 
 def _may_be_served(claim: Claim, gpus: int) -> bool:
@@ -86,9 +93,18 @@ def _may_be_served(claim: Claim, gpus: int) -> bool:
     return False
 
 
-def _take_turns(room: Room, queues: Iterable[_Queue]) -> None:
-    """One job a turn, round after round; a queue that cannot use any GPU any more drops out."""
-    waiting = deque(queues)
+def _take_turns(room: Room, claims: Iterable[Claim], queues: dict[str, _Queue], hopeless: set[_Kind]) -> None:
+    """One job a turn, round after round; a queue that cannot use any GPU any more drops out.
+
+    `queues` are those of apps that got something already; those of others are added as their first turn comes.
+    """
+    waiting: deque[_Queue] = deque()
+    for claim in claims:
+        if not room.gpus:
+            return
+        queue = queues.get(claim.app_id) or queues.setdefault(claim.app_id, _Queue(claim, hopeless))
+        if queue.step(room):
+            waiting.append(queue)
     while waiting and room.gpus:
         queue = waiting.popleft()
         if queue.step(room):
@@ -100,22 +116,18 @@ _Kind = tuple[int, int, int, float, Slowdown]
 
 
 class _Queue:
-    """One app's jobs with the gangs they got here so far. Queues come in the order that is drawn from the seed.
+    """One app's jobs with the gangs they got here so far.
 
     `hopeless` is shared by all queues of a room: demands for a new gang that found no place. Room only shrinks, so
     none of that kind ever will.
     """
 
-    def __init__(self, claim: Claim, rng_seed: int, hopeless: set[_Kind]) -> None:
+    def __init__(self, claim: Claim, hopeless: set[_Kind]) -> None:
         self.claim = claim
-        self._drawn = child_seed(rng_seed, "leftovers", claim.app_id), claim.app_id
         self._hopeless = hopeless
         self._got: dict[int, PlacedGang] = {}
         # For the same reason a job that finds nothing to grow by now never will: each fails once at most.
         self._first_open = 0
-
-    def __lt__(self, other: _Queue) -> bool:
-        return self._drawn < other._drawn
 
     def gangs(self) -> dict[str, PlacedGang]:
         """Gang by job id, jobs in the claim's order."""
