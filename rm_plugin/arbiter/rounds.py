@@ -70,18 +70,22 @@ def check_reports(
 ) -> tuple[dict[str, AppReport], dict[str, str]]:
     """Split reports into valid ones and refused ones with the reason; those of apps that were not asked are dropped."""
     machines, round_id = snapshot.cluster.rack_of.keys(), snapshot.round_id
+    # Passed over for every app of every round: what a rho is asked of is looked up once.
+    of_wanting, of_all = rho_of is not RhoOf.NO_APP, rho_of is RhoOf.EVERY_APP
+    answer_of = reports.get
     valid: dict[str, AppReport] = {}
     refused: dict[str, str] = {}
     for app_id in asked:
-        report = reports.get(app_id)
+        report = answer_of(app_id)
         if report is None:
             continue
+        demands = report.demands
         if report.app_id != app_id or report.round_id != round_id:
             refused[app_id] = f"the report is app {report.app_id}'s for round {report.round_id}"
-        elif math.isnan(report.rho) and rho_of.asks(report.demands):
+        elif (of_wanting if demands else of_all) and math.isnan(report.rho):
             refused[app_id] = "the report tells no rho"
         else:
-            for demand in report.demands:
+            for demand in demands:
                 # Most demands of most apps are of jobs that hold nothing.
                 if demand.held.counts and not _are_known(demand.held, machines):
                     # Placement looks up the racks of what a job holds.

@@ -93,15 +93,17 @@ def _served_by_count(demands: Sequence[GangDemand], gpus: int, *, growing: bool)
 
 def claims_of(snapshot: RoundSnapshot, won: dict[str, tuple[PlacedGang, ...]]) -> list[Claim]:
     """A claim for every app that answers and could use more; `won` is what each got already in this round."""
-    claims, reports, bids = [], snapshot.reports, snapshot.bids or {}
-    for app in snapshot.apps:
+    claims, report_of, bids = [], snapshot.reports.get, snapshot.bids or {}
+    # Most apps of a round want nothing, or won nothing and want one gang.
+    wanting = [
+        (app, report.demands)
+        for app in snapshot.apps
+        if (report := report_of(app.app_id)) is not None and report.demands and not app.silent
+    ]
+    for app, demands in wanting:
         app_id = app.app_id
-        report = reports.get(app_id)
-        # Most apps of a round want nothing, or won nothing and want one gang.
-        if report is None or not report.demands or app.silent:
-            continue
         mine = won.get(app_id, ())
-        left = unmet(report.demands, mine, app.renewable) if mine or len(report.demands) > 1 else report.demands
+        left = unmet(demands, mine, app.renewable) if mine or len(demands) > 1 else demands
         if left:
             renewable = _less(app.renewable, mine) if mine else app.renewable
             claims.append(Claim(app_id=app_id, demands=left, renewable=renewable, bid=app_id in bids))

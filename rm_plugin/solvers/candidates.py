@@ -93,12 +93,14 @@ def bidders_of(market: Market) -> tuple[Bidder, ...]:
 
 def check_market(market: Market) -> None:
     """Refuse what no solver can answer (InputError): two bids of one app, an empty bundle of 0 in a finite market."""
-    seen: set[str] = set()
+    app_ids = [bid.app_id for bid in market.bids]
+    if len(set(app_ids)) < len(app_ids):
+        twice = next(app_id for place, app_id in enumerate(app_ids) if app_id in app_ids[:place])
+        raise InputError("two bids of one app in a market", value=twice, remedy="send one bid an app")
+    if market.empty_bundle is not EmptyBundle.FINITE:
+        return
     for bid in market.bids:
-        if bid.app_id in seen:
-            raise InputError("two bids of one app in a market", value=bid.app_id, remedy="send one bid an app")
-        seen.add(bid.app_id)
-        if market.empty_bundle is EmptyBundle.FINITE and bid.empty_value <= 0:
+        if bid.empty_value <= 0:
             raise InputError(
                 f"the empty bundle of {bid.app_id} must be worth more than 0",
                 value=bid.empty_value,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import field
 
@@ -67,25 +67,43 @@ def less_a_row(market: MarketArrays, full: Found, skip: int, bound: int) -> Foun
 
 def as_solution(market: MarketArrays, found: Found, *, placed: bool) -> Solution:
     """What was found, in the terms of the port."""
-    logs = list(market.empty_logs)
-    known = market.known_logs
-    for bidder, row in found.row_of.items():
+    logs = logs_of(market, found.row_of)
+    if found.skip >= 0:
+        del logs[found.skip]
+    wins = _placed_wins(market, found) if placed else unplaced_wins(market, found.row_of)
+    return solution_of(logs, wins, gap=found.gap, states=found.states, fallback=found.fallback)
+
+
+def solution_of(
+    logs: Sequence[float | None],
+    wins: Mapping[str, Win],
+    *,
+    gap: float = 0.0,
+    states: int = 0,
+    fallback: bool = False,
+) -> Solution:
+    """A solution by the log of what each bidder has then, None where that is worth nothing."""
+    positive = [log for log in logs if log is not None]
+    return Solution(
+        status=SolveStatus.OPTIMAL if gap == 0.0 else SolveStatus.TIME_LIMIT,
+        gap=gap,
+        log_objective=math.fsum(positive),
+        positive=len(positive),
+        wins=wins,
+        states=states,
+        fallback=fallback,
+    )
+
+
+def logs_of(market: MarketArrays, row_of: Mapping[int, int]) -> list[float | None]:
+    """The log of what each bidder has who wins these rows; None where that is worth nothing."""
+    logs, known = market.empty_logs.copy(), market.known_logs
+    for bidder, row in row_of.items():
         log = known.get(row)
         if log is None:
             log = known[row] = math.log(market.bids[bidder].rows[market.row_index[row]].value)
         logs[bidder] = log
-    if found.skip >= 0:
-        del logs[found.skip]
-    positive = [log for log in logs if log is not None]
-    return Solution(
-        status=SolveStatus.OPTIMAL if found.gap == 0.0 else SolveStatus.TIME_LIMIT,
-        gap=found.gap,
-        log_objective=math.fsum(positive),
-        positive=len(positive),
-        wins=_placed_wins(market, found) if placed else _unplaced_wins(market, found.row_of),
-        states=found.states,
-        fallback=found.fallback,
-    )
+    return logs
 
 
 def _placed_wins(market: MarketArrays, found: Found) -> dict[str, Win]:
@@ -97,9 +115,7 @@ def _placed_wins(market: MarketArrays, found: Found) -> dict[str, Win]:
     return wins
 
 
-def _unplaced_wins(market: MarketArrays, row_of: Mapping[int, int]) -> dict[str, Win]:
-    known = market.unplaced
-    for row in row_of.values():
-        if row not in known:
-            known[row] = Win(row=market.row_index[row], gangs=())
-    return {market.bids[bidder].app_id: known[row] for bidder, row in sorted(row_of.items())}
+def unplaced_wins(market: MarketArrays, row_of: Mapping[int, int]) -> dict[str, Win]:
+    """The wins of rows by bidder position, without places."""
+    app_ids, unplaced = market.app_ids, market.unplaced
+    return {app_ids[bidder]: unplaced[row_of[bidder]] for bidder in sorted(row_of)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from itertools import accumulate, chain
 from typing import Literal
 
 import numpy as np
@@ -43,8 +44,8 @@ class Places:
         self._never: set[tuple[bytes, bytes]] = set()
         self._searched: dict[tuple[object, ...], NDArray[np.int32] | Literal[False] | None] = {}
         self._rack = np.array([racks[machine.rack_id] for machine in machines], dtype=np.int32)
-        self._slot_start = np.cumsum([0, *(len(machine.free_slots) for machine in machines)]).astype(np.int32)
-        self._slot_free = np.array([free for machine in machines for free in machine.free_slots], dtype=np.int32)
+        slots = [machine.free_slots for machine in machines]
+        self._slot_start, self._slot_free = _ends(slots), np.array(list(chain.from_iterable(slots)), dtype=np.int32)
         self.free: Ints = np.array([machine.free for machine in machines], dtype=np.int32)
         kinds = market.kinds
         self._shapes = np.array([(kind.level, kind.gpus, kind.unit) for kind in kinds], dtype=np.int32).reshape(-1, 3)
@@ -228,8 +229,8 @@ class Places:
             self._racks,
             left[members],
             self._rack[members],
-            np.cumsum([0, *map(len, slots)]).astype(np.int32),
-            np.array([free for each in slots for free in each], dtype=np.int32),
+            _ends(slots),
+            np.array(list(chain.from_iterable(slots)), dtype=np.int32),
             shapes,
             counts,
             most_steps,
@@ -291,6 +292,11 @@ def _slots_for(sizes: Sequence[int], room: Sequence[int]) -> list[tuple[int, int
         if rest is not None:
             return [(sizes[0], slot), *rest]
     return None
+
+
+def _ends(parts: Iterable[Sequence[int]]) -> Ints:
+    """Where each of some parts begins, laid end to end, and the end of the last."""
+    return np.array([0, *accumulate(map(len, parts))], dtype=np.int32)
 
 
 class Searched:

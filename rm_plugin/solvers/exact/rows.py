@@ -166,12 +166,29 @@ class MarketArrays(Value, frozen=True, dict=True, kw_only=True):
     @remembered
     def unplaced(self) -> dict[int, Win]:
         """Rows as wins without places, likewise."""
-        return {}
+        return _Unplaced(self.row_index)
 
     @remembered
     def empty_logs(self) -> list[float | None]:
         """The log of what each bid says of nothing; None where that is 0."""
         return [log_of(bid.empty_value) for bid in self.bids]
+
+    @remembered
+    def app_ids(self) -> list[str]:
+        """The app of each bid."""
+        return [bid.app_id for bid in self.bids]
+
+
+class _Unplaced(dict[int, Win]):
+    """Wins without places by row, made as they are asked for."""
+
+    def __init__(self, row_index: Sequence[int]) -> None:
+        super().__init__()
+        self._row_index = row_index
+
+    def __missing__(self, row: int) -> Win:
+        win = self[row] = Win(row=self._row_index[row], gangs=())
+        return win
 
 
 def log_of(value: float) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from rm_plugin.solvers.exact.found import Found, as_solution
+from rm_plugin.solvers.exact.found import Found, as_solution, logs_of, solution_of, unplaced_wins
 from rm_plugin.solvers.exact.places import Packed, Places
 from rm_plugin.solvers.exact.rows import MarketArrays
 from rm_plugin.solvers.port import Solution
@@ -19,20 +19,22 @@ class UncontendedMarket:
     def __init__(self, arrays: MarketArrays, packed: Packed) -> None:
         self._arrays = arrays
         self._packed = packed
-        self._position = {bid.app_id: place for place, bid in enumerate(arrays.bids)}
+        self._position = {app_id: place for place, app_id in enumerate(arrays.app_ids)}
         spans = pairwise(arrays.rows.row_start.tolist())
         self._row_of = {bidder: first for bidder, (first, end) in enumerate(spans) if end > first}
+        self._logs = logs_of(arrays, self._row_of)
+        self._wins = unplaced_wins(arrays, self._row_of)
 
     def solution(self, without: str | None) -> Solution:
         """Everybody's best row, but for that of a bidder (None: with all); gangs find their places with all."""
-        skip = -1 if without is None else self._position[without]
-        row_of = dict(self._row_of)
-        if skip >= 0:
-            row_of.pop(skip, None)
-            return as_solution(self._arrays, Found(skip=skip, row_of=row_of), placed=False)
-        by_row = self._packed.gangs()
-        gangs = {bidder: by_row.get(row, ()) for bidder, row in row_of.items()}
-        return as_solution(self._arrays, Found(skip=skip, row_of=row_of, gangs=gangs), placed=True)
+        if without is None:
+            by_row = self._packed.gangs()
+            gangs = {bidder: by_row.get(row, ()) for bidder, row in self._row_of.items()}
+            return as_solution(self._arrays, Found(skip=-1, row_of=self._row_of, gangs=gangs), placed=True)
+        logs, wins = self._logs.copy(), self._wins.copy()
+        del logs[self._position[without]]
+        wins.pop(without, None)
+        return solution_of(logs, wins)
 
 
 def uncontended(arrays: MarketArrays, places: Places) -> UncontendedMarket | None:
