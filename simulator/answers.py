@@ -8,7 +8,7 @@ renewal, says only that it is there, unless somebody wants the rho of every app.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, KeysView, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -19,8 +19,37 @@ from simulator.agents import Agent, HonestAgent
 from simulator.app import SimApp
 from themis.bids import AppReport, Bid, Offer, RhoOf
 from themis.leases import SAME_TIME_S
+from themis.reports import ReportGroup, Reports, Wanting
 
 _EVERY_APP = RhoOf.EVERY_APP
+
+
+class ContentReports(ReportGroup):
+    """What apps that are content say where nobody wants their rho: what they would, short of what nobody goes by then.
+
+    Args:
+        round_id: The round.
+        restarts_s: What moving one of its jobs costs, in seconds, by app.
+    """
+
+    def __init__(self, round_id: int, restarts_s: Mapping[str, float]) -> None:
+        super().__init__(round_id)
+        self._restarts_s = dict(restarts_s)
+
+    def keys(self) -> KeysView[str]:
+        """Ids of the apps."""
+        return self._restarts_s.keys()
+
+    def wanting(self) -> Wanting:
+        """None of them."""
+        return []
+
+    def rhos(self) -> Sequence[float]:
+        """That of none."""
+        return ()
+
+    def _make(self, app_id: str) -> AppReport:
+        return AppReport(app_id=app_id, round_id=self.round_id, restart_s=self._restarts_s[app_id])
 
 
 class Answers:
@@ -41,6 +70,8 @@ class Answers:
         self._up_until_s = 0.0
         self._views: dict[str, AppView] = {}
         self._offer: Offer | None = None
+        # Apps that are asked in every round, and those that are until it is known what they do.
+        self._apart: dict[str, None] = {}
         self._stirred: dict[str, None] = {}
         self._waiting = WaitingApps()
         self._waits: dict[str, Waiting] = {}
@@ -51,42 +82,42 @@ class Answers:
     def enter(self, app_id: str, agent: Agent) -> None:
         """An app arrived."""
         self._agents[app_id] = agent
+        # What a liar says, or one that errs, is not known from what is.
+        if type(agent) is not HonestAgent:
+            self._apart[app_id] = None
         self.stir(app_id)
 
     def leave(self, app_id: str) -> None:
         """An app ended."""
         del self._agents[app_id]
+        self._apart.pop(app_id, None)
         self._stirred.pop(app_id, None)
         self._unsettle(app_id)
 
     def stir(self, app_id: str) -> None:
         """Something happened to an active app: what it said before holds no more."""
-        # What a liar says, or one that errs, is not known from what is.
-        if type(self._agents[app_id]) is HonestAgent:
+        if app_id not in self._apart:
             self._stirred[app_id] = None
 
     def have_machines(self, cluster_gpus: int) -> None:
         """The machines that are there have so many GPUs from now on."""
         self.around = replace(self.around, cluster_gpus=cluster_gpus)
 
-    def reports(self, snapshot: RoundSnapshot, app_ids: Iterable[str], rho_of: RhoOf) -> dict[str, AppReport]:
+    def reports(self, snapshot: RoundSnapshot, app_ids: Iterable[str], rho_of: RhoOf) -> Reports:
         """What apps answer as a round begins on a snapshot of this moment; others may be among the answers."""
         self._look_at(snapshot)
         self._settle(snapshot)
-        now_s, round_id = snapshot.now_s, snapshot.round_id
         contentions = snapshot.contentions.of_all(*self._waiting.notes)
-        reports = self._waiting.reports(now_s, contentions, self.around, round_id, rho_of)
-        if rho_of is not _EVERY_APP:
-            # What they would say, short of what nobody goes by then.
-            content = self._content.items()
-            reports |= {
-                app_id: AppReport(app_id=app_id, round_id=round_id, restart_s=restart_s)
-                for app_id, restart_s in content
-            }
-        for app_id in app_ids:
-            if app_id not in reports:
-                reports[app_id] = self._report(snapshot, app_id, rho_of)
-        return reports
+        groups: list[ReportGroup] = [
+            self._waiting.reports(snapshot.now_s, contentions, self.around, snapshot.round_id, rho_of)
+        ]
+        rest = [*self._stirred, *self._apart]
+        if rho_of is _EVERY_APP:
+            rest += self._content
+        else:
+            groups.append(ContentReports(snapshot.round_id, self._content))
+        asked = set(app_ids) if rest else ()
+        return Reports({app_id: self._report(snapshot, app_id, rho_of) for app_id in rest if app_id in asked}, groups)
 
     def report(self, snapshot: RoundSnapshot, app_id: str) -> AppReport:
         """What an app answers as such a round begins, rho included."""

@@ -9,8 +9,7 @@ the last bit, which tests hold it to.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Iterable, KeysView, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +22,16 @@ from am.agent.kinds import Room, room_of
 from am.agent.lone import Asks, asks_in, rows_worth
 from am.agent.views import AppView, Surroundings
 from themis.bids import AppReport, Bid, Offer, RhoOf
+from themis.reports import ReportGroup, Wanting
 
 Figures = NDArray[np.float64]
 
 _NO_APP = RhoOf.NO_APP
+
+Told = tuple[list[float], list[float], list[float]]
+"""Rho, t_shared and t_ideal of each of some apps, the times in seconds."""
+
+_UNTOLD: Told = ([], [], [])
 
 Asked = tuple[Asks, list[float]]
 """Asks, and T of each in seconds."""
@@ -98,6 +103,59 @@ class Waiting:
         return known[room]
 
 
+class WaitingReports(ReportGroup):
+    """What apps that wait report in a round, as they are at that moment.
+
+    Args:
+        round_id: The round.
+        apps: The apps.
+        places: The place of each among them.
+        rhos: Rho of each; none where nobody asked for it, like the others.
+        shareds_s: t_shared of each, in seconds.
+        ideals_s: t_ideal of each, in seconds.
+    """
+
+    def __init__(
+        self,
+        round_id: int,
+        apps: Sequence[Waiting],
+        places: Mapping[str, int],
+        rhos: Sequence[float],
+        shareds_s: Sequence[float],
+        ideals_s: Sequence[float],
+    ) -> None:
+        super().__init__(round_id)
+        # As others come and go these must stay.
+        self._apps, self._places = tuple(apps), dict(places)
+        self._rhos, self._shareds_s, self._ideals_s = rhos, shareds_s, ideals_s
+
+    def keys(self) -> KeysView[str]:
+        """Ids of the apps."""
+        return self._places.keys()
+
+    def wanting(self) -> Wanting:
+        """All of them, with what they could use."""
+        return [(app.app_id, app.demands) for app in self._apps]
+
+    def rhos(self) -> Sequence[float]:
+        """Rho of each."""
+        return self._rhos or [math.nan] * len(self._apps)
+
+    def _make(self, app_id: str) -> AppReport:
+        place = self._places[app_id]
+        app, told = self._apps[place], bool(self._rhos)
+        return AppReport(
+            app_id=app_id,
+            round_id=self.round_id,
+            rho=self._rhos[place] if told else math.nan,
+            t_shared_s=self._shareds_s[place] if told else math.nan,
+            t_ideal_s=self._ideals_s[place] if told else math.nan,
+            demands=app.demands,
+            phases_left=app.phases_left,
+            restart_s=app.restart_s,
+        )
+
+
 class WaitingApps:
     """Any number of such apps of one cluster, and their reports."""
 
@@ -155,8 +213,8 @@ class WaitingApps:
         around: Surroundings,
         round_id: int,
         rho_of: RhoOf = RhoOf.EVERY_APP,
-    ) -> dict[str, AppReport]:
-        """What all of them report, by their ids.
+    ) -> WaitingReports:
+        """What all of them report.
 
         Args:
             now_s: The time, on the clock of the submissions.
@@ -165,22 +223,8 @@ class WaitingApps:
             round_id: The round that asks.
             rho_of: Whose rho it asks for: all of them could use more GPUs.
         """
-        if not self._apps:
-            return {}
-        figures = self._told(now_s, contentions, around) if rho_of is not _NO_APP else repeat((math.nan,) * 3)
-        return {
-            app.app_id: AppReport(
-                app_id=app.app_id,
-                round_id=round_id,
-                rho=rho,
-                t_shared_s=t_shared_s,
-                t_ideal_s=t_ideal_s,
-                demands=app.demands,
-                phases_left=app.phases_left,
-                restart_s=app.restart_s,
-            )
-            for app, (rho, t_shared_s, t_ideal_s) in zip(self._apps, figures, strict=False)
-        }
+        told = _UNTOLD if rho_of is _NO_APP or not self._apps else self._told(now_s, contentions, around)
+        return WaitingReports(round_id, self._apps, self._places, *told)
 
     def bids(
         self, app_ids: Iterable[str], offer: Offer, contentions: Figures, around: Surroundings
@@ -239,7 +283,7 @@ class WaitingApps:
         values: list[float] = (ideal_s[of] / np.maximum(shared_s, 1e-9)).tolist()
         return values[: len(places)], values[len(places) :]
 
-    def _told(self, now_s: float, contentions: Figures, around: Surroundings) -> Iterator[tuple[float, float, float]]:
+    def _told(self, now_s: float, contentions: Figures, around: Surroundings) -> Told:
         """Rho, t_shared and t_ideal of each."""
         if len(self._apps) <= _FEW:
             return self._told_one_by_one(now_s, contentions, around)
@@ -252,16 +296,17 @@ class WaitingApps:
             lease_s=around.lease_s,
         )
         ideal_s = figures[self._CLUSTER_S] * contentions
-        return zip((shared_s / ideal_s).tolist(), shared_s.tolist(), ideal_s.tolist(), strict=True)
+        return (shared_s / ideal_s).tolist(), shared_s.tolist(), ideal_s.tolist()
 
-    def _told_one_by_one(
-        self, now_s: float, contentions: Figures, around: Surroundings
-    ) -> Iterator[tuple[float, float, float]]:
+    def _told_one_by_one(self, now_s: float, contentions: Figures, around: Surroundings) -> Told:
         submitted_s = self._figures[self._SUBMITTED, : len(self._apps)].tolist()
+        rhos, shareds_s, ideals_s = [], [], []
         for app, since_s, contention in zip(self._apps, submitted_s, contentions.tolist(), strict=True):
             valuer = app.valuer(now_s - since_s, contention, around)
-            shared_s = valuer.shared_s(math.inf)
-            yield shared_s / valuer.ideal_s, shared_s, valuer.ideal_s
+            shareds_s.append(valuer.shared_s(math.inf))
+            ideals_s.append(valuer.ideal_s)
+            rhos.append(shareds_s[-1] / ideals_s[-1])
+        return rhos, shareds_s, ideals_s
 
     def _share_s(self, around: Surroundings) -> Figures:
         """T of each on the fair share R/N, in seconds: as `finish_time.time_on_count_s` has it."""

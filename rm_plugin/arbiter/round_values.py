@@ -14,6 +14,7 @@ from themis.bids import AppReport, Bid, FreeMachine, Market, Offer, PlacedGang, 
 from themis.choices import EmptyBundle, Rounding
 from themis.cluster import Allocation, Cluster
 from themis.errors import InputError
+from themis.reports import Reports
 from themis.values import Value, remembered
 
 
@@ -78,6 +79,14 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
         """GPUs on offer by machine, renewable ones included."""
         free = [(machine.machine_id, machine.free) for machine in self.machines if machine.free]
         return Allocation(tuple(sorted(free)))
+
+    @remembered
+    def answered(self) -> Reports:
+        """The reports of the apps that are there; those of a round are of no others."""
+        if isinstance(self.reports, Reports):
+            return self.reports
+        there = [app.app_id for app in self.apps if not app.silent and app.app_id in self.reports]
+        return Reports({app_id: self.reports[app_id] for app_id in there})
 
     def standing(self, app_id: str) -> AppStanding:
         """The standing of an app of this round."""

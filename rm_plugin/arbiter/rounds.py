@@ -7,7 +7,7 @@ once, each answer is checked here, and an answer that is missing or invalid cost
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Mapping, Set
 from typing import Any, cast
 
 from msgspec import field
@@ -19,6 +19,7 @@ from rm_plugin.policies.port import Policy
 from themis.bids import AppReport, Bid, RhoOf
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation
+from themis.reports import ReportGroup, Reports
 from themis.values import Value
 
 Question = AskReports | AskBids | SolveAuction
@@ -67,33 +68,41 @@ def check_reports(
     asked: tuple[str, ...],
     reports: Mapping[str, AppReport],
     rho_of: RhoOf = RhoOf.EVERY_APP,
-) -> tuple[dict[str, AppReport], dict[str, str]]:
-    """Split reports into valid ones and refused ones with the reason; those of apps that were not asked are dropped."""
-    machines, round_id = snapshot.cluster.rack_of.keys(), snapshot.round_id
-    # Passed over for every app of every round: what a rho is asked of is looked up once.
-    of_wanting, of_all = rho_of is not RhoOf.NO_APP, rho_of is RhoOf.EVERY_APP
-    answer_of = reports.get
+) -> tuple[Reports, dict[str, str]]:
+    """Split reports into valid ones and refused ones with the reason; those of apps that were not asked are dropped.
+
+    A group of which all is valid is taken as it is; the reports of any other are looked at one by one.
+    """
+    ids, groups = set(asked), ()
+    if isinstance(reports, Reports) and all(_is_valid(group, snapshot, ids, rho_of) for group in reports.groups):
+        groups, reports = reports.groups, reports.singly
     valid: dict[str, AppReport] = {}
     refused: dict[str, str] = {}
-    for app_id in asked:
-        report = answer_of(app_id)
-        if report is None:
+    for app_id, report in reports.items():
+        if app_id not in ids:
             continue
-        demands = report.demands
-        if report.app_id != app_id or report.round_id != round_id:
-            refused[app_id] = f"the report is app {report.app_id}'s for round {report.round_id}"
-        elif (of_wanting if demands else of_all) and math.isnan(report.rho):
-            refused[app_id] = "the report tells no rho"
+        problem = _problem_of_report(report, app_id, snapshot, rho_of)
+        if problem:
+            refused[app_id] = problem
         else:
-            for demand in demands:
-                # Most demands of most apps are of jobs that hold nothing.
-                if demand.held.counts and not _are_known(demand.held, machines):
-                    # Placement looks up the racks of what a job holds.
-                    refused[app_id] = "a job is said to be on a machine that the cluster does not have"
-                    break
-            else:
-                valid[app_id] = report
-    return valid, refused
+            valid[app_id] = report
+    return Reports(valid, groups), refused
+
+
+def _is_valid(group: ReportGroup, snapshot: RoundSnapshot, asked: Set[str], rho_of: RhoOf) -> bool:
+    return group.round_id == snapshot.round_id and group.keys() <= asked and group.tells(rho_of)
+
+
+def _problem_of_report(report: AppReport, app_id: str, snapshot: RoundSnapshot, rho_of: RhoOf) -> str:
+    if report.app_id != app_id or report.round_id != snapshot.round_id:
+        return f"the report is app {report.app_id}'s for round {report.round_id}"
+    if math.isnan(report.rho) and rho_of.asks(report.demands):
+        return "the report tells no rho"
+    machines = snapshot.cluster.rack_of
+    # Placement looks up the racks of what a job holds; most demands of most apps are of jobs that hold nothing.
+    if any([not _are_known(demand.held, machines) for demand in report.demands if demand.held.counts]):
+        return "a job is said to be on a machine that the cluster does not have"
+    return ""
 
 
 def _are_known(held: Allocation, machines: Collection[str]) -> bool:

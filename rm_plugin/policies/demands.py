@@ -93,19 +93,14 @@ def _served_by_count(demands: Sequence[GangDemand], gpus: int, *, growing: bool)
 
 def claims_of(snapshot: RoundSnapshot, won: dict[str, tuple[PlacedGang, ...]]) -> list[Claim]:
     """A claim for every app that answers and could use more; `won` is what each got already in this round."""
-    claims, report_of, bids = [], snapshot.reports.get, snapshot.bids or {}
-    # Most apps of a round want nothing, or won nothing and want one gang.
-    wanting = [
-        (app, report.demands)
-        for app in snapshot.apps
-        if (report := report_of(app.app_id)) is not None and report.demands and not app.silent
-    ]
-    for app, demands in wanting:
-        app_id = app.app_id
-        mine = won.get(app_id, ())
-        left = unmet(demands, mine, app.renewable) if mine or len(demands) > 1 else demands
+    claims, bids = [], snapshot.bids or {}
+    renewables = {app.app_id: app.renewable for app in snapshot.apps if app.renewable.counts}
+    for app_id, demands in snapshot.answered.wanting():
+        # Most apps won nothing and want one gang.
+        mine, renewable = won.get(app_id, ()), renewables.get(app_id, _NOTHING)
+        left = unmet(demands, mine, renewable) if mine or len(demands) > 1 else demands
         if left:
-            renewable = _less(app.renewable, mine) if mine else app.renewable
+            renewable = _less(renewable, mine) if mine else renewable
             claims.append(Claim(app_id=app_id, demands=left, renewable=renewable, bid=app_id in bids))
     return claims
 

@@ -39,12 +39,9 @@ def worst_apps(snapshot: RoundSnapshot) -> tuple[str, ...]:
 
     Apps that could use nothing more are not asked: an offer to them is wasted, and a place in the auction too.
     """
-    report_of = snapshot.reports.get
-    answered = [report for app in snapshot.apps if not app.silent and (report := report_of(app.app_id)) is not None]
-    ranked = sorted([(-report.rho, report.app_id) for report in answered if report.demands])
     # 1 - 0.8 is 0.19999999999999996: without the rounding five apps would count as fewer than one fifth of them.
-    places = max(1, math.ceil(round((1.0 - snapshot.settings.f) * len(answered), 9)))
-    return tuple([app_id for _, app_id in ranked[:places]])
+    places = max(1, math.ceil(round((1.0 - snapshot.settings.f) * len(snapshot.answered), 9)))
+    return tuple(snapshot.answered.worst_first()[:places])
 
 
 def market_of(snapshot: RoundSnapshot) -> Market:
