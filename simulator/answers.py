@@ -13,7 +13,7 @@ from collections.abc import Iterable, KeysView, Mapping, Sequence
 from msgspec.structs import replace
 
 from am.agent.views import AppView, Surroundings
-from am.agent.waiting import Waiting, WaitingApps
+from am.agent.waiting import Figures, Waiting, WaitingApps
 from rm_plugin.arbiter.round_values import RoundSnapshot
 from simulator.agents import Agent, HonestAgent
 from simulator.app import SimApp
@@ -44,9 +44,13 @@ class ContentReports(ReportGroup):
         """None of them."""
         return []
 
-    def rhos(self) -> Sequence[float]:
-        """That of none."""
-        return ()
+    def worst(self, most: int) -> list[tuple[float, str]]:
+        """None of them."""
+        return []
+
+    def tells(self, rho_of: RhoOf) -> bool:
+        """True where nobody asks who wants nothing."""
+        return rho_of is not _EVERY_APP
 
     def _make(self, app_id: str) -> AppReport:
         return AppReport(app_id=app_id, round_id=self.round_id, restart_s=self._restarts_s[app_id])
@@ -70,6 +74,7 @@ class Answers:
         self._up_until_s = 0.0
         self._views: dict[str, AppView] = {}
         self._offer: Offer | None = None
+        self._contentions: Figures | None = None
         # Apps that are asked in every round, and those that are until it is known what they do.
         self._apart: dict[str, None] = {}
         self._stirred: dict[str, None] = {}
@@ -107,7 +112,7 @@ class Answers:
         """What apps answer as a round begins on a snapshot of this moment; others may be among the answers."""
         self._look_at(snapshot)
         self._settle(snapshot)
-        contentions = snapshot.contentions.of_all(*self._waiting.notes)
+        contentions = self._contentions_at(snapshot)
         groups: list[ReportGroup] = [
             self._waiting.reports(snapshot.now_s, contentions, self.around, snapshot.round_id, rho_of)
         ]
@@ -128,8 +133,8 @@ class Answers:
         """What apps answer to the offer of such a round that can be asked all at once: they wait and have one job."""
         self._look_at(snapshot)
         still = [app_id for app_id in app_ids if app_id not in self._stirred]
-        contentions = snapshot.contentions.of_all(*self._waiting.notes)
-        return self._waiting.bids(still, self._offer_to_anybody(snapshot), contentions, self.around)
+        offer, contentions = self._offer_to_anybody(snapshot), self._contentions_at(snapshot)
+        return self._waiting.bids(still, offer, contentions, self.around)
 
     def bid(self, snapshot: RoundSnapshot, app_id: str) -> Bid:
         """What an app answers to the offer of such a round."""
@@ -154,6 +159,12 @@ class Answers:
             view = self._views[app_id] = self._apps[app_id].view(snapshot.now_s, self._up_until_s, contention)
         return view
 
+    def _contentions_at(self, snapshot: RoundSnapshot) -> Figures:
+        """N_avg of the apps that wait."""
+        if self._contentions is None:
+            self._contentions = snapshot.contentions.of_all(*self._waiting.notes)
+        return self._contentions
+
     def _offer_to_anybody(self, snapshot: RoundSnapshot) -> Offer:
         if self._offer is None:
             self._offer = snapshot.offer_to_anybody(deadline_s=snapshot.now_s)
@@ -166,10 +177,11 @@ class Answers:
             self._up_until_s = snapshot.now_s + self._lead_s + SAME_TIME_S
             self.around = replace(self.around, active_apps=max(1, len(snapshot.apps)))
             self._views.clear()
-            self._offer = None
+            self._offer = self._contentions = None
 
     def _settle(self, snapshot: RoundSnapshot) -> None:
         """Find out which apps wait or are content now; those that are neither are looked at again in the next round."""
+        self._contentions = None
         while self._content_until and self._content_until[0][0] <= self._up_until_s:
             app_id = heapq.heappop(self._content_until)[1]
             if app_id in self._content:

@@ -6,7 +6,6 @@ them together, and a report of one by itself is made where somebody looks at it.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, KeysView, Mapping, Sequence
 
@@ -36,15 +35,12 @@ class ReportGroup(ABC):
         """Those that could use more."""
 
     @abstractmethod
-    def rhos(self) -> Sequence[float]:
-        """Rho of each of these, in their order; NaN where nobody asked for it."""
+    def worst(self, most: int) -> list[tuple[float, str]]:
+        """(-rho, id) of those with the highest rho, at least so many of them if there are, in any order."""
 
+    @abstractmethod
     def tells(self, rho_of: RhoOf) -> bool:
         """True where all tell their rho who are asked for it."""
-        if rho_of is RhoOf.NO_APP:
-            return True
-        rhos = self.rhos()
-        return (rho_of is not RhoOf.EVERY_APP or len(rhos) == len(self.keys())) and not any(map(math.isnan, rhos))
 
     def report(self, app_id: str) -> AppReport:
         """The report of one of the apps."""
@@ -92,11 +88,10 @@ class Reports(Mapping[str, AppReport]):
             wanting += group.wanting()
         return wanting
 
-    def worst_first(self) -> list[str]:
-        """Those apps, the highest rho first, of equals the least id."""
+    def worst(self, most: int) -> list[str]:
+        """So many of those apps, the highest rho first, of equals the least id."""
         ranked = [(-report.rho, app_id) for app_id, report in self.singly.items() if report.demands]
         for group in self.groups:
-            ids = [app_id for app_id, _ in group.wanting()]
-            ranked += zip([-rho for rho in group.rhos()], ids, strict=True)
+            ranked += group.worst(most)
         ranked.sort()
-        return [app_id for _, app_id in ranked]
+        return [app_id for _, app_id in ranked[:most]]

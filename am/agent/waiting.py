@@ -28,18 +28,13 @@ Figures = NDArray[np.float64]
 
 _NO_APP = RhoOf.NO_APP
 
-Told = tuple[list[float], list[float], list[float]]
-"""Rho, t_shared and t_ideal of each of some apps, the times in seconds."""
-
-_UNTOLD: Told = ([], [], [])
-
 Asked = tuple[Asks, list[float]]
 """Asks, and T of each in seconds."""
 
 _FEW = 8
 """So few apps are asked one after the other: arrays would cost more than they save."""
 
-_MOST_ROOMS = 4
+_MOST_ROOMS = 16
 """Rooms that each app remembers: most rounds are about a GPU or two."""
 
 
@@ -110,9 +105,7 @@ class WaitingReports(ReportGroup):
         round_id: The round.
         apps: The apps.
         places: The place of each among them.
-        rhos: Rho of each; none where nobody asked for it, like the others.
-        shareds_s: t_shared of each, in seconds.
-        ideals_s: t_ideal of each, in seconds.
+        figures: Rho, t_shared and t_ideal of each [3, apps], NaN where nobody asked for them; times are in seconds.
     """
 
     def __init__(
@@ -120,14 +113,12 @@ class WaitingReports(ReportGroup):
         round_id: int,
         apps: Sequence[Waiting],
         places: Mapping[str, int],
-        rhos: Sequence[float],
-        shareds_s: Sequence[float],
-        ideals_s: Sequence[float],
+        figures: Figures,
     ) -> None:
         super().__init__(round_id)
         # As others come and go these must stay.
         self._apps, self._places = tuple(apps), dict(places)
-        self._rhos, self._shareds_s, self._ideals_s = rhos, shareds_s, ideals_s
+        self._figures = figures
 
     def keys(self) -> KeysView[str]:
         """Ids of the apps."""
@@ -137,19 +128,28 @@ class WaitingReports(ReportGroup):
         """All of them, with what they could use."""
         return [(app.app_id, app.demands) for app in self._apps]
 
-    def rhos(self) -> Sequence[float]:
-        """Rho of each."""
-        return self._rhos or [math.nan] * len(self._apps)
+    def worst(self, most: int) -> list[tuple[float, str]]:
+        """(-rho, id) of those with the highest rho, at least so many of them if there are."""
+        apps, below = self._apps, -self._figures[0]
+        if most < len(apps):
+            # Equals of the last one are among them: their ids tell which come first.
+            places = np.flatnonzero(below <= np.partition(below, most - 1)[most - 1])
+            return [(less, apps[place].app_id) for less, place in zip(below[places].tolist(), places.tolist(), strict=True)]
+        return [(less, app.app_id) for less, app in zip(below.tolist(), apps, strict=True)]
+
+    def tells(self, rho_of: RhoOf) -> bool:
+        """True where all tell their rho who are asked for it."""
+        return rho_of is _NO_APP or not np.isnan(self._figures[0]).any()
 
     def _make(self, app_id: str) -> AppReport:
         place = self._places[app_id]
-        app, told = self._apps[place], bool(self._rhos)
+        app, (rho, t_shared_s, t_ideal_s) = self._apps[place], self._figures[:, place].tolist()
         return AppReport(
             app_id=app_id,
             round_id=self.round_id,
-            rho=self._rhos[place] if told else math.nan,
-            t_shared_s=self._shareds_s[place] if told else math.nan,
-            t_ideal_s=self._ideals_s[place] if told else math.nan,
+            rho=rho,
+            t_shared_s=t_shared_s,
+            t_ideal_s=t_ideal_s,
             demands=app.demands,
             phases_left=app.phases_left,
             restart_s=app.restart_s,
@@ -223,8 +223,9 @@ class WaitingApps:
             round_id: The round that asks.
             rho_of: Whose rho it asks for: all of them could use more GPUs.
         """
-        told = _UNTOLD if rho_of is _NO_APP or not self._apps else self._told(now_s, contentions, around)
-        return WaitingReports(round_id, self._apps, self._places, *told)
+        untold = rho_of is _NO_APP or not self._apps
+        figures = np.full((3, len(self._apps)), math.nan) if untold else self._told(now_s, contentions, around)
+        return WaitingReports(round_id, self._apps, self._places, figures)
 
     def bids(
         self, app_ids: Iterable[str], offer: Offer, contentions: Figures, around: Surroundings
@@ -283,8 +284,8 @@ class WaitingApps:
         values: list[float] = (ideal_s[of] / np.maximum(shared_s, 1e-9)).tolist()
         return values[: len(places)], values[len(places) :]
 
-    def _told(self, now_s: float, contentions: Figures, around: Surroundings) -> Told:
-        """Rho, t_shared and t_ideal of each."""
+    def _told(self, now_s: float, contentions: Figures, around: Surroundings) -> Figures:
+        """Rho, t_shared and t_ideal of each [3, apps]."""
         if len(self._apps) <= _FEW:
             return self._told_one_by_one(now_s, contentions, around)
         figures = self._figures[:, : len(self._apps)]
@@ -296,9 +297,9 @@ class WaitingApps:
             lease_s=around.lease_s,
         )
         ideal_s = figures[self._CLUSTER_S] * contentions
-        return (shared_s / ideal_s).tolist(), shared_s.tolist(), ideal_s.tolist()
+        return np.array((shared_s / ideal_s, shared_s, ideal_s))
 
-    def _told_one_by_one(self, now_s: float, contentions: Figures, around: Surroundings) -> Told:
+    def _told_one_by_one(self, now_s: float, contentions: Figures, around: Surroundings) -> Figures:
         submitted_s = self._figures[self._SUBMITTED, : len(self._apps)].tolist()
         rhos, shareds_s, ideals_s = [], [], []
         for app, since_s, contention in zip(self._apps, submitted_s, contentions.tolist(), strict=True):
@@ -306,7 +307,7 @@ class WaitingApps:
             shareds_s.append(valuer.shared_s(math.inf))
             ideals_s.append(valuer.ideal_s)
             rhos.append(shareds_s[-1] / ideals_s[-1])
-        return rhos, shareds_s, ideals_s
+        return np.array((rhos, shareds_s, ideals_s))
 
     def _share_s(self, around: Surroundings) -> Figures:
         """T of each on the fair share R/N, in seconds: as `finish_time.time_on_count_s` has it."""

@@ -277,9 +277,9 @@ class Arbiter:
             self.table.validate()
         else:
             self.table.validate_changes()
-        strangers = set(self.table.holders) - self._apps.keys()
-        if strangers:
-            raise InvariantError("leases of apps that are not active", value=sorted(strangers))
+        holders = set(self.table.holders)
+        if not holders <= self._apps.keys():
+            raise InvariantError("leases of apps that are not active", value=sorted(holders - self._apps.keys()))
 
     # ---- inside ----
 

@@ -132,8 +132,10 @@ def _problem_of(bid: Bid, app_id: str, snapshot: RoundSnapshot, free: Mapping[st
         return f"the bid is for round {bid.round_id}"
     if bid.empty_value <= 0 and snapshot.settings.empty_bundle is EmptyBundle.FINITE:
         return "the empty bundle must have a positive value"
-    if any(count > free.get(machine, 0) for row in bid.rows for machine, count in row.pinned.counts):
-        return "a row pins GPUs that were not offered"
+    for row in bid.rows:
+        for machine, count in row.pinned.counts:
+            if count > free.get(machine, 0):
+                return "a row pins GPUs that were not offered"
     return ""
 
 
