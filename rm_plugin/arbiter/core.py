@@ -277,9 +277,9 @@ class Arbiter:
             self.table.validate()
         else:
             self.table.validate_changes()
-        holders = set(self.table.holders)
-        if not holders <= self._apps.keys():
-            raise InvariantError("leases of apps that are not active", value=sorted(holders - self._apps.keys()))
+        holders, apps = self.table.holders, self._apps.keys()
+        if not holders <= apps:
+            raise InvariantError("leases of apps that are not active", value=sorted(holders - apps))
 
     # ---- inside ----
 
@@ -293,7 +293,8 @@ class Arbiter:
         for lease in renewable:
             if lease.app_id in self._standings:
                 up.setdefault(lease.app_id, []).append(lease)
-        return tuple((self._standings | {app_id: self._some_up(app_id, mine) for app_id, mine in up.items()}).values())
+        some_up = {app_id: self._some_up(app_id, mine) for app_id, mine in up.items()}
+        return tuple((self._standings | some_up if some_up else self._standings).values())
 
     def _standing(self, app_id: str) -> AppStanding:
         """An app as it stands while nothing of it is up for renewal."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, KeysView, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter, is_
@@ -61,7 +61,7 @@ class LeaseIndex:
         self._ends: dict[float, int] = {}
 
     @property
-    def holders(self) -> Collection[str]:
+    def holders(self) -> KeysView[str]:
         """Apps with a lease here."""
         return self._by_app.keys()
 

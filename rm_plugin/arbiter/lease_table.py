@@ -10,7 +10,7 @@ closed: a lease on it runs to its end, but it is not given out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, KeysView, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -77,7 +77,7 @@ class LeaseTable:
         return self._free.gpus_there
 
     @property
-    def holders(self) -> Collection[str]:
+    def holders(self) -> KeysView[str]:
         """Apps with a live lease."""
         return self._live.holders
 
