@@ -36,6 +36,7 @@ typedef struct {
     unsigned char *charged; /* [machines]: whether searches charge pins there by table; grows with what they find */
     unsigned char *held;    /* [resources]: whether searches count a resource without a price; grows likewise */
     int64_t *spent;         /* [1]: about as many states as searches of late kept: the next will be much alike */
+    int64_t *loss;          /* [1]: what every choice of the last one lost at least against its bound, likewise */
     int labels;
     int32_t *label;          /* [rows * labels]: numbers that add up; choices alike in all of them are alike */
     int32_t *part_start;                    /* [rows + 1] into the next two: what a row uses, resources ascending */

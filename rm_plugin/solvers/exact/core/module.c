@@ -21,7 +21,7 @@ static const char CAPSULE[] = "themis.exact.problem";
 static void free_problem(Problem *p) {
     if (!p) return;
     void *all[] = {p->row_start,   p->gain,         p->gpus,        p->tie,   p->use,   p->capacity, p->pin_start,
-                   p->label, p->pin_machine, p->pin_gpus,     p->machine_free, p->table_start, p->table, p->least, p->part_start, p->part_resource, p->part_use, p->gain_f, p->charged, p->held, p->spent, p->pin_row, p->pin_bidder, p->machine_pin_start, p->machine_pin};
+                   p->label, p->pin_machine, p->pin_gpus,     p->machine_free, p->table_start, p->table, p->least, p->part_start, p->part_resource, p->part_use, p->gain_f, p->charged, p->held, p->spent, p->loss, p->pin_row, p->pin_bidder, p->machine_pin_start, p->machine_pin};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
     free(p);
 }
@@ -102,7 +102,8 @@ static PyObject *make_problem(PyObject *self, PyObject *args) {
         p->charged = calloc(p->machines + 1, 1);
         p->held = calloc(p->resources + 1, 1);
         p->spent = calloc(1, sizeof(int64_t));
-        whole &= p->charged && p->held && p->spent;
+        p->loss = calloc(1, sizeof(int64_t));
+        whole &= p->charged && p->held && p->spent && p->loss;
         if (p->resources > MOST_RESOURCES)
             PyErr_SetString(PyExc_ValueError, "too many resources");
         else if (whole && order_pins(p) && share_pins(p, -1, NULL) >= 0 && measure(p))

@@ -187,7 +187,8 @@ static void measure_what_is_to_come(Run *run, const unsigned char *counted, unsi
         int32_t *to_come = run->use_to_come + (size_t)s * K;
         memcpy(to_come, to_come + K, sizeof(int32_t) * K);
         run->best_to_come[s] = run->best_to_come[s + 1] + run->best[i];
-        int64_t most[MOST_RESOURCES] = {0};
+        int64_t most[MOST_RESOURCES];
+        memset(most, 0, sizeof(int64_t) * K);
         for (int c = run->candidate_start[i]; c < run->candidate_start[i + 1]; c++) {
             int row = run->candidate[c].row;
             for (int k = 0; k < K; k++) {
@@ -269,9 +270,13 @@ static int gather_use(Run *run) {
 /* Seats in the vector for machines while several bidders to come still pin there; a seat is used again. */
 static int give_seats(Run *run) {
     const Problem *p = run->problem;
-    int width = run->binding;
-    for (int m = 0; m < p->machines; m++) run->seat[m] = -1;
-    for (int s = 0; s < run->stages; s++) {
+    int width = run->binding, shared = 0;
+    for (int m = 0; m < p->machines; m++) {
+        run->seat[m] = -1;
+        shared |= run->charges.closes[m] > run->charges.opens[m];
+    }
+    /* Mostly nobody shares one. */
+    for (int s = 0; shared && s < run->stages; s++) {
         for (int m = 0; m < p->machines; m++) {
             if (run->charges.opens[m] != s || run->charges.closes[m] == s) continue;
             int seat = run->binding;
@@ -524,7 +529,7 @@ static int pass(Run *run, int beam) {
     for (int s = 0; s < run->stages; s++) {
         Stage *next = &run->stage[s + 1];
         int closing = 0;
-        for (int m = 0; m < p->machines; m++) closing |= run->charges.closes[m] == s && run->seat[m] >= 0;
+        for (int m = 0; run->label_at > run->binding && m < p->machines; m++) closing |= run->charges.closes[m] == s && run->seat[m] >= 0;
         if (!slots_after(run, &run->stage[s])) {
             run->status = SEARCH_NO_MEMORY;
             return 0;
@@ -646,14 +651,17 @@ static int64_t next_gap(const Run *run, int64_t gap, int64_t least, int64_t stat
 
 /* By so much is every choice worth less than the bound: no search needs to look at what would lose less. */
 static int64_t find_least_loss(Run *run) {
-    int64_t gap = (int64_t)(1e-4 * run->problem->unit);
+    int64_t gap = (int64_t)(1e-4 * run->problem->unit), *loss = run->problem->loss;
+    /* Problems that differ in one bidder lose about as much. */
+    if (2 * *loss > gap) gap = 2 * *loss;
     while (!run->status && gap < run->bound) {
         prepare(run, gap, 0);
         if (run->status || least_loss(run) <= gap) break;
         /* Candidates that lose more may do with less together. */
         gap *= 4;
     }
-    return run->status || gap >= run->bound ? 0 : least_loss(run);
+    *loss = run->status || gap >= run->bound ? 0 : least_loss(run);
+    return *loss;
 }
 
 /* Passes at ever larger gaps until one holds a choice; with a beam that is a choice and no proof. */
