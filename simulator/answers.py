@@ -32,9 +32,9 @@ class ContentReports(ReportGroup):
         restarts_s: What moving one of its jobs costs, in seconds, by app.
     """
 
-    def __init__(self, round_id: int, restarts_s: Mapping[str, float]) -> None:
+    def __init__(self, round_id: int, restarts_s: dict[str, float]) -> None:
         super().__init__(round_id)
-        self._restarts_s = dict(restarts_s)
+        self._restarts_s = restarts_s.copy()
 
     def keys(self) -> KeysView[str]:
         """Ids of the apps."""

@@ -34,7 +34,7 @@ Asked = tuple[Asks, list[float]]
 _FEW = 8
 """So few apps are asked one after the other: arrays would cost more than they save."""
 
-_MOST_ROOMS = 16
+_MOST_ROOMS = 4
 """Rooms that each app remembers: most rounds are about a GPU or two."""
 
 
@@ -112,12 +112,12 @@ class WaitingReports(ReportGroup):
         self,
         round_id: int,
         apps: Sequence[Waiting],
-        places: Mapping[str, int],
+        places: dict[str, int],
         figures: Figures,
     ) -> None:
         super().__init__(round_id)
         # As others come and go these must stay.
-        self._apps, self._places = tuple(apps), dict(places)
+        self._apps, self._places = tuple(apps), places.copy()
         self._figures = figures
 
     def keys(self) -> KeysView[str]:

@@ -78,7 +78,8 @@ class Contention:
 
     def at(self, now_s: float) -> Contentions:
         """N_avg of every app that is active now."""
-        return self._at(now_s, dict(self._since))
+        # Of a dictionary that loses entries all the time `dict()` copies them one by one.
+        return self._at(now_s, self._since.copy())
 
     def _at(self, now_s: float, since: Mapping[str, tuple[float, float]]) -> Contentions:
         if now_s != self._at_s:
