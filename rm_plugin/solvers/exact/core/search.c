@@ -20,6 +20,7 @@
 #include "left_out.h"
 
 enum { FEW_VECTORS = 4096 };  /* so many may stay for the next pass */
+enum { FEW_STATES = 8 };      /* room that a stage begins with: most hold a handful, and memory that is touched costs */
 enum { MOST_COMPLETED = 2 };  /* resources counted exactly in what bidders to come lose */
 
 typedef struct {
@@ -301,14 +302,14 @@ static int better(const Node *a, const Node *b) {
 /* Room for one more node and vector. */
 static int grow_stage(Stage *stage, int width) {
     if (stage->count == stage->room) {
-        int room = stage->room ? stage->room * 2 : 64;
+        int room = stage->room ? stage->room * 2 : FEW_STATES;
         Node *node = realloc(stage->node, sizeof(Node) * room);
         if (!node) return 0;
         stage->node = node;
         stage->room = room;
     }
     if (stage->count == stage->vector_room) {
-        int room = stage->vector_room ? stage->vector_room * 2 : 64;
+        int room = stage->vector_room ? stage->vector_room * 2 : FEW_STATES;
         int32_t *vector = realloc(stage->vector, sizeof(int32_t) * (size_t)room * (width ? width : 1));
         if (!vector) return 0;
         stage->vector = vector;
@@ -642,8 +643,8 @@ static int take_best(Run *run, int32_t *choice, int64_t *value) {
  * States may grow tenfold where the gap grows by half, so once they are many it grows in smaller steps: to go past the
  * optimum by much costs more than to come closer to it once more. */
 static int64_t next_gap(const Run *run, int64_t gap, int64_t least, int64_t states) {
-    enum { FEW_STATES = 2000, MANY_STATES = 20000 };
-    int many = states > MANY_STATES, few = states < FEW_STATES;
+    enum { SOME_STATES = 2000, MANY_STATES = 20000 };
+    int many = states > MANY_STATES, few = states < SOME_STATES;
     int64_t needed = run->bound - run->likely_pruned, next = gap + (gap - least) / (many ? 5 : few ? 1 : 2);
     if (next <= needed) next = needed + (needed - least) / (many ? 16 : 8);
     return next > gap ? next : gap + 1;
