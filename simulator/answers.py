@@ -8,7 +8,7 @@ renewal, says only that it is there, unless somebody wants the rho of every app.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, KeysView, Mapping, Sequence
+from collections.abc import Iterable, KeysView, Mapping
 
 from msgspec.structs import replace
 
@@ -36,7 +36,8 @@ class ContentReports(ReportGroup):
         super().__init__(round_id)
         self._restarts_s = restarts_s.copy()
 
-    def keys(self) -> KeysView[str]:
+    @property
+    def app_ids(self) -> KeysView[str]:
         """Ids of the apps."""
         return self._restarts_s.keys()
 
@@ -44,7 +45,7 @@ class ContentReports(ReportGroup):
         """None of them."""
         return []
 
-    def worst(self, most: int) -> list[tuple[float, str]]:
+    def worst(self, most: int) -> list[tuple[float, str]]:  # noqa: ARG002 - none is as many as there are
         """None of them."""
         return []
 

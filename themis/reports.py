@@ -26,8 +26,9 @@ class ReportGroup(ABC):
         self.round_id = round_id
         self._made: dict[str, AppReport] = {}
 
+    @property
     @abstractmethod
-    def keys(self) -> KeysView[str]:
+    def app_ids(self) -> KeysView[str]:
         """Ids of the apps."""
 
     @abstractmethod
@@ -69,17 +70,17 @@ class Reports(Mapping[str, AppReport]):
         if app_id in self.singly:
             return self.singly[app_id]
         for group in self.groups:
-            if app_id in group.keys():
+            if app_id in group.app_ids:
                 return group.report(app_id)
         raise KeyError(app_id)
 
     def __iter__(self) -> Iterator[str]:
         yield from self.singly
         for group in self.groups:
-            yield from group.keys()
+            yield from group.app_ids
 
     def __len__(self) -> int:
-        return len(self.singly) + sum([len(group.keys()) for group in self.groups])
+        return len(self.singly) + sum([len(group.app_ids) for group in self.groups])
 
     def wanting(self) -> Wanting:
         """The apps that could use more GPUs."""

@@ -9,7 +9,7 @@ the last bit, which tests hold it to.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, KeysView, Mapping, Sequence
+from collections.abc import Iterable, KeysView, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,7 +120,8 @@ class WaitingReports(ReportGroup):
         self._apps, self._places = tuple(apps), places.copy()
         self._figures = figures
 
-    def keys(self) -> KeysView[str]:
+    @property
+    def app_ids(self) -> KeysView[str]:
         """Ids of the apps."""
         return self._places.keys()
 
@@ -134,8 +135,8 @@ class WaitingReports(ReportGroup):
         if most < len(apps):
             # Equals of the last one are among them: their ids tell which come first.
             places = np.flatnonzero(below <= np.partition(below, most - 1)[most - 1])
-            return [(less, apps[place].app_id) for less, place in zip(below[places].tolist(), places.tolist(), strict=True)]
-        return [(less, app.app_id) for less, app in zip(below.tolist(), apps, strict=True)]
+            apps, below = tuple([apps[place] for place in places.tolist()]), below[places]
+        return list(zip(below.tolist(), [app.app_id for app in apps], strict=True))
 
     def tells(self, rho_of: RhoOf) -> bool:
         """True where all tell their rho who are asked for it."""
@@ -227,9 +228,7 @@ class WaitingApps:
         figures = np.full((3, len(self._apps)), math.nan) if untold else self._told(now_s, contentions, around)
         return WaitingReports(round_id, self._apps, self._places, figures)
 
-    def bids(
-        self, app_ids: Iterable[str], offer: Offer, contentions: Figures, around: Surroundings
-    ) -> dict[str, Bid]:
+    def bids(self, app_ids: Iterable[str], offer: Offer, contentions: Figures, around: Surroundings) -> dict[str, Bid]:
         """What some apps bid, by their ids; those are left out that do not wait, and that it takes tables to tell of.
 
         Args:
@@ -238,11 +237,13 @@ class WaitingApps:
             contentions: N_avg of each that waits, in the order of `notes`.
             around: The cluster now.
         """
+        there = [self._places[app_id] for app_id in app_ids if app_id in self._places]
+        if not there:
+            return {}
         room = room_of(offer.free, offer, around)
         places, all_asks, times_s = [], [], []
-        for app_id in app_ids:
-            place = self._places.get(app_id)
-            asked = None if place is None else self._apps[place].asked_in(room)
+        for place in there:
+            asked = self._apps[place].asked_in(room)
             if asked is not None:
                 places.append(place)
                 all_asks.append(asked[0])

@@ -73,7 +73,8 @@ def check_reports(
 
     A group of which all is valid is taken as it is; the reports of any other are looked at one by one.
     """
-    ids, groups = set(asked), ()
+    ids = set(asked)
+    groups: tuple[ReportGroup, ...] = ()
     if isinstance(reports, Reports) and all(_is_valid(group, snapshot, ids, rho_of) for group in reports.groups):
         groups, reports = reports.groups, reports.singly
     valid: dict[str, AppReport] = {}
@@ -90,7 +91,7 @@ def check_reports(
 
 
 def _is_valid(group: ReportGroup, snapshot: RoundSnapshot, asked: Set[str], rho_of: RhoOf) -> bool:
-    return group.round_id == snapshot.round_id and group.keys() <= asked and group.tells(rho_of)
+    return group.round_id == snapshot.round_id and group.app_ids <= asked and group.tells(rho_of)
 
 
 def _problem_of_report(report: AppReport, app_id: str, snapshot: RoundSnapshot, rho_of: RhoOf) -> str:
@@ -100,7 +101,7 @@ def _problem_of_report(report: AppReport, app_id: str, snapshot: RoundSnapshot, 
         return "the report tells no rho"
     machines = snapshot.cluster.rack_of
     # Placement looks up the racks of what a job holds; most demands of most apps are of jobs that hold nothing.
-    if any([not _are_known(demand.held, machines) for demand in report.demands if demand.held.counts]):
+    if any(not _are_known(demand.held, machines) for demand in report.demands if demand.held.counts):
         return "a job is said to be on a machine that the cluster does not have"
     return ""
 

@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 from sim_cases import FREE, app, cluster, job, settings, workload
 
+from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.solvers.highs import HighsSolver
 from simulator.observer import History
 from simulator.simulation import Simulation
+from themis.choices import LeaseEnds
 from themis.leases import LeaseChangeKind
 
 TWO = cluster((2,), (2,))
@@ -72,6 +74,31 @@ class TestPlaying:
         assert run.decide(snapshot) == run.decide(snapshot)
         assert run.decide(snapshot, make_policy("srtf")).snapshot.bids is None
         assert run.arbiter.table.live == other.arbiter.table.live
+
+
+def test_what_many_apps_answer_at_once_is_what_each_answers():
+    lone = [app(f"a{n:02}", job("j0", 900 + 70 * n, gpus=1 + n % 2), at_s=9.0 * n) for n in range(24)]
+    # Staggered, so that some hold what they want as others' leases end.
+    leases = LeasePolicy(checkpoint_lead_s=5.0, ends=LeaseEnds.STAGGERED)
+    run = Simulation(workload(*APPS, *lone), settings(TWO, leases=leases))
+    bids = content = 0
+    run.play_rounds(1)
+    for _ in range(8):
+        # Up to the next moment with GPUs to hand out, before its round.
+        run.play_until(run.arbiter.next_lease_round_s())
+        snapshot, _ = run.arbiter.begin_round(run.now_s)
+        told = run.decide(snapshot).snapshot
+        assert {name: run.bid(snapshot, name) for name in told.bids} == told.bids
+        wanting = dict(told.answered.wanting())
+        for name, said in told.reports.items():
+            assert run.report(snapshot, name).demands == said.demands == wanting.get(name, ())
+            if name in wanting:
+                assert run.report(snapshot, name) == said
+        bids += sum(bool(bid.rows) for bid in told.bids.values())
+        content += len(told.reports) - len(wanting)
+        run.play_rounds(2)
+    assert bids > 20
+    assert content > 0
 
 
 def test_an_observer_hears_of_every_round_and_lease():

@@ -15,12 +15,14 @@ from rm_plugin.arbiter.round_values import (
     RoundSnapshot,
     SolveAuction,
 )
-from rm_plugin.arbiter.rounds import check_bids, play_round
-from rm_plugin.arbiter.seeds import child_seed
-from rm_plugin.policies.themis import ThemisPolicy
+from rm_plugin.arbiter.rounds import check_bids, check_reports, play_round
+from rm_plugin.arbiter.seeds import child_seed, child_seeds
+from rm_plugin.policies.demands import claims_of
+from rm_plugin.policies.themis import ThemisPolicy, worst_apps
 from themis.bids import AppReport, Bid, BidRow, FreeMachine, Gang, GangDemand, PlacedGang, RhoOf
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Cluster, Level, Machine
+from themis.reports import ReportGroup, Reports
 
 CLUSTER = Cluster(name="c", machines=(Machine(machine_id="m", rack_id="r", slots=(4,)),))
 FREE = (FreeMachine(machine_id="m", rack_id="r", free_slots=(4,)),)
@@ -107,6 +109,70 @@ class TestQuestions:
         assert [type(question) for question in questions] == [AskReports, AskBids, SolveAuction]
         assert [each.app_id for each in questions[2].market.bids] == ["a", "b"]
         assert set(result.decision.grants()) == {"a", "b"}
+
+
+class Group(ReportGroup):
+    """Reports of several apps at once."""
+
+    def __init__(self, *reports, round_id=3):
+        super().__init__(round_id)
+        self._reports = {each.app_id: each for each in reports}
+
+    @property
+    def app_ids(self):
+        return self._reports.keys()
+
+    def wanting(self):
+        return [(app_id, each.demands) for app_id, each in self._reports.items()]
+
+    def worst(self, most):
+        return sorted((-each.rho, app_id) for app_id, each in self._reports.items())[:most]
+
+    def tells(self, rho_of):
+        return rho_of is RhoOf.NO_APP or not any(math.isnan(each.rho) for each in self._reports.values())
+
+    def _make(self, app_id):
+        return self._reports[app_id]
+
+
+class TestGroups:
+    """Reports of many apps at once are worth what they are worth one by one."""
+
+    def checked(self, reports, *apps, rho_of=RhoOf.WANTING_APPS):
+        return check_reports(snapshot(*apps), tuple(apps), reports, rho_of)
+
+    def test_a_group_without_fault_stays_as_it_is(self):
+        group = Group(report("a"), report("b"))
+        valid, refused = self.checked(Reports({"c": report("c")}, [group]), "a", "b", "c", "d")
+        assert valid.groups == (group,)
+        assert valid == {name: report(name) for name in "abc"}
+        assert refused == {}
+
+    def test_apps_that_were_not_asked_are_dropped(self):
+        valid, refused = self.checked(Reports({"x": report("x")}, [Group(report("a"), report("y"))]), "a", "b")
+        assert valid == {"a": report("a")}
+        assert refused == {}
+
+    def test_a_group_of_another_round_is_refused(self):
+        old = [replace(report(name), round_id=2) for name in "ab"]
+        valid, refused = self.checked(Reports({"c": report("c")}, [Group(*old, round_id=2)]), "a", "b", "c")
+        assert valid == {"c": report("c")}
+        assert refused == {name: f"the report is app {name}'s for round 2" for name in "ab"}
+
+    def test_of_a_group_that_tells_no_rho_those_are_refused_that_should(self):
+        group = Group(report("a"), report("b", math.nan))
+        valid, refused = self.checked(Reports({}, [group]), "a", "b")
+        assert valid == {"a": report("a")}
+        assert refused == {"b": "the report tells no rho"}
+        valid, refused = self.checked(Reports({}, [group]), "a", "b", rho_of=RhoOf.NO_APP)
+        assert valid.groups == (group,)
+        assert refused == {}
+
+    def test_the_worst_are_asked_whoever_told_of_them(self):
+        reports = Reports({"c": report("c", 4.0)}, [Group(report("a", 3.0), report("b", 5.0))])
+        shot = replace(snapshot("a", "b", "c", settings=RoundSettings(f=0.5)), reports=reports)
+        assert worst_apps(shot) == ("b", "c")
+        assert [claim.app_id for claim in claims_of(shot, {})] == ["c", "a", "b"]
 
 
 class TestAbsence:
@@ -225,3 +291,5 @@ class TestValues:
         assert len(seeds) == 5
         assert all(0 <= seed < 2**64 for seed in seeds)
         assert child_seed(1, "a") == 263842516872826314
+        assert child_seeds(1, ("a",), ["b", "c"]) == [child_seed(1, "a", "b"), child_seed(1, "a", "c")]
+        assert child_seeds(1, ("a",), []) == []
