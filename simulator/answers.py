@@ -45,7 +45,7 @@ class ContentReports(ReportGroup):
         """None of them."""
         return []
 
-    def worst(self, most: int) -> list[tuple[float, str]]:  # noqa: ARG002 - none is as many as there are
+    def worst(self, most: int) -> list[tuple[float, str]]:  # noqa: ARG002 - there are none
         """None of them."""
         return []
 
@@ -75,9 +75,11 @@ class Answers:
         self._up_until_s = 0.0
         self._views: dict[str, AppView] = {}
         self._offer: Offer | None = None
+        # N_avg of the apps that wait, as they are in this round.
         self._contentions: Figures | None = None
-        # Apps that are asked in every round, and those that are until it is known what they do.
+        # Apps that lie or err, which are asked in every round.
         self._apart: dict[str, None] = {}
+        # Those of which something happened since it was last known whether they wait or are content.
         self._stirred: dict[str, None] = {}
         self._waiting = WaitingApps()
         self._waits: dict[str, Waiting] = {}

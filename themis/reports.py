@@ -16,7 +16,9 @@ Wanting = list[tuple[str, tuple[GangDemand, ...]]]
 
 
 class ReportGroup(ABC):
-    """Reports of apps none of which holds GPUs beside which a job of it would grow.
+    """Reports of apps none of which holds GPUs beside which a job of it would grow: nothing in them needs a look.
+
+    What a group was made from must not change it later.
 
     Args:
         round_id: The round that they answer.
@@ -41,7 +43,7 @@ class ReportGroup(ABC):
 
     @abstractmethod
     def tells(self, rho_of: RhoOf) -> bool:
-        """True where all tell their rho who are asked for it."""
+        """True where all tell their rho, a number of 0 or more, who are asked for it."""
 
     def report(self, app_id: str) -> AppReport:
         """The report of one of the apps."""
@@ -59,7 +61,7 @@ class Reports(Mapping[str, AppReport]):
 
     Args:
         singly: Those that were told one by one.
-        groups: Those of other apps.
+        groups: Those of other apps, each in one group.
     """
 
     def __init__(self, singly: Mapping[str, AppReport], groups: Sequence[ReportGroup] = ()) -> None:

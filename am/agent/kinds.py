@@ -61,7 +61,7 @@ class Room:
                 self._slots[within] = self._slots.get(within, 0) + 1
             rack = by_rack.setdefault(around.rack_of.get(machine), {})
             rack[count] = rack.get(count, 0) + 1
-        # A machine of which nobody knows the rack might be next to any other.
+        # Machines of which nobody knows the rack stand together, and might be next to any other.
         self._one_rack = len(by_rack) <= 1 and None not in by_rack
         self._racks = tuple(by_rack.values())
 

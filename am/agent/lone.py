@@ -54,7 +54,7 @@ class Ask(Value, frozen=True, kw_only=True):
 
 Asks = tuple[Ask, ...]
 
-_IN_ROOMS: Memo[Asks | None] = Memo()
+_IN_ROOMS: Memo[Asks | None] = Memo(most_parts=4096)
 """What jobs may ask for in rooms in which the same gangs fit."""
 
 

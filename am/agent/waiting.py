@@ -139,8 +139,9 @@ class WaitingReports(ReportGroup):
         return list(zip(below.tolist(), [app.app_id for app in apps], strict=True))
 
     def tells(self, rho_of: RhoOf) -> bool:
-        """True where all tell their rho who are asked for it."""
-        return rho_of is _NO_APP or not np.isnan(self._figures[0]).any()
+        """True where all tell their rho, a number of 0 or more, who are asked for it."""
+        # False for NaN too.
+        return rho_of is _NO_APP or bool((self._figures[0] >= 0.0).all())
 
     def _make(self, app_id: str) -> AppReport:
         place = self._places[app_id]
@@ -158,7 +159,7 @@ class WaitingReports(ReportGroup):
 
 
 class WaitingApps:
-    """Any number of such apps of one cluster, and their reports."""
+    """Any number of such apps of one cluster, their reports, and the bids of those that have one job."""
 
     _SUBMITTED, _CLUSTER_S, _SMALLEST, _SMALLEST_GPU_S, _WHOLE_S, _NOTED = range(6)
 
@@ -268,11 +269,17 @@ class WaitingApps:
         contentions: Figures,
         around: Surroundings,
     ) -> tuple[list[float], list[float]]:
-        """`Valuer.value` of nothing for each of the apps at those places, and of every time, `counts` of which are its.
+        """What `Valuer.value` says of nothing for each app, and of all times, to the last bit.
 
-        The same numbers to the last bit.
+        Args:
+            places: Of the apps.
+            counts: How many of the times are each one's.
+            times_s: T on what they may ask for, one app's after the other's, in seconds.
+            now_s: The time, on the clock of the submissions.
+            contentions: N_avg of each that waits, in the order of `notes`.
+            around: The cluster now.
         """
-        # First, since it notes what the other figures may lack as yet.
+        # Before the figures are read: it notes t_cluster of apps that are new.
         share_s = self._share_s(around)[places]
         figures = self._figures[:, places]
         spent_s, ideal_s = now_s - figures[self._SUBMITTED], figures[self._CLUSTER_S] * contentions[places]

@@ -81,6 +81,7 @@ def _serve(room: Room, claims: Sequence[Claim], rng_seed: int, hopeless: set[_Ki
 def _drawn(claims: Collection[Claim], rng_seed: int) -> list[Claim]:
     """Claims in the order that is drawn for their apps."""
     ids = [claim.app_id for claim in claims]
+    # No two are of one app, so no claims are compared.
     draws = zip(child_seeds(rng_seed, ("leftovers",), ids), ids, claims, strict=True)
     return [claim for _, _, claim in sorted(draws)]
 
@@ -96,13 +97,15 @@ def _may_be_served(claim: Claim, gpus: int) -> bool:
 def _take_turns(room: Room, claims: Iterable[Claim], queues: dict[str, _Queue], hopeless: set[_Kind]) -> None:
     """One job a turn, round after round; a queue that cannot use any GPU any more drops out.
 
-    `queues` are those of apps that got something already; those of others are added as their first turn comes.
+    `queues` are those of apps that had something to renew; those of others are added as their first turn comes.
     """
     waiting: deque[_Queue] = deque()
     for claim in claims:
         if not room.gpus:
             return
-        queue = queues.get(claim.app_id) or queues.setdefault(claim.app_id, _Queue(claim, hopeless))
+        queue = queues.get(claim.app_id)
+        if queue is None:
+            queue = queues[claim.app_id] = _Queue(claim, hopeless)
         if queue.step(room):
             waiting.append(queue)
     while waiting and room.gpus:

@@ -60,8 +60,7 @@ def _is_better(market: Market, without: Solution, full: Solution, app_id: str) -
 def _changed_values(market: Market, full: Solution, without: Solution, app_id: str) -> list[tuple[float, float]]:
     """What the others have in the full market and without bidder i, where the two differ: equal ones cancel out."""
     before, after = full.wins, without.wins
-    found = after.get
-    others = {winner for winner, win in before.items() if (other := found(winner)) is None or other.row != win.row}
+    others = {winner for winner, win in before.items() if (other := after.get(winner)) is None or other.row != win.row}
     others.update([winner for winner in after if winner not in before])
     others.discard(app_id)
     # Mostly nobody's win changes, and no bid has to be looked up.

@@ -82,7 +82,7 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
 
     @remembered
     def answered(self) -> Reports:
-        """The reports of the apps that are there; those of a round are of no others."""
+        """The reports of apps that are there: a round asks no others, so its `Reports` have none of silent ones."""
         if isinstance(self.reports, Reports):
             return self.reports
         there = [app.app_id for app in self.apps if not app.silent and app.app_id in self.reports]

@@ -71,12 +71,21 @@ def check_reports(
 ) -> tuple[Reports, dict[str, str]]:
     """Split reports into valid ones and refused ones with the reason; those of apps that were not asked are dropped.
 
-    A group of which all is valid is taken as it is; the reports of any other are looked at one by one.
+    A group (`themis.reports`) is valid as a whole where it answers the round, of apps that were asked and of which
+    nobody else tells, with each rho that is asked for; its jobs hold nothing that placement would look up. The reports
+    of any other group are looked at one by one.
     """
     ids = set(asked)
-    groups: tuple[ReportGroup, ...] = ()
-    if isinstance(reports, Reports) and all(_is_valid(group, snapshot, ids, rho_of) for group in reports.groups):
-        groups, reports = reports.groups, reports.singly
+    groups: list[ReportGroup] = []
+    if isinstance(reports, Reports):
+        singly = dict(reports.singly)
+        for group in reports.groups:
+            apart = all(group.app_ids.isdisjoint(others) for others in (singly, *(each.app_ids for each in groups)))
+            if apart and _is_valid(group, snapshot, ids, rho_of):
+                groups.append(group)
+            else:
+                singly = {app_id: group.report(app_id) for app_id in group.app_ids} | singly
+        reports = singly
     valid: dict[str, AppReport] = {}
     refused: dict[str, str] = {}
     for app_id, report in reports.items():
@@ -87,7 +96,8 @@ def check_reports(
             refused[app_id] = problem
         else:
             valid[app_id] = report
-    return Reports(valid, groups), refused
+    # What is refused is recorded, in the order of the apps.
+    return Reports(valid, groups), {app_id: refused[app_id] for app_id in asked if app_id in refused}
 
 
 def _is_valid(group: ReportGroup, snapshot: RoundSnapshot, asked: Set[str], rho_of: RhoOf) -> bool:

@@ -165,7 +165,7 @@ class MarketArrays(Value, frozen=True, dict=True, kw_only=True):
 
     @remembered
     def unplaced(self) -> dict[int, Win]:
-        """Rows as wins without places, likewise."""
+        """Rows as wins without places, likewise: made as they are looked up."""
         return _Unplaced(self.row_index)
 
     @remembered

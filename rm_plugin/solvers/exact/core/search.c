@@ -20,7 +20,7 @@
 #include "left_out.h"
 
 enum { FEW_VECTORS = 4096 };  /* so many may stay for the next pass */
-enum { FEW_STATES = 8 };      /* room that a stage begins with: most hold a handful, and memory that is touched costs */
+enum { FIRST_ROOM = 8 };      /* states that a stage begins with room for: most hold a handful */
 enum { MOST_COMPLETED = 2 };  /* resources counted exactly in what bidders to come lose */
 
 typedef struct {
@@ -302,14 +302,14 @@ static int better(const Node *a, const Node *b) {
 /* Room for one more node and vector. */
 static int grow_stage(Stage *stage, int width) {
     if (stage->count == stage->room) {
-        int room = stage->room ? stage->room * 2 : FEW_STATES;
+        int room = stage->room ? stage->room * 2 : FIRST_ROOM;
         Node *node = realloc(stage->node, sizeof(Node) * room);
         if (!node) return 0;
         stage->node = node;
         stage->room = room;
     }
     if (stage->count == stage->vector_room) {
-        int room = stage->vector_room ? stage->vector_room * 2 : FEW_STATES;
+        int room = stage->vector_room ? stage->vector_room * 2 : FIRST_ROOM;
         int32_t *vector = realloc(stage->vector, sizeof(int32_t) * (size_t)room * (width ? width : 1));
         if (!vector) return 0;
         stage->vector = vector;
@@ -529,8 +529,8 @@ static int pass(Run *run, int beam) {
     first->count = 1;
     for (int s = 0; s < run->stages; s++) {
         Stage *next = &run->stage[s + 1];
-        int closing = 0;
-        for (int m = 0; run->label_at > run->binding && m < p->machines; m++) closing |= run->charges.closes[m] == s && run->seat[m] >= 0;
+        int closing = 0, seated = run->label_at > run->binding;
+        for (int m = 0; seated && m < p->machines; m++) closing |= run->charges.closes[m] == s && run->seat[m] >= 0;
         if (!slots_after(run, &run->stage[s])) {
             run->status = SEARCH_NO_MEMORY;
             return 0;
@@ -643,8 +643,8 @@ static int take_best(Run *run, int32_t *choice, int64_t *value) {
  * States may grow tenfold where the gap grows by half, so once they are many it grows in smaller steps: to go past the
  * optimum by much costs more than to come closer to it once more. */
 static int64_t next_gap(const Run *run, int64_t gap, int64_t least, int64_t states) {
-    enum { SOME_STATES = 2000, MANY_STATES = 20000 };
-    int many = states > MANY_STATES, few = states < SOME_STATES;
+    enum { FEW_STATES = 2000, MANY_STATES = 20000 };
+    int many = states > MANY_STATES, few = states < FEW_STATES;
     int64_t needed = run->bound - run->likely_pruned, next = gap + (gap - least) / (many ? 5 : few ? 1 : 2);
     if (next <= needed) next = needed + (needed - least) / (many ? 16 : 8);
     return next > gap ? next : gap + 1;
@@ -653,7 +653,7 @@ static int64_t next_gap(const Run *run, int64_t gap, int64_t least, int64_t stat
 /* By so much is every choice worth less than the bound: no search needs to look at what would lose less. */
 static int64_t find_least_loss(Run *run) {
     int64_t gap = (int64_t)(1e-4 * run->problem->unit), *loss = run->problem->loss;
-    /* Problems that differ in one bidder lose about as much. */
+    /* Problems that differ in one bidder lose about as much: twice that is mostly enough to look at. */
     if (2 * *loss > gap) gap = 2 * *loss;
     while (!run->status && gap < run->bound) {
         prepare(run, gap, 0);

@@ -168,6 +168,25 @@ class TestGroups:
         assert valid.groups == (group,)
         assert refused == {}
 
+    def test_a_good_group_beside_another_stays_as_it_is(self):
+        good, old = Group(report("a")), Group(replace(report("b"), round_id=2), round_id=2)
+        valid, refused = self.checked(Reports({}, [good, old]), "a", "b")
+        assert valid.groups == (good,)
+        assert valid == {"a": report("a")}
+        assert list(refused) == ["b"]
+
+    def test_an_app_that_is_told_of_twice_counts_once(self):
+        groups = [Group(report("a", 2.0), report("b")), Group(report("b", 3.0), report("c"))]
+        valid, refused = self.checked(Reports({"a": report("a", 4.0)}, groups), "a", "b", "c")
+        assert len(valid) == 3
+        assert valid["a"] == report("a", 4.0)
+        assert valid.worst(9) == ["a", "b", "c"]
+        assert refused == {}
+
+    def test_what_is_refused_is_told_in_the_order_of_the_apps(self):
+        _, refused = self.checked({name: report("x") for name in "cab"}, "a", "b", "c")
+        assert list(refused) == ["a", "b", "c"]
+
     def test_the_worst_are_asked_whoever_told_of_them(self):
         reports = Reports({"c": report("c", 4.0)}, [Group(report("a", 3.0), report("b", 5.0))])
         shot = replace(snapshot("a", "b", "c", settings=RoundSettings(f=0.5)), reports=reports)
