@@ -115,14 +115,14 @@ class Answers:
         """What apps answer as a round begins on a snapshot of this moment; others may be among the answers."""
         self._look_at(snapshot)
         self._settle(snapshot)
-        contentions = self._contentions_at(snapshot)
-        groups: list[ReportGroup] = [
-            self._waiting.reports(snapshot.now_s, contentions, self.around, snapshot.round_id, rho_of)
-        ]
+        groups: list[ReportGroup] = []
+        if self._waits:
+            contentions = self._contentions_at(snapshot)
+            groups.append(self._waiting.reports(snapshot.now_s, contentions, self.around, snapshot.round_id, rho_of))
         rest = [*self._stirred, *self._apart]
         if rho_of is _EVERY_APP:
             rest += self._content
-        else:
+        elif self._content:
             groups.append(ContentReports(snapshot.round_id, self._content))
         asked = set(app_ids) if rest else ()
         return Reports({app_id: self._report(snapshot, app_id, rho_of) for app_id in rest if app_id in asked}, groups)
@@ -135,7 +135,10 @@ class Answers:
     def bids(self, snapshot: RoundSnapshot, app_ids: Iterable[str]) -> dict[str, Bid]:
         """What apps answer to the offer of such a round that can be asked all at once: they wait and have one job."""
         self._look_at(snapshot)
-        still = [app_id for app_id in app_ids if app_id not in self._stirred]
+        waits, stirred = self._waits, self._stirred
+        still = [app_id for app_id in app_ids if app_id in waits and waits[app_id].is_alone and app_id not in stirred]
+        if not still:
+            return {}
         offer, contentions = self._offer_to_anybody(snapshot), self._contentions_at(snapshot)
         return self._waiting.bids(still, offer, contentions, self.around)
 

@@ -85,6 +85,11 @@ class Waiting:
         """The app's bid `elapsed_s` seconds into its life, over which `contention` apps were active (N_avg)."""
         return bid_by(self._app, self.valuer(elapsed_s, contention, around), offer, around)
 
+    @property
+    def is_alone(self) -> bool:
+        """True for an app of one job, and no other to come."""
+        return self._rooms is not None
+
     def asked_in(self, room: Room) -> Asked | None:
         """What the app may ask for in a room, and T of each; None where it takes tables to tell."""
         known = self._rooms
