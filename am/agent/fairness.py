@@ -115,7 +115,13 @@ class Valuer(Value, frozen=True, kw_only=True):
             return np.array([self.value(time_s, switch_s) for time_s in times_s.tolist()])
         spent_s = self.elapsed_s + switch_s
         shared_s = all_shared_s(self.rule, times_s, spent_s=spent_s, share_s=self.share_s, lease_s=self.lease_s)
-        return self.ideal_s / np.maximum(shared_s, 1e-9)
+        return all_values(self.ideal_s, shared_s)
+
+
+def all_values(ideal_s: float | Seconds, shared_s: Seconds) -> Seconds:
+    """`Valuer.value` of many bundles, or of bundles of as many apps, by t_ideal and t_shared in seconds, to the bit."""
+    values: Seconds = ideal_s / np.maximum(shared_s, 1e-9)
+    return values
 
 
 def all_shared_s(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from am.agent.bidding import bid_by
 from am.agent.demands import phases_left, unmet_demands
-from am.agent.fairness import Valuer, all_shared_s, cluster_time_s
+from am.agent.fairness import Valuer, all_shared_s, all_values, cluster_time_s
 from am.agent.finish_time import pace_on_counts
 from am.agent.kinds import Room, room_of
 from am.agent.lone import Asks, asks_in, rows_worth
@@ -294,7 +294,7 @@ class WaitingApps:
         shared_s = all_shared_s(
             around.rule, all_times_s, spent_s=spent_s[of], share_s=share_s[of], lease_s=around.lease_s
         )
-        values: list[float] = (ideal_s[of] / np.maximum(shared_s, 1e-9)).tolist()
+        values: list[float] = all_values(ideal_s[of], shared_s).tolist()
         return values[: len(places)], values[len(places) :]
 
     def _told(self, now_s: float, contentions: Figures, around: Surroundings) -> Figures:
