@@ -2,7 +2,8 @@
 
 An honest app of which nothing happens need not be looked at in every round. One that waits without GPUs is asked with
 all its like (`am.agent.waiting`). One that is content, holding all that its jobs can use with nothing of it up for
-renewal, says only that it is there, unless somebody wants the rho of every app.
+renewal, says only that it is there, unless somebody wants the rho of every app. As its leases end it is asked with all
+its like if it has one job (`am.agent.renewing`).
 """
 
 from __future__ import annotations
@@ -12,16 +13,22 @@ from collections.abc import Iterable, KeysView, Mapping
 
 from msgspec.structs import replace
 
+from am.agent.figure_reports import Figures
+from am.agent.renewing import renewing_reports
 from am.agent.views import AppView, Surroundings
-from am.agent.waiting import Figures, Waiting, WaitingApps
+from am.agent.waiting import Waiting, WaitingApps
 from rm_plugin.arbiter.round_values import RoundSnapshot
 from simulator.agents import Agent, HonestAgent
 from simulator.app import SimApp
+from simulator.renewals import Renewals
 from themis.bids import AppReport, Bid, Offer, RhoOf
-from themis.leases import SAME_TIME_S
+from themis.leases import SAME_TIME_S, Lease
 from themis.reports import ReportGroup, Reports, Wanting
 
 _EVERY_APP = RhoOf.EVERY_APP
+
+_FEW = 6
+"""So few apps that renew are asked one after the other: arrays would cost more than they save."""
 
 
 class ContentReports(ReportGroup):
@@ -83,9 +90,12 @@ class Answers:
         self._stirred: dict[str, None] = {}
         self._waiting = WaitingApps()
         self._waits: dict[str, Waiting] = {}
-        # Apps that are content, with what moving one of their jobs costs, and when that may be over.
+        # Apps that are content, with what moving one of their jobs costs, and when that may be over; the queue may
+        # tell of times that hold no more.
         self._content: dict[str, float] = {}
-        self._content_until: list[tuple[float, str]] = []
+        self._content_until_s: dict[str, float] = {}
+        self._contents_end: list[tuple[float, str]] = []
+        self._renewals = Renewals()
 
     def enter(self, app_id: str, agent: Agent) -> None:
         """An app arrived."""
@@ -107,6 +117,11 @@ class Answers:
         if app_id not in self._apart:
             self._stirred[app_id] = None
 
+    def renewed(self, lease: Lease) -> None:
+        """A lease of an active app was renewed."""
+        if not self._renewals.hear(lease):
+            self.stir(lease.app_id)
+
     def have_machines(self, cluster_gpus: int) -> None:
         """The machines that are there have so many GPUs from now on."""
         self.around = replace(self.around, cluster_gpus=cluster_gpus)
@@ -120,6 +135,10 @@ class Answers:
             contentions = self._contentions_at(snapshot)
             groups.append(self._waiting.reports(snapshot.now_s, contentions, self.around, snapshot.round_id, rho_of))
         rest = [*self._stirred, *self._apart]
+        if len(self._renewals.up) > _FEW:
+            groups.append(self._renewing(snapshot, rho_of))
+        else:
+            rest += self._renewals.up
         if rho_of is _EVERY_APP:
             rest += self._content
         elif self._content:
@@ -157,6 +176,20 @@ class Answers:
     def _report(self, snapshot: RoundSnapshot, app_id: str, rho_of: RhoOf) -> AppReport:
         return self._agents[app_id].report(self._view(snapshot, app_id), self.around, snapshot.round_id, rho_of)
 
+    def _renewing(self, snapshot: RoundSnapshot, rho_of: RhoOf) -> ReportGroup:
+        """The reports of all apps that are about to renew what they hold."""
+        now_s, up, contentions = snapshot.now_s, self._renewals.up, snapshot.contentions
+        apps = [self._apps[app_id] for app_id in up]
+        return renewing_reports(
+            tuple(up.values()),
+            [app.jobs_at(now_s)[0] for app in apps],
+            [now_s - app.submitted_at_s for app in apps],
+            [contentions.of(app_id) for app_id in up],
+            self.around,
+            snapshot.round_id,
+            rho_of,
+        )
+
     def _view(self, snapshot: RoundSnapshot, app_id: str) -> AppView:
         """The app as its agent sees it: it does not change within a round."""
         view = self._views.get(app_id)
@@ -188,10 +221,11 @@ class Answers:
     def _settle(self, snapshot: RoundSnapshot) -> None:
         """Find out which apps wait or are content now; those that are neither are looked at again in the next round."""
         self._contentions = None
-        while self._content_until and self._content_until[0][0] <= self._up_until_s:
-            app_id = heapq.heappop(self._content_until)[1]
-            if app_id in self._content:
-                self._stirred[app_id] = None
+        self._renew()
+        while self._contents_end and self._contents_end[0][0] <= self._up_until_s:
+            end_s, app_id = heapq.heappop(self._contents_end)
+            if self._content_until_s.get(app_id) == end_s and app_id not in self._stirred:
+                self._come_up(snapshot.now_s, app_id)
         for app_id in list(self._stirred):
             self._unsettle(app_id)
             app = self._apps[app_id]
@@ -200,13 +234,34 @@ class Answers:
                 self._waits[app_id] = waiting
                 self._waiting.put(waiting, app.submitted_at_s, snapshot.contentions.since[app_id])
             elif app.is_content(self._up_until_s):
-                self._content[app_id] = app.costs.restart_s
-                heapq.heappush(self._content_until, (app.same_until_s(self._up_until_s), app_id))
+                self._be_content(app_id, app.same_until_s(self._up_until_s))
             else:
                 continue
             del self._stirred[app_id]
 
+    def _come_up(self, now_s: float, app_id: str) -> None:
+        """Leases of an app that was content end with this round."""
+        if self._renewals.come_up(self._apps[app_id], now_s, self._up_until_s, self.around):
+            del self._content[app_id], self._content_until_s[app_id]
+        else:
+            self._stirred[app_id] = None
+
+    def _renew(self) -> None:
+        """Apps that renewed all they hold, and of which nothing else happened, are content again."""
+        for app_id, end_s in self._renewals.take_renewed().items():
+            if end_s is None or end_s <= self._up_until_s:
+                self._stirred[app_id] = None
+            elif app_id not in self._stirred:
+                self._be_content(app_id, end_s)
+
+    def _be_content(self, app_id: str, until_s: float) -> None:
+        self._content[app_id] = self._apps[app_id].costs.restart_s
+        self._content_until_s[app_id] = until_s
+        heapq.heappush(self._contents_end, (until_s, app_id))
+
     def _unsettle(self, app_id: str) -> None:
-        self._content.pop(app_id, None)
+        if self._content.pop(app_id, None) is not None:
+            del self._content_until_s[app_id]
+        self._renewals.drop(app_id)
         if self._waits.pop(app_id, None) is not None:
             self._waiting.drop(app_id)

@@ -121,7 +121,7 @@ class SimApp:
             app_id=self.app_id,
             elapsed_s=now_s - self.submitted_at_s,
             contention=contention,
-            jobs=self._jobs_at(now_s),
+            jobs=self.jobs_at(now_s),
             later_phases=self._later_phases,
             work_total_gpu_s=self.work_total_gpu_s,
             demand_max_gpus=self._at_once_gpus,
@@ -144,8 +144,11 @@ class SimApp:
             return None
         return Waiting(self.view(now_s, now_s, contention=1.0), around)
 
-    def _jobs_at(self, now_s: float) -> tuple[JobView, ...]:
-        """The jobs of the phase. As long as none of them runs it is the same tuple, by which agents know it again."""
+    def jobs_at(self, now_s: float) -> tuple[JobView, ...]:
+        """The jobs of the phase as the agent sees them.
+
+        As long as none of them runs it is the same tuple, by which agents know it again.
+        """
         still = self._still
         if still is not None and not (self.leases and _one_runs(self._pending)):
             return still

@@ -34,7 +34,7 @@ from simulator.workload import AppTrace, Workload
 from themis.bids import AppReport, Bid, Market, RhoOf
 from themis.clock import VirtualClock
 from themis.errors import InvariantError
-from themis.leases import SAME_TIME_S, Lease, LeaseChange
+from themis.leases import SAME_TIME_S, Lease, LeaseChange, LeaseChangeKind
 
 MakeAgent = Callable[[AppTrace], Agent]
 Watch = Callable[["Simulation"], None]
@@ -422,7 +422,11 @@ class Simulation:
         for change in changes:
             app = self.apps.get(change.lease.app_id)
             if app is not None:
-                self._note_change(app)
+                self._unchecked[app.app_id] = None
+                if change.kind is LeaseChangeKind.RENEWED:
+                    self._answers.renewed(change.lease)
+                else:
+                    self._answers.stir(app.app_id)
                 if app.hear(change):
                     self._dirty.add(app.app_id)
 

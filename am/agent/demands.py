@@ -53,10 +53,7 @@ def phases_left(app: AppView) -> tuple[PhaseLeft, ...]:
     """What the search has still to do: the current phase by its jobs, later ones by the median job (equation 2)."""
     left = []
     if len(app.jobs) == 1:
-        # An app of one job is asked in every round while it runs.
-        job = app.jobs[0]
-        work_s, gang = job.iterations_left * job.serial_iteration_s, job.shape.demand_max_gpus
-        left.append(PhaseLeft(jobs=1, work_gpu_s=work_s, longest_gpu_s=work_s, gang_gpus=gang))
+        left.append(job_left(app.jobs[0]))
     elif app.jobs:
         works = [job.iterations_left * job.serial_iteration_s for job in app.jobs]
         gang = max([job.shape.tasks * job.shape.gpus_per_task for job in app.jobs])
@@ -72,6 +69,12 @@ def phases_left(app: AppView) -> tuple[PhaseLeft, ...]:
                 PhaseLeft(jobs=phase.jobs, work_gpu_s=phase.jobs * each, longest_gpu_s=each, gang_gpus=gang),
             )
     return tuple(left)
+
+
+def job_left(job: JobView) -> PhaseLeft:
+    """What is left of a phase of one job. An app of a single job is asked in every round while it runs."""
+    work_s = job.serial_work_s
+    return PhaseLeft(jobs=1, work_gpu_s=work_s, longest_gpu_s=work_s, gang_gpus=job.shape.demand_max_gpus)
 
 
 def empty_bundle_s(app: AppView, around: Surroundings) -> tuple[float, float]:

@@ -288,13 +288,18 @@ def pace_on_counts(app: AppView, around: Surroundings) -> Pace:
     """The pace of an app: of one that runs but for the work left, of one that waits as it is."""
     if app.held and len(app.jobs) == 1 and not app.later_phases:
         job = app.jobs[0]
-        shapes = (job.shape, app.median_job.shape)
-        return _JOB_PACES.of((*shapes, job.slowdown, around.fitting_level), (), lambda: _JobPace(shapes))
+        return job_pace(job, app.median_job.shape, around)
     objects = (app.jobs, app.later_phases, app.reference, around.fitting_level)
     return _PACES.of(objects, (), lambda: _AppPace(app))
 
 
-class _JobPace(Pace):
+def job_pace(job: JobView, median: JobShape, around: Surroundings) -> JobPace:
+    """The pace of an app whose one job runs; `median` is the shape of its median job."""
+    shapes = (job.shape, median)
+    return _JOB_PACES.of((*shapes, job.slowdown, around.fitting_level), (), lambda: JobPace(shapes))
+
+
+class JobPace(Pace):
     """Of an app whose one job runs: but for the work left it stays the same."""
 
     __slots__ = ("_paces",)
@@ -303,14 +308,22 @@ class _JobPace(Pace):
         super().__init__(shapes)
         self._paces: dict[int, list[tuple[float, int]]] = {}
 
-    def time_s(self, app: AppView, gpus: int, around: Surroundings) -> float:
-        job = app.jobs[0]
+    def on(self, job: JobView, gpus: int, around: Surroundings) -> list[tuple[float, int]]:
+        """S of the job and the GPUs that it can use, for each way to lay so many GPUs out as near as they fit.
+
+        There is one where the median job has the shape of the job itself.
+        """
         paces = self._paces.get(gpus)
         if paces is None:
             splits = [even_counts(gpus, 1, shape, around) for shape in self._shapes]
             paces = self._paces[gpus] = [pace_on(job, gang) for split in splits for gang in split]
+        return paces
+
+    def time_s(self, app: AppView, gpus: int, around: Surroundings) -> float:
+        """T on a whole number of GPUs, at least the smallest gang."""
+        job = app.jobs[0]
         work_s, least_s = job.serial_work_s, math.inf
-        for slowdown, usable in paces:
+        for slowdown, usable in self.on(job, gpus, around):
             if usable and work_s * slowdown / usable < least_s:
                 least_s = work_s * slowdown / usable
         return least_s
@@ -340,7 +353,7 @@ class _AppPace(Pace):
         return min([_finish_time_s(app, split, around) for split in splits])
 
 
-_JOB_PACES: Memo[_JobPace] = Memo()
+_JOB_PACES: Memo[JobPace] = Memo()
 _PACES: Memo[_AppPace] = Memo()
 
 

@@ -9,22 +9,19 @@ the last bit, which tests hold it to.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, KeysView, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from am.agent.bidding import bid_by
 from am.agent.demands import phases_left, unmet_demands
 from am.agent.fairness import Valuer, all_shared_s, all_values, cluster_time_s
+from am.agent.figure_reports import FigureReports, Figures, figures_of
 from am.agent.finish_time import pace_on_counts
 from am.agent.kinds import Room, room_of
 from am.agent.lone import Asks, asks_in, rows_worth
 from am.agent.views import AppView, Surroundings
-from themis.bids import AppReport, Bid, Offer, RhoOf
-from themis.reports import ReportGroup, Wanting
-
-Figures = NDArray[np.float64]
+from themis.bids import Bid, Offer, RhoOf
 
 _NO_APP = RhoOf.NO_APP
 
@@ -103,66 +100,6 @@ class Waiting:
         return known[room]
 
 
-class WaitingReports(ReportGroup):
-    """What apps that wait report in a round, as they are at that moment.
-
-    Args:
-        round_id: The round.
-        apps: The apps.
-        places: The place of each among them.
-        figures: Rho, t_shared and t_ideal of each [3, apps], NaN where nobody asked for them; times are in seconds.
-    """
-
-    def __init__(
-        self,
-        round_id: int,
-        apps: Sequence[Waiting],
-        places: dict[str, int],
-        figures: Figures,
-    ) -> None:
-        super().__init__(round_id)
-        # As others come and go these must stay.
-        self._apps, self._places = tuple(apps), places.copy()
-        self._figures = figures
-
-    @property
-    def app_ids(self) -> KeysView[str]:
-        """Ids of the apps."""
-        return self._places.keys()
-
-    def wanting(self) -> Wanting:
-        """All of them, with what they could use."""
-        return [(app.app_id, app.demands) for app in self._apps]
-
-    def worst(self, most: int) -> list[tuple[float, str]]:
-        """(-rho, id) of those with the highest rho, at least so many of them if there are."""
-        apps, below = self._apps, -self._figures[0]
-        if most < len(apps):
-            # Equals of the last one are among them: their ids tell which come first.
-            places = np.flatnonzero(below <= np.partition(below, most - 1)[most - 1])
-            apps, below = tuple([apps[place] for place in places.tolist()]), below[places]
-        return list(zip(below.tolist(), [app.app_id for app in apps], strict=True))
-
-    def tells(self, rho_of: RhoOf) -> bool:
-        """True where all tell their rho, a number of 0 or more, who are asked for it."""
-        # False for NaN too.
-        return rho_of is _NO_APP or bool((self._figures[0] >= 0.0).all())
-
-    def _make(self, app_id: str) -> AppReport:
-        place = self._places[app_id]
-        app, (rho, t_shared_s, t_ideal_s) = self._apps[place], self._figures[:, place].tolist()
-        return AppReport(
-            app_id=app_id,
-            round_id=self.round_id,
-            rho=rho,
-            t_shared_s=t_shared_s,
-            t_ideal_s=t_ideal_s,
-            demands=app.demands,
-            phases_left=app.phases_left,
-            restart_s=app.restart_s,
-        )
-
-
 class WaitingApps:
     """Any number of such apps of one cluster, their reports, and the bids of those that have one job."""
 
@@ -220,7 +157,7 @@ class WaitingApps:
         around: Surroundings,
         round_id: int,
         rho_of: RhoOf = RhoOf.EVERY_APP,
-    ) -> WaitingReports:
+    ) -> FigureReports:
         """What all of them report.
 
         Args:
@@ -232,7 +169,8 @@ class WaitingApps:
         """
         untold = rho_of is _NO_APP or not self._apps
         figures = np.full((3, len(self._apps)), math.nan) if untold else self._told(now_s, contentions, around)
-        return WaitingReports(round_id, self._apps, self._places, figures)
+        # As others come and go what it was made from must stay.
+        return FigureReports(round_id, tuple(self._apps), self._places.copy(), figures)
 
     def bids(self, app_ids: Iterable[str], offer: Offer, contentions: Figures, around: Surroundings) -> dict[str, Bid]:
         """What some apps bid, by their ids; those are left out that do not wait, and that it takes tables to tell of.
@@ -301,16 +239,10 @@ class WaitingApps:
         """Rho, t_shared and t_ideal of each [3, apps]."""
         if len(self._apps) <= _FEW:
             return self._told_one_by_one(now_s, contentions, around)
+        # Before the figures are read: it notes t_cluster of apps that are new.
+        share_s = self._share_s(around)
         figures = self._figures[:, : len(self._apps)]
-        shared_s = all_shared_s(
-            around.rule,
-            np.full(len(self._apps), math.inf),
-            spent_s=now_s - figures[self._SUBMITTED],
-            share_s=self._share_s(around),
-            lease_s=around.lease_s,
-        )
-        ideal_s = figures[self._CLUSTER_S] * contentions
-        return np.array((shared_s / ideal_s, shared_s, ideal_s))
+        return figures_of(now_s - figures[self._SUBMITTED], share_s, figures[self._CLUSTER_S] * contentions, around)
 
     def _told_one_by_one(self, now_s: float, contentions: Figures, around: Surroundings) -> Figures:
         submitted_s = self._figures[self._SUBMITTED, : len(self._apps)].tolist()

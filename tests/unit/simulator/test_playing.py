@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from sim_cases import FREE, app, cluster, job, settings, workload
 
+from am.agent.figure_reports import FigureReports
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.solvers.highs import HighsSolver
@@ -99,6 +100,29 @@ def test_what_many_apps_answer_at_once_is_what_each_answers():
         run.play_rounds(2)
     assert bids > 20
     assert content > 0
+
+
+@pytest.mark.parametrize("ends", LeaseEnds)
+def test_what_apps_that_renew_answer_at_once_is_what_each_answers(ends):
+    lone = [app(f"a{n:02}", job("j0", 9000 + 70 * n, gpus=1 + n % 2), at_s=1.0 * (n // 8)) for n in range(16)]
+    leases = LeasePolicy(checkpoint_lead_s=5.0, ends=ends)
+    run = Simulation(workload(*APPS, *lone), settings(cluster((4,) * 8), leases=leases))
+    run.play_rounds(1)
+    together = 0
+    for _ in range(20):
+        due_s = run.arbiter.next_lease_round_s()
+        if due_s is None:
+            break
+        run.play_until(due_s)
+        snapshot, _ = run.arbiter.begin_round(run.now_s)
+        told = run.decide(snapshot).snapshot
+        for group in told.reports.groups:
+            together += len(group.app_ids) * isinstance(group, FigureReports)
+            for name, demands in group.wanting():
+                assert run.report(snapshot, name).demands == demands
+                assert run.report(snapshot, name) == told.reports[name]
+        run.play_rounds(1)
+    assert together > 40
 
 
 def test_an_observer_hears_of_every_round_and_lease():
