@@ -8,7 +8,7 @@ use goes back to the ResourceManager.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import field
@@ -80,13 +80,17 @@ def make_plan(
         moving: What `move` of the plan before said.
     """
     usable = holdings.granted | holdings.reserved
-    stop = {job.view.job_id: "its GPUs are taken back" for job in jobs if not usable.issuperset(job.gpus)}
-    # A job that is being stopped will want a gang in a moment: nothing is grown or given back before that is settled.
-    # One that lost will not: what is idle beside it is for growth at once, as the app's report asks for it.
-    settled = not any(job.stopping for job in jobs) and not stop
-    stop |= dict.fromkeys(others, "the tuner stopped it")
+    taken = {job.view.job_id: "its GPUs are taken back" for job in jobs if not usable.issuperset(job.gpus)}
+    stop = taken | dict.fromkeys(others, "the tuner stopped it")
+    already = {job.view.job_id for job in jobs if job.stopping}
     busy = {gpu for job in jobs for gpu in job.gpus} | {gpu for gpus in others.values() for gpu in gpus}
     goals = _kept(jobs, moving, holdings.granted, busy)
+    if not goals and busy.issuperset(usable):
+        # So it is of most apps that something happened to: nothing is idle.
+        return Plan(stop=_without(stop, already))
+    # A job that is being stopped will want a gang in a moment: nothing is grown or given back before that is settled.
+    # One that lost will not: what is idle beside it is for growth at once, as the app's report asks for it.
+    settled = not already and not taken
     idle = Pool(usable - busy - {gpu for gpus in goals.values() for gpu in gpus}, cluster)
     back = {job.view.job_id: goals[job.view.job_id] for job in jobs if job.view.job_id in goals and not job.gpus}
     beside = [PlannedJob(view=job.view, gpus=back.get(job.view.job_id, job.gpus)) for job in jobs] if back else jobs
@@ -101,15 +105,19 @@ def make_plan(
     stop |= dict.fromkeys(move, "it moves") | dict.fromkeys(grown, "it grows")
     going = any(job.stopping or job.view.job_id in stop for job in jobs)
     release = () if going or wait or not idle else tuple(sorted(idle.gpus & holdings.granted, key=by_place))
-    already = {job.view.job_id for job in jobs if job.stopping}
     return Plan(
-        stop={job: why for job, why in stop.items() if job not in already},
+        stop=_without(stop, already),
         start=start,
         wait=wait,
         move=move | {job: gpus for job, gpus in goals.items() if job not in back},
         prepare=grown,
         release=release,
     )
+
+
+def _without(stop: Mapping[str, str], already: Collection[str]) -> dict[str, str]:
+    """Those of the jobs to stop that are not being stopped already."""
+    return {job_id: why for job_id, why in stop.items() if job_id not in already}
 
 
 def _wait_for_all(

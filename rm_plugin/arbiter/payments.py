@@ -34,7 +34,7 @@ def kept_share(market: Market, full: Solution, without: Solution, app_id: str) -
     Raises:
         InvariantError: c_i passes 1 by more than float noise though both solves are optimal.
     """
-    if app_id not in full.wins:
+    if app_id not in full.wins or without.others_keep:
         return 1.0
     if full.status is not SolveStatus.OPTIMAL and _is_better(market, without, full, app_id):
         return 1.0

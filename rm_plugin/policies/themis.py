@@ -31,7 +31,8 @@ class ThemisPolicy:
         claims = claims_of(snapshot, won)
         room = room_after(snapshot.machines, won)
         shared = share_leftovers(room, claims, child_seed(snapshot.seed, "leftovers"))
-        return Decision(auction=won, leftovers=gangs_of(shared), unserved=unserved(claims, shared))
+        left = unserved(claims, shared) if room.gpus else ()
+        return Decision(auction=won, leftovers=gangs_of(shared), unserved=left)
 
 
 def worst_apps(snapshot: RoundSnapshot) -> tuple[str, ...]:

@@ -41,7 +41,8 @@ class Solution(Value, frozen=True, kw_only=True):
     `log_objective` is the sum of log values over all bidders (the empty bundle's for those that win nothing),
     recomputed from the chosen rows. Under `lexicographic` it sums over the `positive` bidders of positive value.
     `gap` is the absolute gap of the log objective that the solver could not close, 0 when optimal. `states` counts what
-    a search looked at, where the solver tells; `fallback` that another solver had to decide.
+    a search looked at, where the solver tells; `fallback` that another solver had to decide. `others_keep` tells of an
+    answer to `without` that all others are known to win the rows that they win with the bidder.
     """
 
     status: SolveStatus
@@ -51,6 +52,7 @@ class Solution(Value, frozen=True, kw_only=True):
     wins: Mapping[str, Win] = field(default_factory=dict)
     states: int | None = None
     fallback: bool = False
+    others_keep: bool = False
 
 
 class WinnerDetermination(Protocol):

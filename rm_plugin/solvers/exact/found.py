@@ -81,6 +81,7 @@ def solution_of(
     gap: float = 0.0,
     states: int = 0,
     fallback: bool = False,
+    others_keep: bool = False,
 ) -> Solution:
     """A solution by the log of what each bidder has then, None where that is worth nothing."""
     positive = [log for log in logs if log is not None]
@@ -92,6 +93,7 @@ def solution_of(
         wins=wins,
         states=states,
         fallback=fallback,
+        others_keep=others_keep,
     )
 
 

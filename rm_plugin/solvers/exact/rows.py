@@ -6,6 +6,7 @@ import math
 import zlib
 from array import array
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -277,7 +278,7 @@ class _Reader:
             _BITS,
             array("i", row_start),
             array("d", [bid.empty_value for bid in bids]),
-            array("q", [zlib.crc32(bid.app_id.encode()) for bid in bids]),
+            array("q", [_digest_of(bid.app_id) for bid in bids]),
             array("d", self.values),
             array("i", self._index),
             array("i", self._gpus),
@@ -298,6 +299,12 @@ class _Reader:
         if alike:
             ordered = ordered.with_fewest_parts_first(bids)
         return MarketArrays(machines=machines, bids=bids, kinds=tuple(kinds), rows=ordered, unit=unit)
+
+
+@lru_cache(maxsize=65_536)
+def _digest_of(app_id: str) -> int:
+    """Tells an app from others, mostly; it bids in many a market."""
+    return zlib.crc32(app_id.encode())
 
 
 def _grouping(bid: Bid, index: int) -> tuple[int, list[Allocation], int]:

@@ -34,7 +34,7 @@ class UncontendedMarket:
         logs, wins = self._logs.copy(), self._wins.copy()
         del logs[self._position[without]]
         wins.pop(without, None)
-        return solution_of(logs, wins)
+        return solution_of(logs, wins, others_keep=True)
 
 
 def uncontended(arrays: MarketArrays, places: Places) -> UncontendedMarket | None:
