@@ -311,8 +311,10 @@ class Arbiter:
     def _some_up(self, app_id: str, leases: Sequence[Lease]) -> AppStanding:
         """An app some of whose leases are up for renewal."""
         standing = self._standings[app_id]
-        # Mostly all leases of an app end with one round.
-        mine = standing.kept if len(leases) == standing.kept.gpus else allocation_of(leases)
+        if len(leases) == standing.kept.gpus:
+            # Mostly all leases of an app end with one round.
+            return replace(standing, kept=_NOTHING, renewable=standing.kept)
+        mine = allocation_of(leases)
         return replace(standing, kept=standing.kept - mine, renewable=mine)
 
     def _that_stand(self, grants: Mapping[str, tuple[PlacedGang, ...]]) -> dict[str, tuple[PlacedGang, ...]]:

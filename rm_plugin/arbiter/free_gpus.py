@@ -16,14 +16,15 @@ class FreeGpus:
     The GPUs of a machine are a number, with the bit of each index set (`gpu_choice`).
     """
 
-    __slots__ = ("_closed", "_cluster", "_free", "_leased", "_lost", "_offers", "_there")
+    __slots__ = ("_closed", "_cluster", "_free", "_leased", "_lost", "_offers", "_stirred", "_there")
 
     def __init__(self, cluster: Cluster, lost: Iterable[str] = ()) -> None:
         self._leased: dict[str, int] = {}
         self._closed: frozenset[GpuId] = frozenset()
         self._lost = {cluster.machine(machine_id).machine_id for machine_id in lost}
-        # The last offer of each machine, with the GPUs that it was of.
+        # The last offer of each machine, with the GPUs that it was of; of some it may be another now.
         self._offers: dict[str, tuple[int, FreeMachine]] = {}
+        self._stirred: set[str] = set()
         self._cluster = cluster
         self._find_all()
 
@@ -60,12 +61,13 @@ class FreeGpus:
     def offered(self, renewable: Iterable[GpuId]) -> tuple[FreeMachine, ...]:
         """Every machine with its GPUs to offer by slot: free ones and those up for renewal."""
         up = masks_of(renewable)
-        return tuple(
-            [
-                self._offer(machine, free | up.get(machine.machine_id, 0))
-                for machine, free in zip(self._cluster.machines, self._free.values(), strict=True)
-            ]
-        )
+        for machine_id in (self._stirred | up.keys()) & self._free.keys():
+            gpus, offer = self._free[machine_id] | up.get(machine_id, 0), self._offers.get(machine_id)
+            if offer is None or offer[0] != gpus:
+                self._offers[machine_id] = self._offer(self._cluster.machine(machine_id), gpus)
+        # What was up will be leased or free in the next round.
+        self._stirred = set(up)
+        return tuple([self._offers[machine.machine_id][1] for machine in self._cluster.machines])
 
     # ---- changing ----
 
@@ -116,11 +118,13 @@ class FreeGpus:
         """After a change of the cluster or of closed GPUs, which are rare."""
         self._there = self._givable()
         self._free = self._without(self._leased)
+        self._stirred = set(self._there)
 
     def _forget(self, machine_id: str) -> None:
         """After a change of a machine, or of the leases on it."""
         # A lease on a machine that the cluster does not have is a defect that `validate` tells of.
         if machine_id in self._there:
+            self._stirred.add(machine_id)
             self._free[machine_id] = self._there[machine_id] & ~self._leased.get(machine_id, 0)
 
     def _givable(self) -> dict[str, int]:
@@ -141,15 +145,11 @@ class FreeGpus:
     def _without(self, leased: Mapping[str, int]) -> dict[str, int]:
         return {machine_id: there & ~leased.get(machine_id, 0) for machine_id, there in self._there.items()}
 
-    def _offer(self, machine: Machine, gpus: int) -> FreeMachine:
-        """What a machine offers; kept until it is another, since from round to round few machines change."""
-        before = self._offers.get(machine.machine_id)
-        if before is not None and before[0] == gpus:
-            return before[1]
-        free_slots = count_by_slot(machine.slots, gpus)
-        offer = FreeMachine(machine_id=machine.machine_id, rack_id=machine.rack_id, free_slots=free_slots)
-        self._offers[machine.machine_id] = gpus, offer
-        return offer
+    @staticmethod
+    def _offer(machine: Machine, gpus: int) -> tuple[int, FreeMachine]:
+        """What a machine offers, with the GPUs that it is made of."""
+        slots = count_by_slot(machine.slots, gpus)
+        return gpus, FreeMachine(machine_id=machine.machine_id, rack_id=machine.rack_id, free_slots=slots)
 
     # ---- invariants ----
 
@@ -174,9 +174,9 @@ class FreeGpus:
                 raise InvariantError("a lease lies on a GPU that the cluster does not have", value=machine_id)
         if self._without(leased) != self._free:
             raise InvariantError("the free GPUs of a machine are not those to give out", value=dict(self._free))
-        for machine_id, (gpus, offer) in self._offers.items():
-            if machine_id not in there or offer.free_slots != count_by_slot(cluster.machine(machine_id).slots, gpus):
-                raise InvariantError("a machine's offer is not of the GPUs that it was made of", value=offer)
+        for machine_id in self._offers:
+            if machine_id not in there or not self._is_kept_up(cluster.machine(machine_id)):
+                raise InvariantError("a machine's offer is not of its GPUs", value=self._offers[machine_id][1])
 
     def validate_machine(self, machine: Machine, leased: int) -> None:
         """Assert of one machine, of which these GPUs have a live lease, what `validate` does of all."""
@@ -189,10 +189,14 @@ class FreeGpus:
             raise InvariantError("the GPUs that may be given out are not those that are there", value=machine_id)
         if self._free.get(machine_id) != self._there[machine_id] & ~leased:
             raise InvariantError("the free GPUs of a machine are not those to give out", value=machine_id)
-        if machine_id in self._offers:
-            gpus, offer = self._offers[machine_id]
-            if offer.free_slots != count_by_slot(machine.slots, gpus):
-                raise InvariantError("a machine's offer is not of the GPUs that it was made of", value=offer)
+        if machine_id in self._offers and not self._is_kept_up(machine):
+            raise InvariantError("a machine's offer is not of its GPUs", value=self._offers[machine_id][1])
+
+    def _is_kept_up(self, machine: Machine) -> bool:
+        """Whether the last offer of a machine is of the GPUs that it was made of, and these are free or known not to be."""
+        gpus, offer = self._offers[machine.machine_id]
+        known = machine.machine_id in self._stirred or gpus == self._free[machine.machine_id]
+        return known and offer.free_slots == count_by_slot(machine.slots, gpus)
 
 
 def _all_of(machine: Machine) -> int:

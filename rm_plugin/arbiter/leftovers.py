@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec import field
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.placement import Standing, place_in
+from rm_plugin.arbiter.placement import Standing, place_in, place_on_own
 from rm_plugin.arbiter.seeds import child_seeds
 from rm_plugin.solvers.packing import Room
 from themis.apps import Slowdown
@@ -138,10 +138,14 @@ class _Queue:
 
     def renew(self, room: Room) -> None:
         """Place jobs, in order, on the GPUs that the app held, as far as these are free."""
-        if not self.claim.renewable.counts:
+        renewable, demands = self.claim.renewable, self.claim.demands
+        if len(demands) == 1 and not demands[0].held.counts:
+            only = place_on_own(room, renewable, demands[0])
+            if only is not None:
+                self._accept(room, 0, only)
             return
-        own = room.part(self.claim.renewable.by_machine())
-        for job in range(len(self.claim.demands)):
+        own = room.part(renewable.by_machine())
+        for job in range(len(demands)):
             if not own.gpus:
                 return
             gang = self._next_gang(own, job)

@@ -82,6 +82,21 @@ def place_in(room: Room, demand: GangDemand, standing: Standing | None = None) -
     return best() if best else None
 
 
+def place_on_own(room: Room, gpus: Allocation, demand: GangDemand) -> PlacedGang | None:
+    """`place_in` for a new gang with only so many of the free GPUs of each machine."""
+    if len(gpus.counts) == 1:
+        # Mostly a gang lay in one slot, and finds all it can use there.
+        ((machine_id, count),) = gpus.counts
+        usable = _usable(min(count, room.free(machine_id)), demand)
+        if not usable:
+            return None
+        slot = room.tightest_slot_on(machine_id, usable, most=count)
+        if slot is not None:
+            faster = _throughput(usable, Level.SLOT, demand.slowdown) > demand.faster_than
+            return _in_one_slot(machine_id, usable, slot) if faster else None
+    return place_in(room.part(gpus.by_machine()), demand)
+
+
 def _throughput(gpus: int, level: Level, slowdown: Slowdown) -> float:
     return gpus / slowdown.at(level)
 

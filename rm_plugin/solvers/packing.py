@@ -102,6 +102,15 @@ class Room:
         fitting = [free for free, places in by_free.items() if free >= gpus and places]
         return min(by_free[min(fitting)]) if fitting else None
 
+    def tightest_slot_on(self, machine_id: str, gpus: int, most: int) -> int | None:
+        """`tightest_slot` on one machine that is here, of which no more than `most` GPUs count as free.
+
+        As in a `part` of the room, reserved GPUs are taken out of the smallest slots first.
+        """
+        limit = min(self._machine_free[machine_id], most)
+        fitting = [(min(free, limit), slot) for slot, free in enumerate(self._drained_slots(machine_id)) if free >= gpus]
+        return min(fitting)[1] if fitting else None
+
     def slots_by_free(self) -> Mapping[int, Collection[Place]]:
         """Slots by how many GPUs of them are free, as `slot_free` tells; not to be kept while gangs are taken.
 
