@@ -5,6 +5,7 @@ from setuptools import Extension, setup
 CORE, PACKING = "rm_plugin/solvers/exact/core", "am/agent/core"
 SHARED = (
     *(
+        "bids_module",
         "charges",
         "chosen",
         "completion",

@@ -193,7 +193,7 @@ class FreeGpus:
             raise InvariantError("a machine's offer is not of its GPUs", value=self._offers[machine_id][1])
 
     def _is_kept_up(self, machine: Machine) -> bool:
-        """Whether the last offer of a machine is of the GPUs that it was made of, and these are free or known not to be."""
+        """Whether a machine's last offer is of the GPUs it was made of, and they are free or known to be others."""
         gpus, offer = self._offers[machine.machine_id]
         known = machine.machine_id in self._stirred or gpus == self._free[machine.machine_id]
         return known and offer.free_slots == count_by_slot(machine.slots, gpus)

@@ -108,7 +108,9 @@ class Room:
         As in a `part` of the room, reserved GPUs are taken out of the smallest slots first.
         """
         limit = min(self._machine_free[machine_id], most)
-        fitting = [(min(free, limit), slot) for slot, free in enumerate(self._drained_slots(machine_id)) if free >= gpus]
+        fitting = [
+            (min(free, limit), slot) for slot, free in enumerate(self._drained_slots(machine_id)) if free >= gpus
+        ]
         return min(fitting)[1] if fitting else None
 
     def slots_by_free(self) -> Mapping[int, Collection[Place]]:

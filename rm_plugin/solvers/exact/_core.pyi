@@ -4,12 +4,15 @@ Prices are those of a whole capacity, in units of log value. `skip` names a bidd
 """
 
 from array import array
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from numpy.typing import NDArray
 
+from themis.bids import Bid, Gang
+
 Array = NDArray[Any]
-Flat = array[Any]
+Flat = array[Any] | bytes
 
 class Problem: ...
 class Cover: ...
@@ -122,6 +125,18 @@ def pack_chosen(
 
     -1 - k when the first gang that found no place is of kind k; k is one more than all of them where pins take more
     than is free. With `sparing` gangs in racks take what spoils the fewest whole parts for others.
+    """
+
+def read_bids(
+    bids: tuple[Bid, ...],
+    machines: Mapping[str, tuple[int, int]],  # a dict: position and free GPUs by machine
+    total_gpus: int,
+    learn: Callable[[Gang], tuple[int, int, int]],
+) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes]:
+    """The rows of bids that are worth more than nothing and ask for no more than there is, as flat numbers.
+
+    `learn` is asked once about each gang, told by its identity: the number of its kind, its count, and its GPUs in all.
+    Returns `row_start`, `empty`, `value`, `index`, `gpus`, `cell` and `pin` as `order_rows` takes them.
     """
 
 def order_rows(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -26,6 +26,9 @@ _FINEST = 40
 thousand bidders errs by less than 1e-9. Equal products of other values may still differ by the last unit."""
 _BITS = 60
 """Bits that the sum of everybody's best gain may take."""
+
+_INT, _FLOAT = 4, 8
+"""Bytes of a number that the core tells of."""
 
 
 class Rows(Value, frozen=True, dict=True, kw_only=True):
@@ -201,12 +204,29 @@ def read_market(market: Market) -> MarketArrays:
     """The arrays of a market, without rows that cannot win: too large alone, or worth no more than nothing."""
     machines = tuple(sorted((m for m in market.machines if m.free), key=lambda machine: machine.machine_id))
     bids = tuple(sorted(market.bids, key=lambda bid: bid.app_id))
-    reader = _Reader(machines, one_rack=has_one_rack(machines))
-    row_start = [0]
-    for bid in bids:
-        reader.read(bid)
-        row_start.append(len(reader.values))
-    return reader.arrays(machines, bids, row_start)
+    here = {machine.machine_id: (index, machine.free) for index, machine in enumerate(machines)}
+    total_gpus = sum([free for _, free in here.values()])
+    met = _KindsMet(total_gpus, one_rack=has_one_rack(machines))
+    row_start, empty, values, index, gpus, cells, pins = _core.read_bids(bids, here, total_gpus, met.learn)
+    kinds, place = met.ordered(set(array("i", cells)[1::3]))
+    told = Rows.with_room(len(bids), len(values) // _FLOAT, len(kinds), len(pins) // (3 * _INT))
+    apps = array("q", [_digest_of(bid.app_id) for bid in bids])
+    unit, rows, pinned, alike = _core.order_rows(
+        *(_FINEST, _BITS, row_start, empty, apps, values, index, gpus, cells, array("i", place), pins),
+        told.row_start,
+        told.index,
+        told.gain,
+        told.gpus,
+        told.tie,
+        told.counts,
+        told.pin_start,
+        told.pin_machine,
+        told.pin_gpus,
+    )
+    ordered = told.first(rows, pinned)
+    if alike:
+        ordered = ordered.with_fewest_parts_first(bids)
+    return MarketArrays(machines=machines, bids=bids, kinds=tuple(kinds), rows=ordered, unit=unit)
 
 
 def digests_of(market: Market) -> Mapping[tuple[str, int], int]:
@@ -217,88 +237,31 @@ def digests_of(market: Market) -> Mapping[tuple[str, int], int]:
     return dict(zip(zip(apps, rows.index.tolist(), strict=True), rows.tie.tolist(), strict=True))
 
 
-class _Reader:
-    """Rows under construction, as flat lists: one pass of plain Python over what is most of a large auction's data."""
+class _KindsMet:
+    """Kinds of the gangs that bids ask for, numbered as they are met."""
 
-    def __init__(self, machines: Sequence[FreeMachine], *, one_rack: bool) -> None:
-        self._position = {machine.machine_id: index for index, machine in enumerate(machines)}
-        self._free = {machine.machine_id: machine.free for machine in machines}
-        self._total = sum(self._free.values())
+    def __init__(self, total_gpus: int, *, one_rack: bool) -> None:
+        self._total_gpus = total_gpus
         self._one_rack = one_rack
         self._kinds: dict[Kind, int] = {}
-        # By identity: the bids keep their gangs alive, and agents use one object for many rows.
-        self._known: dict[int, tuple[int, int, int]] = {}
-        self.values: list[float] = []
-        self._index: list[int] = []
-        self._gpus: list[int] = []
-        self._cells: list[int] = []
-        self._pins: list[int] = []
 
-    def read(self, bid: Bid) -> None:
-        """Add the rows of a bid that may win."""
-        known, empty_value, free = self._known, bid.empty_value, self._free
-        for index, row in enumerate(bid.rows):
-            if row.value <= empty_value:
-                continue
-            pinned = row.pinned.counts
-            gpus = 0
-            for machine, count in pinned:
-                gpus = gpus + count if 0 < count <= free.get(machine, 0) else self._total + 1
-            number = len(self.values)
-            cells: list[int] = []
-            for gang in row.gangs:
-                kind, count, total = known.get(id(gang)) or self._learn(gang)
-                cells += (number, kind, count)
-                gpus += total
-            if gpus <= self._total:
-                self.values.append(row.value)
-                self._index.append(index)
-                self._gpus.append(gpus)
-                self._cells += cells
-                for machine, count in pinned:
-                    self._pins += (number, self._position[machine], count)
-
-    def _learn(self, gang: Gang) -> tuple[int, int, int]:
+    def learn(self, gang: Gang) -> tuple[int, int, int]:
+        """The number of a gang's kind, its count and its GPUs in all, one more than there are where it needs more."""
         kind = self._kinds.setdefault(kind_of(gang, one_rack=self._one_rack), len(self._kinds))
-        return self._known.setdefault(id(gang), (kind, gang.count, gang.total_gpus))
+        if gang.total_gpus > self._total_gpus:
+            return kind, 0, self._total_gpus + 1
+        return kind, gang.count, gang.total_gpus
 
-    def arrays(
-        self, machines: tuple[FreeMachine, ...], bids: tuple[Bid, ...], row_start: Sequence[int]
-    ) -> MarketArrays:
-        """What was read, in canonical order of kinds and rows."""
-        # Not those of left-out rows only: one that nobody can win may make the others harder to place.
-        asked_for = set(self._cells[1::3])
+    def ordered(self, asked_for: Collection[int]) -> tuple[list[Kind], list[int]]:
+        """Those of some numbers in canonical order, and the place of each that was met there.
+
+        Not those of left-out rows only: one that nobody can win may make the others harder to place.
+        """
         kinds = sorted([kind for kind, number in self._kinds.items() if number in asked_for])
         place = [0] * len(self._kinds)
         for new, kind in enumerate(kinds):
             place[self._kinds[kind]] = new
-        told = Rows.with_room(len(bids), len(self.values), len(kinds), len(self._pins) // 3)
-        unit, rows, pins, alike = _core.order_rows(
-            _FINEST,
-            _BITS,
-            array("i", row_start),
-            array("d", [bid.empty_value for bid in bids]),
-            array("q", [_digest_of(bid.app_id) for bid in bids]),
-            array("d", self.values),
-            array("i", self._index),
-            array("i", self._gpus),
-            array("i", self._cells),
-            array("i", place),
-            array("i", self._pins),
-            told.row_start,
-            told.index,
-            told.gain,
-            told.gpus,
-            told.tie,
-            told.counts,
-            told.pin_start,
-            told.pin_machine,
-            told.pin_gpus,
-        )
-        ordered = told.first(rows, pins)
-        if alike:
-            ordered = ordered.with_fewest_parts_first(bids)
-        return MarketArrays(machines=machines, bids=bids, kinds=tuple(kinds), rows=ordered, unit=unit)
+        return kinds, place
 
 
 @lru_cache(maxsize=65_536)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bids_module.h"
 #include "buffer.h"
 #include "chosen.h"
 #include "core.h"
@@ -367,6 +368,7 @@ static PyMethodDef METHODS[] = {
     {"weigh", run_weigh, METH_VARARGS, "The most weight that a group of machines holds."},
     {"tables", make_tables, METH_VARARGS, "A market of tables from its arrays."},
     {"best_of_tables", run_best_of_tables, METH_VARARGS, "The best choice: (status, value, bound, nodes)."},
+    {"read_bids", run_read_bids, METH_VARARGS, "Rows of bids that may win, as flat numbers."},
     {"order_rows", run_order_rows, METH_VARARGS, "Rows that may win, best first: (unit, rows, pins, alike)."},
     {"prune", run_prune, METH_VARARGS, "Marks rows that no other of their bidder beats."},
     {NULL, NULL, 0, NULL},

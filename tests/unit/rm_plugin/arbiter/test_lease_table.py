@@ -425,6 +425,16 @@ class TestIndices:
         with pytest.raises(InvariantError, match="not those that are there"):
             table.validate()
 
+    def test_an_offer_of_other_gpus_than_are_free(self):
+        table = self.table()
+        table._free._offers["m1"] = 0b11, LeaseTable(CLUSTER).offered_machines([])[1]
+        with pytest.raises(InvariantError, match="offer"):
+            table.validate()
+        # It is made anew before anybody sees it where the machine is known to have changed.
+        table._free._stirred.add("m1")
+        table.validate()
+        assert table.offered_machines([])[1].free == 1
+
     def test_an_old_offer(self):
         table = self.table()
         table._free._offers["m1"] = 0b10, LeaseTable(CLUSTER).offered_machines([])[1]

@@ -1,11 +1,12 @@
 """Placement of one gang: fastest, then nearest, then tightest."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from rm_plugin.arbiter import placement
-from rm_plugin.arbiter.placement import Standing, place_gang, place_in, take_gang
+from rm_plugin.arbiter.placement import Standing, place_gang, place_in, place_on_own, take_gang
 from rm_plugin.solvers.packing import Room
 from themis.apps import CRUDE_SLOWDOWN, Slowdown
 from themis.bids import FreeMachine, GangDemand, PlacedGang
@@ -162,3 +163,23 @@ def test_the_place_is_that_of_all_levels_compared(seed):
             gang = room.take({name: rng.randint(1, room.free(name))})
         else:
             room.remove(gang)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_on_own_gpus_a_gang_lies_where_it_would_if_there_were_no_others(seed):
+    rng = random.Random(seed)
+    free = machines(
+        *((f"m{n}", f"r{n % 2}", tuple(rng.randint(0, 4) for _ in range(rng.randint(1, 3)))) for n in range(4))
+    )
+    room = Room(free)
+    for machine in free:
+        # Pinned GPUs are counted by machine, and leave the choice of slots to others.
+        room.reserve(machine.machine_id, rng.randint(0, machine.free))
+    before = room.machines()
+    own = {f"m{n}": rng.randint(1, 6) for n in rng.sample(range(6), rng.choice([1, 1, 1, 2, 3]))}
+    least, unit = rng.randint(1, 3), rng.choice([1, 1, 2])
+    wanted = demand(least * unit, (least + rng.randint(0, 4)) * unit, unit, rng.choice([STRICT, CRUDE_SLOWDOWN]))
+    if rng.random() < 0.2:
+        wanted = replace(wanted, faster_than=rng.choice([0.5, 2.0, 9.0]))
+    assert place_on_own(room, Allocation.of(own), wanted) == place_in(room.part(own), wanted)
+    assert room.machines() == before

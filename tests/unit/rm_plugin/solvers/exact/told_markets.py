@@ -28,5 +28,9 @@ def told_as_by_knapsack(recipe, seeds, told_of):
         assert infeasible(given, full.wins) == [], seed
         assert full == replace(by_knapsack(given), states=0), seed
         for each in given.bids:
-            assert ready.solution(each.app_id) == replace(by_knapsack(given, each.app_id), states=0), seed
+            without = ready.solution(each.app_id)
+            assert replace(without, others_keep=False) == replace(by_knapsack(given, each.app_id), states=0), seed
+            if without.others_keep:
+                others = {app_id: win.row for app_id, win in full.wins.items() if app_id != each.app_id}
+                assert {app_id: win.row for app_id, win in without.wins.items()} == others, seed
     return told
