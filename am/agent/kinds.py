@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from am.agent.memo import Memo
-from am.agent.views import AppView, GangAt, Surroundings
+from am.agent.views import AppView, GangAt, JobView, Surroundings
 from themis.apps import JobShape, Slowdown
 from themis.bids import Offer
 from themis.cluster import Allocation, Level
@@ -202,9 +203,22 @@ def lone_fits(app: AppView, room: Room) -> tuple[bool, ...]:
     return tuple([room.most(at.gpus, unit_gpus, within) > 0 for at, within, unit_gpus in _lone_ways(app, room)])
 
 
+def telling_slowdown(job: JobView) -> Slowdown:
+    """S of a job as far as it tells gangs apart that the job can run on: jobs that ask for the same have one object.
+
+    A job of one GPU lies in a slot wherever it is.
+    """
+    return _everywhere(job.slowdown.slot) if job.shape.demand_max_gpus == 1 else job.slowdown
+
+
+@lru_cache(maxsize=4096)
+def _everywhere(slot: float) -> Slowdown:
+    return Slowdown(slot, slot, slot, slot)
+
+
 def _lone_ways(app: AppView, room: Room) -> tuple[_Way, ...]:
     (job,) = app.jobs
-    return _WAYS.of((job.shape, job.slowdown), room.traits, lambda: tuple(_ways(app, room)))
+    return _WAYS.of((job.shape, telling_slowdown(job)), room.traits, lambda: tuple(_ways(app, room)))
 
 
 def _ways(app: AppView, room: Room, most_gpus: int | None = None) -> Iterator[_Way]:

@@ -17,7 +17,7 @@ import numpy as np
 from am.agent.divisions import asks_of
 from am.agent.fairness import Valuer
 from am.agent.finish_time import pace_of
-from am.agent.kinds import GangKind, Room, gang_kinds, lone_fits, room_of
+from am.agent.kinds import GangKind, Room, gang_kinds, lone_fits, room_of, telling_slowdown
 from am.agent.memo import Memo
 from am.agent.selection import just_easier, yardstick_of
 from am.agent.views import AppView, GangAt, HeldGang, JobView, Surroundings
@@ -90,7 +90,7 @@ def asks_in(app: AppView, room: Room) -> Asks | None:
     """The new gangs that an app of one job may ask for in a room, one an ask; None where they are too many."""
     job = app.jobs[0]
     alike = room.traits, lone_fits(app, room)
-    return _IN_ROOMS.of((job.shape, job.slowdown), alike, lambda: _asks(job, gang_kinds(app, room)))
+    return _IN_ROOMS.of((job.shape, telling_slowdown(job)), alike, lambda: _asks(job, gang_kinds(app, room)))
 
 
 def rows_worth(asks: Asks, values: Sequence[float], empty_value: float) -> tuple[BidRow, ...]:
@@ -110,7 +110,7 @@ def _is_alone(app: AppView, own: HeldGang | None) -> bool:
 
 def _asks(job: JobView, kinds: tuple[GangKind, ...]) -> Asks | None:
     """An ask for each kind; None where they are too many."""
-    return _of_kinds(job.shape, job.slowdown, kinds) if len(kinds) <= _MOST_KINDS else None
+    return _of_kinds(job.shape, telling_slowdown(job), kinds) if len(kinds) <= _MOST_KINDS else None
 
 
 @lru_cache(maxsize=4096)
