@@ -70,7 +70,9 @@ class FigureReports(ReportGroup):
         apps, below = self._apps, -self._figures[0]
         if most < len(apps):
             # Equals of the last one are among them: their ids tell which come first.
-            places = np.flatnonzero(below <= np.partition(below, most - 1)[most - 1])
+            ranked = below.copy()
+            ranked.partition(most - 1)
+            places = (below <= ranked[most - 1]).nonzero()[0]
             apps, below = tuple([apps[place] for place in places.tolist()]), below[places]
         return list(zip(below.tolist(), [app.app_id for app in apps], strict=True))
 

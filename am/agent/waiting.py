@@ -207,7 +207,7 @@ class WaitingApps:
         self,
         places: Sequence[int],
         counts: Sequence[int],
-        times_s: Sequence[float],
+        times_s: list[float],
         now_s: float,
         contentions: Figures,
         around: Surroundings,
@@ -222,17 +222,15 @@ class WaitingApps:
             contentions: N_avg of each that waits, in the order of `notes`.
             around: The cluster now.
         """
-        # Before the figures are read: it notes t_cluster of apps that are new.
-        share_s = self._share_s(around)[places]
-        figures = self._figures[:, places]
-        spent_s, ideal_s = now_s - figures[self._SUBMITTED], figures[self._CLUSTER_S] * contentions[places]
+        own = np.array(places)
         # Nothing is a bundle on which the app never ends.
-        of, all_times_s = np.arange(len(places)), np.full(len(places), math.inf)
-        of, all_times_s = np.concatenate((of, of.repeat(counts))), np.concatenate((all_times_s, times_s))
-        shared_s = all_shared_s(
-            around.rule, all_times_s, spent_s=spent_s[of], share_s=share_s[of], lease_s=around.lease_s
-        )
-        values: list[float] = all_values(ideal_s[of], shared_s).tolist()
+        of, all_times_s = np.concatenate((own, own.repeat(counts))), np.array([math.inf] * len(places) + times_s)
+        # Before the figures are read: it notes t_cluster of apps that are new.
+        share_s = self._share_s(around)
+        spent_s = now_s - self._figures[self._SUBMITTED, of]
+        shared_s = all_shared_s(around.rule, all_times_s, spent_s=spent_s, share_s=share_s[of], lease_s=around.lease_s)
+        ideal_s = self._figures[self._CLUSTER_S, of] * contentions[of]
+        values: list[float] = all_values(ideal_s, shared_s).tolist()
         return values[: len(places)], values[len(places) :]
 
     def _told(self, now_s: float, contentions: Figures, around: Surroundings) -> Figures:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -44,9 +45,12 @@ class Contentions(Value, frozen=True, kw_only=True):
     def of_all(self, entered_s: Figures, before_app_s: Figures) -> Figures:
         """`of` many apps by what `since` tells of each, the same numbers to the last bit."""
         lives_s = self.now_s - entered_s
+        lived_app_s = self.integral_app_s - before_app_s
+        if lives_s.min(initial=math.inf) > 0.0:
+            # Mostly none is of this moment.
+            return np.maximum(lived_app_s / lives_s, 1.0)
         new = lives_s <= 0.0
-        means = (self.integral_app_s - before_app_s) / np.where(new, 1.0, lives_s)
-        return np.where(new, float(max(1, self.active)), np.maximum(means, 1.0))
+        return np.where(new, float(max(1, self.active)), np.maximum(lived_app_s / np.where(new, 1.0, lives_s), 1.0))
 
 
 class Contention:

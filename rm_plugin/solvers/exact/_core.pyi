@@ -167,6 +167,18 @@ def order_rows(
     Returns (the gain of 1.0, rows and pins written, whether rows differ only in which pinned GPUs belong together).
     """
 
+def leading_rows(
+    row_start: Array,  # i4 [bidders + 1]
+    gain: Array,  # i8 [rows]
+    gpus: Array,  # i4 [rows]
+    tie: Array,  # i8 [rows]
+) -> tuple[int, int, int, int, int, int, int]:
+    """Of rows that are best first: how many bidders have one, GPUs of the first ones of all, GPUs of the two smallest.
+
+    Those two are of different bidders. Then the bidder and the row that lead, by gain, GPUs and digest, and likewise
+    the next ones of another bidder; -1 where there are none.
+    """
+
 def prune(
     row_start: Array, needs: int, need: Array, pin_start: Array, pin_machine: Array, pin_gpus: Array, keep: Array
 ) -> None:

@@ -45,20 +45,16 @@ class OneWinnerMarket:
 
 def one_winner(arrays: MarketArrays, places: Places) -> OneWinnerMarket | None:
     """The market as one in which at most one bidder can win; None where two may, or best fit does not find places."""
-    rows = arrays.rows
-    bidders = np.flatnonzero(rows.row_start[1:] > rows.row_start[:-1])
-    if not len(bidders):
-        return None
-    least = np.minimum.reduceat(rows.gpus, rows.row_start[bidders])
-    if len(bidders) > 1 and np.partition(least, 1)[:2].sum() <= places.free.sum():
+    leading = arrays.leading
+    if not leading.bidders or (leading.bidders > 1 and leading.least_gpus <= arrays.free_gpus):
         return None
     # Rows are best first within a bidder: ties are decided in the order that they are read in (`rows`).
-    best = rows.row_start[bidders]
-    order = np.lexsort((rows.tie[best], rows.gpus[best], -rows.gain[best]))[:2]
-    (first, *other) = [(int(bidders[place]), int(best[place])) for place in order]
-    packed = places.pack(np.array([first[1]]))
+    packed = places.pack(np.array([leading.first_row]))
     if not isinstance(packed, Packed):
         return None
-    if other and not isinstance(places.pack(np.array([other[0][1]])), Packed):
+    first = leading.first, leading.first_row
+    if leading.second < 0:
+        return OneWinnerMarket(arrays, first, packed, None)
+    if not isinstance(places.pack(np.array([leading.second_row])), Packed):
         return None
-    return OneWinnerMarket(arrays, first, packed, other[0] if other else None)
+    return OneWinnerMarket(arrays, first, packed, (leading.second, leading.second_row))

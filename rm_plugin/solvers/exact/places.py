@@ -94,7 +94,7 @@ class Places:
         return 0 < units <= _MOST_SPARED // max(1, int(np.bincount(self._rack).max(initial=0)))
 
     def _by_best_fit(self, chosen: Ints, *, sparing: bool) -> Packed | int:
-        rows, gpus = self._market.rows, int(self.free.sum())
+        rows, gpus = self._market.rows, self._market.free_gpus
         parts = np.empty((gpus + 1, 4), dtype=np.int32)
         owner = np.empty(gpus + 1, dtype=np.int32)
         written = _core.pack_chosen(

@@ -6,7 +6,7 @@ import math
 import zlib
 from array import array
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,6 +142,28 @@ class Rows(Value, frozen=True, dict=True, kw_only=True):
         )
 
 
+class Leading(Value, frozen=True):
+    """What rows say of markets that need no search.
+
+    Attributes:
+        bidders: How many bidders have a row.
+        best_gpus: GPUs of the best rows of all bidders together.
+        least_gpus: GPUs of the smallest rows of the two bidders that have the smallest; of one if there is but one.
+        first: The bidder of the best row of all, as ties are decided, -1 for none.
+        first_row: That row.
+        second: The bidder of the best row of any other bidder, -1 for none.
+        second_row: That row.
+    """
+
+    bidders: int
+    best_gpus: int
+    least_gpus: int
+    first: int
+    first_row: int
+    second: int
+    second_row: int
+
+
 class MarketArrays(Value, frozen=True, dict=True, kw_only=True):
     """A market in arrays: machines with a free GPU by id, bids by app id, kinds of gangs, rows, and the gain of 1.0."""
 
@@ -155,6 +177,17 @@ class MarketArrays(Value, frozen=True, dict=True, kw_only=True):
     def rack_of(self) -> Mapping[str, str]:
         """Rack by machine."""
         return {machine.machine_id: machine.rack_id for machine in self.machines}
+
+    @remembered
+    def free_gpus(self) -> int:
+        """Free GPUs of all machines."""
+        return sum([machine.free for machine in self.machines])
+
+    @remembered
+    def leading(self) -> Leading:
+        """What the rows say of markets that need no search."""
+        rows = self.rows
+        return Leading(*_core.leading_rows(rows.row_start, rows.gain, rows.gpus, rows.tie))
 
     @remembered
     def row_index(self) -> list[int]:
@@ -210,7 +243,7 @@ def read_market(market: Market) -> MarketArrays:
     row_start, empty, values, index, gpus, cells, pins = _core.read_bids(bids, here, total_gpus, met.learn)
     kinds, place = met.ordered(set(array("i", cells)[1::3]))
     told = Rows.with_room(len(bids), len(values) // _FLOAT, len(kinds), len(pins) // (3 * _INT))
-    apps = array("q", [_digest_of(bid.app_id) for bid in bids])
+    apps = array("q", map(_DIGESTS.__getitem__, map(_APP_ID, bids)))
     unit, rows, pinned, alike = _core.order_rows(
         *(_FINEST, _BITS, row_start, empty, apps, values, index, gpus, cells, array("i", place), pins),
         told.row_start,
@@ -264,10 +297,20 @@ class _KindsMet:
         return kinds, place
 
 
-@lru_cache(maxsize=65_536)
-def _digest_of(app_id: str) -> int:
-    """Tells an app from others, mostly; it bids in many a market."""
-    return zlib.crc32(app_id.encode())
+class _Digests(dict[str, int]):
+    """Digests that tell apps apart, mostly, made as they are asked for; an app bids in many a market."""
+
+    _MOST = 65_536
+
+    def __missing__(self, app_id: str) -> int:
+        if len(self) >= self._MOST:
+            self.clear()
+        digest = self[app_id] = zlib.crc32(app_id.encode())
+        return digest
+
+
+_DIGESTS = _Digests()
+_APP_ID = attrgetter("app_id")
 
 
 def _grouping(bid: Bid, index: int) -> tuple[int, list[Allocation], int]:

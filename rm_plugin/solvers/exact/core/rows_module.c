@@ -42,3 +42,16 @@ PyObject *run_order_rows(PyObject *self, PyObject *args) {
     if (!whole) return PyErr_NoMemory();
     return Py_BuildValue("diiN", ordered.unit, ordered.rows, ordered.pins, PyBool_FromLong(ordered.alike));
 }
+
+PyObject *run_leading_rows(PyObject *self, PyObject *args) {
+    (void)self;
+    enum { GIVEN = 4 };
+    Py_buffer b[GIVEN];
+    if (!PyArg_ParseTuple(args, "y*y*y*y*", &b[0], &b[1], &b[2], &b[3])) return NULL;
+    Leading leading = {.bidders = 0};
+    Ranked ranked = {(int)(b[0].len / sizeof(int32_t)) - 1, b[0].buf, b[1].buf, b[2].buf, b[3].buf};
+    find_leading(&ranked, &leading);
+    for (int n = 0; n < GIVEN; n++) PyBuffer_Release(&b[n]);
+    return Py_BuildValue("iLLiiii", leading.bidders, (long long)leading.best_gpus, (long long)leading.least_gpus,
+                         leading.bidder[0], leading.row[0], leading.bidder[1], leading.row[1]);
+}
