@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -233,11 +234,12 @@ class SimApp:
 
     def validate(self) -> None:
         """Assert that every job is on GPUs of the app, and no GPU has two jobs; else InvariantError."""
-        busy = [gpu for job in self.jobs.values() for gpu in job.gpus]
-        if len(busy) != len(set(busy)):
+        busy = list(chain.from_iterable([job.gpus for job in self.jobs.values()]))
+        gpus = set(busy)
+        if len(busy) != len(gpus):
             raise InvariantError(f"two jobs of app {self.app_id} share a GPU", value=sorted(map(str, busy)))
-        stray = [str(gpu) for gpu in busy if gpu not in self.leases]
-        if stray:
+        if not gpus <= self.leases.keys():
+            stray = [str(gpu) for gpu in busy if gpu not in self.leases]
             raise InvariantError(f"jobs of app {self.app_id} run on GPUs that it does not hold", value=stray)
 
     # ---- acting ----

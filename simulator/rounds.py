@@ -13,17 +13,19 @@ from themis.leases import LeaseChange, LeaseChangeKind
 
 Counted = Mapping[str, Mapping[str, int]]
 
+_RENEWED = LeaseChangeKind.RENEWED
+
 
 def count_round(counts: Counts, result: RoundResult, changes: Iterable[LeaseChange]) -> None:
     """Add a round to a run's counts."""
     decision, bids = result.decision, result.snapshot.bids or {}
     counts.rounds += 1
     counts.bids += len(bids)
-    counts.empty_bids += sum(not bid.rows for bid in bids.values())
-    counts.bids_cut += sum(bid.rows_dropped > 0 for bid in bids.values())
+    counts.empty_bids += len([bid for bid in bids.values() if not bid.rows])
+    counts.bids_cut += len([bid for bid in bids.values() if bid.rows_dropped])
     counts.granted_gpus += _gpus(decision.auction.values())
     counts.leftover_gpus += _gpus(decision.leftovers.values())
-    counts.renewed_gpus += sum(change.kind is LeaseChangeKind.RENEWED for change in changes)
+    counts.renewed_gpus += len([change for change in changes if change.kind is _RENEWED])
     outcome = result.snapshot.outcome
     if outcome is not None and outcome.problems:
         counts.auctions += 1

@@ -35,7 +35,7 @@ class ReportGroup(ABC):
 
     @abstractmethod
     def wanting(self) -> Wanting:
-        """Those that could use more."""
+        """Those that could use more; the list is the group's own."""
 
     @abstractmethod
     def worst(self, most: int) -> list[tuple[float, str]]:

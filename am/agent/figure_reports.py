@@ -49,12 +49,15 @@ class FigureReports(ReportGroup):
         round_id: The round.
         apps: The apps.
         places: The place of each among them, which nobody changes later.
+        wanting: The id of each and what it could use.
         figures: Rho, t_shared and t_ideal of each [3, apps], NaN where nobody asked for them; times are in seconds.
     """
 
-    def __init__(self, round_id: int, apps: Sequence[Told], places: Mapping[str, int], figures: Figures) -> None:
+    def __init__(
+        self, round_id: int, apps: Sequence[Told], places: Mapping[str, int], wanting: Wanting, figures: Figures
+    ) -> None:
         super().__init__(round_id)
-        self._apps, self._places, self._figures = apps, places, figures
+        self._apps, self._places, self._wanting, self._figures = apps, places, wanting, figures
 
     @property
     def app_ids(self) -> KeysView[str]:
@@ -63,18 +66,18 @@ class FigureReports(ReportGroup):
 
     def wanting(self) -> Wanting:
         """All of them, with what they could use."""
-        return [(app.app_id, app.demands) for app in self._apps]
+        return self._wanting
 
     def worst(self, most: int) -> list[tuple[float, str]]:
         """(-rho, id) of those with the highest rho, at least so many of them if there are."""
-        apps, below = self._apps, -self._figures[0]
-        if most < len(apps):
+        wanting, below = self._wanting, -self._figures[0]
+        if most < len(wanting):
             # Equals of the last one are among them: their ids tell which come first.
             ranked = below.copy()
             ranked.partition(most - 1)
             places = (below <= ranked[most - 1]).nonzero()[0]
-            apps, below = tuple([apps[place] for place in places.tolist()]), below[places]
-        return list(zip(below.tolist(), [app.app_id for app in apps], strict=True))
+            wanting, below = [wanting[place] for place in places.tolist()], below[places]
+        return list(zip(below.tolist(), [app_id for app_id, _ in wanting], strict=True))
 
     def tells(self, rho_of: RhoOf) -> bool:
         """True where all tell their rho, a number of 0 or more, who are asked for it."""

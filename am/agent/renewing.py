@@ -99,15 +99,13 @@ def renewing_reports(
     """
     told = tuple([_AtWork(app, job) for app, job in zip(apps, jobs, strict=True)])
     places = {app.app_id: place for place, app in enumerate(apps)}
+    wanting = [(app.app_id, app.demands) for app in told]
     if rho_of is RhoOf.NO_APP:
-        return FigureReports(round_id, told, places, np.full((3, len(apps)), math.nan))
+        return FigureReports(round_id, told, places, wanting, np.full((3, len(apps)), math.nan))
     spent_s = np.array(elapsed_s) + np.array([app.restart_s for app in apps])
-    return FigureReports(
-        round_id,
-        told,
-        places,
-        figures_of(spent_s, _share_s(apps, jobs, around), _ideal_s(apps, contentions, around), around),
-    )
+    share_s, ideal_s = _share_s(apps, jobs, around), _ideal_s(apps, contentions, around)
+    figures = figures_of(spent_s, share_s, ideal_s, around)
+    return FigureReports(round_id, told, places, wanting, figures)
 
 
 def _share_s(apps: Sequence[Renewing], jobs: Sequence[JobView], around: Surroundings) -> Figures:

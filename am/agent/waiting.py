@@ -22,6 +22,7 @@ from am.agent.kinds import Room, room_of
 from am.agent.lone import Asks, asks_in, rows_worth
 from am.agent.views import AppView, Surroundings
 from themis.bids import Bid, Offer, RhoOf
+from themis.reports import Wanting
 
 _NO_APP = RhoOf.NO_APP
 
@@ -108,6 +109,7 @@ class WaitingApps:
     def __init__(self) -> None:
         self._apps: list[Waiting] = []
         self._places: dict[str, int] = {}
+        self._wanting: Wanting = []
         # A column an app: see the names above. Times are in seconds.
         self._figures: Figures = np.empty((7, 16))
         # Those of whom it is not noted yet what follows from the cluster, and that of which it is.
@@ -130,9 +132,10 @@ class WaitingApps:
         place = self._places.setdefault(app.app_id, len(self._apps))
         if place == len(self._apps):
             self._apps.append(app)
+            self._wanting.append((app.app_id, app.demands))
         if place == self._figures.shape[1]:
             self._figures = np.concatenate((self._figures, np.empty_like(self._figures)), axis=1)
-        self._apps[place] = app
+        self._apps[place], self._wanting[place] = app, (app.app_id, app.demands)
         self._figures[self._SUBMITTED, place] = submitted_at_s
         self._figures[self._NOTED :, place] = notes
         self._figures[self._SMALLEST, place] = app.smallest_gpus
@@ -145,9 +148,9 @@ class WaitingApps:
         if place is None:
             return
         self._new.discard(app_id)
-        last = self._apps.pop()
+        last, wants = self._apps.pop(), self._wanting.pop()
         if place < len(self._apps):
-            self._apps[place], self._places[last.app_id] = last, place
+            self._apps[place], self._wanting[place], self._places[last.app_id] = last, wants, place
             self._figures[:, place] = self._figures[:, len(self._apps)]
 
     def reports(
@@ -170,7 +173,7 @@ class WaitingApps:
         untold = rho_of is _NO_APP or not self._apps
         figures = np.full((3, len(self._apps)), math.nan) if untold else self._told(now_s, contentions, around)
         # As others come and go what it was made from must stay.
-        return FigureReports(round_id, tuple(self._apps), self._places.copy(), figures)
+        return FigureReports(round_id, tuple(self._apps), self._places.copy(), self._wanting.copy(), figures)
 
     def bids(self, app_ids: Iterable[str], offer: Offer, contentions: Figures, around: Surroundings) -> dict[str, Bid]:
         """What some apps bid, by their ids; those are left out that do not wait, and that it takes tables to tell of.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec import field
 from msgspec.structs import replace
@@ -79,6 +80,13 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
         """GPUs on offer by machine, renewable ones included."""
         free = [(machine.machine_id, machine.free) for machine in self.machines if machine.free]
         return Allocation(tuple(sorted(free)))
+
+    def having(self, **answers: Any) -> RoundSnapshot:
+        """The same round with `reports`, `bids` or an `outcome`."""
+        later = replace(self, **answers)
+        # Each step asks for it, and machines stay the same.
+        later.__dict__["free"] = self.free
+        return later
 
     @remembered
     def answered(self) -> Reports:

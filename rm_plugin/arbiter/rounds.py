@@ -11,7 +11,6 @@ from collections.abc import Collection, Generator, Mapping, Set
 from typing import Any, cast
 
 from msgspec import field
-from msgspec.structs import replace
 
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundSnapshot, SolveAuction
@@ -50,7 +49,7 @@ def play_round(
     asked = _answering(snapshot)
     answers = cast("Mapping[str, AppReport]", (yield AskReports(asked, rho_of)))
     reports, refused = check_reports(snapshot, asked, answers, rho_of)
-    snapshot = replace(snapshot, reports=reports)
+    snapshot = snapshot.having(reports=reports)
     while True:
         step = policy.decide(snapshot)
         if isinstance(step, Decision):
@@ -58,9 +57,9 @@ def play_round(
         answer: Any = yield step
         if isinstance(step, AskBids):
             bids, bad = check_bids(snapshot, step.app_ids, cast("Mapping[str, Bid]", answer))
-            snapshot, refused = replace(snapshot, bids=bids), refused | bad
+            snapshot, refused = snapshot.having(bids=bids), refused | bad
         else:
-            snapshot = replace(snapshot, outcome=answer or _no_outcome(snapshot))
+            snapshot = snapshot.having(outcome=answer or _no_outcome(snapshot))
 
 
 def check_reports(
