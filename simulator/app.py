@@ -58,6 +58,9 @@ class Acted(Value, frozen=True, kw_only=True):
     returned: tuple[int, ...] = ()
 
 
+_NOTHING_DONE = Acted()
+
+
 class _Holds(Value, frozen=True, kw_only=True):
     """Gangs of an app, for leases up for renewal by any time from `at_s` on and before `until_s`.
 
@@ -251,6 +254,10 @@ class SimApp:
             self.first_gpu_at_s = now_s
         holdings = self._holdings()
         plan = self._make_plan(holdings, now_s)
+        if not (plan.stop or plan.start or plan.release or holdings.expiring or self._heard):
+            # Mostly an app that something happened to goes on as it is.
+            self._planned, self._moving = plan.wait, plan.move
+            return _NOTHING_DONE
         ending = [job_id for job_id in plan.stop if not self.jobs[job_id].stopping]
         stopping = tuple(job for job_id in ending if self._stop(job := self.jobs[job_id], now_s))
         heard = tuple(self._started(job, now_s) for job in self._heard if job.running)

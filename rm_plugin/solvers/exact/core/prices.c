@@ -183,9 +183,9 @@ static double left_to_gain(int K, const double *price, const double *gradient) {
     return left;
 }
 
-static void move(int K, const double *price, const double *direction, double step, double *to) {
+static void move(int K, const double *price, const double *direction, double *to) {
     for (int k = 0; k < K; k++) {
-        to[k] = price[k] + step * direction[k];
+        to[k] = price[k] + direction[k];
         if (to[k] < 0.0) to[k] = 0.0;
     }
 }
@@ -193,7 +193,7 @@ static void move(int K, const double *price, const double *direction, double ste
 /* One damped Newton step; false when none pays any more. Keeps the best prices seen by the bound itself.
  *
  * Where the smoothed bound is nearly straight the Hessian says little and the step is far too long: then damping grows,
- * which turns it towards the gradient and shortens it; it shrinks again with every step that is taken whole. */
+ * which turns it towards the gradient and shortens it; it shrinks again with every step that is taken. */
 static int newton_step(View *view, double *price, double mu, double *damping, double *best_price, double *best_bound) {
     enum { TRIALS = 8 };
     int K = view->problem->resources;
@@ -210,11 +210,9 @@ static int newton_step(View *view, double *price, double mu, double *damping, do
     for (int tries = 0; tries < TRIALS; tries++) {
         newton_direction(view, gradient, *damping, direction);
         double promised = promise(K, price, gradient, direction);
-        for (double step = 1.0; promised > 0.0 && step > 0.3; step *= 0.5) {
-            move(K, price, direction, step, trial);
-            double then = smooth_bound(view, trial, mu, NULL);
-            if (then >= now - 1e-4 * step * promised) continue;
-            if (step == 1.0 && *damping > 1e-9) *damping *= 0.2;
+        move(K, price, direction, trial);
+        if (promised > 0.0 && smooth_bound(view, trial, mu, NULL) < now - 1e-4 * promised) {
+            if (*damping > 1e-9) *damping *= 0.2;
             memcpy(price, trial, sizeof(double) * K);
             return 1;
         }
