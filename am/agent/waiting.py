@@ -45,7 +45,7 @@ class Waiting:
     """
 
     __slots__ = (
-        *("_app", "_pace", "_rooms", "app_id", "demands", "phases_left", "restart_s"),
+        *("_app", "_pace", "_rooms", "app_id", "demands", "is_alone", "phases_left", "restart_s"),
         *("smallest_gpu_s", "smallest_gpus"),
     )
 
@@ -58,8 +58,10 @@ class Waiting:
         # The smallest gang that any of its jobs can run on, and T on it times its GPUs.
         self.smallest_gpus = self._pace.smallest_gpus
         self.smallest_gpu_s = self._pace.time_s(app, self.smallest_gpus, around) * self.smallest_gpus
-        # What an app of one job may ask for in the rooms of late, with T of each.
-        self._rooms: dict[Room, Asked | None] | None = {} if len(app.jobs) == 1 and not app.later_phases else None
+        # One job, and no other to come.
+        self.is_alone = len(app.jobs) == 1 and not app.later_phases
+        # What such an app may ask for in the rooms of late, with T of each.
+        self._rooms: dict[Room, Asked | None] = {}
 
     def cluster_time_s(self, around: Surroundings) -> float:
         """t_cluster, in seconds."""
@@ -83,17 +85,12 @@ class Waiting:
         """The app's bid `elapsed_s` seconds into its life, over which `contention` apps were active (N_avg)."""
         return bid_by(self._app, self.valuer(elapsed_s, contention, around), offer, around)
 
-    @property
-    def is_alone(self) -> bool:
-        """True for an app of one job, and no other to come."""
-        return self._rooms is not None
-
     def asked_in(self, room: Room) -> Asked | None:
         """What the app may ask for in a room, and T of each; None where it takes tables to tell."""
         known = self._rooms
-        if known is None:
-            return None
         if room not in known:
+            if not self.is_alone:
+                return None
             if len(known) >= _MOST_ROOMS:
                 known.clear()
             asks, work_s = asks_in(self._app, room), self._app.jobs[0].serial_work_s

@@ -136,20 +136,18 @@ def gangs_of(by_job: Mapping[str, Mapping[str, PlacedGang]]) -> dict[str, tuple[
 
 def unserved(claims: Sequence[Claim], by_job: Mapping[str, Mapping[str, PlacedGang]]) -> tuple[Claim, ...]:
     """What is left of claims once jobs were given gangs: jobs without one, and the room to grow of small ones."""
-    left = []
-    for claim in claims:
-        gangs = by_job.get(claim.app_id, {})
-        if not gangs:
-            left.append(claim)
-            continue
-        rest = [
-            demand if (gang := gangs.get(demand.job_id)) is None else room_to_grow(demand, gang)
-            for demand in claim.demands
-        ]
-        demands = tuple(demand for demand in rest if demand is not None)
-        if demands:
-            left.append(replace(claim, demands=demands))
-    return tuple(left)
+    # Most claims got nothing.
+    left = [_left_of(claim, by_job[claim.app_id]) if claim.app_id in by_job else claim for claim in claims]
+    return tuple([claim for claim in left if claim is not None])
+
+
+def _left_of(claim: Claim, gangs: Mapping[str, PlacedGang]) -> Claim | None:
+    """What is left of a claim beside gangs by job."""
+    rest = [
+        demand if (gang := gangs.get(demand.job_id)) is None else room_to_grow(demand, gang) for demand in claim.demands
+    ]
+    demands = tuple([demand for demand in rest if demand is not None])
+    return replace(claim, demands=demands) if demands else None
 
 
 def usable_left(machines: Sequence[FreeMachine], decision: Decision) -> int:

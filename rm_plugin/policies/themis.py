@@ -31,8 +31,7 @@ class ThemisPolicy:
         claims = claims_of(snapshot, won)
         room = room_after(snapshot.machines, won)
         shared = share_leftovers(room, claims, child_seed(snapshot.seed, "leftovers"))
-        left = unserved(claims, shared) if room.gpus else ()
-        return Decision(auction=won, leftovers=gangs_of(shared), unserved=left)
+        return Decision(auction=won, leftovers=gangs_of(shared), unserved=unserved(claims, shared))
 
 
 def worst_apps(snapshot: RoundSnapshot) -> tuple[str, ...]:
