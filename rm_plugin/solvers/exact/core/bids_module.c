@@ -29,7 +29,7 @@ static int append_three(Flat *flat, int32_t one, int32_t two, int32_t three) {
 }
 
 /* A gang that was met: the number of its kind, how many such gangs it stands for, and GPUs of them all. It is told by
- * its identity, which the bids keep: agents use one object for many rows. */
+ * its identity, which is kept for as long: agents use one object for many rows. */
 typedef struct {
     PyObject *gang;
     int32_t kind, count, gpus;
@@ -82,6 +82,12 @@ static int make_room(Reader *r) {
     return 1;
 }
 
+/* False with an error set, which one that is missing has by itself. */
+static int is_tuple(PyObject *object, const char *what) {
+    if (object && !PyTuple_Check(object)) PyErr_Format(PyExc_TypeError, "%s must be a tuple", what);
+    return object && PyTuple_Check(object);
+}
+
 /* NULL with an error set. What is returned holds until the next call. */
 static const Met *meet(Reader *r, PyObject *gang) {
     if (!make_room(r)) return NULL;
@@ -89,10 +95,10 @@ static const Met *meet(Reader *r, PyObject *gang) {
     if (!met->gang) {
         PyObject *told = PyObject_CallOneArg(r->learn, gang);
         int kind, count, gpus;
-        int read = told && PyArg_ParseTuple(told, "iii", &kind, &count, &gpus);
+        int read = is_tuple(told, "what is learnt of a gang") && PyArg_ParseTuple(told, "iii", &kind, &count, &gpus);
         Py_XDECREF(told);
         if (!read) return NULL;
-        *met = (Met){gang, kind, count, gpus};
+        *met = (Met){Py_NewRef(gang), kind, count, gpus};
         r->many++;
     }
     return met;
@@ -119,14 +125,15 @@ static int number_of(PyObject *object, PyObject *name, double *number) {
 /* Adds the pins of a row; `gpus` passes what there is where one asks for more than its machine has. False on errors. */
 static int read_pins(Reader *r, PyObject *counts, int64_t *gpus) {
     for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(counts); n++) {
-        PyObject *machine, *here;
-        long long count;
-        int position, free;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(counts, n), "OL", &machine, &count)) return 0;
+        PyObject *machine, *here, *pin = PyTuple_GET_ITEM(counts, n), *told;
+        int position, free, past;
+        if (!is_tuple(pin, "a pin") || !PyArg_ParseTuple(pin, "OO", &machine, &told)) return 0;
+        long long count = PyLong_AsLongLongAndOverflow(told, &past);
+        if (count == -1 && PyErr_Occurred()) return 0;
         here = PyDict_GetItemWithError(r->machines, machine);
         if (!here && PyErr_Occurred()) return 0;
-        if (here && !PyArg_ParseTuple(here, "ii", &position, &free)) return 0;
-        if (!here || count <= 0 || count > free) {
+        if (here && !(is_tuple(here, "a machine") && PyArg_ParseTuple(here, "ii", &position, &free))) return 0;
+        if (!here || past || count <= 0 || count > free) {
             *gpus = (int64_t)r->total + 1;
             return 1;
         }
@@ -194,6 +201,7 @@ PyObject *run_read_bids(PyObject *self, PyObject *args) {
                 Py_CLEAR(result);
         }
     for (int n = 0; n < FLATS; n++) PyMem_Free(r.flat[n].byte);
+    for (size_t n = 0; n < r.room; n++) Py_XDECREF(r.met[n].gang);
     PyMem_Free(r.met);
     return result;
 }

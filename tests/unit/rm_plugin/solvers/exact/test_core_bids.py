@@ -90,6 +90,43 @@ def test_whole_numbers_are_values_too():
     assert compiled(bids, lambda _: (0, 0, 0))["value"] == [2.0]
 
 
+def with_pins(pins):
+    """One bid with such pins, whatever they are."""
+    one = SimpleNamespace(value=0.9, pinned=SimpleNamespace(counts=pins), gangs=())
+    return (SimpleNamespace(empty_value=0.1, rows=(one,)),)
+
+
+def test_pins_past_all_bounds_leave_a_row_out():
+    assert compiled(with_pins((("m0", 10**30),)), None)["value"] == []
+
+
+@pytest.mark.parametrize("learnt", [None, (0, 1), (0, 1, "all")])
+def test_what_is_learnt_of_a_gang_is_three_numbers(learnt):
+    with pytest.raises(TypeError):
+        compiled((bid("a", 0.1, row(0.9, gang(1, Level.RACK))),), lambda _: learnt)
+
+
+def test_machines_are_told_by_position_and_gpus():
+    with pytest.raises(TypeError):
+        _core.read_bids(with_pins((("m0", 1),)), {"m0": 4}, TOTAL, None)
+
+
+def test_gangs_that_are_made_as_they_are_asked_for_are_told_apart():
+    class Fresh:
+        value, pinned = 0.9, Allocation()
+
+        def __init__(self, gpus):
+            self.gpus = gpus
+
+        @property
+        def gangs(self):
+            return (gang(self.gpus, Level.RACK),)
+
+    bids = (SimpleNamespace(empty_value=0.1, rows=tuple(Fresh(1 + n % 5) for n in range(50))),)
+    found = compiled(bids, lambda one: (one.gpus, 1, one.gpus))
+    assert found["gpus"] == [1 + n % 5 for n in range(50)]
+
+
 @pytest.mark.parametrize(
     ("bids", "error"),
     [
@@ -99,6 +136,10 @@ def test_whole_numbers_are_values_too():
         ((SimpleNamespace(empty_value=0.1, rows=(object(),)),), AttributeError),
         ((bid("a", 0.1, row(0.9, gang(1, Level.RACK))),), ZeroDivisionError),
         ([], TypeError),
+        (with_pins((None,)), TypeError),
+        (with_pins((("m0",),)), TypeError),
+        (with_pins((("m0", "one"),)), TypeError),
+        (with_pins((([], 1),)), TypeError),
     ],
 )
 def test_what_is_no_bid_is_refused(bids, error):

@@ -112,3 +112,22 @@ def test_as_numpy_has_it(bidders, empties):
         assert {name: getattr(rows, name).tolist() for name in content} == content
         seen |= {alike, rows.rows < len(told["value"])}
     assert bidders < 2 or seen == {True, False}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_leading_rows_are_those_that_sorting_finds(seed):
+    rng = random.Random(seed)
+    rows_of = [rng.choice([0, 1, 1, 3]) for _ in range(rng.choice([0, 1, 2, 9]))]
+    start = np.cumsum([0, *rows_of]).astype(np.int32)
+    # Few different numbers, so that many rows are equal: of these the bidder that stands first leads.
+    gain, gpus, tie = (
+        np.array([rng.randint(1, 3) for _ in range(sum(rows_of))], dtype=kind)
+        for kind in (np.int64, np.int32, np.int64)
+    )
+    firsts = [(bidder, int(first)) for bidder, first in enumerate(start[:-1]) if rows_of[bidder]]
+    ranked = sorted(firsts, key=lambda each: (-gain[each[1]], gpus[each[1]], tie[each[1]], each[0]))
+    (first, first_row), (second, second_row) = (*ranked, (-1, -1), (-1, -1))[:2]
+    least = sorted(min(gpus[row : row + rows_of[bidder]].tolist()) for bidder, row in firsts)[:2]
+    best = sum(int(gpus[row]) for _, row in firsts)
+    found = _core.leading_rows(start, gain, gpus, tie)
+    assert found == (len(firsts), best, sum(least), first, first_row, second, second_row)
