@@ -85,8 +85,7 @@ def make_plan(
     already = {job.view.job_id for job in jobs if job.stopping}
     busy = {gpu for job in jobs for gpu in job.gpus} | {gpu for gpus in others.values() for gpu in gpus}
     goals = _kept(jobs, moving, holdings.granted, busy)
-    if not goals and busy.issuperset(usable):
-        # So it is of most apps that something happened to: nothing is idle.
+    if not goals and busy.issuperset(usable):  # Nothing is idle, as in most apps.
         return Plan(stop=_without(stop, already))
     # A job that is being stopped will want a gang in a moment: nothing is grown or given back before that is settled.
     # One that lost will not: what is idle beside it is for growth at once, as the app's report asks for it.
@@ -104,14 +103,13 @@ def make_plan(
     grown = _grow(jobs, waiting, idle, restart_s) if settled and not wait and not move else {}
     stop |= dict.fromkeys(move, "it moves") | dict.fromkeys(grown, "it grows")
     going = any(job.stopping or job.view.job_id in stop for job in jobs)
-    release = () if going or wait or not idle else tuple(sorted(idle.gpus & holdings.granted, key=by_place))
     return Plan(
         stop=_without(stop, already),
         start=start,
         wait=wait,
         move=move | {job: gpus for job, gpus in goals.items() if job not in back},
         prepare=grown,
-        release=release,
+        release=() if going or wait or not idle else tuple(sorted(idle.gpus & holdings.granted, key=by_place)),
     )
 
 
