@@ -189,7 +189,8 @@ PyObject *run_read_bids(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *bids, *result = NULL;
     Reader r = {.rows = 0};
-    if (!PyArg_ParseTuple(args, "O!O!iO", &PyTuple_Type, &bids, &PyDict_Type, &r.machines, &r.total, &r.learn)) return NULL;
+    if (!PyArg_ParseTuple(args, "O!O!iO", &PyTuple_Type, &bids, &PyDict_Type, &r.machines, &r.total, &r.learn))
+        return NULL;
     int whole = have_names() && append_int(&r.flat[ROW_START], 0);
     for (Py_ssize_t n = 0; whole && n < PyTuple_GET_SIZE(bids); n++) whole = read_bid(&r, PyTuple_GET_ITEM(bids, n));
     if (whole && (result = PyTuple_New(FLATS)))
