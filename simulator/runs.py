@@ -23,7 +23,7 @@ MOST_LIED = 1e6
 """Larger factors say no more, and values would leave the range of numbers."""
 
 _KIB = 1024.0
-_ALLOCATIONS = 100_000
+_ALLOCATIONS = 500_000
 
 
 class LieChoice(Value, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -43,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if arguments is None:
             # This process is about to end; a second Ctrl-C would only change how.
             interruption.ignore_for_good()
+            # Its memory goes with it: to look all of it through for garbage once more takes 0.1 s after a large run.
+            gc.freeze()
     return code
 
 
