@@ -14,6 +14,7 @@ SHARED = (
         "fit",
         "left_out",
         "lift",
+        "one_machine",
         "one_price",
         "pack",
         "prune",

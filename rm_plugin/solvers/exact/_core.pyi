@@ -167,16 +167,17 @@ def order_rows(
     Returns (the gain of 1.0, rows and pins written, whether rows differ only in which pinned GPUs belong together).
     """
 
-def leading_rows(
+def best_on_one_machine(
     row_start: Array,  # i4 [bidders + 1]
-    gain: Array,  # i8 [rows]
+    gain: Array,  # i8 [rows], above 0, best first within a bidder
     gpus: Array,  # i4 [rows]
     tie: Array,  # i8 [rows]
-) -> tuple[int, int, int, int, int, int, int]:
-    """Of rows that are best first: how many bidders have one, GPUs of the first ones of all, GPUs of the two smallest.
+    free_gpus: int,
+    skip: int,
+) -> dict[int, int]:
+    """The best choice among rows that ask for no more GPUs together: row by bidder, without the bidder at `skip`.
 
-    Those two are of different bidders. Then the bidder and the row that lead, by gain, GPUs and digest, and likewise
-    the next ones of another bidder; -1 where there are none.
+    -1 leaves nobody out. Of equal choices the one of fewer GPUs wins, then the one whose digests sum up to less.
     """
 
 def prune(

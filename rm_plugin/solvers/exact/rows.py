@@ -142,28 +142,6 @@ class Rows(Value, frozen=True, dict=True, kw_only=True):
         )
 
 
-class Leading(Value, frozen=True):
-    """What rows say of markets that need no search.
-
-    Attributes:
-        bidders: How many bidders have a row.
-        best_gpus: GPUs of the best rows of all bidders together.
-        least_gpus: GPUs of the smallest rows of the two bidders that have the smallest; of one if there is but one.
-        first: The bidder of the best row of all, as ties are decided, -1 for none.
-        first_row: That row.
-        second: The bidder of the best row of any other bidder, -1 for none.
-        second_row: That row.
-    """
-
-    bidders: int
-    best_gpus: int
-    least_gpus: int
-    first: int
-    first_row: int
-    second: int
-    second_row: int
-
-
 class MarketArrays(Value, frozen=True, dict=True, kw_only=True):
     """A market in arrays: machines with a free GPU by id, bids by app id, kinds of gangs, rows, and the gain of 1.0."""
 
@@ -182,12 +160,6 @@ class MarketArrays(Value, frozen=True, dict=True, kw_only=True):
     def free_gpus(self) -> int:
         """Free GPUs of all machines."""
         return sum([machine.free for machine in self.machines])
-
-    @remembered
-    def leading(self) -> Leading:
-        """What the rows say of markets that need no search."""
-        rows = self.rows
-        return Leading(*_core.leading_rows(rows.row_start, rows.gain, rows.gpus, rows.tie))
 
     @remembered
     def row_index(self) -> list[int]:

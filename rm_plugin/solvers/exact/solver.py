@@ -6,7 +6,7 @@ it is the market's optimum, and the places are the certificate. When they find n
 learnt from a linear programme over what machines can hold (`separation`), and the knapsack is solved again. Where no
 such limit exists an integer programme decides on the choice (`deciding`), or HiGHS among the few rows that the proven
 gap leaves (`remainder`). Markets whose rows all name machines go another way (`tables`). Where everybody may have its
-best row, or no two bidders can win, there is nothing to solve (`uncontended`, `one_winner`).
+best row there is nothing to solve (`uncontended`), and where only the number of GPUs counts little (`one_machine`).
 
 Ties. Equal means equal in whole units of 2**-40 of the log objective, a sum of rounded logs: equal products of other
 values (0.25 * 1 and 0.5 * 0.5) may miss each other by a unit. Of equal choices the one that asks for fewer GPUs wins,
@@ -24,7 +24,7 @@ from rm_plugin.solvers.candidates import check_market
 from rm_plugin.solvers.exact.compiled import CompiledMarket, OutOfTimeError
 from rm_plugin.solvers.exact.found import as_solution
 from rm_plugin.solvers.exact.hasty import HastyMarket
-from rm_plugin.solvers.exact.one_winner import OneWinnerMarket, one_winner
+from rm_plugin.solvers.exact.one_machine import OneMachineMarket, one_machine
 from rm_plugin.solvers.exact.places import Places
 from rm_plugin.solvers.exact.problem import solve_problem
 from rm_plugin.solvers.exact.rows import MarketArrays, read_market
@@ -33,7 +33,7 @@ from rm_plugin.solvers.exact.uncontended import UncontendedMarket, uncontended
 from rm_plugin.solvers.port import Solution
 from themis.bids import Market
 
-Ready = CompiledMarket | TableMarket | UncontendedMarket | OneWinnerMarket | HastyMarket
+Ready = CompiledMarket | TableMarket | UncontendedMarket | OneMachineMarket | HastyMarket
 
 
 class ExactSolver:
@@ -93,7 +93,7 @@ def _ready(market: Market, arrays: MarketArrays, deadline_s: float) -> Ready:
     if time.monotonic() >= deadline_s:
         return HastyMarket(arrays)
     places = Places(arrays)
-    simple = uncontended(arrays, places) or one_winner(arrays, places)
+    simple = uncontended(arrays, places) or one_machine(arrays, places)
     if simple is not None:
         return simple
     if has_tables_only(arrays):
@@ -106,7 +106,7 @@ def _ready(market: Market, arrays: MarketArrays, deadline_s: float) -> Ready:
 
 def _solution(ready: Ready, without: str | None, deadline_s: float, last_s: float | None = None) -> Solution:
     """The best choice without a bidder (None: with all); gangs find their places where all bidders are there."""
-    if isinstance(ready, HastyMarket | UncontendedMarket | OneWinnerMarket):
+    if isinstance(ready, HastyMarket | UncontendedMarket | OneMachineMarket):
         return ready.solution(without)
     if isinstance(ready, TableMarket):
         return ready.solution(without, deadline_s, last_s)

@@ -39,9 +39,9 @@ class UncontendedMarket:
 
 def uncontended(arrays: MarketArrays, places: Places) -> UncontendedMarket | None:
     """The market as one in which nobody loses anything to others; None where best fit finds no places for that."""
-    if arrays.leading.best_gpus > arrays.free_gpus:
-        return None
     start = arrays.rows.row_start
     best = start[:-1][start[1:] > start[:-1]]
+    if arrays.rows.gpus[best].sum() > arrays.free_gpus:
+        return None
     packed = places.pack(best)
     return UncontendedMarket(arrays, packed) if isinstance(packed, Packed) else None

@@ -370,7 +370,7 @@ static PyMethodDef METHODS[] = {
     {"best_of_tables", run_best_of_tables, METH_VARARGS, "The best choice: (status, value, bound, nodes)."},
     {"read_bids", run_read_bids, METH_VARARGS, "Rows of bids that may win, as flat numbers."},
     {"order_rows", run_order_rows, METH_VARARGS, "Rows that may win, best first: (unit, rows, pins, alike)."},
-    {"leading_rows", run_leading_rows, METH_VARARGS, "What rows say of markets that need no search."},
+    {"best_on_one_machine", run_best_on_one_machine, METH_VARARGS, "The best rows where only GPUs count."},
     {"prune", run_prune, METH_VARARGS, "Marks rows that no other of their bidder beats."},
     {NULL, NULL, 0, NULL},
 };

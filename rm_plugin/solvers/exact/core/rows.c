@@ -154,33 +154,3 @@ int order_rows(const Told *t, Ordered *ordered) {
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
     return whole;
 }
-
-static int leads(const Ranked *r, int row, int other) {
-    if (other < 0) return 1;
-    if (r->gain[row] != r->gain[other]) return r->gain[row] > r->gain[other];
-    if (r->gpus[row] != r->gpus[other]) return r->gpus[row] < r->gpus[other];
-    return r->tie[row] < r->tie[other];
-}
-
-void find_leading(const Ranked *r, Leading *l) {
-    int64_t least[2] = {INT64_MAX, INT64_MAX};
-    *l = (Leading){.bidder = {-1, -1}, .row = {-1, -1}};
-    for (int i = 0; i < r->bidders; i++) {
-        int first = r->row_start[i], end = r->row_start[i + 1];
-        int64_t smallest = INT64_MAX;
-        if (first == end) continue;
-        l->bidders++;
-        l->best_gpus += r->gpus[first];
-        for (int row = first; row < end; row++)
-            if (r->gpus[row] < smallest) smallest = r->gpus[row];
-        if (smallest < least[1]) least[1] = smallest;
-        if (least[1] < least[0]) least[1] = least[0], least[0] = smallest;
-        if (!leads(r, first, l->row[1])) continue;
-        l->bidder[1] = i, l->row[1] = first;
-        if (leads(r, first, l->row[0])) {
-            l->bidder[1] = l->bidder[0], l->row[1] = l->row[0];
-            l->bidder[0] = i, l->row[0] = first;
-        }
-    }
-    l->least_gpus = l->bidders > 1 ? least[0] + least[1] : l->bidders ? least[0] : 0;
-}

@@ -40,16 +40,6 @@ typedef struct {
     const int64_t *tie;
 } Ranked;
 
-/* What the rows say of markets that need no search. */
-typedef struct {
-    int bidders;            /* those that have a row */
-    int64_t best_gpus;      /* GPUs of the first rows of all */
-    int64_t least_gpus;     /* of the smallest rows of the two bidders that have the smallest */
-    int bidder[2], row[2];  /* the best of the first rows and the next best, by gain, GPUs and digest; -1 for none */
-} Leading;
-
-void find_leading(const Ranked *ranked, Leading *leading);
-
 /* False without memory. */
 int order_rows(const Told *told, Ordered *ordered);
 

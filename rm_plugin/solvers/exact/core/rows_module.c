@@ -1,5 +1,8 @@
 #include "rows_module.h"
 
+#include <stdlib.h>
+
+#include "one_machine.h"
 #include "rows.h"
 
 enum { ARRAYS = 18 };
@@ -43,15 +46,30 @@ PyObject *run_order_rows(PyObject *self, PyObject *args) {
     return Py_BuildValue("diiN", ordered.unit, ordered.rows, ordered.pins, PyBool_FromLong(ordered.alike));
 }
 
-PyObject *run_leading_rows(PyObject *self, PyObject *args) {
+/* The choice as a dict of the row by the bidder; NULL with an error. */
+static PyObject *as_dict(const int32_t *choice, int bidders) {
+    PyObject *rows = PyDict_New();
+    for (int i = 0; rows && i < bidders; i++) {
+        if (choice[i] < 0) continue;
+        PyObject *bidder = PyLong_FromLong(i), *row = PyLong_FromLong(choice[i]);
+        if (!bidder || !row || PyDict_SetItem(rows, bidder, row) < 0) Py_CLEAR(rows);
+        Py_XDECREF(bidder);
+        Py_XDECREF(row);
+    }
+    return rows;
+}
+
+PyObject *run_best_on_one_machine(PyObject *self, PyObject *args) {
     (void)self;
     enum { GIVEN = 4 };
     Py_buffer b[GIVEN];
-    if (!PyArg_ParseTuple(args, "y*y*y*y*", &b[0], &b[1], &b[2], &b[3])) return NULL;
-    Leading leading = {.bidders = 0};
+    int free_gpus, skip;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*ii", &b[0], &b[1], &b[2], &b[3], &free_gpus, &skip)) return NULL;
     Ranked ranked = {(int)(b[0].len / sizeof(int32_t)) - 1, b[0].buf, b[1].buf, b[2].buf, b[3].buf};
-    find_leading(&ranked, &leading);
+    int32_t *choice = malloc(sizeof *choice * ((size_t)ranked.bidders + 1));
+    int whole = choice && best_on_one_machine(&ranked, free_gpus, skip, choice);
+    PyObject *rows = whole ? as_dict(choice, ranked.bidders) : PyErr_NoMemory();
+    free(choice);
     for (int n = 0; n < GIVEN; n++) PyBuffer_Release(&b[n]);
-    return Py_BuildValue("iLLiiii", leading.bidders, (long long)leading.best_gpus, (long long)leading.least_gpus,
-                         leading.bidder[0], leading.row[0], leading.bidder[1], leading.row[1]);
+    return rows;
 }

@@ -6,6 +6,6 @@
 #include <Python.h>
 
 PyObject *run_order_rows(PyObject *self, PyObject *args);
-PyObject *run_leading_rows(PyObject *self, PyObject *args);
+PyObject *run_best_on_one_machine(PyObject *self, PyObject *args);
 
 #endif
