@@ -250,6 +250,10 @@ class SimApp:
     def act(self, now_s: float) -> Acted:
         """Follow tuner and leases: start, stop and move jobs, and say which leases to give back."""
         self._holds = None
+        if not (self.leases or self._reserved or self._heard) and not self._busy():
+            # As every app that gave back all it had.
+            self._planned, self._moving = {}, NOWHERE
+            return _NOTHING_DONE
         if self.leases and self.first_gpu_at_s is None:
             self.first_gpu_at_s = now_s
         holdings = self._holdings()
@@ -264,7 +268,7 @@ class SimApp:
         self._heard.clear()
         started = heard + tuple(self._start(self.jobs[job_id], gpus, now_s) for job_id, gpus in plan.start.items())
         self._planned, self._moving = plan.wait, plan.move
-        busy = {gpu for job in (*self._pending, *self._losers()) for gpu in job.gpus}
+        busy = self._busy()
         back = {*plan.release, *(holdings.expiring - busy)}
         returned = tuple(sorted(self.leases[gpu].lease_id for gpu in back if gpu in self.leases))
         return Acted(moved=len(stopping) < len(ending), started=started, stopping=stopping, returned=returned)
@@ -289,6 +293,10 @@ class SimApp:
         if not self.plan.hears_every:
             return []
         return [job for job_id, job in self.jobs.items() if job.gpus and job_id not in self.plan.targets]
+
+    def _busy(self) -> set[GpuId]:
+        """GPUs on which jobs are."""
+        return {gpu for job in (*self._pending, *self._losers()) for gpu in job.gpus}
 
     def _follow_plan(self) -> None:
         """Take over the targets of the tuner's plan; jobs that are not in it do not run."""

@@ -184,22 +184,18 @@ class WaitingApps:
         there = [self._places[app_id] for app_id in app_ids if app_id in self._places]
         if not there:
             return {}
-        room = room_of(offer.free, offer, around)
-        places, all_asks, times_s = [], [], []
-        for place in there:
-            asked = self._apps[place].asked_in(room)
-            if asked is not None:
-                places.append(place)
-                all_asks.append(asked[0])
-                times_s += asked[1]
-        if not places:
+        room, apps = room_of(offer.free, offer, around), self._apps
+        asked = [(place, known) for place in there if (known := apps[place].asked_in(room)) is not None]
+        if not asked:
             return {}
-        empty_values, values = self._worth(places, list(map(len, all_asks)), times_s, offer.now_s, contentions, around)
-        bids, first = {}, 0
-        for place, asks, empty_value in zip(places, all_asks, empty_values, strict=True):
-            app_id, end = self._apps[place].app_id, first + len(asks)
+        places, counts = [place for place, _ in asked], [len(asks) for _, (asks, _) in asked]
+        times_s = [time_s for _, (_, each_s) in asked for time_s in each_s]
+        empty_values, values = self._worth(places, counts, times_s, offer.now_s, contentions, around)
+        bids, first, round_id = {}, 0, offer.round_id
+        for (place, (asks, _)), empty_value in zip(asked, empty_values, strict=True):
+            app_id, end = apps[place].app_id, first + len(asks)
             rows = rows_worth(asks, values[first:end], empty_value) if asks else ()
-            bids[app_id] = Bid(app_id=app_id, round_id=offer.round_id, empty_value=empty_value, rows=rows)
+            bids[app_id] = Bid(app_id=app_id, round_id=round_id, empty_value=empty_value, rows=rows)
             first = end
         return bids
 

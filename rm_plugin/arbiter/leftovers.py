@@ -9,7 +9,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.placement import Standing, place_in, place_on_own
-from rm_plugin.arbiter.seeds import child_seeds
+from rm_plugin.arbiter.seeds import child_digests
 from rm_plugin.solvers.packing import Room
 from themis.apps import Slowdown
 from themis.bids import GangDemand, PlacedGang
@@ -82,7 +82,7 @@ def _drawn(claims: Collection[Claim], rng_seed: int) -> list[Claim]:
     """Claims in the order that is drawn for their apps."""
     ids = [claim.app_id for claim in claims]
     # No two are of one app, so no claims are compared.
-    draws = zip(child_seeds(rng_seed, ("leftovers",), ids), ids, claims, strict=True)
+    draws = zip(child_digests(rng_seed, ("leftovers",), ids), ids, claims, strict=True)
     return [claim for _, _, claim in sorted(draws)]
 
 

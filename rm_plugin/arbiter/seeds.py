@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
+_SEED = 8
+"""Bytes of a seed."""
+
 
 def child_seed(seed: int, *names: str) -> int:
     """A seed of its own for what these names denote: SHA-256 of the parent seed and the names, first 8 bytes.
@@ -13,12 +16,15 @@ def child_seed(seed: int, *names: str) -> int:
         seed: The parent's seed.
         names: What the child is for, one or more, for instance `("rounding", app_id)`; ("a", "b") and ("ab",) differ.
     """
-    (found,) = child_seeds(seed, names[:-1], names[-1:])
-    return found
+    (found,) = child_digests(seed, names[:-1], names[-1:])
+    return int.from_bytes(found[:_SEED], "big")
 
 
-def child_seeds(seed: int, names: Sequence[str], last: Iterable[str]) -> list[int]:
-    """`child_seed(seed, *names, name)` for many a last name: a round draws for a hundred apps."""
+def child_digests(seed: int, names: Sequence[str], last: Iterable[str]) -> list[bytes]:
+    """What `child_seed(seed, *names, name)` begins, for many a last name: in the order of the seeds.
+
+    To draw an order no more is needed, and a round draws for a hundred apps.
+    """
     prefix = "".join([f"{name}\x00" for name in (str(seed), *names)]).encode()
-    sha256, from_bytes = hashlib.sha256, int.from_bytes
-    return [from_bytes(sha256(prefix + name.encode()).digest()[:8], "big") for name in last]
+    sha256 = hashlib.sha256
+    return [sha256(prefix + name.encode()).digest() for name in last]

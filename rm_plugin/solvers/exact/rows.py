@@ -180,7 +180,7 @@ class MarketArrays(Value, frozen=True, dict=True, kw_only=True):
     @remembered
     def empty_logs(self) -> list[float | None]:
         """The log of what each bid says of nothing; None where that is 0."""
-        return [log_of(bid.empty_value) for bid in self.bids]
+        return [math.log(value) if (value := bid.empty_value) > 0 else None for bid in self.bids]
 
     @remembered
     def app_ids(self) -> list[str]:
@@ -198,11 +198,6 @@ class _Unplaced(dict[int, Win]):
     def __missing__(self, row: int) -> Win:
         win = self[row] = Win(row=self._row_index[row], gangs=())
         return win
-
-
-def log_of(value: float) -> float | None:
-    """The log of a value; None of 0."""
-    return math.log(value) if value > 0 else None
 
 
 def read_market(market: Market) -> MarketArrays:

@@ -16,7 +16,7 @@ from rm_plugin.arbiter.round_values import (
     SolveAuction,
 )
 from rm_plugin.arbiter.rounds import check_bids, check_reports, play_round
-from rm_plugin.arbiter.seeds import child_seed, child_seeds
+from rm_plugin.arbiter.seeds import child_digests, child_seed
 from rm_plugin.policies.demands import claims_of
 from rm_plugin.policies.themis import ThemisPolicy, worst_apps
 from themis.bids import AppReport, Bid, BidRow, FreeMachine, Gang, GangDemand, PlacedGang, RhoOf
@@ -310,5 +310,11 @@ class TestValues:
         assert len(seeds) == 5
         assert all(0 <= seed < 2**64 for seed in seeds)
         assert child_seed(1, "a") == 263842516872826314
-        assert child_seeds(1, ("a",), ["b", "c"]) == [child_seed(1, "a", "b"), child_seed(1, "a", "c")]
-        assert child_seeds(1, ("a",), []) == []
+
+    def test_many_digests_stand_in_the_order_of_their_seeds(self):
+        names = [f"app-{number}" for number in range(50)]
+        digests = dict(zip(child_digests(1, ("a",), names), names, strict=True))
+        assert [int.from_bytes(digest[:8], "big") for digest in digests] == [child_seed(1, "a", name) for name in names]
+        by_seed = sorted(names, key=lambda name: child_seed(1, "a", name))
+        assert [digests[digest] for digest in sorted(digests)] == by_seed
+        assert child_digests(1, ("a",), []) == []
