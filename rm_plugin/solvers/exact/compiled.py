@@ -32,8 +32,11 @@ from themis.bids import Market
 Prices = NDArray[np.float64]
 
 _MOST_LEARNT = 30
-_ONE_BIDDER_LESS, _ONE_LIMIT_MORE = 0.01, 0.002
-"""How far off prices may be, in log value: shared among all bidders, or of each."""
+_ONE_LIMIT_MORE = 0.002
+"""How far off prices may be with another limit, in log value of each bidder."""
+_ONE_BIDDER_LESS, _LEAST_WITHOUT_ONE = 0.16, 0.0012
+"""How far off they may be without a bidder, in log value shared among all: the less the more there are, down to what
+prices of all bidders may be off by, times four."""
 _STATES_A_PAIR, _MOST_STATES = 5_000, 8_000_000
 """States of all passes of one search, by pairs of bidders: past them HiGHS decides, which takes about as long for a
 problem of that size. Most problems keep a few hundred a bidder; a million takes 0.2 to 0.5 s, eight some 300 MB."""
@@ -106,7 +109,8 @@ class CompiledMarket:
         if not self._priced:
             _core.prices(self.problem, skip, price, 0.0)
         if self._share(skip, price) or self._priced:
-            _core.prices(self.problem, skip, price, _ONE_BIDDER_LESS / len(self.market.bids))
+            many = len(self.market.bids)
+            _core.prices(self.problem, skip, price, max(_ONE_BIDDER_LESS / many, _LEAST_WITHOUT_ONE) / many)
         if not self._priced:
             self._price, self._priced, self._bounds = price.copy(), True, None
         return price
