@@ -1,5 +1,6 @@
 """Compiled rows against numpy's: gains, digests, order, and which are left out."""
 
+import itertools
 import math
 import random
 from array import array
@@ -114,20 +115,23 @@ def test_as_numpy_has_it(bidders, empties):
     assert bidders < 2 or seen == {True, False}
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_the_leading_rows_are_those_that_sorting_finds(seed):
+@pytest.mark.parametrize("seed", range(100))
+def test_on_one_machine_the_best_choice_is_the_one_that_trying_all_finds(seed):
     rng = random.Random(seed)
-    rows_of = [rng.choice([0, 1, 1, 3]) for _ in range(rng.choice([0, 1, 2, 9]))]
+    rows_of, free = [rng.choice([0, 1, 2, 3]) for _ in range(rng.choice([0, 1, 2, 5]))], rng.randint(0, 6)
     start = np.cumsum([0, *rows_of]).astype(np.int32)
-    # Few different numbers, so that many rows are equal: of these the bidder that stands first leads.
-    gain, gpus, tie = (
-        np.array([rng.randint(1, 3) for _ in range(sum(rows_of))], dtype=kind)
-        for kind in (np.int64, np.int32, np.int64)
-    )
-    firsts = [(bidder, int(first)) for bidder, first in enumerate(start[:-1]) if rows_of[bidder]]
-    ranked = sorted(firsts, key=lambda each: (-gain[each[1]], gpus[each[1]], tie[each[1]], each[0]))
-    (first, first_row), (second, second_row) = (*ranked, (-1, -1), (-1, -1))[:2]
-    least = sorted(min(gpus[row : row + rows_of[bidder]].tolist()) for bidder, row in firsts)[:2]
-    best = sum(int(gpus[row]) for _, row in firsts)
-    found = _core.leading_rows(start, gain, gpus, tie)
-    assert found == (len(firsts), best, sum(least), first, first_row, second, second_row)
+    # Few different gains and GPUs, so that many choices are equal but for their digests, which are sums of no others.
+    gain, gpus = np.zeros(sum(rows_of), dtype=np.int64), np.zeros(sum(rows_of), dtype=np.int32)
+    for row in range(sum(rows_of)):
+        gain[row], gpus[row] = rng.randint(1, 3), rng.randint(1, 4)
+    tie = np.array([1 << row for row in rng.sample(range(40), sum(rows_of))], dtype=np.int64)
+
+    def of(numbers, choice):
+        return int(sum(numbers[row] for row in choice.values()))
+
+    for skip in range(-1, len(rows_of)):
+        ways = [[None] if i == skip else [None, *range(start[i], start[i + 1])] for i in range(len(rows_of))]
+        choices = [{i: row for i, row in enumerate(choice) if row is not None} for choice in itertools.product(*ways)]
+        fitting = [choice for choice in choices if of(gpus, choice) <= free]
+        best = min(fitting, key=lambda choice: (-of(gain, choice), of(gpus, choice), of(tie, choice)))
+        assert _core.best_on_one_machine(start, gain, gpus, tie, free, skip) == best

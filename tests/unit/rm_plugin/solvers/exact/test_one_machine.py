@@ -1,44 +1,50 @@
-"""Markets in which no two bidders can win: told at once, and told as by the knapsack."""
+"""Markets of one machine in which only the number of GPUs counts: told outright, and told as by the knapsack."""
+
+from dataclasses import replace
 
 import pytest
 from small_markets import bid, gang, machine, market, row, rows_won
 from told_markets import told_as_by_knapsack
 
-from audit.recipes import Recipe
+from audit.recipes import Recipe, random_market
 from rm_plugin.arbiter.auction import run_auction
-from rm_plugin.solvers.exact.one_winner import one_winner
+from rm_plugin.solvers.exact import one_machine as module
+from rm_plugin.solvers.exact.one_machine import one_machine
 from rm_plugin.solvers.exact.places import Places
 from rm_plugin.solvers.exact.rows import read_market
 from rm_plugin.solvers.exact.solver import ExactSolver
 from themis.choices import EmptyBundle
 from themis.cluster import Level
 
-TIGHT = {
-    "a GPU": Recipe(machines=1, slot_gpus=1, bidders=6),
-    "large gangs": Recipe(machines=2, slot_gpus=2, sizes=(2, 3, 4), bidders=5),
-    "slots": Recipe(levels=(Level.SLOT, Level.MACHINE), machines=1, slot_gpus=2, sizes=(2,), bidders=5, pinned=False),
-    "racks": Recipe(machines=3, racks=2, sizes=(2, 3), levels=(Level.RACK, Level.CLUSTER), slot_gpus=1, bidders=4),
-    "pinned": Recipe(pinned_gangs=True, machines=1, slot_gpus=2, units=False, bidders=5),
-    "lexicographic": Recipe(empty_bundle=EmptyBundle.LEXICOGRAPHIC, machines=1, slot_gpus=2, bidders=4),
+ABOVE_SLOTS = (Level.MACHINE, Level.RACK, Level.CLUSTER)
+ONE = Recipe(machines=1, levels=ABOVE_SLOTS, bidders=6)
+RECIPES = {
+    "a GPU": replace(ONE, slot_gpus=1),
+    "several GPUs": replace(ONE, slot_gpus=4),
+    "slots": replace(ONE, levels=tuple(Level), slot_gpus=4),
+    "few values": replace(ONE, sizes=(1, 2), value=lambda rng: rng.choice((0.25, 0.5, 1.0)), empty=(0.125, 0.125)),
+    "pinned": replace(ONE, pinned_gangs=True, units=False),
+    "pinned in other parts": replace(ONE, regrouped=True, bidders=4),
+    "tables": replace(ONE, explicit=True),
+    "lexicographic": replace(ONE, empty_bundle=EmptyBundle.LEXICOGRAPHIC),
+    "many bidders": replace(ONE, bidders=30, slot_gpus=2),
 }
+GPU = gang(1, Level.CLUSTER)
 
 
 def told_of(given):
     arrays = read_market(given)
-    return one_winner(arrays, Places(arrays))
+    return one_machine(arrays, Places(arrays))
 
 
-@pytest.mark.parametrize("name", TIGHT)
+@pytest.mark.parametrize("name", RECIPES)
 def test_all_problems_are_answered_as_by_the_knapsack(name):
-    assert told_as_by_knapsack(TIGHT[name], 150, told_of) > 10
-
-
-ONE = gang(1, Level.CLUSTER)
+    assert told_as_by_knapsack(RECIPES[name], 100, told_of) > 50
 
 
 def test_the_winner_keeps_what_the_next_one_leaves_it():
     values = {"a": 3.0, "b": 4.0, "c": 2.0}
-    given = market([machine("m0", 1)], *(bid(app, 1.0, row(value, ONE)) for app, value in values.items()))
+    given = market([machine("m0", 1)], *(bid(app, 1.0, row(value, GPU)) for app, value in values.items()))
     assert told_of(given) is not None
     outcome = run_auction(given, ExactSolver(), 10.0)
     assert rows_won(outcome) == {"b": 0}
@@ -46,17 +52,28 @@ def test_the_winner_keeps_what_the_next_one_leaves_it():
     assert outcome.optimal
 
 
-def test_where_two_may_win_or_nobody_can_it_is_not_told():
-    two = market([machine("m0", 2)], bid("a", 1.0, row(3.0, ONE)), bid("b", 1.0, row(4.0, ONE)))
-    nobody = market([machine("m0", 1)], bid("a", 1.0, row(0.5, ONE)), bid("b", 1.0))
-    no_place = market([machine("m0", 1), machine("m1", 1)], bid("a", 1.0, row(3.0, gang(2, Level.MACHINE))))
-    for given in (two, nobody, no_place):
-        assert told_of(given) is None
+def test_of_equal_choices_the_one_of_fewer_gpus_wins():
+    pair = gang(2, Level.MACHINE)
+    given = market([machine("m0", 2)], bid("a", 1.0, row(4.0, pair)), bid("b", 1.0, row(4.0, GPU)))
+    assert told_of(given) is not None
+    assert rows_won(run_auction(given, ExactSolver(), 10.0)) == {"b": 0}
 
 
-def test_where_the_next_best_row_finds_no_place_it_is_not_told():
-    """That best fit finds none is no proof that there is none."""
-    large, larger = row(3.0, gang(2, Level.MACHINE)), row(2.0, gang(3, Level.MACHINE))
-    given = market([machine("m0", 2), machine("m1", 1)], bid("a", 1.0, large), bid("b", 1.0, larger))
+def test_where_more_than_gpus_counts_it_is_not_told():
+    slots = (machine("m0", 1, 1), gang(2, Level.SLOT))
+    several = market([machine("m0", 1), machine("m1", 1)], bid("a", 1.0, row(3.0, GPU)), bid("b", 1.0, row(4.0, GPU)))
+    in_slots = market(slots[:1], bid("a", 1.0, row(3.0, slots[1])), bid("b", 1.0, row(4.0, GPU)))
+    assert told_of(several) is None
+    assert told_of(in_slots) is None
+    # Of one slot all GPUs are as near to each other as can be.
+    one_slot = market([machine("m0", 0, 2)], bid("a", 1.0, row(3.0, slots[1])), bid("b", 1.0, row(4.0, GPU)))
+    assert told_of(one_slot) is not None
+    assert rows_won(run_auction(one_slot, ExactSolver(), 10.0)) == {"b": 0}
+
+
+def test_a_very_large_one_is_left_to_the_search(monkeypatch):
+    given = random_market(1, RECIPES["several GPUs"])
+    arrays = read_market(given)
+    assert told_of(given) is not None
+    monkeypatch.setattr(module, "_MOST_STEPS", (arrays.rows.rows + len(given.bids)) * arrays.free_gpus - 1)
     assert told_of(given) is None
-    assert rows_won(run_auction(given, ExactSolver(), 10.0)) == {"a": 0}
