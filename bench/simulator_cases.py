@@ -84,6 +84,7 @@ class Plan:
         sizes: Of the part `growth`.
         trace: The public trace of 120 jobs; None: one is drawn.
         throughputs: Its table; None: the `throughputs.csv` beside it.
+        repeats: Runs of each case that has an aim; the fastest is compared.
     """
 
     parts: Sequence[Part] = tuple(Part)
@@ -93,8 +94,11 @@ class Plan:
     budget_s: float | None = None
     trace: Path | None = None
     throughputs: Path | None = None
+    repeats: int = 3
 
     def __post_init__(self) -> None:
+        if self.repeats < 1:
+            raise InputError("--repeats must be 1 or more", value=self.repeats)
         if self.budget_s is not None and not self.budget_s > 0.0:
             raise InputError("--budget-s must be a number above 0", value=self.budget_s)
         if self.throughputs is not None and self.trace is None:
@@ -115,6 +119,7 @@ class Case:
     arguments: tuple[str, ...]
     source: str
     limit_s: float
+    repeats: int = 1
     reference: Reference | None = None
     reach_s: float | None = None
 
@@ -157,6 +162,7 @@ def _gavel_case(plan: Plan, part: Part, folder: Path) -> Case:
         arguments=_arguments(plan, cluster, *named),
         source="drawn trace" if given is None else "given trace",
         limit_s=COMPARED_LIMIT_S,
+        repeats=plan.repeats,
         reference=reference if jobs == size.apps else None,
     )
 
@@ -168,6 +174,7 @@ def _w1_case(plan: Plan) -> Case:
         arguments=_arguments(plan, "paper-168", "--workload", "w1"),
         source="workload w1",
         limit_s=COMPARED_LIMIT_S,
+        repeats=plan.repeats,
         reach_s=W1_REACH_S,
     )
 

@@ -60,6 +60,7 @@ def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
         "policy": plan.policy,
         "solver": "exact",
         "seed": plan.seed,
+        "repeats": plan.repeats,
         "reference": REFERENCE_LABEL,
         "synthetic": {"load": LOAD, "task_gpu_s": TASK_GPU_S, "sigma": SIGMA},
         "environment": {"python": platform.python_version(), "cpus": os.cpu_count(), "load_1min": os.getloadavg()[0]},
@@ -113,6 +114,8 @@ def _notes(row: Row) -> list[str]:
         said.append(f"left out: {row.left_out}")
     if row.unproven:
         said.append(f"{row.unproven} of {row.auctions} auctions hit their time limit, so were not exact")
+    if row.slowest_s is not None and (row.runs or 0) > 1:
+        said.append(f"the fastest of {row.runs} runs; the slowest took {row.slowest_s:.2f} s")
     if row.reached is not None:
         said.append(f"{'reached' if row.reached else 'short of'} the aim: {_aim(row)}")
     return [f"{_name(row)}: {sentence}" for sentence in said]

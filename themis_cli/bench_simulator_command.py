@@ -29,6 +29,9 @@ def add_to(group: Subcommands) -> None:
     parser.add_argument("--seed", type=int, default=1, help="of every draw; default: %(default)s")
     parser.add_argument("--trace", type=Path, default=None, metavar="FILE", help="the public trace of 120 jobs")
     parser.add_argument("--throughputs", type=Path, default=None, metavar="FILE", help="its table of throughputs")
+    parser.add_argument(
+        "--repeats", type=int, default=3, metavar="N", help="runs of each part but the growth; default: %(default)s"
+    )
     parser.add_argument("--budget-s", type=float, default=None, metavar="S", help="seconds for all")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_simulator)
@@ -57,6 +60,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         budget_s=options.budget_s,
         trace=options.trace,
         throughputs=options.throughputs,
+        repeats=options.repeats,
     )
 
 

@@ -34,15 +34,17 @@ def test_a_tiny_run_prints_one_document_and_progress_goes_elsewhere():
 
 def test_a_given_trace_is_run(tmp_path):
     trace, speeds = write_trace(draw_jobs(6, 32, seed=1), tmp_path, "mine")
-    ended = bench("--parts", "gavel-120", "--trace", str(trace), "--throughputs", str(speeds))
+    ended = bench("--parts", "gavel-120", "--trace", str(trace), "--throughputs", str(speeds), "--repeats", "2")
     assert ended.returncode == 0, ended.stderr
     assert "gavel-120 32/6  given trace" in ended.stdout
+    assert "gavel-120 32/6: the fastest of 2 runs; the slowest took " in ended.stdout
 
 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
         (["--sizes", "65/2"], "no such size: '65/2'; write GPUS/APPS, GPUs being a multiple of 8: 80/16,400/80"),
+        (["--repeats", "0"], "--repeats must be 1 or more: 0"),
         (["--sizes", "64"], "--sizes does not parse: '64'; write GPUS/APPS: 80/16,400/80"),
         (["--parts", "growt"], "unknown part of the benchmark: 'growt'; did you mean 'growth'?"),
         (["--policy", "temis"], "unknown policy: 'temis'; did you mean 'themis'?"),

@@ -88,6 +88,8 @@ def test_a_given_trace_is_compared_only_if_it_has_as_many_jobs(tmp_path):
 def test_numbers_out_of_range_and_files_that_are_not_there_are_refused(tmp_path):
     with pytest.raises(InputError, match="no such size: '12/3'; write GPUS/APPS"):
         Size(12, 3)
+    with pytest.raises(InputError, match="--repeats must be 1 or more: 0"):
+        Plan(repeats=0)
     with pytest.raises(InputError, match="--budget-s"):
         Plan(budget_s=0.0)
     with pytest.raises(InputError, match="--throughputs belongs to a trace"):
@@ -118,7 +120,7 @@ def rows_of(plan):
 
 def test_seconds_and_memory_stand_beside_the_reference(ran):
     ran[0][:] = [usage(wall_s=0.46, peak_mib=50.0, unproven=3), usage(wall_s=16.8, peak_mib=600.0), usage(wall_s=61.0)]
-    small, large, _ = rows = rows_of(Plan(parts=(Part.GAVEL_120, Part.GAVEL_900, Part.W1)))
+    small, large, _ = rows = rows_of(Plan(parts=(Part.GAVEL_120, Part.GAVEL_900, Part.W1), repeats=1))
     assert (small.speedup, small.memory_share) == (pytest.approx(10.0), pytest.approx(52.4288 / 224.0))
     assert (large.speedup, large.memory_share) == (pytest.approx(2.0), pytest.approx(629.1456 / 630.0))
     assert [row.reached for row in rows] == [True, False, False]
@@ -129,6 +131,24 @@ def test_seconds_and_memory_stand_beside_the_reference(ran):
     assert "gavel-120 32/120: 3 of 10 auctions hit their time limit" in text
     assert "w1 168/85: short of the aim: 60 s at most" in text
     assert "reference: figures from elsewhere, measured on another but like machine and never here" in text
+
+
+def test_the_fastest_run_is_compared_and_the_slowest_told(ran):
+    answers, asked = ran
+    answers[:] = [usage(wall_s=5.0), usage(wall_s=3.0, peak_mib=90.0), usage(wall_s=4.0, peak_mib=110.0), usage()]
+    large, growth = rows = rows_of(Plan(parts=(Part.GAVEL_900, Part.GROWTH), sizes=(Size(8, 2),)))
+    assert (large.runs, large.wall_s, large.slowest_s, large.cpu_s, large.memory_mib) == (3, 3.0, 5.0, 1.5, 110.0)
+    assert large.speedup == pytest.approx(33.6 / 3.0)
+    assert (growth.runs, len(asked)) == (1, 4)
+    text = table(rows)
+    assert "gavel-900 256/900: the fastest of 3 runs; the slowest took 5.00 s" in text
+    assert "growth 8/2: the fastest" not in text
+
+
+def test_runs_that_the_budget_ends_are_not_counted(ran):
+    ran[0][:] = [usage(wall_s=4.0), None]
+    (row,) = rows_of(Plan(parts=(Part.W1,), budget_s=50.0))
+    assert (row.runs, row.wall_s, row.slowest_s, row.left_out) == (1, 4.0, 4.0, None)
 
 
 def test_a_size_that_takes_too_long_is_left_out_and_all_larger_ones_with_it(ran):
