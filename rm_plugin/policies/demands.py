@@ -102,15 +102,14 @@ def claims_of(snapshot: RoundSnapshot, won: dict[str, tuple[PlacedGang, ...]]) -
             claims.append(Claim(app_id=app_id, demands=demands, renewable=renewable, bid=app_id in bids))
             continue
         mine = won.get(app_id, ())
-        left, renewable = unmet(demands, mine, renewable), _less(renewable, mine)
+        left = unmet(demands, mine, renewable)
         if left:
-            claims.append(Claim(app_id=app_id, demands=left, renewable=renewable, bid=app_id in bids))
+            still = _less(renewable, mine) if mine else renewable
+            claims.append(Claim(app_id=app_id, demands=left, renewable=still, bid=app_id in bids))
     return claims
 
 
 def _less(renewable: Allocation, won: Sequence[PlacedGang]) -> Allocation:
-    if not won:
-        return renewable
     taken = sum((gang.gpus for gang in won), Allocation())
     return Allocation.of({machine: max(0, count - taken.count(machine)) for machine, count in renewable})
 
