@@ -41,7 +41,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     add("--restore-s", type=float, metavar="S", help="a job that starts reads its checkpoint so long; default: 5")
     add("--container-s", type=float, metavar="S", help="containers on GPUs new to the app take so long; default: 30")
     add("--outage", action="append", metavar=_OUTAGE, help="a machine away, in seconds; may be repeated")
-    add("--error", type=float, metavar="X", help="every app's estimates are wrong by up to X, 0 to 1")
+    add("--error", type=float, metavar="X", help="every app's estimates are wrong by up to X, below 1")
     add("--lie", action="append", metavar="APP:KIND:FACTOR", help=_LIE_HELP)
     add("--jobs", type=int, default=1, metavar="N", help="processes at a time; default: %(default)s")
     add("--json", action="store_true", help="print JSON")
