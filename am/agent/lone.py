@@ -96,11 +96,7 @@ def asks_in(app: AppView, room: Room) -> Asks | None:
 def rows_worth(asks: Asks, values: Sequence[float], empty_value: float) -> tuple[BidRow, ...]:
     """Rows for the asks, of these values, that are worth more than nothing and for which no other one stands in."""
     if len(asks) == 1:
-        # Mostly: what is free is a GPU or two.
-        (ask,), (value,) = asks, values
-        if value <= empty_value:
-            return ()
-        return (BidRow(value=value, gangs=ask.gangs, pinned=ask.pinned, pinned_gangs=ask.pinned_gangs),)
+        return (_row(asks[0], values[0]),) if values[0] > empty_value else ()
     sent = sorted(_useful(asks, values, empty_value), key=lambda place: asks[place].gpus)
     return tuple([_row(asks[place], values[place]) for place in sent])
 

@@ -45,7 +45,7 @@ class Waiting:
     """
 
     __slots__ = (
-        *("_app", "_pace", "app_id", "demands", "is_alone", "phases_left", "restart_s", "rooms"),
+        *("_app", "_pace", "_rooms", "app_id", "demands", "is_alone", "phases_left", "restart_s"),
         *("smallest_gpu_s", "smallest_gpus"),
     )
 
@@ -61,7 +61,7 @@ class Waiting:
         # One job, and no other to come.
         self.is_alone = len(app.jobs) == 1 and not app.later_phases
         # What such an app may ask for in the rooms of late, with T of each.
-        self.rooms: dict[Room, Asked | None] = {}
+        self._rooms: dict[Room, Asked | None] = {}
 
     def cluster_time_s(self, around: Surroundings) -> float:
         """t_cluster, in seconds."""
@@ -87,7 +87,7 @@ class Waiting:
 
     def asked_in(self, room: Room) -> Asked | None:
         """What the app may ask for in a room, and T of each; None where it takes tables to tell."""
-        known = self.rooms
+        known = self._rooms
         if room not in known:
             if not self.is_alone:
                 return None
@@ -185,12 +185,7 @@ class WaitingApps:
         if not there:
             return {}
         room, apps = room_of(offer.free, offer, around), self._apps
-        # Mostly it is known: what is free is a GPU or two again and again.
-        asked = [
-            (place, known)
-            for place in there
-            if (known := (app := apps[place]).rooms.get(room) or app.asked_in(room)) is not None
-        ]
+        asked = [(place, known) for place in there if (known := apps[place].asked_in(room)) is not None]
         if not asked:
             return {}
         places, counts = [place for place, _ in asked], [len(asks) for _, (asks, _) in asked]

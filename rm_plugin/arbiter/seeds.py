@@ -21,9 +21,9 @@ def child_seed(seed: int, *names: str) -> int:
 
 
 def child_digests(seed: int, names: Sequence[str], last: Iterable[str]) -> list[bytes]:
-    """What `child_seed(seed, *names, name)` begins, for many a last name: in the order of the seeds.
+    """The digest that `child_seed(seed, *names, name)` is the beginning of, for each last name.
 
-    To draw an order no more is needed, and a round draws for a hundred apps.
+    Digests stand in the order of their seeds: to draw an order no more is needed, and a round draws for a hundred apps.
     """
     prefix = "".join([f"{name}\x00" for name in (str(seed), *names)]).encode()
     sha256 = hashlib.sha256

@@ -96,16 +96,12 @@ def claims_of(snapshot: RoundSnapshot, won: dict[str, tuple[PlacedGang, ...]]) -
     claims, bids = [], snapshot.bids or {}
     renewables = {app.app_id: app.renewable for app in snapshot.apps if app.renewable.counts}
     for app_id, demands in snapshot.answered.wanting():
-        renewable = renewables.get(app_id, _NOTHING)
-        if app_id not in won and len(demands) == 1:
-            # Most apps won nothing and want one gang.
-            claims.append(Claim(app_id=app_id, demands=demands, renewable=renewable, bid=app_id in bids))
-            continue
-        mine = won.get(app_id, ())
-        left = unmet(demands, mine, renewable)
+        # Most apps won nothing and want one gang.
+        mine, renewable = won.get(app_id, ()), renewables.get(app_id, _NOTHING)
+        left = unmet(demands, mine, renewable) if mine or len(demands) > 1 else demands
         if left:
-            still = _less(renewable, mine) if mine else renewable
-            claims.append(Claim(app_id=app_id, demands=left, renewable=still, bid=app_id in bids))
+            renewable = _less(renewable, mine) if mine else renewable
+            claims.append(Claim(app_id=app_id, demands=left, renewable=renewable, bid=app_id in bids))
     return claims
 
 
