@@ -41,8 +41,13 @@ class YarnInventory:
         self._machines: dict[str, Machine] = {}
 
     async def read(self) -> Inventory:
-        """The nodes that have GPUs, in whatever state."""
-        reports = await asyncio.to_thread(self._client.nodes, tuple(YarnState))
+        """The nodes that have GPUs, in whatever state.
+
+        A node that YARN just registers is not mentioned yet: what runs on a known one is not gone, and no container
+        starts on it either. After a restart of YARN's ResourceManager every node is such for an instant.
+        """
+        every = await asyncio.to_thread(self._client.nodes, tuple(YarnState))
+        reports = [report for report in every if report.state is not YarnState.NEW]
         self._web = {report.host: report.http_address for report in reports if report.state in _STATES}
         return Inventory(nodes=self._nodes(reports), devices=tuple(self._devices.values()))
 

@@ -50,12 +50,23 @@ def test_a_node_is_a_machine_with_what_its_report_tells():
         (YarnState.LOST, NodeState.LOST),
         (YarnState.DECOMMISSIONED, NodeState.LOST),
         (YarnState.SHUTDOWN, NodeState.LOST),
+        (YarnState.REBOOTED, NodeState.LOST),
     ],
 )
 def test_states(yarn, ours):
     node = nodes(inventory(FakeYarn(report(state=yarn, health="bad disk"))))["n1"]
     assert node.state is ours
     assert (node.reason == "") == (ours is NodeState.USABLE)
+
+
+def test_a_node_that_yarn_just_registers_is_not_lost_but_not_mentioned():
+    """As after a restart of YARN's ResourceManager: the node's tasks run all the while."""
+    yarn = FakeYarn(report(), report("n2", state=YarnState.NEW))
+    one = inventory(yarn)
+    assert nodes(one).keys() == {"n1"}
+    assert one.web_addresses({"n1", "n2"}) == ("n1:8042",)
+    yarn.reports = (report(port=1, state=YarnState.LOST), report(port=2, state=YarnState.NEW))
+    assert nodes(one)["n1"].state is NodeState.LOST
 
 
 def test_a_node_without_gpus_is_none_of_ours():
