@@ -13,7 +13,7 @@ from themis.config.defaults import DEFAULT_RM_ADDRESS, RM_ADDRESS_VARIABLE
 from themis.errors import InputError
 from themis.lifecycle import AppState
 from themis.numerals import plain
-from themis.streams import HelpfulParser
+from themis.parser import HelpfulParser
 
 Handler = Callable[[Session, Namespace], int]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import select
@@ -54,17 +53,6 @@ def tell(line: str) -> None:
         sys.stderr.flush()
     except OSError:
         _lead_nowhere(sys.stderr)
-
-
-class HelpfulParser(argparse.ArgumentParser):
-    """A parser whose help is written, or an error: argparse passes over what cannot be."""
-
-    def _print_message(self, message: str, file: Any = None) -> None:
-        if message and file is sys.stdout:
-            file.write(message)
-            file.flush()
-        else:
-            super()._print_message(message, file)
 
 
 def unread() -> bool:

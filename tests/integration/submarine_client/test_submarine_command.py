@@ -328,11 +328,13 @@ def test_help_is_exit_code_0(words: str, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("ap", "invalid choice: 'ap'"),
-        ("app sho x", "invalid choice: 'sho'"),
+        ("ap", "invalid choice: 'ap'; did you mean 'app'?"),
+        ("app sho x", "invalid choice: 'sho'; did you mean 'show'?"),
         ("app show", "the following arguments are required: APP; see: submarine app show -h"),
-        ("app list --stat RUNNING", "unrecognized arguments"),
-        ("app list --state NOWHERE", "invalid choice: 'NOWHERE'"),
+        ("app list --stat RUNNING", "unknown option of submarine app list: '--stat'; did you mean '--state'?"),
+        ("app list --zzz", "unrecognized arguments"),
+        ("app list --state NOWHERE", "invalid choice: 'NOWHERE' (choose from "),
+        ("app list --state RUNING", "invalid choice: 'RUNING'; did you mean 'RUNNING'?"),
         ("app wait x --poll 0", "not a number of seconds: '0'"),
         ("app wait x --poll 1_0", "not a number of seconds: '1_0'"),
         ("app list --rm nowhere", "--rm must be HOST:PORT: 'nowhere'"),

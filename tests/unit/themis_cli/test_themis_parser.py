@@ -20,9 +20,24 @@ def test_help_of_a_command_is_the_same(capsys, command):
 
 def test_an_unknown_command_is_told_of_all(capsys):
     with pytest.raises(SystemExit, match="2"):
-        main(["simulat"])
+        main(["zzz"])
     said = capsys.readouterr().err
     assert all(command in said for command in _COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["simulat"], "invalid choice: 'simulat'; did you mean 'simulate'?"),
+        (["reproduce", "tab5", "--scale", "quik"], "argument --scale: invalid choice: 'quik'; did you mean 'quick'?"),
+        (["simulate", "--lease-ends", "stagered"], "invalid choice: 'stagered'; did you mean 'staggered'?"),
+        (["simulate", "--lease-ends", "never"], "invalid choice: 'never' (choose from 'aligned', 'staggered')"),
+    ],
+)
+def test_the_choice_nearest_to_an_unknown_one_is_named(capsys, words, told):
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,53 @@
+"""A parser of command lines that names what looks most like a word that it does not know."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from themis.errors import UnknownNameError, nearest
+
+
+class HelpfulParser(argparse.ArgumentParser):
+    """A parser that names the option or the choice nearest to an unknown one.
+
+    Its help is written, or an error: argparse passes over what cannot be.
+    """
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does.
+
+        Raises:
+            UnknownNameError: An option that is none, but looks like one.
+        """
+        words: Sequence[str] = list(sys.argv[1:] if args is None else args)
+        if self._subparsers is None:
+            self._check_options(words)
+        return super().parse_known_args(words, namespace)
+
+    def _check_options(self, words: Sequence[str]) -> None:
+        every = self._option_string_actions
+        known = [option for option in every if option.startswith("--") and option != "--help"]
+        for word in words:
+            name = word.partition("=")[0]
+            if word == "--":
+                return
+            # What is the beginning of an option may be one, or be too short to say: argparse knows.
+            begins = self.allow_abbrev and any(option.startswith(name) for option in every)
+            if name.startswith("--") and name not in every and not begins and nearest(name, known):
+                raise UnknownNameError(f"option of {self.prog}", name, known)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        choices = action.choices
+        if choices is not None and value not in choices and (near := nearest(str(value), map(str, choices))):
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}; did you mean {near!r}?")
+        super()._check_value(action, value)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if message and file is sys.stdout:
+            file.write(message)
+            file.flush()
+        else:
+            super()._print_message(message, file)
