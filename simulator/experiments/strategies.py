@@ -73,6 +73,7 @@ OWN_LIES: Mapping[str, Callable[[float], Lie]] = MappingProxyType(
 class RankedAgent:
     """The production agent, but for rho in its reports, which is by other definitions: the arbiter filters by it.
 
+    The ideal is of the app as it was submitted, among as many others as it has had (N_avg) by now.
     Bids are as they are: T_ideal is one number for all bundles of an app, which the auction's product does not tell.
 
     Args:
@@ -88,10 +89,10 @@ class RankedAgent:
     def report(self, app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """The report with rho by these definitions."""
         if self._whole is None:
-            # The first report is asked before the app has held a GPU: it is then as it was submitted.
+            # The first report is asked before the app has held a GPU: its work is then as it was submitted.
             self._whole = replace(app, elapsed_s=0.0, held=())
         truth = self._inner.report(app, around, round_id, rho_of)
-        ideals_s = ideal_times_s(self._whole, around)
+        ideals_s = ideal_times_s(replace(self._whole, contention=app.contention), around)
         logs = [math.log(ideals_s[definition]) for definition in self._definitions]
         ideal_s = math.exp(math.fsum(logs) / len(logs))
         return replace(truth, rho=truth.t_shared_s / ideal_s, t_ideal_s=ideal_s)

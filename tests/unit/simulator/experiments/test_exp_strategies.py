@@ -54,12 +54,14 @@ def test_jobs_without_a_forecast_have_nothing_to_lie_about():
 
 
 @pytest.mark.parametrize("definition", RhoDefinition)
-def test_rho_of_reports_is_by_the_definition_and_by_the_app_as_it_was_submitted(definition):
-    agent, new = RankedAgent(HonestAgent(), [definition]), an_app()
-    later = replace(new, elapsed_s=500.0, jobs=tuple(replace(job, iterations_left=1) for job in new.jobs))
-    ideal_s = ideal_times_s(new, AROUND)[definition]
+def test_rho_of_reports_is_by_the_definition_the_work_as_it_was_submitted_and_n_avg_as_it_is(definition):
+    agent, new = RankedAgent(HonestAgent(), [definition]), an_app(contention=2.0)
+    jobs = tuple(replace(job, iterations_left=1) for job in new.jobs)
+    later = replace(new, elapsed_s=500.0, contention=8.0, jobs=jobs)
 
-    assert agent.report(new, AROUND, 1).t_ideal_s == pytest.approx(ideal_s)
+    assert agent.report(new, AROUND, 1).t_ideal_s == pytest.approx(ideal_times_s(new, AROUND)[definition])
+    ideal_s = ideal_times_s(replace(new, contention=8.0), AROUND)[definition]
+    assert ideal_s != pytest.approx(ideal_times_s(new, AROUND)[definition])
     report = agent.report(later, AROUND, 2)
     assert report.rho == pytest.approx(make_report(later, AROUND, 2).t_shared_s / ideal_s)
     assert report.demands == make_report(later, AROUND, 2).demands
