@@ -1,0 +1,24 @@
+"""docs/reproduction.md, made again: every number of it, from the code as it is."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from documents import ROOT
+
+
+def results(text):
+    """The lines of results that tell no times of bids and auctions; figures by their names alone."""
+    found = text[text.index("## What to expect, in short") :].replace("](figures/", "](")
+    return [line for line in found.splitlines() if not re.search(r"\bms\b", line)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_the_page_says_what_all_experiments_find(tmp_path):
+    command = [sys.executable, "-m", "themis_cli.main", "reproduce", "all", "--scale", "quick", "--out", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+    page = results((ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8"))
+    assert results((tmp_path / "summary.md").read_text(encoding="utf-8")) == page
+    assert len(list(tmp_path.glob("*.png"))) == sum(line.startswith("![") for line in page)
