@@ -14,9 +14,8 @@ def check_fits(workload: Workload, settings: Settings) -> None:
     for outage in sorted(settings.outages, key=lambda outage: outage.lost_at_s):
         machine_id = cluster.machine(outage.machine_id).machine_id
         if outage.lost_at_s < away_until_s.get(machine_id, 0.0):
-            raise InputError(
-                "a machine cannot be lost while it is away", value=outage, remedy="make one outage of both"
-            )
+            value = f"{machine_id}:{outage.lost_at_s:g}:{outage.back_at_s:g}"
+            raise InputError("a machine cannot be lost while it is away", value=value, remedy="make one outage of both")
         away_until_s[machine_id] = outage.back_at_s
     room: dict[int, int] = {}
     for app in workload.apps:

@@ -29,15 +29,18 @@ class HelpfulParser(argparse.ArgumentParser):
 
     def _check_options(self, words: Sequence[str]) -> None:
         every = self._option_string_actions
-        known = [option for option in every if option.startswith("--") and option != "--help"]
+        known = {option[2:]: option for option in every if option.startswith("--") and option != "--help"}
         for word in words:
             name = word.partition("=")[0]
             if word == "--":
                 return
             # What is the beginning of an option may be one, or be too short to say: argparse knows.
             begins = self.allow_abbrev and any(option.startswith(name) for option in every)
-            if name.startswith("--") and name not in every and not begins and nearest(name, known):
-                raise UnknownNameError(f"option of {self.prog}", name, known)
+            # With a space in it, it is a value, such as a reason.
+            if not name.startswith("--") or name in every or begins or " " in name:
+                continue
+            if near := nearest(name[2:], known):
+                raise UnknownNameError(f"option of {self.prog}", name, [known[near]])
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = action.choices

@@ -122,9 +122,11 @@ def test_logs_name_their_sources_as_these_take_turns(rm: FakeRm, capsys: pytest.
 
 def test_kill_says_how_the_app_stands(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
     rm.service.add("a-1", "RUNNING")
+    # A value may look like an option, if it has a space.
+    assert main(["app", "kill", "a-1", "--reason", "--reasons were many"]) == 0
     assert main(["app", "kill", "a-1", "--reason", "wrong data"]) == 0
-    assert capsys.readouterr().out == "a-1 KILLED\n"
-    assert rm.service.killed == [("a-1", "wrong data")]
+    assert capsys.readouterr().out == "a-1 KILLED\n" * 2
+    assert rm.service.killed == [("a-1", "--reasons were many"), ("a-1", "wrong data")]
     rm.service.refuse = (grpc.StatusCode.FAILED_PRECONDITION, "the app has ended")
     assert main(["app", "kill", "a-1"]) == 2
     assert capsys.readouterr().err == "submarine: the app has ended\n"

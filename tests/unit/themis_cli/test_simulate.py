@@ -306,7 +306,7 @@ def test_a_replay_adds_lies_and_outages_to_those_of_the_recording(document, prin
     assert deterministic(found) == deterministic(document(*QUICK, *kept, *added))
     assert deterministic(found) != deterministic(document(*QUICK, *added))
     code, out = printed("replay", str(path), "--outage", "m01:100:200")
-    assert (code, "a machine cannot be lost while it is away" in out.err) == (2, True)
+    assert (code, "a machine cannot be lost while it is away: 'm01:100:200'" in out.err) == (2, True)
     code, out = printed("replay", str(path), "--lie", "app-00:rho:3")
     assert (code, out.err) == (2, "themis: an app can tell one lie only: 'app-00'\n")
 
