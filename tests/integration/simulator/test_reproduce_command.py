@@ -47,15 +47,6 @@ def test_the_result_does_not_depend_on_how_many_run_at_a_time(tmp_path):
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
 
 
-@pytest.mark.slow
-def test_table_5_sets_both_apps_beside_the_paper_s(tmp_path):
-    ended = reproduce("tab5", "--seeds", "1", "--out", str(tmp_path), "--json")
-    assert ended.returncode == 0, ended.stderr
-    (told,) = json.loads(ended.stdout)["experiments"]
-    assert len(told["comparisons"]) == 16
-    assert all(line["ours"] > 0.0 and line["ratio"] > 0.0 for line in told["comparisons"])
-
-
 @pytest.mark.parametrize(
     ("options", "told"),
     [
