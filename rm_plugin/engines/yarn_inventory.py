@@ -34,6 +34,7 @@ class YarnInventory:
         self._device = device
         self._overlay = {machine.machine_id: machine for machine in overlay.machines} if overlay else {}
         self._devices = {device.name: device, **(overlay.devices if overlay else {})}
+        # As they were last told: of what YARN does not mention nobody knows that it is lost.
         self._web: dict[str, str] = {}
         # GPUs of machines that the overlay describes with another number, as they were last warned of.
         self._told: dict[str, int] = {}
@@ -48,16 +49,20 @@ class YarnInventory:
         """
         every = await asyncio.to_thread(self._client.nodes, tuple(YarnState))
         reports = [report for report in every if report.state is not YarnState.NEW]
-        self._web = {report.host: report.http_address for report in reports if report.state in _STATES}
+        for report in sorted(reports, key=_runs):
+            if _runs(report):
+                self._web[report.host] = report.http_address
+            else:
+                self._web.pop(report.host, None)
         return Inventory(nodes=self._nodes(reports), devices=tuple(self._devices.values()))
 
     def web_addresses(self, machine_ids: Collection[str]) -> tuple[str, ...]:
-        """`host:port` of the web services of these machines' NodeManagers; those that are lost are left out."""
+        """`host:port` of the web services of these machines' NodeManagers; those that YARN calls lost are left out."""
         return tuple(self._web[machine_id] for machine_id in sorted(machine_ids) if self._web.get(machine_id))
 
     def _nodes(self, reports: Collection[NodeReport]) -> tuple[Node, ...]:
         by_host: dict[str, NodeReport] = {}
-        for report in sorted(reports, key=lambda report: (report.state in _STATES, report.node_id)):
+        for report in sorted(reports, key=lambda report: (_runs(report), report.node_id)):
             by_host[report.host] = report
         for host, report in by_host.items():
             if report.state is YarnState.RUNNING or host not in self._machines:
@@ -96,3 +101,7 @@ class YarnInventory:
             cpus=max(1, report.vcores),
             memory_mb=report.memory_mb,
         )
+
+
+def _runs(report: NodeReport) -> bool:
+    return report.state in _STATES

@@ -67,6 +67,17 @@ def test_a_node_that_yarn_just_registers_is_not_lost_but_not_mentioned():
     assert one.web_addresses({"n1", "n2"}) == ("n1:8042",)
     yarn.reports = (report(port=1, state=YarnState.LOST), report(port=2, state=YarnState.NEW))
     assert nodes(one)["n1"].state is NodeState.LOST
+    assert one.web_addresses({"n1"}) == ()
+
+
+@pytest.mark.parametrize("reports", [(), (report(state=YarnState.NEW),)])
+def test_a_node_of_which_yarn_does_not_say_that_it_is_lost_is_asked_what_runs_on_it(reports):
+    yarn = FakeYarn(report())
+    one = inventory(yarn)
+    nodes(one)
+    yarn.reports = reports
+    assert nodes(one) == {}
+    assert one.web_addresses({"n1"}) == ("n1:8042",)
 
 
 def test_a_node_without_gpus_is_none_of_ours():
