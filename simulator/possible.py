@@ -14,7 +14,7 @@ def check_fits(workload: Workload, settings: Settings) -> None:
     for outage in sorted(settings.outages, key=lambda outage: outage.lost_at_s):
         machine_id = cluster.machine(outage.machine_id).machine_id
         if outage.lost_at_s < away_until_s.get(machine_id, 0.0):
-            value = f"{machine_id}:{outage.lost_at_s:g}:{outage.back_at_s:g}"
+            value = f"{machine_id}:{outage.lost_at_s:.15g}:{outage.back_at_s:.15g}"
             raise InputError("a machine cannot be lost while it is away", value=value, remedy="make one outage of both")
         away_until_s[machine_id] = outage.back_at_s
     room: dict[int, int] = {}

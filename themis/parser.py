@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -23,21 +24,20 @@ class HelpfulParser(argparse.ArgumentParser):
             UnknownNameError: An option that is none, but looks like one.
         """
         words: Sequence[str] = list(sys.argv[1:] if args is None else args)
-        if self._subparsers is None:
-            self._check_options(words)
+        self._check_options(words)
         return super().parse_known_args(words, namespace)
 
     def _check_options(self, words: Sequence[str]) -> None:
         every = self._option_string_actions
-        known = {option[2:]: option for option in every if option.startswith("--") and option != "--help"}
-        for word in words:
+        known = {option[2:]: option for option in every if option.startswith("--")}
+        # Behind a subcommand stand its own options.
+        ends = {"--"}.union(*(action.choices or () for action in self._actions if action.nargs == argparse.PARSER))
+        for word in itertools.takewhile(lambda word: word not in ends, words):
             name = word.partition("=")[0]
-            if word == "--":
-                return
             # What is the beginning of an option may be one, or be too short to say: argparse knows.
             begins = self.allow_abbrev and any(option.startswith(name) for option in every)
-            # With a space in it, it is a value, such as a reason.
-            if not name.startswith("--") or name in every or begins or " " in name:
+            # As argparse has it, an unknown word with a space is a value, such as a reason.
+            if not name.startswith("--") or name in every or begins or " " in word:
                 continue
             if near := nearest(name[2:], known):
                 raise UnknownNameError(f"option of {self.prog}", name, [known[near]])
@@ -45,7 +45,7 @@ class HelpfulParser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = action.choices
         if choices is not None and value not in choices and (near := nearest(str(value), map(str, choices))):
-            raise argparse.ArgumentError(action, f"invalid choice: {value!r}; did you mean {near!r}?")
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r} (did you mean {near!r}?)")
         super()._check_value(action, value)
 
     def _print_message(self, message: str, file: Any = None) -> None:

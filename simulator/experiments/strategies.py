@@ -73,7 +73,7 @@ OWN_LIES: Mapping[str, Callable[[float], Lie]] = MappingProxyType(
 class RankedAgent:
     """The production agent, but for rho in its reports, which is by other definitions: the arbiter filters by it.
 
-    The ideal is of the app as it was submitted, among as many others as it has had (N_avg) by now.
+    The ideal is of the app as it was submitted, among as many apps as it has had in its time so far (N_avg).
     Bids are as they are: T_ideal is one number for all bundles of an app, which the auction's product does not tell.
 
     Args:

@@ -1,4 +1,4 @@
-"""docs/reproduction.md, made again: every number of it, from the code as it is."""
+"""docs/reproduction.md, made again by the code as it is: every result but the times of bids and auctions."""
 
 import re
 import subprocess

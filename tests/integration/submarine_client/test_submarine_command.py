@@ -123,10 +123,10 @@ def test_logs_name_their_sources_as_these_take_turns(rm: FakeRm, capsys: pytest.
 def test_kill_says_how_the_app_stands(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
     rm.service.add("a-1", "RUNNING")
     # A value may look like an option, if it has a space.
-    assert main(["app", "kill", "a-1", "--reason", "--reasons were many"]) == 0
+    assert main(["app", "kill", "a-1", "--reason", "--reason: many"]) == 0
     assert main(["app", "kill", "a-1", "--reason", "wrong data"]) == 0
     assert capsys.readouterr().out == "a-1 KILLED\n" * 2
-    assert rm.service.killed == [("a-1", "--reasons were many"), ("a-1", "wrong data")]
+    assert rm.service.killed == [("a-1", "--reason: many"), ("a-1", "wrong data")]
     rm.service.refuse = (grpc.StatusCode.FAILED_PRECONDITION, "the app has ended")
     assert main(["app", "kill", "a-1"]) == 2
     assert capsys.readouterr().err == "submarine: the app has ended\n"
@@ -330,13 +330,14 @@ def test_help_is_exit_code_0(words: str, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("ap", "invalid choice: 'ap'; did you mean 'app'?"),
-        ("app sho x", "invalid choice: 'sho'; did you mean 'show'?"),
+        ("ap", "invalid choice: 'ap' (did you mean 'app'?)"),
+        ("app sho x", "invalid choice: 'sho' (did you mean 'show'?)"),
         ("app show", "the following arguments are required: APP; see: submarine app show -h"),
         ("app list --stat RUNNING", "unknown option of submarine app list: '--stat'; did you mean '--state'?"),
+        ("--rmm x app list", "unknown option of submarine: '--rmm'; did you mean '--rm'?"),
         ("app list --zzz", "unrecognized arguments"),
         ("app list --state NOWHERE", "invalid choice: 'NOWHERE' (choose from "),
-        ("app list --state RUNING", "invalid choice: 'RUNING'; did you mean 'RUNNING'?"),
+        ("app list --state RUNING", "invalid choice: 'RUNING' (did you mean 'RUNNING'?)"),
         ("app wait x --poll 0", "not a number of seconds: '0'"),
         ("app wait x --poll 1_0", "not a number of seconds: '1_0'"),
         ("app list --rm nowhere", "--rm must be HOST:PORT: 'nowhere'"),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from themis.parser import HelpfulParser
 from themis_cli.main import _COMMANDS, build_parser, main
 
 
@@ -28,10 +29,10 @@ def test_an_unknown_command_is_told_of_all(capsys):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["simulat"], "invalid choice: 'simulat'; did you mean 'simulate'?"),
-        (["reproduce", "tab5", "--scale", "quik"], "argument --scale: invalid choice: 'quik'; did you mean 'quick'?"),
-        (["simulate", "--lease-ends", "stagered"], "invalid choice: 'stagered'; did you mean 'staggered'?"),
-        (["simulate", "--lease-ends", "never"], "invalid choice: 'never' (choose from 'aligned', 'staggered')"),
+        (["simulat"], "invalid choice: 'simulat' (did you mean 'simulate'?)"),
+        (["reproduce", "tab5", "--scale", "quik"], "argument --scale: invalid choice: 'quik' (did you mean 'quick'?)"),
+        (["simulate", "--lease-ends", "stagered"], "invalid choice: 'stagered' (did you mean 'staggered'?)"),
+        (["simulate", "--lease-ends", "never"], "invalid choice: 'never' (choose from "),
     ],
 )
 def test_the_choice_nearest_to_an_unknown_one_is_named(capsys, words, told):
@@ -46,6 +47,11 @@ def test_the_choice_nearest_to_an_unknown_one_is_named(capsys, words, told):
         (["simulate", "--polcy", "themis"], "unknown option of themis simulate: '--polcy'; did you mean '--policy'?"),
         (["simulate", "--sead=3"], "unknown option of themis simulate: '--sead'; did you mean '--seed'?"),
         (["bench", "simulator", "--jsn"], "'--jsn'; did you mean '--json'?"),
+        (["simulate", "--hlp"], "'--hlp'; did you mean '--help'?"),
+        (
+            ["testbed", "--polices", "themis"],
+            "unknown option of themis testbed: '--polices'; did you mean '--policies'?",
+        ),
     ],
 )
 def test_the_option_nearest_to_an_unknown_one_is_named(capsys, words, told):
@@ -60,6 +66,20 @@ def test_an_option_like_no_other_is_left_to_argparse(capsys, words):
     with pytest.raises(SystemExit, match="2"):
         main(words)
     assert f"unrecognized arguments: {words[-1]}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", ["--reason: it waits", "--reasons=2 of them", "-- reason"])
+def test_an_unknown_word_with_a_space_is_a_value(value):
+    parser = HelpfulParser()
+    parser.add_argument("--reason")
+    assert parser.parse_args(["--reason", value]).reason == value
+
+
+def test_words_behind_two_dashes_are_no_options():
+    parser = HelpfulParser()
+    parser.add_argument("--reason")
+    parser.add_argument("words", nargs="*")
+    assert parser.parse_args(["--", "--reasn"]).words == ["--reasn"]
 
 
 def test_the_beginning_of_an_option_is_one():
