@@ -45,8 +45,6 @@ setup(
                 f"{PACKING}/{name}.h"
                 for name in ("arrays", "following", "limits", "packing", "packer", "least_slack", "shapes")
             ],
-            # Without a compiler `am/agent/packing.py` and `am/jobs/division.py` do the same, only slower.
-            optional=True,
             extra_compile_args=ARGUMENTS,
         ),
         Extension(
@@ -59,15 +57,6 @@ setup(
                 f"{PACKING}/{name}.h"
                 for name in ("arrays", "choosing", "covering", "dealing", "fitting", "laying", "shapes")
             ],
-            # Without a compiler `fitted`, `filled`, `dealt`, `divisions` and `selection` do the same, only slower.
-            optional=True,
-            extra_compile_args=ARGUMENTS,
-        ),
-        Extension(
-            "am.agent._memo",
-            sources=[f"{PACKING}/memo_module.c"],
-            # Without a compiler `am/agent/memo.py` does the same, only slower.
-            optional=True,
             extra_compile_args=ARGUMENTS,
         ),
     ]

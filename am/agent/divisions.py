@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from am.agent import _asking
 from am.agent.filled import filled_asks
 from am.agent.finish_time import even_sizes
 from am.agent.fitted import Ask
@@ -21,11 +21,6 @@ from am.agent.kinds import GangKind, Room
 from am.agent.views import JobView
 from themis.apps import JobShape
 from themis.cluster import Level
-
-try:
-    from am.agent import _asking
-except ImportError:
-    _asking = None  # type: ignore[assignment]
 
 Counts = NDArray[np.int64]
 
@@ -133,35 +128,13 @@ def _product(
     grids: Sequence[Sequence[int]], sizes: Sequence[int], most_gangs: int, most_gpus: int, budget: int
 ) -> Counts | None:
     """All choices of a count from each grid within the two limits; None where they are more than the budget."""
-    if _asking is None or not grids:
-        return plain_product(grids, sizes, most_gangs, most_gpus, budget)
+    if not grids:
+        return np.zeros((1, 0), dtype=np.int64)
     ends = np.array(list(itertools.accumulate(map(len, grids))), dtype=np.int64)
     counts = np.array(list(itertools.chain.from_iterable(grids)), dtype=np.int64)
     asks = np.empty((budget, len(grids)), dtype=np.int64)
     many = _asking.on_grids(counts, ends, np.array(sizes, dtype=np.int64), most_gangs, most_gpus, asks)
     return None if many < 0 else asks[:many].copy()
-
-
-def plain_product(
-    grids: Sequence[Sequence[int]], sizes: Sequence[int], most_gangs: int, most_gpus: int, budget: int
-) -> Counts | None:
-    """What is compiled in `core/choosing.c`."""
-    asks = np.zeros((1, 0), dtype=np.int64)
-    gangs = gpus = np.zeros(1, dtype=np.int64)
-    for grid, size in zip(grids, sizes, strict=True):
-        counts = np.array(grid, dtype=np.int64)
-        room = np.minimum(most_gangs - gangs, (most_gpus - gpus) // size)
-        choices = counts.searchsorted(room, side="right")
-        ends = choices.cumsum()
-        total = int(choices.sum())
-        # Every ask goes on with a count of 0, so their number never falls: too many now are too many at the end.
-        if total > budget:
-            return None
-        ask = np.arange(len(asks)).repeat(choices)
-        more = counts[np.arange(total) - (ends - choices)[ask]]
-        asks = np.column_stack((asks[ask], more))
-        gangs, gpus = gangs[ask] + more, gpus[ask] + more * size
-    return asks
 
 
 def _complete(limits: Sequence[int], most_gangs: int) -> int:
@@ -231,10 +204,7 @@ def _split_by_work(shares: Sequence[tuple[JobShape, int, float]], gpus: int, at_
 
 
 class _Layout:
-    """Lays gangs out at one level, or the smallest of them at a farther one, as counts by kind.
-
-    By the compiled `core/laying.c`, or without it by `plain_laid_out`, which is slower and tells the same.
-    """
+    """Lays gangs out at one level, or the smallest of them at a farther one, as counts by kind: by `core/laying.c`."""
 
     def __init__(self, kinds: Sequence[GangKind]) -> None:
         by_size: dict[tuple[int, int], list[int]] = {}
@@ -251,33 +221,7 @@ class _Layout:
         """Every layout of these gangs for which there is room."""
         gangs = sum([count for _, _, count in sizes])
         aways = tuple(sorted({math.ceil(part * gangs) for part in _FAR_PARTS}))
-        if _asking is None:
-            return list(self.plain_laid_out(sizes, aways))
         return _asking.lay_apart(*self._arrays, self._places, sizes, aways)
-
-    def plain_laid_out(self, sizes: Split, aways: Sequence[int]) -> Iterator[Ask]:
-        """`laid_out` in plain Python, with each of these numbers of gangs at the farther level."""
-        if any((gpus, unit) not in self._places for gpus, unit, _ in sizes):
-            return
-        told = [self._places[gpus, unit] for gpus, unit, _ in sizes]
-        # Where no kind of a size is within just this level the nearer one stands in for it, or the nearest there is.
-        levels = [level for level in Level if any(self._within[places[level]] is level for places in told)]
-        for near, far in itertools.combinations_with_replacement(levels, 2):
-            here, there = [places[near] for places in told], [places[far] for places in told]
-            for away in aways if near is not far else (0,):
-                counts = self._counts(sizes, here, there, away)
-                if all(map(operator.le, counts, self._most)):
-                    yield tuple(counts)
-
-    def _counts(self, sizes: Split, near: Sequence[int], far: Sequence[int], away: int) -> list[int]:
-        """So many of the gangs lie away, at the places of the far ones."""
-        counts, left = [0] * len(self._most), away
-        for (_, _, count), here, there in zip(sizes, near, far, strict=True):
-            farther = min(left, count)
-            left -= farther
-            counts[there] += farther
-            counts[here] += count - farther
-        return counts
 
 
 def _kind_within(places: Sequence[int], kinds: Sequence[GangKind], level: Level) -> int:

@@ -12,18 +12,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from am.agent import _asking
 from am.agent.aimed import aimed_asks
 from am.agent.dealt import Jobs, Sizes, dealt_in_turn, least_tasks
 from am.agent.fitted import fitted_asks
 from am.agent.kinds import GangKind, Room
 from am.agent.steps import stepped_asks
 from am.agent.views import JobView
-from themis.cluster import Level
-
-try:
-    from am.agent import _asking
-except ImportError:
-    _asking = None  # type: ignore[assignment]
 
 _END_STEP = 1.1
 """Ends that asks are fitted to go up by such a factor."""
@@ -116,10 +111,7 @@ def _leasts_of(jobs: Sequence[JobView]) -> list[float]:
 
 
 class _Nearest:
-    """Lays gangs out as near as there is room, the largest first.
-
-    By the compiled `core/laying.c`, or without it by `laid_out`, which is slower and tells the same.
-    """
+    """Lays gangs out as near as there is room, the largest first: by `core/laying.c`."""
 
     def __init__(self, kinds: Sequence[GangKind]) -> None:
         self._most = [kind.most for kind in kinds]
@@ -132,39 +124,4 @@ class _Nearest:
 
     def asks(self, sizes: Sizes, parts: tuple[float, ...]) -> list[tuple[int, ...]]:
         """The layouts that take no more than some parts of the near places; those that have no room are left out."""
-        if _asking is None:
-            asks = [self.laid_out(sizes, near) for near in parts]
-            return [ask for ask in asks if ask is not None]
         return _asking.lay_out(*self._arrays, self._places, sizes, parts)
-
-    def laid_out(self, sizes: Sizes, near: float) -> tuple[int, ...] | None:
-        """Counts by kind; of the room at each level but a size's farthest no more than such a part is taken.
-
-        None where a size is of no kind or has no room even at its farthest level.
-        """
-        counts = [0] * len(self._most)
-        # What lies in a slot lies in its machine as well: GPUs taken at a level are taken at all farther ones.
-        taken = [0] * len(Level)
-        for size, unit, count in sizes:
-            places = self._places.get((size, unit), ())
-            for number, place in enumerate(places):
-                here = min(count, self._room(places[number:], size, taken, near))
-                if here:
-                    counts[place] += here
-                    count -= here
-                    for level in range(self._within[place], len(Level)):
-                        taken[level] += here * size
-                if not count:
-                    break
-            if count:
-                return None
-        return tuple(counts)
-
-    def _room(self, places: Sequence[int], size: int, taken: Sequence[int], near: float) -> int:
-        """Gangs of one size for which there is room at the nearest of these places; the others lie farther."""
-        first = places[0]
-        most = math.floor(near * self._most[first] + 1e-9) if len(places) > 1 else self._most[first]
-        room = most - -(-taken[self._within[first]] // size)
-        for place in places[1:]:
-            room = min(room, self._most[place] - -(-taken[self._within[place]] // size))
-        return max(0, room)

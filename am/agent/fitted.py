@@ -5,27 +5,21 @@ on which the job does: first fit under a bisected end, as MULTIFIT has it for li
 "An application of bin-packing to multiprocessor scheduling", 1978). The end is only a guess: apps put their jobs on
 gangs as `packing` tells, and by that an ask is valued.
 
-The fit is done by the compiled `core/fitting.c`, or without it by `_Fitting.plain_ask_by`, which is slower and tells
-the same.
+`core/fitting.c` does the fit.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterator, Sequence
 from operator import le, mul
 
 import numpy as np
 
+from am.agent import _asking
 from am.agent.finish_time import job_time_s, line_of
 from am.agent.kinds import GangKind
 from am.agent.views import JobView
-
-try:
-    from am.agent import _asking
-except ImportError:
-    _asking = None  # type: ignore[assignment]
 
 Ask = tuple[int, ...]
 
@@ -127,34 +121,9 @@ class _Fitting:
 
     def ask_by(self, end_s: float, gpus: int) -> Ask | None:
         """Gangs on which all jobs end in time; None where these need more GPUs, or more than that part of all room."""
-        if _asking is None:
-            return self.plain_ask_by(end_s, gpus)
         found = np.empty(len(self._kinds), dtype=np.int64)
         fits = _asking.ask_by(*self._arrays, self._most_gpus, self._most_gangs, end_s, gpus, found)
         return self._in_place(found.tolist()) if fits else None
-
-    def plain_ask_by(self, end_s: float, gpus: int) -> Ask | None:
-        """`ask_by` in plain Python."""
-        loads_s: list[list[float]] = [[] for _ in self._kinds]
-        opened: list[int] = []
-        left = [float(math.ceil(kind.most * gpus / self._most_gpus)) for kind in self._kinds]
-        gangs = self._most_gangs
-        for times_s in self._times_s:
-            # The first kind of gang of which one is open and has time for the job.
-            for place in opened:
-                likes_s = loads_s[place]
-                if likes_s[0] + times_s[place] <= end_s:
-                    heapq.heapreplace(likes_s, likes_s[0] + times_s[place])
-                    break
-            else:
-                new = self._smallest(times_s, end_s, gpus, left)
-                if new is None or not gangs:
-                    return None
-                heapq.heappush(loads_s[new], times_s[new])
-                opened = sorted({*opened, new})
-                left = [have - takes for have, takes in zip(left, self._takes[new], strict=True)]
-                gangs, gpus = gangs - 1, gpus - self._sizes[new]
-        return self._in_place([len(likes_s) for likes_s in loads_s])
 
     def _in_place(self, found: Sequence[int]) -> Ask:
         """Gangs of the kinds worth opening as counts of all kinds."""
@@ -162,13 +131,6 @@ class _Fitting:
         for place, count in zip(self._order, found, strict=True):
             counts[place] = count
         return tuple(counts)
-
-    def _smallest(self, times_s: Sequence[float], end_s: float, gpus: int, left: Sequence[float]) -> int | None:
-        """The first kind of gang on which a job ends in time, and for which there is room."""
-        for place, (time_s, size) in enumerate(zip(times_s, self._sizes, strict=True)):
-            if time_s <= end_s and size <= gpus and all(map(le, self._takes[place], left)):
-                return place
-        return None
 
 
 def _worth_opening(kinds: Sequence[GangKind], jobs: Sequence[JobView]) -> list[int]:

@@ -8,7 +8,7 @@ their identity.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 R = TypeVar("R")
 
@@ -16,7 +16,7 @@ _MOST_PARTS = 20_000
 """So many jobs and other parts are kept in all, unless said otherwise."""
 
 
-class PlainMemo(Generic[R]):
+class Memo(Generic[R]):
     """Remembers results by the objects that they rest on, and by values beside them.
 
     Args:
@@ -53,22 +53,3 @@ class PlainMemo(Generic[R]):
 def _parts(objects: tuple[object, ...]) -> int:
     first = objects[0]
     return 1 + (len(first) if isinstance(first, tuple) else 0)
-
-
-if TYPE_CHECKING:
-    Memo = PlainMemo
-else:
-    try:
-        from am.agent._memo import Memo as _Compiled
-    except ImportError:
-        # Without a compiler the same, only slower.
-        Memo = PlainMemo
-    else:
-
-        class Memo(_Compiled):
-            """`PlainMemo` in C: it is asked several times for every report and bid."""
-
-            __slots__ = ()
-
-            def __init__(self, most_parts: int = _MOST_PARTS) -> None:
-                super().__init__(most_parts)

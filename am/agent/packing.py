@@ -13,23 +13,18 @@ What it packs anew when a job ends is then hardly worse than what it began, so t
 planner looks at the division that the bid rests on as well (`am.jobs.promised`; docs/decisions/0040 tells where it is
 not).
 
-Jobs come in `finish_time.job_order`, kinds of gangs in `finish_time.gang_order`. It is done by the compiled
-`core/packing.c`, or without it by `packing_plain`, which is slower and tells the same to the last bit.
+Jobs come in `finish_time.job_order`, kinds of gangs in `finish_time.gang_order`. `core/packing.c` does the work.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from am.agent.packing_plain import PlainPacker
-
-try:
-    from am.agent import _packing
-except ImportError:
-    _packing = None  # type: ignore[assignment]
+from am.agent import _packing
 
 Counts = NDArray[np.int64]
 Seconds = NDArray[np.float64]
@@ -50,12 +45,6 @@ def end_times_s(alone_s: Seconds, counts: Counts, *, in_pairs: bool = True, clos
     Returns:
         D times, infinite where a job can nowhere run.
     """
-    if _packing is None:
-        # More gangs of a kind than there are jobs are of no use.
-        rows, most = alone_s.tolist(), len(alone_s)
-        laid = [[min(most, count) for count in row] for row in counts.tolist()]
-        told_s = {row: _plain(row, rows, in_pairs, closely).pack()[0] for row in dict.fromkeys(map(tuple, laid))}
-        return np.array([told_s[tuple(row)] for row in laid])
     out = np.empty(len(counts))
     times_s = np.ascontiguousarray(alone_s, dtype=np.float64)
     _packing.times_s(times_s, np.ascontiguousarray(counts, dtype=np.int64), in_pairs, closely, out)
@@ -76,12 +65,6 @@ def left_out_s(alone_s: Seconds, counts: Counts, end_s: float, most_s: float) ->
     Returns:
         D sums of the times of these jobs on their fastest kinds, 0 where all end in time.
     """
-    if _packing is None:
-        rows, most = alone_s.tolist(), len(alone_s)
-        told_s = []
-        for row in counts.tolist():
-            told_s.append(_plain([min(most, count) for count in row], rows).left_out(end_s, min([most_s, *told_s])))
-        return np.array(told_s)
     out = np.empty(len(counts))
     times_s = np.ascontiguousarray(alone_s, dtype=np.float64)
     _packing.left_out_s(times_s, np.ascontiguousarray(counts, dtype=np.int64), end_s, most_s, out)
@@ -96,16 +79,9 @@ def packed(alone_s: Seconds, kind: Sequence[int], load_s: Sequence[float]) -> tu
         kind: The kind of each gang; those of one kind side by side, in order of the kinds.
         load_s: When each gang is free, in seconds from now.
     """
-    if _packing is None or not kind:
-        return PlainPacker(np.asarray(alone_s).tolist(), kind, load_s).pack()
+    if not kind:
+        return math.inf, [-1] * len(alone_s)
     place = np.empty(len(alone_s), dtype=np.int64)
     kinds, loads_s = np.array(kind, dtype=np.int64), np.array(load_s, dtype=np.float64)
     end_s = _packing.places(np.ascontiguousarray(alone_s, dtype=np.float64), kinds, loads_s, place)
     return end_s, place.tolist()
-
-
-def _plain(
-    counts: Sequence[int], alone_s: Sequence[Sequence[float]], in_pairs: bool = True, closely: bool = False
-) -> PlainPacker:
-    kind = [place for place, count in enumerate(counts) for _ in range(count)]
-    return PlainPacker(alone_s, kind, [0.0] * len(kind), in_pairs=in_pairs, closely=closely, shaken=0)

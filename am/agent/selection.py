@@ -13,12 +13,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from am.agent import _asking
 from am.agent.kinds import GangKind
-
-try:
-    from am.agent import _asking
-except ImportError:
-    _asking = None  # type: ignore[assignment]
 
 Counts = NDArray[np.int64]
 Needs = NDArray[np.int16]
@@ -28,15 +24,6 @@ SHORTFALLS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2,
 """Parts of its gain that an ask may lose to be left out, the least first that the cap allows. The last leaves one."""
 
 _MOST_STAIRS = 200
-
-_AT_ONCE = 64
-"""Asks that are compared together with those kept before."""
-
-_DENSE = 6
-"""Needs by which all pairs of asks are compared."""
-
-_SPARSE = 4
-"""From then on only those pairs are that are left, once they are one in 2 ** 4."""
 
 
 class Yardstick:
@@ -128,27 +115,11 @@ def _keyed(kinds: tuple[GangKind, ...], asks: Counts) -> tuple[Counts, Places, C
 
 
 def _pairs(keys: Counts, asks: Counts, places: Places, changes: Counts) -> tuple[Places, Places]:
-    """`plain_neighbours`, by the compiled `core/covering.c` where there is one."""
-    if _asking is None:
-        return plain_neighbours(keys, asks, places, changes)
+    """Asks that have a gang of some kinds and those that changes of the key make of them, as far as there are any."""
     pairs = np.empty((2, len(asks) * len(places)), dtype=np.int64)
     many = _asking.next_to(keys, np.ascontiguousarray(asks), places, changes, pairs[0], pairs[1])
     # Of the room that they might have taken little is needed, and they are kept for other bids.
     return pairs[0, :many].copy(), pairs[1, :many].copy()
-
-
-def plain_neighbours(keys: Counts, asks: Counts, places: Places, changes: Counts) -> tuple[Places, Places]:
-    """Asks that have a gang of some kinds and those that changes of the key make of them, as far as there are any."""
-    order = np.argsort(keys)
-    harder, easier = [_NONE], [_NONE]
-    for place, change in zip(places.tolist(), changes.tolist(), strict=True):
-        with_it = np.flatnonzero(asks[:, place])
-        wanted = keys[with_it] + change
-        found = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(order) - 1)]
-        there = keys[found] == wanted
-        harder.append(with_it[there])
-        easier.append(found[there])
-    return np.concatenate(harder), np.concatenate(easier)
 
 
 @lru_cache(maxsize=256)
@@ -229,51 +200,8 @@ def _cover(
 ) -> list[int] | None:
     """The first ones, and the asks that none kept before stands in for; None where they are more than `cap`."""
     enough = (1.0 - shortfall) * gains
-    if _asking is None:
-        return plain_cover(needs, gains, enough, cap, first)
     kept = np.empty(len(first) + len(gains), dtype=np.int64)
     kept[: len(first)] = first
     many = _asking.uncovered(np.ascontiguousarray(needs), gains, enough, len(first), cap, kept)
     found: list[int] = kept[:many].tolist()
     return found if many <= cap else None
-
-
-def plain_cover(
-    needs: Needs, gains: NDArray[np.float64], enough: NDArray[np.float64], cap: int, first: Sequence[int]
-) -> list[int] | None:
-    """What is compiled in `core/covering.c`, with what another ask must gain to stand in for each."""
-    kept: list[int] = list(first)
-    for begin in range(0, len(gains), _AT_ONCE):
-        some = np.arange(begin, min(begin + _AT_ONCE, len(gains)))
-        if kept:
-            some = some[~_stands_in(needs[kept], gains[kept], needs[some], enough[some]).any(axis=0)]
-        stands_in = _stands_in(needs[some], gains[some], needs[some], enough[some])
-        useless = np.zeros(len(some), dtype=bool)
-        for number, place in enumerate(some.tolist()):
-            if not useless[number]:
-                kept.append(place)
-                useless |= stands_in[number]
-        if len(kept) > cap:
-            return None
-    return kept
-
-
-def _stands_in(
-    needs: Needs, gains: NDArray[np.float64], others: Needs, enough: NDArray[np.float64]
-) -> NDArray[np.bool_]:
-    """Which asks fit wherever others fit and gain enough to stand in for them, asks by others."""
-    stands_in = gains[:, None] >= enough
-    columns = needs.shape[1]
-    dense = 0
-    while dense < columns and (dense < _DENSE or np.count_nonzero(stands_in) > stands_in.size >> _SPARSE):
-        stands_in &= needs[:, dense, None] <= others[:, dense]
-        dense += 1
-    if dense < columns:
-        # Few are left by now: it is quicker to look at these only.
-        ask, other = stands_in.nonzero()
-        for column in range(dense, columns):
-            left = needs[ask, column] <= others[other, column]
-            ask, other = ask[left], other[left]
-        stands_in[:] = False
-        stands_in[ask, other] = True
-    return stands_in

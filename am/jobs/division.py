@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 
 import numpy as np
 
+from am.agent import _packing
 from am.agent.batch import SURELY
 from am.agent.dealt import shapes_array
 from am.agent.filled import sizes_by_work
@@ -18,11 +19,6 @@ from am.agent.views import GangAt, JobView
 from am.jobs.floor import Floor
 from themis.cluster import Level
 from themis.values import Value
-
-try:
-    from am.agent import _packing
-except ImportError:
-    _packing = None  # type: ignore[assignment]
 
 MOST_TRIED = 12
 """Numbers of jobs at once that are tried, from as many as can be down."""
@@ -191,35 +187,13 @@ class _Weighed:
             queue = sorted([*queue, *self._behind], key=longest_first)
         if not queue:
             return max([end_s for end_s, _, _ in ends], default=0.0)
-        if _packing is None:
-            return self.plain_ends_s(ends, queue, best_s)
         if self._following is None:
             self._following = _Following(self.in_order)
         return self._following.ends_s(ends, queue, self._within, self._start_s, best_s)
 
-    def plain_ends_s(self, ends: list[_End], queue: Jobs, best_s: float) -> float:
-        """What is compiled of `ends_s`, in plain Python: when jobs end, with their GPUs and level, and who waits."""
-        heapq.heapify(ends)
-        last_s, idle = 0.0, 0
-        while ends:
-            if not queue:
-                return max(ends)[0]
-            last_s, gpus, level = heapq.heappop(ends)
-            if last_s * SURELY >= best_s:
-                return last_s
-            sizes = share_evenly(queue, idle + gpus)
-            left = gpus
-            for job, size in zip(queue, sizes, strict=False):
-                left -= size
-                here = Level.SLOT if size == 1 else level if left >= 0 else max(level, self._within)
-                heapq.heappush(ends, (last_s + self._start_s + job_time_s(job, GangAt(size, here)), size, here))
-            idle += gpus - sum(sizes)
-            queue = queue[len(sizes) :]
-        return math.inf if queue else last_s
-
 
 class _Following:
-    """Jobs as the compiled `core/following.c` reads them, which follows them as `_Weighed.plain_ends_s` does."""
+    """Jobs as the compiled `core/following.c` reads them, which follows them."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._rows = {job.job_id: row for row, job in enumerate(jobs)}

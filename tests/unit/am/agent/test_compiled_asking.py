@@ -5,19 +5,18 @@ from random import Random
 
 import numpy as np
 import pytest
+import reference_candidates as reference
 from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, whole_offer
 
-from am.agent import dealt, divisions, filled, fitted, selection
-from am.agent.dealt import Jobs, dealt_in_turn, plain_in_turn
-from am.agent.divisions import asks_of, plain_product
+from am.agent import _asking, dealt, divisions, filled, fitted, selection
+from am.agent.dealt import Jobs, dealt_in_turn
+from am.agent.divisions import asks_of
 from am.agent.filled import filled_asks
 from am.agent.fitted import fitted_asks
 from am.agent.kinds import Room, gang_kinds
-from am.agent.selection import Neighbours, plain_cover, select
+from am.agent.selection import Neighbours, select
 from am.agent.views import JobView
 from themis.apps import JobShape, Slowdown
-
-_asking = pytest.importorskip("am.agent._asking")
 
 SHAPES = (
     JobShape(tasks=1),
@@ -45,30 +44,34 @@ def drawn(seed):
     return kinds, rng.randint(1, len(app.jobs)), rng.randint(1, cluster.gpus), app.jobs
 
 
-@pytest.mark.parametrize("seed", range(30))
-class TestAsThePlainOnes:
-    def test_fitted(self, seed, monkeypatch):
-        case = drawn(seed)
-        found = list(fitted_asks(*case, 1.1))
-        monkeypatch.setattr(fitted, "_asking", None)
-        assert found == list(fitted_asks(*case, 1.1))
+def plain(call, *arguments):
+    """What a function of the product returns with the reference in place of the compiled functions."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (filled, dealt, divisions, fitted, selection):
+            patch.setattr(module, "_asking", reference)
+        return call(*arguments)
 
-    def test_laid_out(self, seed, monkeypatch):
+
+@pytest.mark.parametrize("seed", range(30))
+class TestAsTheReference:
+    def test_fitted(self, seed):
+        case = drawn(seed)
+        assert list(fitted_asks(*case, 1.1)) == plain(lambda: list(fitted_asks(*case, 1.1)))
+
+    def test_laid_out(self, seed):
         kinds, most_gangs, most_gpus, jobs = drawn(seed)
         found = list(filled_asks(kinds, most_gangs, most_gpus, jobs))
-        for module in (filled, dealt):
-            monkeypatch.setattr(module, "_asking", None)
-        assert found == list(filled_asks(kinds, most_gangs, most_gpus, jobs))
+        assert found == plain(lambda: list(filled_asks(kinds, most_gangs, most_gpus, jobs)))
         assert seed or len(found) > 10
 
     def test_dealt(self, seed):
         kinds, most_gangs, most_gpus, jobs = drawn(seed)
         longest = Jobs(jobs, {(kind.at.gpus, kind.unit_gpus): kind.at.level for kind in reversed(kinds)})
         for at_once in (1, most_gangs, len(jobs)):
-            assert longest.dealt_by_work(at_once, most_gpus) == list(longest.plain_by_work(at_once, most_gpus))
+            assert longest.dealt_by_work(at_once, most_gpus) == plain(longest.dealt_by_work, at_once, most_gpus)
         for least in (0.0, 0.5, 1.0):
             case = jobs, most_gangs, most_gpus, least
-            assert dealt_in_turn(*case) == list(plain_in_turn(*case))
+            assert dealt_in_turn(*case) == plain(dealt_in_turn, *case)
 
     def test_dealt_where_totals_go_up_by_a_factor(self, seed):
         """From 50 GPUs on, where the next total is told at 52."""
@@ -77,11 +80,11 @@ class TestAsThePlainOnes:
         jobs = [job(f"j{place:03d}", rng.uniform(5, 90), rng.choice(shapes)) for place in range(rng.randint(130, 200))]
         gpus = rng.randint(120, 250)
         found = Jobs(jobs, {}).dealt_by_work(len(jobs), gpus)
-        assert found == list(Jobs(jobs, {}).plain_by_work(len(jobs), gpus))
+        assert found == plain(Jobs(jobs, {}).dealt_by_work, len(jobs), gpus)
         assert max(right - left for (left, _), (right, _) in pairwise(found)) > 3
-        assert dealt_in_turn(jobs, len(jobs), gpus, 0.0) == list(plain_in_turn(jobs, len(jobs), gpus, 0.0))
+        assert dealt_in_turn(jobs, len(jobs), gpus, 0.0) == plain(dealt_in_turn, jobs, len(jobs), gpus, 0.0)
 
-    def test_laid_at_levels(self, seed, monkeypatch):
+    def test_laid_at_levels(self, seed):
         kinds, *_ = drawn(seed)
         layout, rng = divisions._Layout(kinds), Random(seed)
         known = sorted({(kind.at.gpus, kind.unit_gpus) for kind in kinds})
@@ -90,21 +93,19 @@ class TestAsThePlainOnes:
         cases += [(*cases[0], (99, 1, 1)), ((99, 1, 1),), ()]
         found = [layout.laid_out(sizes) for sizes in cases]
         assert found[-3:] == [[], [], []]
-        monkeypatch.setattr(divisions, "_asking", None)
-        assert found == [layout.laid_out(sizes) for sizes in cases]
+        assert found == plain(lambda: [layout.laid_out(sizes) for sizes in cases])
 
-    def test_balanced(self, seed, monkeypatch):
+    def test_balanced(self, seed):
         kinds, most_gangs, most_gpus, jobs = drawn(seed)
         found = divisions._balanced(kinds, most_gangs, most_gpus, jobs, 200)
         asks, missing = asks_of(kinds, most_gangs, most_gpus, jobs)
-        for module in (filled, dealt, divisions, fitted):
-            monkeypatch.setattr(module, "_asking", None)
-        assert found == divisions._balanced(kinds, most_gangs, most_gpus, jobs, 200)
-        plain = asks_of(kinds, most_gangs, most_gpus, jobs)
-        assert np.array_equal(asks, plain[0])
-        assert missing == plain[1]
+        assert found == plain(divisions._balanced, kinds, most_gangs, most_gpus, jobs, 200)
+        divisions._on_grids.cache_clear()
+        expected = plain(asks_of, kinds, most_gangs, most_gpus, jobs)
+        assert np.array_equal(asks, expected[0])
+        assert missing == expected[1]
 
-    def test_selected(self, seed, monkeypatch):
+    def test_selected(self, seed):
         rng = np.random.default_rng(seed)
         asks, columns = int(rng.integers(1, 400)), int(rng.integers(1, 9))
         needs = rng.integers(0, 5, (asks, columns)).astype(np.int16)
@@ -112,33 +113,32 @@ class TestAsThePlainOnes:
         enough = (1.0 - 0.1 * (seed % 3)) * gains
         first = rng.permutation(asks)[: seed % 4].tolist()
         kept = np.array([*first, *[0] * asks])
+        expected = kept.copy()
         many = _asking.uncovered(needs, gains, enough, len(first), asks + 4, kept)
-        assert kept[:many].tolist() == plain_cover(needs, gains, enough, asks + 4, first)
+        assert many == reference.uncovered(needs, gains, enough, len(first), asks + 4, expected)
+        assert kept[:many].tolist() == expected[:many].tolist()
         for cap in (asks, 12, 2):
-            chosen = select(needs, gains, needs.sum(axis=1), cap)
-            with monkeypatch.context() as patched:
-                patched.setattr(selection, "_asking", None)
-                assert select(needs, gains, needs.sum(axis=1), cap) == chosen
+            case = needs, gains, needs.sum(axis=1), cap
+            assert select(*case) == plain(select, *case)
 
-    def test_neighbours(self, seed, monkeypatch):
+    def test_neighbours(self, seed):
         kinds, most_gangs, most_gpus, jobs = drawn(seed)
         asks, _ = asks_of(kinds, most_gangs, most_gpus, jobs)
         values = np.random.default_rng(seed).integers(0, 3 + asks.sum(axis=1))
         found = Neighbours(kinds, asks)
-        monkeypatch.setattr(selection, "_asking", None)
-        plain = Neighbours(kinds, asks)
-        assert found._harder.tolist() == plain._harder.tolist()
-        assert found._easier.tolist() == plain._easier.tolist()
-        assert found.not_beaten(values).tolist() == plain.not_beaten(values).tolist()
+        expected = plain(Neighbours, kinds, asks)
+        assert found._harder.tolist() == expected._harder.tolist()
+        assert found._easier.tolist() == expected._easier.tolist()
+        assert found.not_beaten(values).tolist() == expected.not_beaten(values).tolist()
 
     def test_on_grids(self, seed):
         rng = Random(seed)
         grids = [divisions._grid(rng.randint(0, 9), rng.choice((1.0, 1.5))) for _ in range(rng.randint(1, 6))]
         case = grids, [rng.randint(1, 4) for _ in grids], rng.randint(0, 9), rng.randint(0, 20)
         for budget in (0, 1, 100, 5000):
-            found, plain = divisions._product(*case, budget), plain_product(*case, budget)
-            assert (found is None) == (plain is None)
-            assert found is None or found.tolist() == plain.tolist()
+            found, expected = divisions._product(*case, budget), plain(divisions._product, *case, budget)
+            assert (found is None) == (expected is None)
+            assert found is None or found.tolist() == expected.tolist()
 
 
 def test_totals_are_told_only_past_the_next_one():
@@ -150,7 +150,7 @@ def test_totals_are_told_only_past_the_next_one():
 
 def test_of_shapes_of_equal_work_the_first_is_dealt_to_first():
     jobs = [job("a", 60.0, JobShape(tasks=2, min_tasks=2)), job("b", 60.0, JobShape(tasks=3, min_tasks=3))]
-    assert dealt_in_turn(jobs, 2, 3, 0.0) == list(plain_in_turn(jobs, 2, 3, 0.0)) == [(2, ((2, 1, 1),))]
+    assert dealt_in_turn(jobs, 2, 3, 0.0) == plain(dealt_in_turn, jobs, 2, 3, 0.0) == [(2, ((2, 1, 1),))]
 
 
 def test_turns_are_told_to_the_last_bit():
@@ -160,7 +160,7 @@ def test_turns_are_told_to_the_last_bit():
     assert same_s > work_s / 3 * far
     long = job("a", work_s, JobShape(tasks=4, min_tasks=3), Slowdown(1.0, 1.0, 1.0, far))
     longest = Jobs([long, job("b", same_s, JobShape(tasks=2))], {})
-    assert longest.dealt_by_work(2, 5) == list(longest.plain_by_work(2, 5))
+    assert longest.dealt_by_work(2, 5) == plain(longest.dealt_by_work, 2, 5)
     assert longest.dealt_by_work(2, 5)[-1] == (5, ((4, 1, 1), (1, 1, 1)))
 
 
@@ -168,8 +168,8 @@ def test_work_may_be_told_in_whole_numbers():
     """A job takes 20 GPU seconds, and not 20.0."""
     jobs = [JobView(job_id="j", iterations_left=10, serial_iteration_s=2, slowdown=FLAT, shape=JobShape(tasks=2))]
     longest = Jobs(jobs, {})
-    assert longest.dealt_by_work(1, 2) == list(longest.plain_by_work(1, 2)) != []
-    assert dealt_in_turn(jobs, 1, 2, 0.0) == list(plain_in_turn(jobs, 1, 2, 0.0)) != []
+    assert longest.dealt_by_work(1, 2) == plain(longest.dealt_by_work, 1, 2) != []
+    assert dealt_in_turn(jobs, 1, 2, 0.0) == plain(dealt_in_turn, jobs, 1, 2, 0.0) != []
 
 
 def test_sizes_of_no_kind_and_without_room_are_left_out():

@@ -5,7 +5,7 @@ That is "minimum bin slack" (Gupta and Ho, "A new heuristic algorithm for the on
 is left over than of the others' on average, so that the search ends early and short jobs are kept for later. Longer
 jobs may count for more than their time. And jobs that were left over have a price: they count for more the next time.
 
-`core/least_slack.c` does the same, to the last bit.
+The reference that `am/agent/core/least_slack.c` is tested against; results are bit-identical.
 """
 
 from __future__ import annotations

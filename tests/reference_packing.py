@@ -1,6 +1,7 @@
-"""The packing of jobs on gangs in plain Python: what `am/agent/core/packing.c` does, to the last bit.
+"""The packing of jobs on gangs in plain Python, the reference that `am/agent/core/packing.c` is tested against.
 
-It says how it is done, the compiled one is checked against it, and it stands in where nothing could be compiled.
+`times_s`, `left_out_s` and `places` have the signatures of the compiled functions (`am/agent/_packing.pyi`) and return
+bit-identical results.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from am.agent.least_slack import LEAN, Filler
+import numpy as np
+from reference_least_slack import LEAN, Filler
 
 MOST_PASSES = 8
 """Ends that are tried between the bound and the best known one."""
@@ -345,3 +347,35 @@ def _draws(jobs: int) -> Iterator[int]:
     while True:
         state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
         yield (state >> 33) % jobs
+
+
+# ---- the compiled functions -----------------------------------------------------------------------------------------
+
+
+def times_s(alone_s, counts, in_pairs, closely, out):
+    """When the last job ends, for each division."""
+    rows, most = alone_s.tolist(), len(alone_s)
+    # More gangs of a kind than jobs change nothing.
+    divisions = [tuple(min(most, count) for count in row) for row in counts.tolist()]
+    found_s = {row: _packer(row, rows, in_pairs, closely).pack()[0] for row in dict.fromkeys(divisions)}
+    out[:] = [found_s[row] for row in divisions]
+
+
+def left_out_s(alone_s, counts, end_s, most_s, out):
+    """The time of the jobs that do not end in time, for each division."""
+    rows, most = alone_s.tolist(), len(alone_s)
+    for place, row in enumerate(counts.tolist()):
+        found = _packer([min(most, count) for count in row], rows).left_out(end_s, min([most_s, *out[:place]]))
+        out[place] = found
+
+
+def places(alone_s, kind, load_s, out):
+    """When the last job ends, and the gang of each job."""
+    end_s, place = PlainPacker(np.asarray(alone_s).tolist(), kind.tolist(), load_s.tolist()).pack()
+    out[:] = place
+    return end_s
+
+
+def _packer(counts, alone_s, in_pairs=True, closely=False):
+    kind = [place for place, count in enumerate(counts) for _ in range(count)]
+    return PlainPacker(alone_s, kind, [0.0] * len(kind), in_pairs=in_pairs, closely=closely, shaken=0)
