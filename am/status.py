@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Iterator
 
-from am.agent.bidding import unmet_demands
+from am.agent.demands import unmet_demands
 from am.agent.views import AppView
 from am.app import App
 from am.jobs.run import JobRun

@@ -82,6 +82,18 @@ def next_to(
 ) -> int:
     """How many pairs of asks there are of which a change makes the easier one of the harder one."""
 
+def undominated(
+    values: Array,  # f8 [candidates]
+    gains: Array,  # f8 [candidates]
+    needs: Array,  # i2 [candidates, needs]
+    gpus: Array,  # i8 [candidates]: 0 for one that is never chosen
+    harder: Array,  # i8 [pairs]: candidates
+    easier: Array,  # i8 [pairs]: for each a candidate that asks for a little less
+    empty_value: float,
+    kept: Array,  # i8 [candidates]: where the chosen ones are put
+) -> int:
+    """The number of candidates worth more than the empty bundle that no other one dominates; fewest needs first."""
+
 def uncovered(
     needs: Array,  # i2 [asks, needs]
     gains: Array,  # f8 [asks]

@@ -13,7 +13,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,7 +122,6 @@ class Limits:
         return np.asarray(asks[(asks.astype(np.float64) @ self._taken <= self._most).all(axis=1)])
 
 
-@lru_cache(maxsize=16)
 def _moves(sizes: tuple[int, ...], at_once: tuple[int, ...]) -> Moves:
     """Changes of counts of kinds of such sizes in GPUs, so many times, each once; none where all are of one size."""
     if len(set(sizes)) < 2:

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from am.agent.finish_time import (
+    Line,
     gang_order,
     job_time_s,
     later_job,
-    line_of,
     merged,
     nearest_gang,
     split_evenly,
@@ -120,7 +120,7 @@ def _by_kind(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts) -
     """Times of jobs alone on each kind of gang, and the divisions by kind; what no division has is left out."""
     used = np.flatnonzero(counts.any(axis=0)).tolist()
     order = sorted(used, key=lambda place: gang_order(gangs[place]))
-    alone_s, alike = merged(line_of(tuple(jobs)).times_s([gangs[place] for place in order]))
+    alone_s, alike = merged(Line(jobs).times_s([gangs[place] for place in order]))
     return alone_s, np.add.reduceat(counts[:, order], alike, axis=1)
 
 
@@ -129,7 +129,7 @@ class PhaseOn:
 
     def __init__(self, jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> None:
         self._order = sorted(range(len(gangs)), key=lambda place: gang_order(gangs[place]))
-        self._alone_s, self._alike = merged(line_of(tuple(jobs)).times_s([gangs[place] for place in self._order]))
+        self._alone_s, self._alike = merged(Line(jobs).times_s([gangs[place] for place in self._order]))
 
     def times_s(self, counts: Counts, *, in_pairs: bool = False) -> Seconds:
         """`phase_times_s` of divisions."""

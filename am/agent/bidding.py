@@ -34,162 +34,182 @@ Where tables would be too large they are thinned, which `rows_dropped` counts: `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from am.agent.batch import finish_times_s
-from am.agent.demands import empty_bundle_s, growth_pays, make_report, unmet_demands
-from am.agent.fairness import Valuer
-from am.agent.finish_time import finish_time_s
-from am.agent.lone import lone_rows
-from am.agent.rows import RowMaker
-from am.agent.selection import Needs, select, yardstick_of
-from am.agent.tables import Table, asked_kinds, tables_of
+from am.agent.candidate_set import CandidateSet
+from am.agent.fairness import cluster_time_s, shared_times_s, values_of
+from am.agent.kinds import Room, Way, relevant_slowdown, ways_to_ask
+from am.agent.memory import BoundedCache
+from am.agent.outlook import Outlook
+from am.agent.tables import tables_of
 from am.agent.views import AppView, GangAt, Surroundings
-from themis.bids import Bid, BidRow, Offer
-
-__all__ = ["ROW_CAP", "growth_pays", "make_bid", "make_report", "unmet_demands"]
+from themis.bids import Bid, Offer
 
 ROW_CAP = 700
-"""Rows a bid may hold. Past it rows are left out that others stand in for, at the least loss (`selection.select`)."""
+"""Rows that a bid may hold. Past it rows are left out that others replace, at the least loss (`selection.thinned`)."""
 
-_MOST_DROPPED = 10**9
-"""Where `rows_dropped` stops counting: complete tables of large apps have more rows than a message can tell."""
-
-_FEW_ASKS = 40
-"""So many asks of an app of one job are timed one after the other: arrays would cost more than they save."""
+_MAX_DROPPED = 10**9
+"""Where `rows_dropped` stops counting: complete tables of large apps have more rows than a message can hold."""
 
 _CLOSELY = 7
-"""So many of the asks that end earliest are packed closely: each takes a millisecond or more."""
+"""The number of candidates with the earliest ends that are packed closely: each takes a millisecond or more."""
 
+Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
-Seconds = NDArray[np.float64]
-Values = NDArray[np.float64]
 
 
-def make_bid(app: AppView, offer: Offer, around: Surroundings) -> Bid:
-    """The app's bid on an offer: V of nothing, and rows that tell V of every bundle.
+class BidMemory:
+    """Candidates that apps of one job have in common, between bids.
+
+    What a single job may ask for depends on its shape, its S and the gangs that fit, not on its work. Whoever makes
+    many bids keeps one memory: an app master for its app, a simulator for all apps.
+    """
+
+    def __init__(self) -> None:
+        self._ways: BoundedCache[tuple[Way, ...]] = BoundedCache(4096)
+        self._sets: BoundedCache[CandidateSet] = BoundedCache(4096)
+
+    def single_job_set(self, app: AppView, room: Room, offer: Offer, around: Surroundings) -> CandidateSet:
+        """The candidates of an app that has one job and no GPUs."""
+        (job,) = app.jobs
+        alike = job.shape, relevant_slowdown(job), room.traits
+        ways = self._ways.of(alike, lambda: tuple(ways_to_ask(app, room, job.shape.demand_max_gpus)))
+        fits = tuple([room.most(at.gpus, unit_gpus, within) > 0 for at, within, unit_gpus in ways])
+        return self._sets.of((alike, fits), lambda: CandidateSet(tables_of(app, offer, around, room), job))
+
+
+def make_bid(app: AppView, offer: Offer, around: Surroundings, memory: BidMemory | None = None) -> Bid:
+    """The bid of one app, at the moment of its view; see `make_bids`."""
+    moment = np.array([app.elapsed_s]), np.array([app.contention])
+    return make_bids([Outlook(app, around)], *moment, offer, around, memory)[0]
+
+
+def make_bids(
+    outlooks: Sequence[Outlook],
+    elapsed_s: Floats,
+    contentions: Floats,
+    offer: Offer,
+    around: Surroundings,
+    memory: BidMemory | None = None,
+) -> list[Bid]:
+    """The bids of N apps on one offer, in their order: V of the empty bundle, and rows that say V of every bundle.
+
+    For every bundle within the offer the best row that it contains is worth V(bundle), as long as `rows_dropped` is 0
+    and the gangs' ways to grow are few (`growth.growths`).
 
     Args:
-        app: The app now.
-        offer: Free GPUs by machine and slot, those up for renewal included.
-        around: The cluster.
-
-    Returns:
-        For every bundle within the offer the best row that it contains is worth V(bundle), as long as `rows_dropped`
-        is 0 and the gangs' ways to grow are few (`growth.growths`).
+        outlooks: The N apps.
+        elapsed_s: Seconds since each was submitted [N].
+        contentions: N_avg of each [N].
+        offer: Free GPUs by machine and slot, renewable ones included.
+        around: The cluster now.
+        memory: What earlier bids have in common with these.
     """
-    return bid_by(app, Valuer.of(app, around), offer, around)
+    if not outlooks:
+        return []
+    candidates = _candidates(outlooks, offer, around, memory or BidMemory())
+    times_s = [_times_s(outlook.app, each, around) for outlook, each in zip(outlooks, candidates, strict=True)]
+    empty_values, values = _values(outlooks, candidates, times_s, (elapsed_s, contentions), around)
+    gains = _gains(values, np.repeat(empty_values, [len(each) for each in candidates]))
+    bids, start = [], 0
+    for outlook, each, empty_value in zip(outlooks, candidates, empty_values.tolist(), strict=True):
+        some = slice(start, start + len(each))
+        start = some.stop
+        sent, useful = each.chosen(values[some], gains[some], empty_value, ROW_CAP)
+        worth = values[some].tolist()
+        rows = tuple([each.row(place, worth[place]) for place in sent])
+        dropped = min(useful - len(rows) + each.missing, _MAX_DROPPED)
+        app_id = outlook.app.app_id
+        bids.append(
+            Bid(app_id=app_id, round_id=offer.round_id, empty_value=empty_value, rows=rows, rows_dropped=dropped)
+        )
+    return bids
 
 
-def bid_by(app: AppView, valuer: Valuer, offer: Offer, around: Surroundings) -> Bid:
-    """`make_bid` by what times on bundles are worth: when it is, and how many apps there are, goes in with that."""
-    empty_value = valuer.value(*empty_bundle_s(app, around))
-    rows, dropped = lone_rows(app, offer, around, valuer, empty_value), 0
-    if rows is None:
-        rows, dropped = _rows_of_tables(app, offer, around, valuer, empty_value)
-    return Bid(app_id=app.app_id, round_id=offer.round_id, empty_value=empty_value, rows=rows, rows_dropped=dropped)
+def _candidates(
+    outlooks: Sequence[Outlook], offer: Offer, around: Surroundings, memory: BidMemory
+) -> list[CandidateSet]:
+    """What each app may ask for. Single jobs of one shape and S without GPUs may ask for the same."""
+    room = Room(offer.free.by_machine(), offer.slots, around)
+    shared: dict[object, CandidateSet] = {}
+    found = []
+    for outlook in outlooks:
+        app = outlook.app
+        if len(app.jobs) != 1 or app.held or app.later_phases:
+            found.append(CandidateSet(tables_of(app, offer, around, room)))
+            continue
+        key = app.jobs[0].shape, app.jobs[0].slowdown
+        if key not in shared:
+            shared[key] = memory.single_job_set(app, room, offer, around)
+        found.append(shared[key])
+    return found
 
 
-def _rows_of_tables(
-    app: AppView, offer: Offer, around: Surroundings, valuer: Valuer, empty_value: float
-) -> tuple[tuple[BidRow, ...], int]:
-    """The rows to send, cheapest first, and how many were left out."""
-    tables = tables_of(app, offer, around)
-    all_times_s = _times_s(app, tables, around)
-    values = [valuer.values(times_s, table.switch_s) for table, times_s in zip(tables, all_times_s, strict=True)]
-    chosen, useful = _chosen(tables, values, empty_value)
-    maker = RowMaker(tables)
-    rows = tuple([maker.row(table, ask, float(values[table][ask])) for table, ask in chosen])
-    missing = useful - len(rows) + sum([table.missing for table in tables])
-    return rows, min(missing, _MOST_DROPPED)
+def _times_s(app: AppView, candidates: CandidateSet, around: Surroundings) -> Floats:
+    """T on every candidate, in seconds.
 
-
-_Name = tuple[int, int]
-"""Table and ask."""
-
-
-def _times_s(app: AppView, tables: list[Table], around: Surroundings) -> list[Seconds]:
-    """T of every ask of every table. All of them are timed together, but for the few of a single job."""
-    if len(app.jobs) == 1 and sum([len(table.asks) for table in tables]) <= _FEW_ASKS:
-        return [_single_job_s(app, table, around) for table in tables]
+    The best candidates of an app that holds nothing are packed more closely. What an app holds is timed without that
+    wherever it is compared with a bundle, and a bundle must not look better only because it is packed more closely.
+    """
+    if candidates.paces is not None:
+        slowdowns, usables = candidates.paces
+        return app.jobs[0].serial_work_s * slowdowns / usables
+    tables = candidates.tables
+    if not tables:
+        return np.zeros(0)
     gangs: dict[GangAt, int] = {}
     for table in tables:
-        for gang in (*table.gangs, *(kind.at for kind in table.kinds)):
+        for gang in (*table.gangs, *[kind.at for kind in table.kinds]):
             gangs.setdefault(gang, len(gangs))
-    counts = [table.counts_of(gangs) for table in tables]
-    if not counts:
-        return []
-    times_s = _told_s(app, tuple(gangs), np.concatenate(counts), around)
-    ends = np.cumsum([len(some) for some in counts])
-    return np.split(times_s, ends[:-1])
-
-
-def _told_s(app: AppView, gangs: tuple[GangAt, ...], counts: Counts, around: Surroundings) -> Seconds:
-    """T of every row of counts; the best are packed more closely for an app that holds nothing.
-
-    What an app holds is timed without that wherever it is compared with a bundle, and a bundle must not look better
-    than it only because of how closely it is packed.
-    """
-    times_s = finish_times_s(app, gangs, counts, around)
+    counts = np.concatenate([table.counts_of(gangs) for table in tables])
+    times_s = finish_times_s(app, tuple(gangs), counts, around)
     if not app.held:
         best = np.argsort(times_s, kind="stable")[:_CLOSELY]
-        times_s[best] = finish_times_s(app, gangs, counts[best], around, closely=True)
+        times_s[best] = finish_times_s(app, tuple(gangs), counts[best], around, closely=True)
     return times_s
 
 
-def _single_job_s(app: AppView, table: Table, around: Surroundings) -> Seconds:
-    """T of every ask of a table of an app of one job."""
-    times_s = []
-    for ask in table.asks.tolist():
-        new = [kind.at for kind, count in zip(table.kinds, ask, strict=True) for _ in range(count)]
-        times_s.append(finish_time_s(app, [*table.gangs, *new], around))
-    return np.array(times_s)
+def _values(
+    outlooks: Sequence[Outlook],
+    candidates: Sequence[CandidateSet],
+    times_s: Sequence[Floats],
+    moment: tuple[Floats, Floats],
+    around: Surroundings,
+) -> tuple[Floats, Floats]:
+    """V of the empty bundle of each app, and of all candidates one app after the other.
+
+    Args:
+        outlooks: The N apps.
+        candidates: Those of each.
+        times_s: T on each app's candidates, in seconds.
+        moment: Seconds since each app was submitted, and N_avg of each.
+        around: The cluster now.
+    """
+    elapsed_s, contentions = moment
+    apps, sizes = np.arange(len(outlooks)), [len(each) for each in candidates]
+    of = np.concatenate((apps, apps.repeat(sizes)))
+    empty_s, empty_switch_s = np.array([outlook.empty_bundle_s for outlook in outlooks]).T
+    share_s = np.array([outlook.share_s(around) for outlook in outlooks])
+    ideal_s = np.array([cluster_time_s(outlook.app, around) for outlook in outlooks]) * contentions
+    switch_s = np.concatenate((empty_switch_s, *[each.switch_s for each in candidates]))
+    shared_s = shared_times_s(
+        around.rule,
+        np.concatenate((empty_s, *times_s)),
+        spent_s=elapsed_s[of] + switch_s,
+        share_s=share_s[of],
+        lease_s=around.lease_s,
+    )
+    values = values_of(ideal_s[of], shared_s)
+    return values[: len(outlooks)], values[len(outlooks) :]
 
 
-def _chosen(tables: list[Table], values: list[Values], empty_value: float) -> tuple[list[_Name], int]:
-    """The rows to send, cheapest first, and how many would have been useful."""
-    steady = [(table, 0) for table, each in enumerate(tables) if each.steady and values[table][0] > empty_value]
-    steady = steady[: ROW_CAP // 4]
-    loose = [(place, table) for place, table in enumerate(tables) if not table.steady]
-    useful = {place: _worth_a_look(table, values[place], empty_value) for place, table in loose}
-    names = [(place, ask) for place, asks in useful.items() for ask in asks]
-    if not names:
-        return steady, len(steady)
-    if len(names) == 1:
-        chosen, useful_rows = names, 1
-    else:
-        needed = _needed(tables, useful)
-        valued = np.concatenate([values[place][asks] for place, asks in useful.items()])
-        gains = np.log(valued / empty_value) if empty_value > 0 else valued
-        totals = np.concatenate([tables[place].gpus[asks] for place, asks in useful.items()])
-        order = np.lexsort((-gains, needed.sum(axis=1)))
-        places, useful_rows, _ = select(needed[order], gains[order], totals[order], ROW_CAP - len(steady))
-        chosen = [names[order[place]] for place in places]
-    sent = [*steady, *chosen]
-    # Of equals a solver takes the first: rows that keep jobs where they are come before others that are worth the same.
-    sent.sort(key=lambda name: tables[name[0]].gpus[name[1]])
-    return sent, useful_rows + len(steady)
-
-
-def _needed(tables: list[Table], useful: Mapping[int, list[int]]) -> Needs:
-    """What the useful asks of these tables need, in their order: gangs, and GPUs that they pin."""
-    kinds = asked_kinds(tables)
-    asked = np.concatenate([tables[place].asked_of(kinds)[asks] for place, asks in useful.items()])
-    needed = yardstick_of(tuple(kinds)).needs(asked)
-    machines = sorted({machine for place in useful for gang in tables[place].pinned for machine, _ in gang})
-    if not machines:
-        return needed
-    pinned = np.concatenate([tables[place].pinned_on(machines)[asks] for place, asks in useful.items()])
-    return np.column_stack((needed, pinned.astype(needed.dtype)))
-
-
-def _worth_a_look(table: Table, values: Values, empty_value: float) -> list[int]:
-    """The asks of a table that are worth more than nothing and not made useless by one next to them."""
-    if not table.may_ask:
-        return []
-    wanted = (values > empty_value) & table.asks_for_something & table.neighbours.not_beaten(values)
-    found: list[int] = wanted.nonzero()[0].tolist()
-    return found
+def _gains(values: Floats, empty_values: Floats) -> Floats:
+    """What candidates gain over the empty bundle: log(V / V of it), or V if the empty bundle is worth nothing."""
+    some = (empty_values > 0.0) & (values > 0.0)
+    gains = values.copy()
+    gains[some] = np.log(values[some] / empty_values[some])
+    return gains

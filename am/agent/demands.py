@@ -5,56 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from am.agent.fairness import Valuer
 from am.agent.finish_time import finish_time_s
-from am.agent.memo import Memo
 from am.agent.views import AppView, GangAt, HeldGang, JobView, Surroundings
 from themis.apps import JobShape
-from themis.bids import AppReport, GangDemand, PhaseLeft, RhoOf
+from themis.bids import GangDemand, PhaseLeft
 from themis.cluster import Allocation, Level
-
-Wants = tuple[tuple[GangDemand, ...], tuple[PhaseLeft, ...]]
-"""What the jobs could use more, and what the search has still to do."""
-
-_WAITING: Memo[Wants] = Memo()
-
-
-def make_report(app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
-    """The answer to «what is your rho»: with the gangs whose leases go on, and the demand of the jobs without one."""
-    demands, phases = _wants(app)
-    if not rho_of.asks(demands):
-        return AppReport(
-            app_id=app.app_id, round_id=round_id, demands=demands, phases_left=phases, restart_s=app.restart_s
-        )
-    time_s, switch_s = empty_bundle_s(app, around)
-    valuer = Valuer.of(app, around, longest_s=time_s)
-    t_shared_s = valuer.shared_s(time_s, switch_s)
-    return AppReport(
-        app_id=app.app_id,
-        round_id=round_id,
-        rho=t_shared_s / valuer.ideal_s,
-        t_shared_s=t_shared_s,
-        t_ideal_s=valuer.ideal_s,
-        demands=demands,
-        phases_left=phases,
-        restart_s=app.restart_s,
-    )
-
-
-def _wants(app: AppView) -> Wants:
-    """Of an app without GPUs they stay the same from round to round."""
-    if app.held:
-        return unmet_demands(app), phases_left(app)
-    objects = (app.jobs, app.later_phases, app.reference)
-    return _WAITING.of(objects, (), lambda: (unmet_demands(app), phases_left(app)))
 
 
 def phases_left(app: AppView) -> tuple[PhaseLeft, ...]:
     """What the search has still to do: the current phase by its jobs, later ones by the median job (equation 2)."""
     left = []
-    if len(app.jobs) == 1:
-        left.append(job_left(app.jobs[0]))
-    elif app.jobs:
+    if app.jobs:
         works = [job.iterations_left * job.serial_iteration_s for job in app.jobs]
         gang = max([job.shape.tasks * job.shape.gpus_per_task for job in app.jobs])
         left.append(
@@ -69,12 +30,6 @@ def phases_left(app: AppView) -> tuple[PhaseLeft, ...]:
                 PhaseLeft(jobs=phase.jobs, work_gpu_s=phase.jobs * each, longest_gpu_s=each, gang_gpus=gang),
             )
     return tuple(left)
-
-
-def job_left(job: JobView) -> PhaseLeft:
-    """What is left of a phase of one job. An app of a single job is asked in every round while it runs."""
-    work_s = job.serial_work_s
-    return PhaseLeft(jobs=1, work_gpu_s=work_s, longest_gpu_s=work_s, gang_gpus=job.shape.demand_max_gpus)
 
 
 def empty_bundle_s(app: AppView, around: Surroundings) -> tuple[float, float]:
@@ -109,7 +64,7 @@ def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
     return tuple(demands)
 
 
-def is_content(shapes: Sequence[JobShape], gangs: Sequence[HeldGang]) -> bool:
+def is_satisfied(shapes: Sequence[JobShape], gangs: Sequence[HeldGang]) -> bool:
     """True where `unmet_demands` is empty whatever work is left: each job holds all that it can use, none of it up.
 
     Args:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +48,7 @@ def asks_of(
     most_gpus: int,
     jobs: Sequence[JobView],
     tables: int = 1,
-    more: Sequence[tuple[int, ...]] = (),
+    more: Callable[[], Sequence[Ask]] = tuple,
     room: Room | None = None,
 ) -> tuple[Counts, int]:
     """Asks for at most so many gangs and GPUs, the empty one included; so many tables share a grid.
@@ -72,18 +71,14 @@ def asks_of(
     else:
         rows = list(map(tuple, asks.tolist()))
     filled = itertools.islice(filled_asks(kinds, most_gangs, most_gpus, jobs, tables, room), max(1, _FILLED // tables))
-    asks = _that_may_fit(kinds, _each_once([*rows, *more, *filled]))
+    asks = _that_may_fit(kinds, _each_once([*rows, *more(), *filled]))
     return asks, _complete([min(kind.most, most_gangs) for kind in kinds], most_gangs) - len(asks)
 
 
-@lru_cache(maxsize=64)
 def _on_grids(
     kinds: tuple[GangKind, ...], most_gangs: int, most_gpus: int, tables: int
 ) -> tuple[Counts | None, Counts | None]:
-    """The complete asks that may fit; without these those on the finest grid; without these neither.
-
-    They do not depend on how much work is left, so that bids on the same room often meet them again.
-    """
+    """The complete asks that may fit; without these those on the finest grid; without these neither."""
     limits = [min(kind.most, most_gangs) for kind in kinds]
     sizes = [kind.at.gpus for kind in kinds]
     for ratio in RATIOS:
@@ -93,8 +88,6 @@ def _on_grids(
             continue
         complete = ratio == 1.0
         told = _that_may_fit(kinds, asks) if complete else asks
-        # Others are told the same array.
-        told.setflags(write=False)
         return (told, None) if complete else (None, told)
     return None, None
 

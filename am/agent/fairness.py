@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
@@ -10,7 +9,6 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from am.agent.batch import SURELY
 from am.agent.finish_time import time_on_count_s
 from am.agent.views import AppView, Surroundings
 from themis.choices import BundleRule
@@ -20,9 +18,6 @@ Seconds = NDArray[np.float64]
 
 _LEXICOGRAPHIC, _IDLE_THEN_SHARE = BundleRule.LEXICOGRAPHIC, BundleRule.IDLE_THEN_SHARE
 """Asked for in every report. A member by its class takes four times as long, before Python 3.12."""
-
-_FEW = 4
-"""So few bundles are valued one after the other: arrays would cost more than they save."""
 
 
 class RhoDefinition(StrEnum):
@@ -57,7 +52,15 @@ def rho_by_definition(whole: AppView, completion_s: float, around: Surroundings)
 
 
 class Valuer(Value, frozen=True, kw_only=True):
-    """Turns a time on a bundle into t_shared and V = 1/rho; what all bundles of one moment share is computed once."""
+    """Turns T on a bundle into t_shared and V = 1/rho, for one app at one moment.
+
+    Attributes:
+        elapsed_s: Seconds since the app was submitted.
+        ideal_s: t_ideal, in seconds.
+        share_s: T on the fair share R/N, in seconds.
+        lease_s: Seconds of a lease.
+        rule: What becomes of an app after its lease.
+    """
 
     elapsed_s: float
     ideal_s: float
@@ -66,74 +69,51 @@ class Valuer(Value, frozen=True, kw_only=True):
     rule: BundleRule
 
     @classmethod
-    def of(cls, app: AppView, around: Surroundings, longest_s: float = math.inf) -> Valuer:
-        """The valuer of an app at one moment. `share_s` is T on the fair share R/N.
-
-        It is infinite where it surely is more than the longest time that is asked about, with which values then are
-        the same.
-        """
-        longer = longest_s < math.inf and _least_share_s(app, around) * SURELY > longest_s
+    def of(cls, app: AppView, around: Surroundings) -> Valuer:
+        """The valuer of an app at the moment of its view."""
         return cls(
             elapsed_s=app.elapsed_s,
             ideal_s=ideal_time_s(app, around),
-            share_s=math.inf if longer else time_on_count_s(app, around.share_gpus, around),
+            share_s=time_on_count_s(app, around.share_gpus, around),
             lease_s=around.lease_s,
             rule=around.rule,
         )
 
     def shared_s(self, time_s: float, switch_s: float = 0.0) -> float:
-        """t_shared of a bundle on which the app would need `time_s` (infinite for the empty one), in seconds.
-
-        `continuation`: the app holds the bundle for one lease, then the larger of it and its fair share
-        (fairness-study.md, section 1): elapsed + min(T, lease + min(T, T_share) * (1 - done / work)), where a lease
-        does lease/T of the work.
-        """
-        spent_s = self.elapsed_s + switch_s
-        rule, lease_s = self.rule, self.lease_s
-        if rule is _LEXICOGRAPHIC:
-            return spent_s + time_s
-        if rule is _IDLE_THEN_SHARE:
-            return spent_s + (time_s if math.isfinite(time_s) else lease_s + self.share_s)
-        if time_s <= lease_s:
-            return spent_s + time_s
-        share_s = self.share_s
-        after_s = lease_s + (share_s if share_s < time_s else time_s) * (1.0 - lease_s / time_s)
-        return spent_s + (after_s if after_s < time_s else time_s)
+        """t_shared of a bundle, in seconds; see `shared_times_s`."""
+        times_s, spent_s = np.array([time_s]), self.elapsed_s + switch_s
+        return float(shared_times_s(self.rule, times_s, spent_s=spent_s, share_s=self.share_s, lease_s=self.lease_s)[0])
 
     def rho(self, time_s: float, switch_s: float = 0.0) -> float:
-        """Finish-time fairness of a bundle; infinite when the app would never end."""
+        """Finish-time fairness of a bundle; infinite if the app would never end."""
         return self.shared_s(time_s, switch_s) / self.ideal_s
 
     def value(self, time_s: float, switch_s: float = 0.0) -> float:
-        """V = 1/rho of a bundle; 0 when the app would never end."""
-        shared_s = self.shared_s(time_s, switch_s)
-        return 0.0 if math.isinf(shared_s) else self.ideal_s / max(shared_s, 1e-9)
-
-    def values(self, times_s: Seconds, switch_s: float = 0.0) -> Seconds:
-        """`value` of many bundles, the same numbers to the last bit."""
-        if len(times_s) <= _FEW:
-            return np.array([self.value(time_s, switch_s) for time_s in times_s.tolist()])
-        spent_s = self.elapsed_s + switch_s
-        shared_s = all_shared_s(self.rule, times_s, spent_s=spent_s, share_s=self.share_s, lease_s=self.lease_s)
-        return all_values(self.ideal_s, shared_s)
+        """V = 1/rho of a bundle; 0 if the app would never end."""
+        return float(values_of(self.ideal_s, np.array([self.shared_s(time_s, switch_s)]))[0])
 
 
-def all_values(ideal_s: float | Seconds, shared_s: Seconds) -> Seconds:
-    """`Valuer.value` of many bundles, or of bundles of as many apps, by t_ideal and t_shared in seconds, to the bit."""
+def values_of(ideal_s: float | Seconds, shared_s: Seconds) -> Seconds:
+    """V = 1/rho = t_ideal / t_shared of bundles; 0 where t_shared is infinite."""
     values: Seconds = ideal_s / np.maximum(shared_s, 1e-9)
     return values
 
 
-def all_shared_s(
+def shared_times_s(
     rule: BundleRule, times_s: Seconds, *, spent_s: float | Seconds, share_s: float | Seconds, lease_s: float
 ) -> Seconds:
-    """`Valuer.shared_s` of many bundles, or of bundles of as many apps, the same numbers to the last bit.
+    """t_shared of bundles, in seconds: the seconds from submission to the end if the app wins the bundle.
+
+    `continuation`: the app holds the bundle for one lease, then the larger of it and its fair share
+    (fairness-study.md, section 1): spent + min(T, lease + min(T, T_share) * (1 - lease / T)), since a lease does
+    lease/T of the work. Example: T = 2000 s, a lease of 600 s and T_share = 1000 s make
+    600 + 1000 * 0.7 = 1300 s, on top of the seconds spent.
 
     Args:
         rule: What becomes of an app after its lease.
-        times_s: T on each bundle, in seconds.
-        spent_s: Seconds since the app was submitted, and those of a restart.
-        share_s: T on the fair share, in seconds.
+        times_s: T on each bundle, in seconds; infinite for the empty one.
+        spent_s: Seconds since the app was submitted, and those of a restart; one number or one for each bundle.
+        share_s: T on the fair share, in seconds; one number or one for each bundle.
         lease_s: Seconds of a lease.
     """
     if rule is _LEXICOGRAPHIC:
@@ -146,10 +126,9 @@ def all_shared_s(
     return spent_s + np.where(longer, np.minimum(times_s, after_s), times_s)
 
 
-def _least_share_s(app: AppView, around: Surroundings) -> float:
-    """Seconds that the app's jobs at least take on its fair share: as long as if all of it always worked at S = 1."""
-    works_s = [job.iterations_left * job.serial_iteration_s for job in app.jobs]
-    return (works_s[0] if len(works_s) == 1 else sum(works_s)) / around.share_gpus
+def least_share_s(app: AppView, around: Surroundings) -> float:
+    """A lower bound on T on the fair share, in seconds: all of the share works on the jobs at S = 1."""
+    return sum([job.serial_work_s for job in app.jobs]) / around.share_gpus
 
 
 def _exclusive_s(whole: AppView, around: Surroundings) -> float:

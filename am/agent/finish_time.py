@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from am.agent.memo import Memo
 from am.agent.packing import end_times_s
 from am.agent.views import AppView, GangAt, JobView, Surroundings
 from am.tuners.port import Phase
@@ -26,7 +23,7 @@ def job_time_s(job: JobView, gang: GangAt) -> float:
 
     Equation 1: iterations_left * serial_iteration_s * S(G) / min(|G|, job_demand_max).
     """
-    slowdown, usable = pace_of(job.shape, job.slowdown, gang)
+    slowdown, usable = pace_on(job, gang)
     return job.serial_work_s * slowdown / usable if usable else math.inf
 
 
@@ -35,14 +32,9 @@ def pace_on(job: JobView, gang: GangAt) -> tuple[float, int]:
 
     All jobs of one shape and S have it in common.
     """
-    return pace_of(job.shape, job.slowdown, gang)
-
-
-@lru_cache(maxsize=4096)
-def pace_of(shape: JobShape, slowdown: Slowdown, gang: GangAt) -> tuple[float, int]:
-    """`pace_on` for the jobs of one shape and S: they ask for the same few gangs all the time."""
+    shape = job.shape
     usable = shape.usable_gpus(gang.gpus) if gang.holds_tasks_of(shape.gpus_per_task) else 0
-    return slowdown.at(gang.level), usable
+    return job.slowdown.at(gang.level), usable
 
 
 def gang_order(gang: GangAt) -> tuple[int, int, int]:
@@ -73,7 +65,7 @@ def phase_time_s(jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> float:
 
 
 def _phase_time_s(jobs: tuple[JobView, ...], gangs: Mapping[GangAt, int]) -> float:
-    """`phase_time_s` with like gangs counted."""
+    """`phase_time_s` with identical gangs counted."""
     if not jobs:
         return 0.0
     if not gangs:
@@ -82,7 +74,7 @@ def _phase_time_s(jobs: tuple[JobView, ...], gangs: Mapping[GangAt, int]) -> flo
         return min([job_time_s(jobs[0], gang) for gang in gangs])
     kinds = sorted(gangs, key=gang_order)
     counts = [gangs[kind] for kind in kinds]
-    line = line_of(jobs)
+    line = Line(jobs)
     if line.all_alike:
         return _like_jobs_time_s(len(jobs), [job_time_s(jobs[0], kind) for kind in kinds], counts)
     alone_s, first = merged(line.times_s(kinds))
@@ -133,14 +125,6 @@ def unlike_in_pace(jobs: Sequence[JobView]) -> tuple[list[int], list[JobView]]:
                 unlike.append(job)
         rows.append(place)
     return rows, unlike
-
-
-_LINES: Memo[Line] = Memo()
-
-
-def line_of(jobs: tuple[JobView, ...]) -> Line:
-    """The jobs as a line. A report asks for the share and for what is kept, a bid for ever other gangs."""
-    return _LINES.of((jobs,), (), lambda: Line(jobs))
 
 
 def merged(alone_s: Seconds) -> tuple[Seconds, Places]:
@@ -198,14 +182,7 @@ def even_counts(
     gpus: int, jobs: int, shape: JobShape, around: Surroundings, at_least: Level = Level.SLOT
 ) -> Mapping[GangAt, int]:
     """`even_gangs` with like gangs counted."""
-
-    def work_out() -> dict[GangAt, int]:
-        return {nearest_gang(size, around, at_least): count for size, count in even_sizes(gpus, jobs, shape)}
-
-    return _SPLITS.of((shape, around.fitting_level), (gpus, jobs, at_least), work_out)
-
-
-_SPLITS: Memo[Mapping[GangAt, int]] = Memo()
+    return {nearest_gang(size, around, at_least): count for size, count in even_sizes(gpus, jobs, shape)}
 
 
 def even_gangs(
@@ -260,101 +237,44 @@ def time_on_count_s(app: AppView, gpus: float, around: Surroundings) -> float:
     The GPUs are split evenly into gangs for one of the jobs' shapes, that which ends the app first. The smallest gang
     is one on which every job can run.
     """
-    return pace_on_counts(app, around).on_count_s(app, gpus, around)
+    return CountTimes(app, around).on_count_s(gpus)
 
 
-class Pace(ABC):
-    """T of an app by whole numbers of GPUs, as long as what it was made for stays as it is."""
+class CountTimes:
+    """T of an app by numbers of GPUs, each computed once: they hold as long as nothing happens to the app.
 
-    __slots__ = ("_shapes", "smallest_gpus")
+    Args:
+        app: The app.
+        around: The cluster; only the levels at which gangs fit into it count.
+    """
 
-    def __init__(self, shapes: Iterable[JobShape]) -> None:
-        self._shapes = list(dict.fromkeys(shapes))
+    __slots__ = ("_app", "_around", "_shapes", "_times_s", "smallest_gpus")
+
+    def __init__(self, app: AppView, around: Surroundings) -> None:
+        self._app, self._around = app, around
+        self._shapes = list(dict.fromkeys([*[job.shape for job in app.jobs], app.median_job.shape]))
         self.smallest_gpus = max([shape.demand_min_gpus for shape in self._shapes])
-
-    def on_count_s(self, app: AppView, gpus: float, around: Surroundings) -> float:
-        """`time_on_count_s`, for the app and the cluster that it was made for."""
-        smallest = self.smallest_gpus
-        if gpus >= smallest:
-            return self.time_s(app, int(gpus), around)
-        return self.time_s(app, smallest, around) * smallest / gpus if gpus > 0 else math.inf
-
-    @abstractmethod
-    def time_s(self, app: AppView, gpus: int, around: Surroundings) -> float:
-        """T on a whole number of GPUs, at least the smallest gang."""
-
-
-def pace_on_counts(app: AppView, around: Surroundings) -> Pace:
-    """The pace of an app: of one that runs but for the work left, of one that waits as it is."""
-    if app.held and len(app.jobs) == 1 and not app.later_phases:
-        job = app.jobs[0]
-        return job_pace(job, app.median_job.shape, around)
-    objects = (app.jobs, app.later_phases, app.reference, around.fitting_level)
-    return _PACES.of(objects, (), lambda: _AppPace(app))
-
-
-def job_pace(job: JobView, median: JobShape, around: Surroundings) -> JobPace:
-    """The pace of an app whose one job runs; `median` is the shape of its median job."""
-    shapes = (job.shape, median)
-    return _JOB_PACES.of((*shapes, job.slowdown, around.fitting_level), (), lambda: JobPace(shapes))
-
-
-class JobPace(Pace):
-    """Of an app whose one job runs: but for the work left it stays the same."""
-
-    __slots__ = ("_paces",)
-
-    def __init__(self, shapes: Iterable[JobShape]) -> None:
-        super().__init__(shapes)
-        self._paces: dict[int, list[tuple[float, int]]] = {}
-
-    def on(self, job: JobView, gpus: int, around: Surroundings) -> list[tuple[float, int]]:
-        """S of the job and the GPUs that it can use, for each way to lay so many GPUs out as near as they fit.
-
-        There is one where the median job has the shape of the job itself.
-        """
-        paces = self._paces.get(gpus)
-        if paces is None:
-            splits = [even_counts(gpus, 1, shape, around) for shape in self._shapes]
-            paces = self._paces[gpus] = [pace_on(job, gang) for split in splits for gang in split]
-        return paces
-
-    def time_s(self, app: AppView, gpus: int, around: Surroundings) -> float:
-        """T on a whole number of GPUs, at least the smallest gang."""
-        job = app.jobs[0]
-        work_s, least_s = job.serial_work_s, math.inf
-        for slowdown, usable in self.on(job, gpus, around):
-            if usable and work_s * slowdown / usable < least_s:
-                least_s = work_s * slowdown / usable
-        return least_s
-
-
-class _AppPace(Pace):
-    """Of an app of which no job runs: it stays the same."""
-
-    __slots__ = ("_times_s",)
-
-    def __init__(self, app: AppView) -> None:
-        # Like jobs mostly share one object, which is found faster than an equal one.
-        objects = {id(job.shape): job.shape for job in (*app.jobs, app.median_job)}
-        super().__init__(objects.values())
         self._times_s: dict[int, float] = {}
 
-    def time_s(self, app: AppView, gpus: int, around: Surroundings) -> float:
+    def on_count_s(self, gpus: float) -> float:
+        """`time_on_count_s`."""
+        smallest = self.smallest_gpus
+        if gpus >= smallest:
+            return self._time_s(int(gpus))
+        return self._time_s(smallest) * smallest / gpus if gpus > 0 else math.inf
+
+    def _time_s(self, gpus: int) -> float:
+        """T on a whole number of GPUs, at least the smallest gang."""
         time_s = self._times_s.get(gpus)
         if time_s is None:
-            time_s = self._times_s[gpus] = self._work_out(app, gpus, around)
+            app, around = self._app, self._around
+            if app.jobs:
+                splits = [even_counts(gpus, len(app.jobs), shape, around) for shape in self._shapes]
+                time_s = min([_finish_time_s(app, split, around) for split in splits])
+            else:
+                time_s = later_phases_time_s(app, gpus, around, Level.SLOT)
+            self._times_s[gpus] = time_s
         return time_s
-
-    def _work_out(self, app: AppView, gpus: int, around: Surroundings) -> float:
-        if not app.jobs:
-            return later_phases_time_s(app, gpus, around, Level.SLOT)
-        splits = [even_counts(gpus, len(app.jobs), shape, around) for shape in self._shapes]
-        return min([_finish_time_s(app, split, around) for split in splits])
-
-
-_JOB_PACES: Memo[JobPace] = Memo()
-_PACES: Memo[_AppPace] = Memo()
 
 
 def later_job(app: AppView, phase: Phase) -> JobView:

@@ -17,7 +17,7 @@ from operator import le, mul
 import numpy as np
 
 from am.agent import _asking
-from am.agent.finish_time import job_time_s, line_of
+from am.agent.finish_time import Line, job_time_s
 from am.agent.kinds import GangKind
 from am.agent.views import JobView
 
@@ -104,7 +104,7 @@ class _Fitting:
         self._takes = [list(column) for column in zip(*room_taken(self._kinds), strict=True)]
         self._sizes = [kind.at.gpus for kind in self._kinds]
         self._most_gangs, self._most_gpus = most_gangs, most_gpus
-        times_s = line_of(tuple(jobs)).times_s([kind.at for kind in self._kinds])
+        times_s = Line(jobs).times_s([kind.at for kind in self._kinds])
         self._arrays = (
             times_s,
             np.array(self._takes, dtype=np.float64),

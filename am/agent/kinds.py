@@ -5,13 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 
-from am.agent.memo import Memo
 from am.agent.views import AppView, GangAt, JobView, Surroundings
 from themis.apps import JobShape, Slowdown
-from themis.bids import Offer
-from themis.cluster import Allocation, Level
+from themis.cluster import Level
 from themis.values import Value
 
 
@@ -47,8 +44,7 @@ class Room:
 
     def __init__(self, free: Mapping[str, int], slots: Mapping[str, Sequence[int]], around: Surroundings) -> None:
         self.gpus = sum(free.values())
-        # How many machines, slots and machines of each rack have so many free GPUs. Most rounds make a room: of few
-        # machines a Counter takes longer to make than to fill.
+        # How many machines, slots and machines of each rack have each number of free GPUs.
         self._machines: Counted = {}
         self._slots: Counted = {}
         self._one_slot = True
@@ -67,13 +63,6 @@ class Room:
         self._racks = tuple(by_rack.values())
 
         self._most: dict[tuple[int, int, Level], int] = {}
-
-    @property
-    def holds(self) -> tuple[object, ...]:
-        """All that anybody can ask of the room; of rooms in which it is the same one can stand for all."""
-        racks = sorted(tuple(sorted(rack.items())) for rack in self._racks)
-        machines, slots = sorted(self._machines.items()), sorted(self._slots.items())
-        return tuple(machines), tuple(slots), tuple(racks), self.traits
 
     @property
     def traits(self) -> tuple[bool, bool]:
@@ -122,30 +111,6 @@ class Room:
         return sum(count // wanted for count in units) if level is Level.RACK else sum(units) // wanted
 
 
-_ROOMS: Memo[Room] = Memo(most_parts=64)
-_ALIKE: Memo[Room] = Memo(most_parts=64)
-_OFFERED: Memo[Room] = Memo(most_parts=64)
-
-
-def room_of(free: Allocation, offer: Offer, around: Surroundings) -> Room:
-    """The room of some of the GPUs on offer.
-
-    All apps of a round are mostly offered the same, and where all leases end together so are those of the next one.
-    Rooms that hold the same are one room, whichever machines they are on: what was found for one is known of the next.
-    """
-
-    def alike() -> Room:
-        room = Room(free.by_machine(), offer.slots, around)
-        return _ALIKE.of((around.rack_of,), room.holds, lambda: room)
-
-    def by_value() -> Room:
-        values = (free.counts, tuple(offer.slots.items()))
-        return _ROOMS.of((around.rack_of,), values, alike)
-
-    # All apps of a simulated round are offered the same objects, which are found faster than equal ones.
-    return _OFFERED.of((around.rack_of, free, offer.slots), (), by_value) if free is offer.free else by_value()
-
-
 class Judges(Value, frozen=True):
     """To whom levels matter: each S of a job with the GPUs of its tasks, and S of the jobs of later phases."""
 
@@ -172,10 +137,8 @@ def _slowdown(slowdown: Slowdown, gpus_per_task: int, at: GangAt) -> float:
     return slowdown.at(at.level) if at.holds_tasks_of(gpus_per_task) else math.inf
 
 
-_Way = tuple[GangAt, Level, int]
+Way = tuple[GangAt, Level, int]
 """What a gang counts as, what is asked for, and the unit that it comes in."""
-
-_WAYS: Memo[tuple[_Way, ...]] = Memo()
 
 
 def gang_kinds(app: AppView, room: Room) -> tuple[GangKind, ...]:
@@ -184,10 +147,8 @@ def gang_kinds(app: AppView, room: Room) -> tuple[GangKind, ...]:
     Of levels at which every job is as fast only the farthest is asked for, since it asks for least; a gang of one task
     lies on one machine wherever it is, one of a single GPU in one slot.
     """
-    ways: Iterable[_Way]
-    ways = _lone_ways(app, room) if len(app.jobs) == 1 and not app.later_phases else _ways(app, room, room.gpus)
     kinds = []
-    for at, within, unit_gpus in ways:
+    for at, within, unit_gpus in ways_to_ask(app, room, room.gpus):
         most = room.most(at.gpus, unit_gpus, within)
         if most:
             # An app of one job meets the same kinds again and again as long as it is not told how much more would fit.
@@ -195,33 +156,13 @@ def gang_kinds(app: AppView, room: Room) -> tuple[GangKind, ...]:
     return tuple(kinds)
 
 
-def lone_fits(app: AppView, room: Room) -> tuple[bool, ...]:
-    """Which of all kinds of gangs that an app of one job could run on fit into the room.
-
-    In rooms of the same `traits` in which the same ones fit it has the same `gang_kinds`.
-    """
-    return tuple([room.most(at.gpus, unit_gpus, within) > 0 for at, within, unit_gpus in _lone_ways(app, room)])
+def relevant_slowdown(job: JobView) -> Slowdown:
+    """S of a job as far as it distinguishes gangs that the job can run on: a job of one GPU is always in one slot."""
+    slot = job.slowdown.slot
+    return Slowdown(slot, slot, slot, slot) if job.shape.demand_max_gpus == 1 else job.slowdown
 
 
-def telling_slowdown(job: JobView) -> Slowdown:
-    """S of a job as far as it tells gangs apart that the job can run on: jobs that ask for the same have one object.
-
-    A job of one GPU lies in a slot wherever it is.
-    """
-    return _everywhere(job.slowdown.slot) if job.shape.demand_max_gpus == 1 else job.slowdown
-
-
-@lru_cache(maxsize=4096)
-def _everywhere(slot: float) -> Slowdown:
-    return Slowdown(slot, slot, slot, slot)
-
-
-def _lone_ways(app: AppView, room: Room) -> tuple[_Way, ...]:
-    (job,) = app.jobs
-    return _WAYS.of((job.shape, telling_slowdown(job)), room.traits, lambda: tuple(_ways(app, room)))
-
-
-def _ways(app: AppView, room: Room, most_gpus: int | None = None) -> Iterator[_Way]:
+def ways_to_ask(app: AppView, room: Room, most_gpus: int) -> Iterator[Way]:
     """Ways to ask for a gang that a job could run on; of those that are as fast only that which asks for least."""
     judges = Judges.of(app)
     for gpus, unit_gpus in sorted(_sizes({job.shape for job in app.jobs}, most_gpus), reverse=True):
@@ -231,11 +172,11 @@ def _ways(app: AppView, room: Room, most_gpus: int | None = None) -> Iterator[_W
                 yield at, within, unit_gpus
 
 
-def _sizes(shapes: Iterable[JobShape], most_gpus: int | None) -> set[tuple[int, int]]:
+def _sizes(shapes: Iterable[JobShape], most_gpus: int) -> set[tuple[int, int]]:
     """Sizes of gangs, of so many GPUs at most, with the unit that they come in."""
     sizes = set()
     for shape in shapes:
-        largest = shape.demand_max_gpus if most_gpus is None else min(shape.demand_max_gpus, most_gpus)
+        largest = min(shape.demand_max_gpus, most_gpus)
         unit = shape.gpus_per_task
         sizes |= {(gpus, unit) for gpus in range(shape.demand_min_gpus, largest + 1, unit)}
     return sizes

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from am.agent.kinds import GangKind
 
 Counts = NDArray[np.int64]
 Needs = NDArray[np.int16]
-Places = NDArray[np.intp]
+Places = NDArray[np.int64]
 
 SHORTFALLS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0)
 """Parts of its gain that an ask may lose to be left out, the least first that the cap allows. The last leaves one."""
@@ -46,12 +45,6 @@ class Yardstick:
         return (asks @ self._harder.T).astype(np.int16)
 
 
-@lru_cache(maxsize=256)
-def yardstick_of(kinds: tuple[GangKind, ...]) -> Yardstick:
-    """The yardstick of these kinds; bids mostly ask for the same few."""
-    return Yardstick(kinds)
-
-
 def _stairs(kinds: Sequence[GangKind], mine: Sequence[int]) -> list[NDArray[np.bool_]]:
     """Sets of kinds that are at least so large, the farther the larger: a threshold of size for each level."""
     sizes = sorted({kinds[place].at.gpus for place in mine})
@@ -74,58 +67,38 @@ def _column(kinds: Sequence[GangKind], members: Sequence[int]) -> NDArray[np.boo
     return column
 
 
-class Neighbours:
-    """Which asks are next to which: one gang less, or one that is smaller or may lie farther.
+_NONE: Places = np.zeros(0, dtype=np.int64)
 
-    A quick first sieve for large tables. An ask that it drops is made useless by one that it does not drop.
+
+def neighbours(kinds: Sequence[GangKind], asks: Counts) -> tuple[Places, Places]:
+    """Pairs of candidates of which the second asks for a little less: a gang fewer, smaller, or at a looser level.
+
+    A first sieve for large tables: a candidate that is worth no more than its easier neighbour is useless.
 
     Args:
         kinds: K kinds.
         asks: R x K counts.
+
+    Returns:
+        The harder and the easier candidate of each pair; none for tables too large for keys.
     """
-
-    def __init__(self, kinds: Sequence[GangKind], asks: Counts) -> None:
-        self._asks = len(asks)
-        keys, places, changes = _keyed(tuple(kinds), asks)
-        self._harder, self._easier = _pairs(keys, asks, places, changes)
-
-    def not_beaten(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which asks are worth more than each of their neighbours that ask for less."""
-        useful = np.ones(self._asks, dtype=bool)
-        useful[self._harder[values[self._easier] >= values[self._harder]]] = False
-        return useful
-
-
-_NONE: Places = np.zeros(0, dtype=np.intp)
-
-
-def _keyed(kinds: tuple[GangKind, ...], asks: Counts) -> tuple[Counts, Places, Counts]:
-    """A key for each ask, and small changes: of which kind there is a gang less, and by how much the key changes."""
-    # A neighbour may have one more gang of a kind than any ask has: its key must be no other ask's.
+    # A neighbour may have one more gang of a kind than any candidate has: its key must be that of no other.
     weights = [(int(asks.max(initial=0)) + 2) ** place for place in range(len(kinds))]
     if len(asks) <= 1 or weights[-1:] > [2**55]:
-        return np.zeros(len(asks), dtype=np.int64), _NONE, _NONE
-    told = [
-        (place, other - weights[place])
-        for place, all_easier in enumerate(_easier_of(kinds))
-        for other in (0, *(weights[easier] for easier in all_easier))
+        return _NONE, _NONE
+    easier_than = [just_easier(kinds, place) for place in range(len(kinds))]
+    places = [place for place, easier in enumerate(easier_than) for _ in range(1 + len(easier))]
+    changes = [
+        other - weights[place]
+        for place, easier in enumerate(easier_than)
+        for other in (0, *(weights[kind] for kind in easier))
     ]
-    changes = np.array(told, dtype=np.int64).reshape(len(told), 2).T.copy()
-    return asks @ np.array(weights, dtype=np.int64), changes[0], changes[1]
-
-
-def _pairs(keys: Counts, asks: Counts, places: Places, changes: Counts) -> tuple[Places, Places]:
-    """Asks that have a gang of some kinds and those that changes of the key make of them, as far as there are any."""
     pairs = np.empty((2, len(asks) * len(places)), dtype=np.int64)
-    many = _asking.next_to(keys, np.ascontiguousarray(asks), places, changes, pairs[0], pairs[1])
-    # Of the room that they might have taken little is needed, and they are kept for other bids.
+    keys, counts = asks @ np.array(weights, dtype=np.int64), np.ascontiguousarray(asks)
+    where = np.array(places, dtype=np.int64), np.array(changes, dtype=np.int64)
+    many = _asking.next_to(keys, counts, *where, pairs[0], pairs[1])
+    # Most of the space reserved for pairs stays unused.
     return pairs[0, :many].copy(), pairs[1, :many].copy()
-
-
-@lru_cache(maxsize=256)
-def _easier_of(kinds: tuple[GangKind, ...]) -> tuple[list[int], ...]:
-    """`just_easier` of each of these kinds."""
-    return tuple([just_easier(kinds, place) for place in range(len(kinds))])
 
 
 def just_easier(kinds: Sequence[GangKind], place: int) -> list[int]:
@@ -143,37 +116,29 @@ def just_easier(kinds: Sequence[GangKind], place: int) -> list[int]:
     return [min(some)[-1] for some in (farther, smaller) if some]
 
 
-def select(needs: Needs, gains: NDArray[np.float64], gpus: NDArray[np.int64], cap: int) -> tuple[list[int], int, float]:
-    """Asks to send, at most `cap`.
+def thinned(needs: Needs, gains: NDArray[np.float64], gpus: NDArray[np.int64], cap: int) -> list[int]:
+    """At most `cap` of some undominated candidates, in their order.
 
-    For every ask left out there is one that is sent, fits wherever it fits, and gains at least (1 - shortfall) of what
-    it gains over the empty bundle. The shortfall is the least of `SHORTFALLS` that the cap allows, 0 where it can be.
-    Past the cap those go first that gain most of all with as few GPUs (`_best_by_gpus`): what is best for a bundle
-    that lies well is sent whatever must be left out of odd ones.
+    For every candidate left out there is one that is sent, fits wherever it fits, and gains at least (1 - shortfall) of
+    what it gains over the empty bundle. The shortfall is the least of `SHORTFALLS` that the cap allows. The candidates
+    that gain most of all with as few GPUs (`_best_by_gpus`) come first: what is best for a well placed bundle is sent,
+    whatever must be left out of odd ones.
 
     Args:
-        needs: R x needs, an ask that makes another useless first; see `Yardstick`.
+        needs: R x needs, a candidate that dominates another before it; see `Yardstick`.
         gains: R gains above 0.
         gpus: R totals of GPUs.
         cap: How many may be sent, 1 or more.
-
-    Returns:
-        The asks in order, how many no other makes useless, and the shortfall.
     """
     chosen: list[int] | None = None
     low, high = 0, len(SHORTFALLS) - 1
-    alive = _cover(needs, gains, 0.0, len(gains) + 1, ()) or []
-    if len(alive) <= cap:
-        return alive, len(alive), 0.0
-    needs, gains = needs[alive], gains[alive]
-    best = _best_by_gpus(gains, gpus[alive], max(1, cap // 2))
+    best = _best_by_gpus(gains, gpus, max(1, cap // 2))
     while low < high:
         middle = (low + high) // 2
         tried = _cover(needs, gains, SHORTFALLS[middle], cap, best)
         low, high = (middle + 1, high) if tried is None else (low, middle)
         chosen = chosen if tried is None else tried
-    chosen = chosen or _cover(needs, gains, SHORTFALLS[-1], cap, best) or best
-    return [alive[place] for place in sorted(chosen)], len(alive), SHORTFALLS[low]
+    return sorted(chosen or _cover(needs, gains, SHORTFALLS[-1], cap, best) or best)
 
 
 def _best_by_gpus(gains: NDArray[np.float64], gpus: NDArray[np.int64], most: int) -> list[int]:

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from am.agent.demands import parts_left
 from am.agent.divisions import asks_of
+from am.agent.fitted import Ask
 from am.agent.growth import Growth, added_up, growths
-from am.agent.kinds import GangKind, Judges, gang_kinds, room_of
-from am.agent.memo import Memo
+from am.agent.kinds import GangKind, Judges, Room, gang_kinds
 from am.agent.parts import part_asks
-from am.agent.selection import Neighbours
 from am.agent.views import AppView, GangAt, HeldGang, Surroundings
 from themis.bids import Gang, Offer
 from themis.cluster import Allocation, Level
@@ -51,23 +50,6 @@ class Table(Value, frozen=True, dict=True, kw_only=True):
         return counts
 
     @remembered
-    def neighbours(self) -> Neighbours:
-        """Which rows are next to which. Tables of one bid, and of bids on the same room, mostly ask for the same."""
-        return _NEIGHBOURS.of((self.asks,), self.kinds, lambda: Neighbours(self.kinds, self.asks))
-
-    @property
-    def may_ask(self) -> bool:
-        """True unless all rows are empty: for an app whose gangs find no room nothing is left to work out."""
-        return bool(self.kinds or self.pinned or self.anywhere)
-
-    @remembered
-    def asks_for_something(self) -> NDArray[np.bool_]:
-        """Which rows are not empty."""
-        if self.pinned or self.anywhere:
-            return np.ones(len(self.asks), dtype=bool)
-        return np.asarray(self.asks.any(axis=1))
-
-    @remembered
     def gpus(self) -> Counts:
         """GPUs that each row asks for."""
         fixed = sum([gang.gpus for gang in self.pinned]) + sum([gang.total_gpus for gang in self.anywhere])
@@ -92,9 +74,6 @@ class Table(Value, frozen=True, dict=True, kw_only=True):
         return np.ones((len(self.asks), 1), dtype=np.int64) * counts
 
 
-_NEIGHBOURS: Memo[Neighbours] = Memo(most_parts=64)
-
-
 def asked_kinds(tables: Sequence[Table]) -> list[GangKind]:
     """Every kind that a row of these tables asks for, once."""
     kinds: dict[tuple[int, int, Level], GangKind] = {}
@@ -111,7 +90,7 @@ def _asked(kind: GangKind) -> tuple[int, int, Level]:
     return kind.at.gpus, kind.unit_gpus, kind.within
 
 
-def tables_of(app: AppView, offer: Offer, around: Surroundings) -> list[Table]:
+def tables_of(app: AppView, offer: Offer, around: Surroundings, room: Room) -> list[Table]:
     """The tables of a bid (see `bidding` for why these are enough); none for an app without jobs.
 
     First the one in which everything stays in place, then rows that keep a part of it, then those in which a restart is
@@ -124,24 +103,30 @@ def tables_of(app: AppView, offer: Offer, around: Surroundings) -> list[Table]:
     # The ResourceManager may not offer what the app thinks is up: a row that pins it would cost the whole bid.
     all_up = added_up(up)
     offered = all_up.within(offer.free)
-    tables = [_all_stay(app, offer.free - all_up, offer, around, up)] if offered else []
+    tables = [_all_stay(app, offer.free - all_up, offer, around, up, room)] if offered else []
     tables += _some_stay(app, renewable) if offered else ()
-    return [*tables, *_restarted(app, offer, around)]
+    return [*tables, *_restarted(app, offer, around, room)]
 
 
 _NOTHING_NEW: Counts = np.zeros((1, 0), dtype=np.int64)
 """One row that asks for no new gang."""
 
 
-def _all_stay(app: AppView, free: Allocation, offer: Offer, around: Surroundings, up: tuple[Allocation, ...]) -> Table:
+def _all_stay(
+    app: AppView, free: Allocation, offer: Offer, around: Surroundings, up: tuple[Allocation, ...], room: Room
+) -> Table:
     gangs = tuple(gang.at for gang in app.held)
     new = len(app.jobs) - len(app.held)
     if not new:
         return Table(gangs=gangs, pinned=up, asks=_NOTHING_NEW)
-    room = room_of(free, offer, around)
+    if up:
+        room = Room(free.by_machine(), offer.slots, around)
     kinds = gang_kinds(app, room)
-    parts = [] if up else part_asks(kinds, new, free.by_machine(), offer.slots, around)
-    asks, missing = asks_of(kinds, new, free.gpus, app.jobs, 2 if up else 1, parts, room)
+
+    def sub_bundles() -> list[Ask]:
+        return [] if up else part_asks(kinds, new, free.by_machine(), offer.slots, around)
+
+    asks, missing = asks_of(kinds, new, free.gpus, app.jobs, 2 if up else 1, sub_bundles, room)
     return Table(gangs=gangs, pinned=up, kinds=kinds, asks=asks, missing=missing)
 
 
@@ -173,7 +158,7 @@ def _near(gpus: int) -> tuple[GangAt, GangAt]:
     return GangAt(gpus, Level.SLOT), GangAt(gpus, Level.MACHINE)
 
 
-def _restarted(app: AppView, offer: Offer, around: Surroundings) -> Iterator[Table]:
+def _restarted(app: AppView, offer: Offer, around: Surroundings, room: Room) -> Iterator[Table]:
     if not app.held:
         return
     free = offer.free.by_machine()
@@ -183,7 +168,7 @@ def _restarted(app: AppView, offer: Offer, around: Surroundings) -> Iterator[Tab
         ways = ways[1:]
     if not ways:
         return
-    kinds = gang_kinds(app, room_of(offer.free, offer, around))
+    kinds = gang_kinds(app, room)
     known: dict[tuple[int, int], tuple[Counts, int]] = {}
     for way in ways:
         left = offer.free.gpus - sum(gang.gpus for gang in way.pinned) - sum(gang.gpus for gang in way.anywhere)

@@ -87,7 +87,7 @@ def _best_divisions(
         # Nothing to choose but how many gangs, which the plain ways do.
         return
     parts = part_asks(kinds, len(waiting), free.by_machine, free.slots, around)
-    asks, _ = asks_of(kinds, len(waiting), room.gpus, jobs, 1, parts, room)
+    asks, _ = asks_of(kinds, len(waiting), room.gpus, jobs, 1, lambda: parts, room)
     asks = Limits(kinds, room, len(waiting)).within(asks)
     gangs = [*(kind.at for kind in kinds), *held]
     counts = np.column_stack((asks, np.tile(np.array([*held.values()], dtype=np.int64), (len(asks), 1))))

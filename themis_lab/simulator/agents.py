@@ -11,7 +11,8 @@ from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from am.agent.bidding import make_bid, make_report
+from am.agent.bidding import BidMemory, make_bid
+from am.agent.reports import make_report
 from am.agent.views import AppView, Surroundings
 from rm_plugin.arbiter.seeds import child_seed
 from themis.apps import Slowdown
@@ -37,13 +38,16 @@ class Agent(Protocol):
 class HonestAgent:
     """The production agent."""
 
+    def __init__(self) -> None:
+        self._memory = BidMemory()
+
     def report(self, app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """What `am.agent` says."""
         return make_report(app, around, round_id, rho_of)
 
     def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
         """What `am.agent` bids."""
-        return make_bid(app, offer, around)
+        return make_bid(app, offer, around, self._memory)
 
 
 _ROUNDS_A_MOMENT = 3

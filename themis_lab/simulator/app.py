@@ -10,9 +10,8 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from am.agent.demands import is_content
-from am.agent.views import AppView, HeldGang, JobView, Surroundings, median_job
-from am.agent.waiting import Waiting
+from am.agent.demands import is_satisfied
+from am.agent.views import AppView, HeldGang, JobView, median_job
 from am.app_view import at_once_gpus, held_gang, search_work_gpu_s
 from am.jobs.planner import NOWHERE, Holdings, Plan, make_plan
 from am.tuners.port import Observation, ObservationKind, TunerPlan
@@ -64,11 +63,11 @@ _NOTHING_DONE = Acted()
 class _Holds(Value, frozen=True, kw_only=True):
     """Gangs of an app, for leases up for renewal by any time from `at_s` on and before `until_s`.
 
-    `content`: they are all that its jobs can use.
+    `satisfied`: they are all that its jobs can use.
     """
 
     gangs: tuple[HeldGang, ...]
-    content: bool
+    satisfied: bool
     at_s: float
     until_s: float
 
@@ -134,19 +133,21 @@ class SimApp:
             restart_s=self._restart_s,
         )
 
-    def is_content(self, up_until_s: float) -> bool:
-        """True while the app wants nothing but what it holds, of which nothing is up for renewal."""
-        return bool(self.leases) and self._held_now(up_until_s).content
+    @property
+    def has_single_job(self) -> bool:
+        """Whether one job is left, and no later phase."""
+        return len(self._pending) == 1 and not self._later_phases
 
-    def same_until_s(self, up_until_s: float) -> float:
-        """Until when that holds, unless something happens: from that `up_until_s` on a lease more is up for renewal."""
-        return self._held_now(up_until_s).until_s
+    def unchanged_until_s(self, up_until_s: float) -> float:
+        """Until when the app wants what it wants now, unless something happens to it, as a lease end in seconds.
 
-    def waiting(self, now_s: float, around: Surroundings) -> Waiting | None:
-        """The app as one that has nothing, until something happens to it; None where it has, or no jobs to run."""
-        if self.leases or self._planned or not self._pending:
-            return None
-        return Waiting(self.view(now_s, now_s, contention=1.0), around)
+        Infinite for an app that waits without GPUs. For a satisfied app, which holds all that its jobs can use and none
+        of it renewable, it is its next lease end. For any other app it is `up_until_s`, the lease ends of this round.
+        """
+        if not (self.leases or self._planned):
+            return math.inf if self._pending else up_until_s
+        holds = self._held_now(up_until_s)
+        return holds.until_s if self.leases and holds.satisfied else up_until_s
 
     def jobs_at(self, now_s: float) -> tuple[JobView, ...]:
         """The jobs of the phase as the agent sees them.
@@ -388,9 +389,9 @@ class SimApp:
         if holds is None or not holds.at_s <= up_until_s < holds.until_s:
             ends_s = [lease.expires_at_s for lease in self.leases.values() if lease.expires_at_s > up_until_s]
             gangs = tuple(self._held(up_until_s))
-            content = is_content([job.trace.shape for job in self._pending], gangs)
+            satisfied = is_satisfied([job.trace.shape for job in self._pending], gangs)
             until_s = min(ends_s, default=math.inf)
-            holds = self._holds = _Holds(gangs=gangs, content=content, at_s=up_until_s, until_s=until_s)
+            holds = self._holds = _Holds(gangs=gangs, satisfied=satisfied, at_s=up_until_s, until_s=until_s)
         return holds
 
     def _held(self, up_until_s: float) -> Iterator[HeldGang]:

@@ -22,11 +22,11 @@ from rm_plugin.solvers.registry import solver as solver_named
 from themis.bids import AppReport, Bid, Market, RhoOf
 from themis.clock import VirtualClock
 from themis.errors import InvariantError
-from themis.leases import SAME_TIME_S, Lease, LeaseChange, LeaseChangeKind
+from themis.leases import SAME_TIME_S, Lease, LeaseChange
 from themis_lab.simulator.agents import Agent, HonestAgent
-from themis_lab.simulator.answers import Answers
 from themis_lab.simulator.app import SimApp
 from themis_lab.simulator.bounds import least_rho
+from themis_lab.simulator.cohort import Cohort
 from themis_lab.simulator.events import EventQueue, InTurns, Phase
 from themis_lab.simulator.jobs import SimJob
 from themis_lab.simulator.observer import Observer
@@ -99,7 +99,7 @@ class Simulation:
             lease_s=settings.leases.duration_s,
             rule=settings.bundle_rule,
         )
-        self._answers = Answers(self.apps, around, settings.leases.checkpoint_lead_s)
+        self._cohort = Cohort(self.apps, around, settings.leases.checkpoint_lead_s)
         self._schedule_all()
 
     @property
@@ -219,7 +219,7 @@ class Simulation:
         app = SimApp(trace.name, trace, self.settings.cluster, trace.costs or self.settings.costs, self.now_s)
         self.apps[app.app_id] = app
         self._without_chance[app.app_id] = None
-        self._answers.enter(app.app_id, self._make_agent(trace))
+        self._cohort.enter(app.app_id, self._make_agent(trace))
         self.arbiter.add_app(app.app_id, now_s=self.now_s)
         if trace.startup_s:
             self.arbiter.set_silent(app.app_id, True)
@@ -283,13 +283,13 @@ class Simulation:
         self.ended.append(self._outcome(app))
         del self.apps[app.app_id]
         self._without_chance.pop(app.app_id, None)
-        self._answers.leave(app.app_id)
+        self._cohort.leave(app.app_id)
         self._hear(self.arbiter.end_app(app.app_id, now_s=self.now_s, reason="it ended"))
         self._wants_round("an app ended")
 
     def _outcome(self, app: SimApp) -> AppOutcome:
         # By the whole cluster: a machine that happens to be away as the app ends must not make its ideal time longer.
-        around = replace(self._answers.around, cluster_gpus=self.settings.cluster.gpus)
+        around = replace(self._cohort.around, cluster_gpus=self.settings.cluster.gpus)
         whole = app.whole_view(self.arbiter.contention(app.app_id, self.now_s))
         rho = rho_by_definition(whole, self.now_s - app.submitted_at_s, around)
         costs, tally = app.costs, app.tally
@@ -323,12 +323,12 @@ class Simulation:
             self._note_change(app)
             self._dirty.add(app.app_id)
         self._hear(self.arbiter.machine_lost(machine_id, now_s=self.now_s, reason="its machine was lost"))
-        self._answers.have_machines(self.arbiter.gpus_available)
+        self._cohort.set_cluster_gpus(self.arbiter.gpus_available)
         self._wants_round("a machine was lost")
 
     def _machine_back(self, machine_id: str) -> None:
         self.arbiter.machine_back(machine_id)
-        self._answers.have_machines(self.arbiter.gpus_available)
+        self._cohort.set_cluster_gpus(self.arbiter.gpus_available)
         self._wants_round("a machine came back")
 
     # ---- rounds ----
@@ -367,7 +367,7 @@ class Simulation:
 
     def _answer(self, snapshot: RoundSnapshot, question: Question) -> Answer:
         if isinstance(question, AskReports):
-            return self._answers.reports(snapshot, question.app_ids, question.rho_of)
+            return self._cohort.reports(snapshot, question.app_ids, question.rho_of)
         if isinstance(question, AskBids):
             self._asked = question.app_ids
             return self._bids(snapshot, question.app_ids)
@@ -375,22 +375,24 @@ class Simulation:
 
     def report(self, snapshot: RoundSnapshot, app_id: str) -> AppReport:
         """What an app answers when a round begins on a snapshot of this moment."""
-        return self._answers.report(snapshot, app_id)
+        return self._cohort.reports(snapshot, (app_id,), RhoOf.EVERY_APP)[app_id]
 
     def bid(self, snapshot: RoundSnapshot, app_id: str) -> Bid:
         """What an app answers to the offer of such a round."""
-        started_s = time.perf_counter()
-        bid = self._answers.bid(snapshot, app_id)
-        self.counts.bid_s.append(time.perf_counter() - started_s)
-        return bid
+        return self._timed_bids(snapshot, (app_id,))[app_id]
 
     def _bids(self, snapshot: RoundSnapshot, app_ids: Sequence[str]) -> dict[str, Bid]:
-        """What apps bid. Those that are asked all at once count as having taken equally long."""
-        started_s = time.perf_counter()
-        bids = self._answers.bids(snapshot, app_ids)
-        if bids:
-            self.counts.bid_s += [(time.perf_counter() - started_s) / len(bids)] * len(bids)
+        """The bids of some apps. Those of single jobs, which take little time each, are made and timed together."""
+        together = [app_id for app_id in app_ids if self._cohort.has_single_job(app_id)]
+        bids = self._timed_bids(snapshot, together)
         return bids | {app_id: self.bid(snapshot, app_id) for app_id in app_ids if app_id not in bids}
+
+    def _timed_bids(self, snapshot: RoundSnapshot, app_ids: Sequence[str]) -> dict[str, Bid]:
+        """Bids that are made in one call, and count as having taken equally long."""
+        started_s = time.perf_counter()
+        bids = self._cohort.bids(snapshot, app_ids)
+        self.counts.bid_s += [(time.perf_counter() - started_s) / max(1, len(bids))] * len(bids)
+        return bids
 
     def _auction(self, market: Market) -> AuctionOutcome | None:
         if not market.bids:
@@ -414,7 +416,7 @@ class Simulation:
     def _note_change(self, app: SimApp) -> None:
         """What an app holds, runs or wants has changed, or is about to."""
         self._unchecked[app.app_id] = None
-        self._answers.stir(app.app_id)
+        self._cohort.mark_changed(app.app_id)
 
     def _hear(self, changes: Sequence[LeaseChange]) -> None:
         if self._observer is not None and changes:
@@ -423,10 +425,7 @@ class Simulation:
             app = self.apps.get(change.lease.app_id)
             if app is not None:
                 self._unchecked[app.app_id] = None
-                if change.kind is LeaseChangeKind.RENEWED:
-                    self._answers.renewed(change.lease)
-                else:
-                    self._answers.stir(app.app_id)
+                self._cohort.mark_changed(app.app_id)
                 if app.hear(change):
                     self._dirty.add(app.app_id)
 

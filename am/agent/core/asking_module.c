@@ -391,6 +391,47 @@ static PyObject *uncovered(PyObject *self, PyObject *args) {
     return result;
 }
 
+/* Whether all pairs are of candidates that there are. */
+static int are_pairs(const Py_buffer *pairs, Py_ssize_t count) {
+    const int64_t *place = pairs->buf;
+    for (Py_ssize_t n = 0; n < pairs->shape[0]; n++)
+        if (place[n] < 0 || place[n] >= count) {
+            PyErr_Format(PyExc_ValueError, "candidate %lld is not one of %zd", (long long)place[n], count);
+            return 0;
+        }
+    return 1;
+}
+
+static PyObject *undominated_candidates(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *objects[7], *result = NULL;
+    Py_buffer *values, *gains, *needs, *gpus, *harder, *easier, *kept;
+    double empty_value;
+    Arrays arrays = {.held = 0};
+    if (!PyArg_ParseTuple(args, "OOOOOOdO", &objects[0], &objects[1], &objects[2], &objects[3], &objects[4],
+                          &objects[5], &empty_value, &objects[6]))
+        return NULL;
+    if ((values = array(&arrays, objects[0], is_float64, 1, 0)) &&
+        (gains = array(&arrays, objects[1], is_float64, 1, 0)) &&
+        agree("candidates", values->shape[0], gains->shape[0]) &&
+        (needs = array(&arrays, objects[2], is_int16, 2, 0)) &&
+        agree("candidates", values->shape[0], needs->shape[0]) &&
+        (gpus = array(&arrays, objects[3], is_int64, 1, 0)) &&
+        agree("candidates", values->shape[0], gpus->shape[0]) &&
+        (harder = array(&arrays, objects[4], is_int64, 1, 0)) &&
+        (easier = array(&arrays, objects[5], is_int64, 1, 0)) &&
+        agree("pairs", harder->shape[0], easier->shape[0]) && are_pairs(harder, values->shape[0]) &&
+        are_pairs(easier, values->shape[0]) && (kept = array(&arrays, objects[6], is_int64, 1, PyBUF_WRITABLE)) &&
+        agree("candidates", values->shape[0], kept->shape[0])) {
+        Candidates all = {values->shape[0], needs->shape[1], harder->shape[0], values->buf, gains->buf,
+                          needs->buf, gpus->buf, harder->buf, easier->buf};
+        int64_t many = undominated(&all, empty_value, kept->buf);
+        result = many < 0 ? PyErr_NoMemory() : PyLong_FromLongLong(many);
+    }
+    release(&arrays);
+    return result;
+}
+
 /* Whether every change is of a kind that there is. */
 static int are_kinds(const Py_buffer *places, Py_ssize_t kinds) {
     const int64_t *place = places->buf;
@@ -434,6 +475,7 @@ static PyMethodDef methods[] = {
     {"in_turn", in_turn, METH_VARARGS, "GPUs dealt to shapes of jobs, each time to the one of most work a GPU."},
     {"on_grids", on_grids, METH_VARARGS, "All choices of a count for each kind, within gangs and GPUs."},
     {"next_to", next_to, METH_VARARGS, "Pairs of asks of which a small change makes the one of the other."},
+    {"undominated", undominated_candidates, METH_VARARGS, "Candidates of a bid that no other one dominates."},
     {"uncovered", uncovered, METH_VARARGS, "Asks that none kept before stands in for."},
     {NULL, NULL, 0, NULL},
 };

@@ -66,6 +66,60 @@ int64_t cover(const Asks *asks, int64_t first, int64_t cap, int64_t *kept) {
     return result ? result : all.many;
 }
 
+typedef struct {
+    int64_t place, needs;
+    double gain;
+} Ranked;
+
+/* Fewest needs first, then the largest gain, then the order of the candidates. */
+static int by_rank(const void *one, const void *other) {
+    const Ranked *a = one, *b = other;
+    if (a->needs != b->needs) return a->needs < b->needs ? -1 : 1;
+    if (a->gain != b->gain) return a->gain > b->gain ? -1 : 1;
+    return a->place < b->place ? -1 : 1;
+}
+
+/* Ranks the candidates worth more than the empty bundle and than every neighbour that asks for a little less. */
+static int64_t rank(const Candidates *all, double empty_value, char *wanted, Ranked *ranked) {
+    int64_t many = 0;
+    for (int64_t n = 0; n < all->count; n++) wanted[n] = all->gpus[n] > 0 && all->values[n] > empty_value;
+    for (int64_t pair = 0; pair < all->pairs; pair++)
+        if (all->values[all->easier[pair]] >= all->values[all->harder[pair]]) wanted[all->harder[pair]] = 0;
+    for (int64_t n = 0; n < all->count; n++) {
+        if (!wanted[n]) continue;
+        Ranked *next = &ranked[many++];
+        *next = (Ranked){n, 0, all->gains[n]};
+        for (int64_t column = 0; column < all->columns; column++) next->needs += all->needs[n * all->columns + column];
+    }
+    qsort(ranked, (size_t)many, sizeof *ranked, by_rank);
+    return many;
+}
+
+int64_t undominated(const Candidates *all, double empty_value, int64_t *kept) {
+    size_t count = (size_t)all->count + 1;
+    Ranked *ranked = malloc(sizeof *ranked * count);
+    char *wanted = malloc(count);
+    double *gains = malloc(sizeof *gains * count);
+    int16_t *needs = malloc(sizeof *needs * count * (size_t)(all->columns + 1));
+    int64_t result = -1;
+    if (ranked && wanted && gains && needs) {
+        int64_t many = rank(all, empty_value, wanted, ranked);
+        for (int64_t n = 0; n < many; n++) {
+            gains[n] = ranked[n].gain;
+            memcpy(needs + n * all->columns, all->needs + ranked[n].place * all->columns,
+                   sizeof *needs * (size_t)all->columns);
+        }
+        Asks sorted = {many, all->columns, needs, gains, gains};
+        result = many ? cover(&sorted, 0, many, kept) : 0;
+        for (int64_t n = 0; n < result; n++) kept[n] = ranked[kept[n]].place;
+    }
+    free(ranked);
+    free(wanted);
+    free(gains);
+    free(needs);
+    return result;
+}
+
 /* Where a key is, or would be put, among the places of keys, of which there are a power of two; -1 is a free one. */
 static size_t slot_of(const int64_t *keys, const int64_t *places, size_t slots, int64_t key) {
     uint64_t hash = (uint64_t)key * UINT64_C(0x9e3779b97f4a7c15);

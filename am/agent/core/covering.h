@@ -16,6 +16,19 @@ typedef struct {
  * there behind these. It ends as soon as they are more than `cap`. -1 without memory. */
 int64_t cover(const Asks *asks, int64_t first, int64_t cap, int64_t *kept);
 
+/* The candidates of a bid with their values and gains, what they need, the GPUs that they ask for (0: never chosen), and
+ * pairs of which the second asks for a little less than the first. */
+typedef struct {
+    int64_t count, columns, pairs;
+    const double *values, *gains;
+    const int16_t *needs; /* count x columns */
+    const int64_t *gpus, *harder, *easier;
+} Candidates;
+
+/* Puts the candidates into `kept` that are worth more than the empty bundle and that no other one dominates: those of
+ * fewest needs first, of these the largest gains. Returns their number, -1 without memory. */
+int64_t undominated(const Candidates *candidates, double empty_value, int64_t *kept);
+
 /* Small changes of an ask: one gang less of the kind `place`, by which its key changes. */
 typedef struct {
     int64_t many;
