@@ -220,6 +220,18 @@ def next_to(keys, asks, places, changes, harder, easier):
     return many
 
 
+def undominated(values, gains, needs, gpus, harder, easier, empty_value, kept):
+    """Candidates worth more than the empty bundle that no other one dominates, fewest needs first."""
+    wanted = (values > empty_value) & (gpus > 0)
+    wanted[harder[values[easier] >= values[harder]]] = False
+    places = np.flatnonzero(wanted)
+    order = places[np.lexsort((-gains[places], needs[places].sum(axis=1)))]
+    chosen = np.empty(len(order), dtype=np.int64)
+    many = uncovered(needs[order], gains[order], gains[order], 0, len(order), chosen)
+    kept[:many] = order[chosen[:many]]
+    return many
+
+
 def uncovered(needs, gains, enough, first, cap, kept):
     """Keep the first candidates and every later one that none kept before covers; stops past the cap."""
     chosen = kept[:first].tolist()

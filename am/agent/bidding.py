@@ -142,10 +142,11 @@ def _candidates(
         if len(app.jobs) != 1 or app.held or app.later_phases:
             found.append(CandidateSet(tables_of(app, offer, around, room)))
             continue
-        key = app.jobs[0].shape, app.jobs[0].slowdown
-        if key not in shared:
-            shared[key] = memory.single_job_set(app, room, offer, around)
-        found.append(shared[key])
+        key = app.jobs[0].shape, relevant_slowdown(app.jobs[0])
+        candidates = shared.get(key)
+        if candidates is None:
+            candidates = shared[key] = memory.single_job_set(app, room, offer, around)
+        found.append(candidates)
     return found
 
 

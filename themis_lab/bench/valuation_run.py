@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from am.agent.bidding import make_bid, make_report
+from am.agent.bidding import make_bid
 from am.agent.finish_time import phase_time_s
+from am.agent.reports import make_report
 from am.agent.views import AppView
 from rm_plugin.solvers.registry import solver
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market

@@ -20,10 +20,11 @@ from agent_cases import (
     whole_offer,
 )
 
-from am.agent.bidding import ROW_CAP, growth_pays, make_bid, make_report, unmet_demands
-from am.agent.demands import pays_above
+from am.agent.bidding import ROW_CAP, make_bid
+from am.agent.demands import growth_pays, pays_above, unmet_demands
 from am.agent.fairness import Valuer
 from am.agent.finish_time import finish_time_s
+from am.agent.reports import make_report
 from am.agent.views import GangAt
 from am.tuners.port import Phase
 from themis.apps import JobShape, Slowdown

@@ -14,7 +14,7 @@ from am.agent.divisions import asks_of
 from am.agent.filled import filled_asks
 from am.agent.fitted import fitted_asks
 from am.agent.kinds import Room, gang_kinds
-from am.agent.selection import Neighbours, select
+from am.agent.selection import neighbours, thinned
 from am.agent.views import JobView
 from themis.apps import JobShape, Slowdown
 
@@ -100,7 +100,6 @@ class TestAsTheReference:
         found = divisions._balanced(kinds, most_gangs, most_gpus, jobs, 200)
         asks, missing = asks_of(kinds, most_gangs, most_gpus, jobs)
         assert found == plain(divisions._balanced, kinds, most_gangs, most_gpus, jobs, 200)
-        divisions._on_grids.cache_clear()
         expected = plain(asks_of, kinds, most_gangs, most_gpus, jobs)
         assert np.array_equal(asks, expected[0])
         assert missing == expected[1]
@@ -119,17 +118,19 @@ class TestAsTheReference:
         assert kept[:many].tolist() == expected[:many].tolist()
         for cap in (asks, 12, 2):
             case = needs, gains, needs.sum(axis=1), cap
-            assert select(*case) == plain(select, *case)
+            assert thinned(*case) == plain(thinned, *case)
+        pairs = rng.integers(0, asks, (2, 2 * asks))
+        case = gains, np.log(gains), needs, needs.sum(axis=1).astype(np.int64), *pairs, 9.0 / 7.0
+        kept, expected = np.empty((2, asks), dtype=np.int64)
+        many = _asking.undominated(*case, kept)
+        assert many == reference.undominated(*case, expected)
+        assert kept[:many].tolist() == expected[:many].tolist()
 
     def test_neighbours(self, seed):
         kinds, most_gangs, most_gpus, jobs = drawn(seed)
         asks, _ = asks_of(kinds, most_gangs, most_gpus, jobs)
-        values = np.random.default_rng(seed).integers(0, 3 + asks.sum(axis=1))
-        found = Neighbours(kinds, asks)
-        expected = plain(Neighbours, kinds, asks)
-        assert found._harder.tolist() == expected._harder.tolist()
-        assert found._easier.tolist() == expected._easier.tolist()
-        assert found.not_beaten(values).tolist() == expected.not_beaten(values).tolist()
+        found, expected = neighbours(kinds, asks), plain(neighbours, kinds, asks)
+        assert [each.tolist() for each in found] == [each.tolist() for each in expected]
 
     def test_on_grids(self, seed):
         rng = Random(seed)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from am.agent.demands import is_content, unmet_demands
+from am.agent.demands import is_satisfied, unmet_demands
 from tests.agent_cases import app_of, held, job
 from themis.apps import JobShape
 
@@ -26,7 +26,7 @@ def test_a_content_app_demands_nothing(told):
         if gpus
     ]
     demands = unmet_demands(app_of(jobs, held=tuple(gangs), restart_s=40.0))
-    if is_content([each.shape for each in jobs], gangs):
+    if is_satisfied([each.shape for each in jobs], gangs):
         assert demands == ()
     else:
         # A job that would have to restart for more may well want nothing too.
@@ -43,6 +43,6 @@ def test_a_content_app_demands_nothing(told):
         ([], False),
     ],
 )
-def test_it_is_content_with_the_largest_gangs_of_which_nothing_is_up(gangs, content):
+def test_it_is_satisfied_with_the_largest_gangs_of_which_nothing_is_up(gangs, content):
     holds = [held(name, {"m": gpus}, up=up or None) for name, gpus, up in gangs]
-    assert is_content([JobShape(tasks=2)] * 2, holds) is content
+    assert is_satisfied([JobShape(tasks=2)] * 2, holds) is content

@@ -88,13 +88,3 @@ def test_gangs_have_the_gpus_that_were_dealt(shapes):
         assert len(totals) > 5
         assert totals == sorted(set(totals))
         assert totals == [sum(size * count for size, _, count in sizes) for _, sizes in dealt]
-
-
-def test_asks_that_bids_share_cannot_be_changed():
-    cluster = cluster_of((4, 4), (4, 4))
-    kinds = gang_kinds(app_of(jobs_of((3.0, 2.0, 1.0))), Room({"m0": 8}, {"m0": (4, 4)}, around_of(cluster)))
-    first, missing = asks_of(kinds, 3, 8, jobs_of((3.0, 2.0, 1.0)))
-    again, _ = asks_of(kinds, 3, 8, jobs_of((9.0, 8.0, 7.0)))
-    assert again is first
-    assert missing == 0
-    assert not first.flags.writeable

@@ -1,16 +1,15 @@
-"""What is remembered of an app that waits, and quicker ways for an app of one job, change no bid."""
+"""What a memory of earlier bids holds changes no bid."""
 
 from copy import deepcopy
 from dataclasses import replace
 from random import Random
 
 import pytest
-from agent_cases import CRUDE_SLOWDOWN, FLAT, ONE, STRICT, app_of, around_of, cluster_of, held, jobs_of, offer_of
+from agent_cases import CRUDE_SLOWDOWN, FLAT, ONE, STRICT, app_of, around_of, cluster_of, jobs_of, offer_of
 
-from am.agent import bidding
-from am.agent.bidding import make_bid, make_report
+from am.agent.bidding import BidMemory, make_bid
+from am.agent.reports import make_report
 from themis.apps import JobShape
-from themis.cluster import Level
 
 CLUSTER = cluster_of((2, 2), (2, 2), (2, 1), (2,), (1,), racks=("r0", "r1"))
 AROUND = around_of(CLUSTER, active_apps=9, lease_s=60.0)
@@ -27,29 +26,13 @@ def drawn_offer(rng):
 def test_an_app_that_waits_bids_and_reports_as_one_that_was_never_asked_before(shape, slowdown):
     rng = Random(f"{shape} {slowdown}")
     waiting = app_of(jobs_of([1000], shape, slowdown), restart_s=5.0)
-    bids = set()
+    bids, memory = set(), BidMemory()
     for elapsed_s in range(0, 4000, 100):
         offer = drawn_offer(rng) if elapsed_s else offer_of({})
         app = replace(waiting, elapsed_s=float(elapsed_s), contention=rng.uniform(1.0, 9.0))
         around = replace(AROUND, active_apps=rng.randint(1, 9))
-        bid = make_bid(app, offer, around)
+        bid = make_bid(app, offer, around, memory)
         assert bid == make_bid(deepcopy(app), offer, around)
         assert make_report(app, around, 1) == make_report(deepcopy(app), around, 1)
         bids.add(tuple(row.gangs for row in bid.rows))
     assert len(bids) > 1
-
-
-@pytest.mark.parametrize("up", [True, {"m0": 1}, None])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_few_asks_of_one_job_are_worth_what_arrays_tell(monkeypatch, shape, up):
-    rng = Random(f"{shape} {up}")
-    for slowdown in (FLAT, STRICT):
-        gang = held("j0", {"m0": 2}, Level.SLOT, up=up)
-        app = app_of(jobs_of([1000], shape, slowdown), held=(gang,), restart_s=5.0)
-        offer = drawn_offer(rng)
-        one_by_one = make_bid(app, offer, AROUND)
-        with monkeypatch.context() as patch:
-            patch.setattr(bidding, "lone_rows", lambda *_: None)
-            assert make_bid(app, offer, AROUND) == one_by_one
-            patch.setattr(bidding, "_FEW_ASKS", -1)
-            assert make_bid(app, offer, AROUND) == one_by_one
