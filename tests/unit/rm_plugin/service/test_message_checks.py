@@ -20,7 +20,7 @@ from themis.wire.values import app_from_message, app_to_message
 def changed(message, **fields):
     """The message with fields set; a double underscore leads into a part, whose first element is meant."""
     for path, value in fields.items():
-        part, *rest = [message]
+        part = message
         *way, last = path.split("__")
         for name in way:
             part = getattr(part, name)
