@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from hadoop.webhdfs import open_webhdfs
 from themis.archives import unpack_files
 from themis.config.names import check_job_id
 from themis.errors import ThemisError
 from themis.files import open_below
+from themis.hadoop.webhdfs import open_webhdfs
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
