@@ -47,7 +47,7 @@ def test_links_pipes_and_folders_are_not_opened(tmp_path):
 
 def test_a_pipe_in_the_place_of_a_log_keeps_a_process_from_starting_at_once(tmp_path):
     os.mkfifo(tmp_path / "am-1.log")
-    with pytest.raises(StartError, match="am-1.log"):
+    with pytest.raises(StartError, match=r"am-1\.log"):
         start(ProcessSpec(command=["true"], environment={}, working_dir=tmp_path, stdout=tmp_path / "am-1.log"))
 
 

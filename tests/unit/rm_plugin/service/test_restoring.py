@@ -1,4 +1,4 @@
-"""Stores with rows that cannot be read: they are reported, passed over, and never keep a ResourceManager from starting."""
+"""Stores with rows that cannot be read: these are reported and passed over, and the service starts."""
 
 import asyncio
 import sqlite3
