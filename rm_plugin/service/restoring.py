@@ -73,9 +73,9 @@ def _revoke(store: StateStore, lease: Lease, problem: str, now_s: float) -> None
         transaction.append_event(kind.value, now_s, app_id=lease.app_id, detail=detail)
 
 
-def round_ids(store: StateStore, kind: str) -> list[int]:
+def round_ids(events: Iterable[StoredEvent], kind: str) -> list[int]:
     """The rounds of the log's events of a kind. Of an app's events none is of a round, whatever it is called."""
-    return [number for event in store.events() if event.kind == kind and (number := round_of(event)) is not None]
+    return [number for event in events if event.kind == kind and (number := round_of(event)) is not None]
 
 
 def round_of(event: StoredEvent) -> int | None:

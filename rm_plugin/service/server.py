@@ -263,13 +263,14 @@ def _attained_gpu_s(store: StateStore) -> dict[str, float]:
 
 
 def _last_round(store: StateStore) -> int:
-    return max(round_ids(store, "round_started"), default=0)
+    return max(round_ids(store.events(), "round_started"), default=0)
 
 
 def _abandon_open_round(recorder: Recorder) -> None:
     """A round that a killed ResourceManager left open granted all it decided or nothing: it is closed as abandoned."""
-    report_unreadable(recorder.store.events())
-    open_rounds = {*round_ids(recorder.store, "round_started")} - {*round_ids(recorder.store, "round_ended")}
+    events = recorder.store.events()
+    report_unreadable(events)
+    open_rounds = {*round_ids(events, "round_started")} - {*round_ids(events, "round_ended")}
     for round_id in sorted(open_rounds):
         recorder.record("round_ended", detail={"round_id": round_id, "duration_ms": 0.0, "outcome": "abandoned"})
 
