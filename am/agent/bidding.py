@@ -65,8 +65,8 @@ Counts = NDArray[np.int64]
 class BidMemory:
     """Candidates that apps of one job have in common, between bids.
 
-    What a single job may ask for depends on its shape, its S and the gangs that fit, not on its work. Whoever makes
-    many bids keeps one memory: an app master for its app, a simulator for all apps.
+    What a single job that keeps no GPUs may ask for depends on its shape, its S, the gangs that fit and its renewable
+    gang, not on its work. Whoever makes many bids keeps one memory: an app master for its app, a simulator for all.
     """
 
     def __init__(self) -> None:
@@ -74,12 +74,13 @@ class BidMemory:
         self._sets: BoundedCache[CandidateSet] = BoundedCache(4096)
 
     def single_job_set(self, app: AppView, room: Room, offer: Offer, around: Surroundings) -> CandidateSet:
-        """The candidates of an app that has one job and no GPUs."""
+        """The candidates of an app that has one job and keeps no GPUs (`keeps_nothing`)."""
         (job,) = app.jobs
-        alike = job.shape, relevant_slowdown(job), room.traits
-        ways = self._ways.of(alike, lambda: tuple(ways_to_ask(app, room, job.shape.demand_max_gpus)))
+        same_job = job.shape, relevant_slowdown(job), room.traits
+        ways = self._ways.of(same_job, lambda: tuple(ways_to_ask(app, room, job.shape.demand_max_gpus)))
         fits = tuple([room.most(at.gpus, unit_gpus, within) > 0 for at, within, unit_gpus in ways])
-        return self._sets.of((alike, fits), lambda: CandidateSet(tables_of(app, offer, around, room), job))
+        held = tuple([(gang, gang.up.within(offer.free), app.restart_s) for gang in app.held])
+        return self._sets.of((same_job, fits, held), lambda: CandidateSet(tables_of(app, offer, around, room), job))
 
 
 def make_bid(app: AppView, offer: Offer, around: Surroundings, memory: BidMemory | None = None) -> Bid:
@@ -133,21 +134,26 @@ def make_bids(
 def _candidates(
     outlooks: Sequence[Outlook], offer: Offer, around: Surroundings, memory: BidMemory
 ) -> list[CandidateSet]:
-    """What each app may ask for. Single jobs of one shape and S without GPUs may ask for the same."""
+    """What each app may ask for. Single jobs of one shape and S that keep no GPUs may ask for the same."""
     room = Room(offer.free.by_machine(), offer.slots, around)
     shared: dict[object, CandidateSet] = {}
     found = []
     for outlook in outlooks:
         app = outlook.app
-        if len(app.jobs) != 1 or app.held or app.later_phases:
+        if len(app.jobs) != 1 or app.later_phases or not keeps_nothing(app):
             found.append(CandidateSet(tables_of(app, offer, around, room)))
             continue
-        key = app.jobs[0].shape, relevant_slowdown(app.jobs[0])
+        key = app.jobs[0].shape, relevant_slowdown(app.jobs[0]), app.held, app.restart_s
         candidates = shared.get(key)
         if candidates is None:
             candidates = shared[key] = memory.single_job_set(app, room, offer, around)
         found.append(candidates)
     return found
+
+
+def keeps_nothing(app: AppView) -> bool:
+    """Whether all GPUs of the app are renewable: at most one gang, and that as a whole."""
+    return not app.held or (len(app.held) == 1 and app.held[0].renewable and app.held[0].up == app.held[0].gpus)
 
 
 def _times_s(app: AppView, candidates: CandidateSet, around: Surroundings) -> Floats:

@@ -55,12 +55,14 @@ class CandidateSet:
         )
         self.paces: tuple[Floats, Floats] | None = None
         if single is not None:
-            (table,) = tables
-            held = [
-                pace_on(single, table.kinds[row.index(1)].at) if any(row) else (1.0, 0) for row in table.asks.tolist()
+            gangs = [
+                (*table.gangs, *[kind.at for kind, count in zip(table.kinds, row, strict=True) if count])
+                for table in tables
+                for row in table.asks.tolist()
             ]
-            slowdowns = [slowdown if usable else np.inf for slowdown, usable in held]
-            self.paces = np.array(slowdowns), np.array([float(usable or 1) for _, usable in held])
+            paces = [pace_on(single, *gang) if gang else (1.0, 0) for gang in gangs]
+            slowdowns = [slowdown if usable else np.inf for slowdown, usable in paces]
+            self.paces = np.array(slowdowns), np.array([float(usable or 1) for _, usable in paces])
 
     def __len__(self) -> int:
         return self._starts[-1]

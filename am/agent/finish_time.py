@@ -259,22 +259,21 @@ class CountTimes:
     def on_count_s(self, gpus: float) -> float:
         """`time_on_count_s`."""
         smallest = self.smallest_gpus
-        if gpus >= smallest:
-            return self._time_s(int(gpus))
-        return self._time_s(smallest) * smallest / gpus if gpus > 0 else math.inf
-
-    def _time_s(self, gpus: int) -> float:
-        """T on a whole number of GPUs, at least the smallest gang."""
-        time_s = self._times_s.get(gpus)
+        whole = int(gpus) if gpus >= smallest else smallest
+        time_s = self._times_s.get(whole)
         if time_s is None:
-            app, around = self._app, self._around
-            if app.jobs:
-                splits = [even_counts(gpus, len(app.jobs), shape, around) for shape in self._shapes]
-                time_s = min([_finish_time_s(app, split, around) for split in splits])
-            else:
-                time_s = later_phases_time_s(app, gpus, around, Level.SLOT)
-            self._times_s[gpus] = time_s
-        return time_s
+            time_s = self._times_s[whole] = self._compute_s(whole)
+        if gpus >= smallest:
+            return time_s
+        return time_s * smallest / gpus if gpus > 0 else math.inf
+
+    def _compute_s(self, gpus: int) -> float:
+        """T on a whole number of GPUs, at least the smallest gang."""
+        app, around = self._app, self._around
+        if not app.jobs:
+            return later_phases_time_s(app, gpus, around, Level.SLOT)
+        splits = [even_counts(gpus, len(app.jobs), shape, around) for shape in self._shapes]
+        return min([_finish_time_s(app, split, around) for split in splits])
 
 
 def later_job(app: AppView, phase: Phase) -> JobView:
