@@ -24,6 +24,7 @@ SHARED = (
 )
 SOURCES = (*SHARED, "module", "prices", "search")
 HEADERS = (*SHARED, "buffer", "core", "hash")
+CANDIDATES = ("enumeration", "dominance", "list_scheduling", "multifit", "gang_layout")
 
 # No contraction into fused operations: prices and times are the same on every machine of one libm.
 ARGUMENTS = ["-std=gnu11", "-O3", "-ffp-contract=off", "-Wall", "-Wextra"]
@@ -40,23 +41,19 @@ setup(
         ),
         Extension(
             "am.agent._packing",
-            sources=[f"{PACKING}/{name}.c" for name in ("module", "packing", "least_slack", "following")],
+            sources=[
+                f"{PACKING}/{name}.c" for name in ("packing_module", "packing", "least_slack", "schedule_simulation")
+            ],
             depends=[
                 f"{PACKING}/{name}.h"
-                for name in ("arrays", "following", "limits", "packing", "packer", "least_slack", "shapes")
+                for name in ("arrays", "limits", "packing", "packer", "least_slack", "schedule_simulation", "shapes")
             ],
             extra_compile_args=ARGUMENTS,
         ),
         Extension(
-            "am.agent._asking",
-            sources=[
-                f"{PACKING}/{name}.c"
-                for name in ("asking_module", "choosing", "covering", "dealing", "fitting", "laying")
-            ],
-            depends=[
-                f"{PACKING}/{name}.h"
-                for name in ("arrays", "choosing", "covering", "dealing", "fitting", "laying", "shapes")
-            ],
+            "am.agent._candidates",
+            sources=[f"{PACKING}/{name}.c" for name in ("candidates_module", *CANDIDATES)],
+            depends=[f"{PACKING}/{name}.h" for name in ("arrays", *CANDIDATES, "shapes")],
             extra_compile_args=ARGUMENTS,
         ),
     ]

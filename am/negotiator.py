@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from am.agent.bidding import BidMemory, make_bid
-from am.agent.reports import make_report
+from am.agent.bids.bidding import BidMemory, make_bid
+from am.agent.bids.reports import make_report
 from am.app import App
 from themis.cluster import GpuId
 from themis.wire import themis_pb2 as pb

@@ -10,12 +10,12 @@ from collections.abc import Callable, Container, Iterator, Sequence
 import numpy as np
 
 from am.agent import _packing
-from am.agent.batch import SURELY
-from am.agent.dealt import shapes_array
-from am.agent.filled import sizes_by_work
-from am.agent.finish_time import Line, gang_order, job_order, job_time_s, pace_on
-from am.agent.packing import packed
-from am.agent.views import GangAt, JobView
+from am.agent.candidates.generation import sizes_by_work
+from am.agent.candidates.list_scheduling import shapes_array
+from am.agent.model.division_times import CERTAIN
+from am.agent.model.finish_time import Line, gang_order, job_order, job_time_s, pace_on
+from am.agent.model.views import GangAt, JobView
+from am.agent.packing.makespan import packed
 from am.jobs.floor import Floor
 from themis.cluster import Level
 from themis.values import Value
@@ -63,7 +63,7 @@ def best_starts(
     earlier by more than a restart: for one restart a job can grow later. What jobs can use of the GPUs may be left over
     by these divisions; the planner shares that once more.
 
-    Which jobs start is what a bid takes for granted too (`am.agent.packing`): of those put on one gang the longest.
+    A bid assumes the same jobs (`am.agent.packing.makespan`): of those put on one gang the longest starts.
     When they end this is asked anew; the jobs that are left still fit as they did, on the same gang if need be, and
     with the jobs that wait behind them for gangs that are in use.
 
@@ -102,7 +102,7 @@ def best_starts(
 
 def _later(floor: Floor, waiting: Jobs, new: Sequence[GangAt], best_s: float) -> bool:
     """True when all jobs surely end later, on new gangs beside those that there are, than by then."""
-    return floor.shared_s(waiting, new) * SURELY > best_s and floor.packed_s(new) * SURELY > best_s
+    return floor.shared_s(waiting, new) * CERTAIN > best_s and floor.packed_s(new) * CERTAIN > best_s
 
 
 def longest_first(job: JobView) -> tuple[float, str]:
@@ -141,7 +141,7 @@ class _Weighed:
         in_order_s = self.ends_s(waiting, gangs, best_s)
         if len(self.in_order) > len(gangs):
             ends_s, starting = self.packed(waiting, gangs)
-            if ends_s < in_order_s * SURELY:
+            if ends_s < in_order_s * CERTAIN:
                 return ends_s, starting
         return in_order_s, waiting[: len(gangs)]
 
@@ -193,7 +193,7 @@ class _Weighed:
 
 
 class _Following:
-    """Jobs as the compiled `core/following.c` reads them, which follows them."""
+    """Jobs as the compiled `core/schedule_simulation.c` reads them, which follows them."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._rows = {job.job_id: row for row, job in enumerate(jobs)}
@@ -207,7 +207,7 @@ class _Following:
         rows = np.array([self._rows[job.job_id] for job in queue], dtype=np.int64)
         ends_s = np.array([end_s for end_s, _, _ in ends], dtype=np.float64)
         gangs = np.array([(gpus, level) for _, gpus, level in ends], dtype=np.int64).reshape(len(ends), 2)
-        return _packing.follow_s(self._shapes, self._gpu_s, rows, ends_s, gangs, within, start_s, SURELY, best_s)
+        return _packing.follow_s(self._shapes, self._gpu_s, rows, ends_s, gangs, within, start_s, CERTAIN, best_s)
 
 
 def put_on_gangs(jobs: Jobs, gangs: Busy, start_s: float) -> float:

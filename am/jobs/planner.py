@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 from msgspec import field
 
-from am.agent.demands import pays_above
-from am.agent.views import GangAt, JobView
+from am.agent.model.demands import pays_above
+from am.agent.model.views import GangAt, JobView
 from am.jobs.division import MOST_TRIED, Beside, Jobs, best_starts
 from am.jobs.late import late_jobs
 from am.jobs.later import Later

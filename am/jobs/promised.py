@@ -1,8 +1,7 @@
 """The division of an app's idle GPUs that its bid on them rests on: what it promised, as a way to share them.
 
-A bid looks at hundreds of divisions (`am.agent.divisions`), the planner at a few plain ones. With many jobs the best of
-the former may be none of the latter: 42 gangs of four for a hundred elastic jobs, of which the plain ones start as many
-as they can.
+A bid compares hundreds of divisions (`am.agent.candidates.enumeration`), the planner only a few. Example: for 100
+elastic jobs the best may be 42 gangs of four, which the planner would not try.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from am.agent.aimed import Limits
-from am.agent.batch import earliest
-from am.agent.divisions import asks_of
-from am.agent.finish_time import pace_on
-from am.agent.kinds import GangKind, Room, gang_kinds
-from am.agent.parts import part_asks
-from am.agent.views import AppView, GangAt, JobView, Surroundings
+from am.agent.candidates.enumeration import enumerate_candidates
+from am.agent.candidates.gang_kinds import GangKind, Room, gang_kinds
+from am.agent.candidates.sub_bundles import sub_bundle_candidates
+from am.agent.candidates.target_search import Limits
+from am.agent.model.division_times import earliest
+from am.agent.model.finish_time import pace_on
+from am.agent.model.views import AppView, ClusterView, GangAt, JobView
 from am.jobs.division import Choice, Jobs, Sizes
 from themis.values import Value
 
@@ -78,7 +77,7 @@ def _best_divisions(
     waiting: Sequence[JobView], jobs: tuple[JobView, ...], held: Mapping[GangAt, int], free: FreeGpus
 ) -> Iterator[list[GangKind]]:
     """The divisions that end earliest, each as its gangs."""
-    around = Surroundings(cluster_gpus=sum(free.by_machine.values()), active_apps=1, lease_s=1.0, rack_of=free.rack_of)
+    around = ClusterView(cluster_gpus=sum(free.by_machine.values()), active_apps=1, lease_s=1.0, rack_of=free.rack_of)
     # Of the app only the jobs of this phase matter here.
     app = AppView(app_id="", elapsed_s=0.0, jobs=jobs, work_total_gpu_s=0.0, demand_max_gpus=0)
     room = Room(free.by_machine, free.slots, around)
@@ -86,8 +85,8 @@ def _best_divisions(
     if len(kinds) < 2:
         # Nothing to choose but how many gangs, which the plain ways do.
         return
-    parts = part_asks(kinds, len(waiting), free.by_machine, free.slots, around)
-    asks, _ = asks_of(kinds, len(waiting), room.gpus, jobs, 1, lambda: parts, room)
+    parts = sub_bundle_candidates(kinds, len(waiting), free.by_machine, free.slots, around)
+    asks, _ = enumerate_candidates(kinds, len(waiting), room.gpus, jobs, 1, lambda: parts, room)
     asks = Limits(kinds, room, len(waiting)).within(asks)
     gangs = [*(kind.at for kind in kinds), *held]
     counts = np.column_stack((asks, np.tile(np.array([*held.values()], dtype=np.int64), (len(asks), 1))))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from bid_cases import random_around, random_market
 
-from am.agent.bidding import BidMemory, make_bid, make_bids
-from am.agent.outlook import Outlook
-from am.agent.reports import make_report, make_reports
+from am.agent.bids.bidding import BidMemory, make_bid, make_bids
+from am.agent.bids.reports import make_report, make_reports
+from am.agent.model.outlook import Outlook
 from themis.bids import RhoOf
 from themis.choices import BundleRule
 

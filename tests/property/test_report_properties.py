@@ -6,10 +6,10 @@ from random import Random
 import pytest
 from bid_cases import random_around, random_market
 
-from am.agent.demands import empty_bundle_s
-from am.agent.fairness import Valuer
-from am.agent.outlook import Outlook
-from am.agent.reports import make_report
+from am.agent.bids.reports import make_report
+from am.agent.model.demands import empty_bundle_s
+from am.agent.model.fairness import Valuer
+from am.agent.model.outlook import Outlook
 from themis.choices import BundleRule
 
 

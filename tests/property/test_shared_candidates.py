@@ -6,7 +6,7 @@ import pytest
 from agent_cases import CRUDE_SLOWDOWN, FLAT, STRICT, app_of, around_of, cluster_of, job
 from bid_cases import offer_of_gpus, random_around, random_market
 
-from am.agent.bidding import BidMemory, make_bid
+from am.agent.bids.bidding import BidMemory, make_bid
 from am.app_view import held_gang
 from themis.apps import JobShape, Slowdown
 from themis.choices import BundleRule

@@ -11,9 +11,9 @@ from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from am.agent.bidding import BidMemory, make_bid
-from am.agent.reports import make_report
-from am.agent.views import AppView, Surroundings
+from am.agent.bids.bidding import BidMemory, make_bid
+from am.agent.bids.reports import make_report
+from am.agent.model.views import AppView, ClusterView
 from rm_plugin.arbiter.seeds import child_seed
 from themis.apps import Slowdown
 from themis.bids import AppReport, Bid, Offer, RhoOf
@@ -26,11 +26,11 @@ T = TypeVar("T")
 class Agent(Protocol):
     """Answers the arbiter on behalf of one app."""
 
-    def report(self, app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+    def report(self, app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """Demand as a round begins, and rho where it is asked for."""
         ...
 
-    def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
+    def bid(self, app: AppView, offer: Offer, around: ClusterView) -> Bid:
         """The answer to an offer."""
         ...
 
@@ -41,11 +41,11 @@ class HonestAgent:
     def __init__(self) -> None:
         self._memory = BidMemory()
 
-    def report(self, app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+    def report(self, app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """What `am.agent` says."""
         return make_report(app, around, round_id, rho_of)
 
-    def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
+    def bid(self, app: AppView, offer: Offer, around: ClusterView) -> Bid:
         """What `am.agent` bids."""
         return make_bid(app, offer, around, self._memory)
 
@@ -93,12 +93,12 @@ class ErringAgent:
         self._left = 1.0 + Random(child_seed(seed, "iterations")).uniform(-error, error)
         self._slower = 1.0 + Random(child_seed(seed, "slowdown")).uniform(-error, error)
 
-    def report(self, app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+    def report(self, app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """The report on what is believed."""
         self._patience.next_round(app)
         return self._inner.report(self._believed(app), around, round_id, rho_of)
 
-    def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
+    def bid(self, app: AppView, offer: Offer, around: ClusterView) -> Bid:
         """The bid on what is believed."""
         return self._inner.bid(self._believed(app), offer, around)
 
@@ -173,13 +173,13 @@ class LyingAgent:
         self._lie = lie
         self._patience = _Patience()
 
-    def report(self, app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+    def report(self, app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """The report after the lie."""
         self._patience.next_round(app)
         lie = self._told
         return lie.report(self._inner.report(lie.view(app), around, round_id, rho_of))
 
-    def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
+    def bid(self, app: AppView, offer: Offer, around: ClusterView) -> Bid:
         """The bid after the lie."""
         lie = self._told
         return lie.bid(self._inner.bid(lie.view(app), offer, around))

@@ -10,8 +10,8 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from am.agent.demands import is_satisfied
-from am.agent.views import AppView, HeldGang, JobView, median_job
+from am.agent.model.demands import is_satisfied
+from am.agent.model.views import AppView, HeldGang, JobView, median_job
 from am.app_view import at_once_gpus, held_gang, search_work_gpu_s
 from am.jobs.planner import NOWHERE, Holdings, Plan, make_plan
 from am.tuners.port import Observation, ObservationKind, TunerPlan

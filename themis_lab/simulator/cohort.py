@@ -14,10 +14,10 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from am.agent.bidding import BidMemory, make_bids
-from am.agent.outlook import Outlook
-from am.agent.reports import make_reports
-from am.agent.views import AppView, Surroundings
+from am.agent.bids.bidding import BidMemory, make_bids
+from am.agent.bids.reports import make_reports
+from am.agent.model.outlook import Outlook
+from am.agent.model.views import AppView, ClusterView
 from rm_plugin.arbiter.round_values import RoundSnapshot
 from themis.bids import AppReport, Bid, RhoOf
 from themis.leases import SAME_TIME_S
@@ -38,7 +38,7 @@ class Cohort:
         lead_s: Leases that end within this many seconds of a round are renewable in it.
     """
 
-    def __init__(self, apps: Mapping[str, SimApp], around: Surroundings, lead_s: float) -> None:
+    def __init__(self, apps: Mapping[str, SimApp], around: ClusterView, lead_s: float) -> None:
         self.around = around
         self._apps = apps
         self._lead_s = lead_s

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from am.agent.fairness import rho_by_definition
+from am.agent.model.fairness import rho_by_definition
 from am.app_view import surroundings
 from am.tuners.port import TunerPlan
 from rm_plugin.arbiter.auction import AuctionOutcome, run_auction

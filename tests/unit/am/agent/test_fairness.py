@@ -5,7 +5,7 @@ import math
 import pytest
 from agent_cases import CRUDE_SLOWDOWN, app_of, around_of, cluster_of, jobs_of
 
-from am.agent.fairness import RhoDefinition, Valuer, cluster_time_s, ideal_times_s, rho_by_definition
+from am.agent.model.fairness import RhoDefinition, Valuer, cluster_time_s, ideal_times_s, rho_by_definition
 from am.tuners.port import Phase
 from themis.apps import JobShape
 from themis.choices import BundleRule

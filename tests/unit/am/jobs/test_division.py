@@ -10,9 +10,9 @@ import pytest
 from agent_cases import CRUDE_SLOWDOWN, FLAT, STRICT, job
 
 from am.agent import _packing
-from am.agent.batch import SURELY
-from am.agent.finish_time import job_time_s
-from am.agent.views import GangAt, JobView
+from am.agent.model.division_times import CERTAIN
+from am.agent.model.finish_time import job_time_s
+from am.agent.model.views import GangAt, JobView
 from am.jobs import division
 from am.jobs.division import Beside, best_starts, longest_first
 from themis.apps import JobShape
@@ -139,7 +139,7 @@ def test_a_late_job_starts_on_a_gang_that_is_best_left_to_it():
 
 
 def plain_ends_s(weighed, ends, queue, best_s):
-    """What `core/following.c` computes, in plain Python: when jobs end, with their GPUs and level, and who waits."""
+    """What `core/schedule_simulation.c` computes, in plain Python."""
     ends = list(ends)
     heapq.heapify(ends)
     last_s, idle = 0.0, 0
@@ -147,7 +147,7 @@ def plain_ends_s(weighed, ends, queue, best_s):
         if not queue:
             return max(ends)[0]
         last_s, gpus, level = heapq.heappop(ends)
-        if last_s * SURELY >= best_s:
+        if last_s * CERTAIN >= best_s:
             return last_s
         sizes = division.share_evenly(queue, idle + gpus)
         left = gpus
@@ -186,7 +186,7 @@ def test_jobs_are_followed_in_c_as_in_plain_python(seed):
     beside = Beside(running=running, behind=behind, within=rng.choice(list(Level)))
     weighed = division._Weighed(jobs, beside, rng.choice((0.0, 0.1, 0.2, 4.0)))
     at_ends_s = [free_s for _, free_s in weighed.busy]
-    best_s = (math.inf, *(rng.uniform(0, 300) for _ in range(3)), *at_ends_s, *(end_s * SURELY for end_s in at_ends_s))
+    best_s = (math.inf, *(rng.uniform(0, 300) for _ in range(3)), *at_ends_s, *(end_s * CERTAIN for end_s in at_ends_s))
     found = [weighed.ends_s(jobs, gangs, each) for each in best_s]
     weighed._following = SimpleNamespace(
         ends_s=lambda ends, queue, within, start_s, best_s: plain_ends_s(weighed, ends, queue, best_s)
@@ -208,7 +208,7 @@ class TestFollowing:
         assert (0.1 + 0.2) + 0.3 != 0.1 + (0.2 + 0.3)
         assert self.told_s([(0.1, GangAt(1, Level.SLOT))], [job("w", 0.3)], start_s=0.2) == (0.1 + 0.2) + 0.3
 
-    @pytest.mark.parametrize(("best_s", "told_s"), [(7.0, 16.0), (7.0 * SURELY, 7.0)])
+    @pytest.mark.parametrize(("best_s", "told_s"), [(7.0, 16.0), (7.0 * CERTAIN, 7.0)])
     def test_an_end_that_is_surely_no_sooner_is_the_last(self, best_s, told_s):
         assert self.told_s([(7.0, GangAt(1, Level.SLOT))], [job("w", 9.0)], best_s=best_s) == told_s
 

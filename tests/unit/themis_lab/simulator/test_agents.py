@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from am.agent.bidding import make_bid
-from am.agent.reports import make_report
+from am.agent.bids.bidding import make_bid
+from am.agent.bids.reports import make_report
 from am.tuners.port import Phase
 from tests.agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, jobs_of, whole_offer
 from tests.unit.themis_lab.simulator.sim_cases import FAR, app, cluster, job, settings, workload
