@@ -14,10 +14,9 @@ import numpy as np
 
 from am.agent import _candidates
 from am.agent.candidates.gang_kinds import GangKind, Room
-from am.agent.candidates.greedy_search import greedy_search
 from am.agent.candidates.list_scheduling import Jobs, Sizes, least_tasks, scheduled_by_shape
+from am.agent.candidates.local_search import greedy_search, target_search
 from am.agent.candidates.multifit import multifit_candidates
-from am.agent.candidates.target_search import target_search
 from am.agent.model.views import JobView
 
 _END_STEP = 1.1

@@ -4,7 +4,7 @@ import pytest
 from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, whole_offer
 
 from am.agent.candidates.gang_kinds import Room, gang_kinds
-from am.agent.candidates.greedy_search import greedy_search
+from am.agent.candidates.local_search import greedy_search
 from am.agent.candidates.multifit import multifit_candidates
 from am.agent.model.finish_time import phase_time_s
 from themis.apps import JobShape

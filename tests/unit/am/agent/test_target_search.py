@@ -9,7 +9,7 @@ from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, whole_
 
 from am.agent.candidates.gang_kinds import Room, gang_kinds, splits
 from am.agent.candidates.multifit import multifit_candidates
-from am.agent.candidates.target_search import target_search
+from am.agent.candidates.local_search import target_search
 from am.agent.model.finish_time import phase_time_s
 from themis.apps import JobShape
 from themis.bids import FreeMachine
@@ -40,7 +40,7 @@ def test_each_ends_earlier_than_the_one_before_and_keeps_to_the_room(shapes, slo
     starts = list(multifit_candidates(kinds, 24, CLUSTER.gpus, app.jobs, 1.1))
     asks = list(target_search(kinds, room, 24, app.jobs, starts))
     assert asks == list(target_search(kinds, room, 24, app.jobs, starts))
-    monkeypatch.setattr("am.agent.candidates.target_search._TOLD", 1)
+    monkeypatch.setattr("am.agent.candidates.local_search._FINALISTS", 1)
     steps = list(target_search(kinds, room, 24, app.jobs, starts))
     assert asks[: len(steps)] == steps
     assert len(steps) > 1 or WIDE in shapes
@@ -65,7 +65,7 @@ def test_an_ask_for_all_gpus_may_take_the_last_change(monkeypatch):
         multifit_candidates(kinds, 24, CLUSTER.gpus, app.jobs, 1.1),
         key=lambda ask: phase_time_s(app.jobs, gangs_of(kinds, ask)),
     )
-    monkeypatch.setattr("am.agent.candidates.target_search._STEPS", 0)
+    monkeypatch.setattr("am.agent.candidates.local_search._TARGET_STEPS", 0)
     without, beside = (next(target_search(kinds, room, 24, app.jobs, [poor], more)) for more in ([], [whole]))
     ends_s = [phase_time_s(app.jobs, gangs_of(kinds, ask)) for ask in (whole, without, beside)]
     assert ends_s[2] <= ends_s[0] < ends_s[1]
@@ -128,9 +128,9 @@ def test_no_steps_where_kinds_and_jobs_are_too_many(monkeypatch):
     app, room = app_with([ELASTIC] * 30, STRICT), room_of(CLUSTER)
     kinds = gang_kinds(app, room)
     start = tuple(int(place == 0) for place in range(len(kinds)))
-    monkeypatch.setattr("am.agent.candidates.target_search._MAX_WORK", len(kinds) ** 2 * 30)
+    monkeypatch.setattr("am.agent.candidates.local_search._MAX_WORK", len(kinds) ** 2 * 30)
     assert list(target_search(kinds, room, 24, app.jobs, [start]))
-    monkeypatch.setattr("am.agent.candidates.target_search._MAX_WORK", len(kinds) ** 2 * 30 - 1)
+    monkeypatch.setattr("am.agent.candidates.local_search._MAX_WORK", len(kinds) ** 2 * 30 - 1)
     assert list(target_search(kinds, room, 24, app.jobs, [start])) == []
 
 
