@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -33,7 +34,7 @@ class CandidateSet:
     def __init__(self, tables: Sequence[Table], single: JobView | None = None) -> None:
         self.tables = tables
         self.missing = sum([table.missing for table in tables])
-        self._starts = np.cumsum([0, *[len(table.asks) for table in tables]]).tolist()
+        self._starts = list(itertools.accumulate([len(table.asks) for table in tables], initial=0))
         self._asked: dict[int, _Asked] = {}
         self.steady = [start for start, table in zip(self._starts, tables, strict=False) if table.steady]
         self._gpus = np.concatenate([table.gpus for table in tables]) if tables else np.zeros(0, dtype=np.int64)

@@ -1,4 +1,8 @@
-"""Tables of rows: by what becomes of the gangs that the app holds, every ask for new gangs on top."""
+"""Tables of candidates: for each thing that may become of the held gangs, all candidates for new gangs on top.
+
+Example: an app of two jobs holds one renewable gang. One table keeps that gang in place and adds up to one new gang; it
+costs no restart. Another gives it up and asks for up to two new gangs, and costs a restart.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +28,17 @@ Counts = NDArray[np.int64]
 
 
 class Table(Value, frozen=True, dict=True, kw_only=True):
-    """Rows alike: gangs that the app holds in all of them, what all of them ask for, and for each what it asks beside.
+    """Candidates that share what becomes of the held gangs.
 
-    `gangs` are held whatever else is won. `pinned` and `anywhere` are asked for in every row. `asks` counts new gangs,
-    R rows by K `kinds`. `steady` rows are worth no more than others and only there to keep jobs where they are.
-    `missing` counts the asks that a complete table would have beside these.
+    Attributes:
+        gangs: Gangs that the app holds in every row.
+        pinned: GPUs on named machines that every row asks for.
+        anywhere: Gangs anywhere that every row asks for.
+        kinds: K kinds of new gangs.
+        asks: New gangs of each row, R rows by K kinds.
+        switch_s: Seconds of restart that every row costs.
+        steady: Whether the rows only keep jobs where they are: they are worth no more than others.
+        missing: Candidates that a complete table would have in addition.
     """
 
     gangs: tuple[GangAt, ...]
@@ -41,7 +51,7 @@ class Table(Value, frozen=True, dict=True, kw_only=True):
     missing: int = 0
 
     def counts_of(self, gangs: Mapping[GangAt, int]) -> Counts:
-        """What the app holds in each row, R rows by gangs."""
+        """The gangs that the app holds with each row, R rows by gangs."""
         counts = np.zeros((len(self.asks), len(gangs)), dtype=np.int64)
         for gang, count in Counter(self.gangs).items():
             counts[:, gangs[gang]] += count
@@ -51,12 +61,12 @@ class Table(Value, frozen=True, dict=True, kw_only=True):
 
     @remembered
     def gpus(self) -> Counts:
-        """GPUs that each row asks for."""
+        """The GPUs that each row asks for."""
         fixed = sum([gang.gpus for gang in self.pinned]) + sum([gang.total_gpus for gang in self.anywhere])
         return fixed + self.asks @ np.array([kind.at.gpus for kind in self.kinds], dtype=np.int64)
 
     def gangs_asked(self, kinds: Sequence[GangKind]) -> Counts:
-        """What each row asks for, R rows by these kinds: `asks` and `anywhere`."""
+        """The gangs that each row asks for, R rows by these kinds: `asks` and `anywhere`."""
         place = {_asked(kind): number for number, kind in enumerate(kinds)}
         counts = np.zeros((len(self.asks), len(kinds)), dtype=np.int64)
         for number, kind in enumerate(self.kinds):
@@ -75,7 +85,7 @@ class Table(Value, frozen=True, dict=True, kw_only=True):
 
 
 def kinds_asked(tables: Sequence[Table]) -> list[GangKind]:
-    """Every kind that a row of these tables asks for, once."""
+    """The distinct kinds that rows of these tables ask for."""
     kinds: dict[tuple[int, int, Level], GangKind] = {}
     for table in tables:
         for kind in table.kinds:
@@ -91,16 +101,16 @@ def _asked(kind: GangKind) -> tuple[int, int, Level]:
 
 
 def tables_of(app: AppView, offer: Offer, around: ClusterView, room: Room) -> list[Table]:
-    """The tables of a bid (see `bidding` for why these are enough); none for an app without jobs.
+    """The tables of a bid (`bidding` says why these suffice); none for an app without jobs.
 
-    First the one in which everything stays in place, then rows that keep a part of it, then those in which a restart is
-    paid: nothing is pinned but what grows.
+    First the table in which all gangs stay in place, then rows that keep some of them, then tables that cost a restart
+    and pin only what grows.
     """
     if not app.jobs:
         return []
     renewable = app.renewable
     up = tuple(gang.up for gang in renewable)
-    # The ResourceManager may not offer what the app thinks is up: a row that pins it would cost the whole bid.
+    # The ResourceManager may not offer what the app believes to be renewable, and would refuse a bid that pins it.
     all_up = added_up(up)
     offered = all_up.within(offer.free)
     tables = [_all_stay(app, offer.free - all_up, offer, around, up, room)] if offered else []
@@ -109,7 +119,7 @@ def tables_of(app: AppView, offer: Offer, around: ClusterView, room: Room) -> li
 
 
 _NOTHING_NEW: Counts = np.zeros((1, 0), dtype=np.int64)
-"""One row that asks for no new gang."""
+"""One row without new gangs."""
 
 
 def _all_stay(
@@ -131,10 +141,10 @@ def _all_stay(
 
 
 def _some_stay(app: AppView, renewable: Sequence[HeldGang]) -> Iterator[Table]:
-    """The best of the gangs up for renewal stay, and nothing new is asked for.
+    """The best renewable gangs stay, and nothing new is asked for.
 
-    Such a row is worth what one is that asks for like gangs anywhere; equals a solver takes in the order of the bid.
-    Not where slots matter: a row pins GPUs by machine, and then cannot say that they lie in one slot.
+    Such a row is worth as much as one that asks for the same gangs anywhere; a solver takes the first of equal rows. Not
+    if slots matter: a row pins GPUs by machine, and cannot say that they are in one slot.
     """
     judges = LocalitySensitivity.of(app)
     in_slots = {gang.gpus.gpus for gang in renewable if gang.level is Level.SLOT}
@@ -164,7 +174,7 @@ def _restarted(app: AppView, offer: Offer, around: ClusterView, room: Room) -> I
     free = offer.free.by_machine()
     ways = gang_extensions(app, free, around)
     if not app.renewable:
-        # That nothing grows and nothing is lost is the table in which everything stays.
+        # The first way, in which nothing grows and nothing is lost, is the table in which all gangs stay.
         ways = ways[1:]
     if not ways:
         return

@@ -1,7 +1,8 @@
-"""Which asks of a bid are worth sending: none that another makes useless, and no more than a cap.
+"""Dominance pruning: which candidates of a bid are useless, and which of the others are sent if they exceed the cap.
 
-An ask makes another useless when it is worth as much, and fits wherever the other fits: each of its gangs can take the
-place of one of the other's, being no larger and asking for no nearer a place.
+A candidate dominates another one if it is worth as much and fits wherever the other fits: each of its gangs can take the
+place of one of the other's gangs, since it is no larger and asks for no tighter level. Example: a gang of 2 GPUs anywhere
+dominates a gang of 2 GPUs within a machine of the same value. `core/dominance.c` does the pruning.
 """
 
 from __future__ import annotations
@@ -20,44 +21,47 @@ Needs = NDArray[np.int16]
 Places = NDArray[np.int64]
 
 SHORTFALLS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0)
-"""Parts of its gain that an ask may lose to be left out, the least first that the cap allows. The last leaves one."""
+"""Parts of its gain that a candidate may lose; the least one applies that the cap allows. The last leaves one."""
 
-_MAX_STAIRS = 200
+_MAX_SETS = 200
 
 
 class DominanceKey:
-    """What asks of some kinds of gangs need, such that needing no more means: fits wherever the other does.
+    """Maps candidates to needs such that needing no more means: it fits wherever the other one does.
 
-    By Hall's theorem the gangs of one ask can take the places of another's exactly when, for every set of kinds that
-    holds with a kind all harder ones, it has no more gangs in the set. Such sets are stairs over sizes and levels.
-    Gangs of different units are never compared, and where stairs are too many neither are those of different sizes:
-    then an ask may be sent that another makes useless.
+    By Hall's theorem the gangs of one candidate can take the places of another's exactly if it has no more gangs in
+    every set of kinds that holds, with a kind, all harder ones. Such a set has a size threshold for each level. Example:
+    with sizes 1 and 2 at one level the sets are {2} and {1, 2}. So two gangs of 1 need (0, 2), one gang of 2 needs
+    (1, 1): neither fits wherever the other does.
+
+    Gangs of different units are never compared. If there are too many sets, gangs of different sizes are not compared
+    either, and a dominated candidate may be sent.
     """
 
     def __init__(self, kinds: Sequence[GangKind]) -> None:
         columns: list[NDArray[np.bool_]] = []
         for unit in sorted({kind.unit_gpus for kind in kinds}):
-            columns += _stairs(kinds, [place for place, kind in enumerate(kinds) if kind.unit_gpus == unit])
+            columns += _threshold_sets(kinds, [place for place, kind in enumerate(kinds) if kind.unit_gpus == unit])
         self._harder = np.array(columns, dtype=np.int64).reshape(len(columns), len(kinds))
 
     def needs(self, asks: Counts) -> Needs:
-        """R x needs of R x K counts: an ask that has no more in any column fits wherever the other fits."""
+        """R x needs of R x K counts: a candidate with no more in any column fits wherever the other one fits."""
         return (asks @ self._harder.T).astype(np.int16)
 
 
-def _stairs(kinds: Sequence[GangKind], mine: Sequence[int]) -> list[NDArray[np.bool_]]:
-    """Sets of kinds that are at least so large, the farther the larger: a threshold of size for each level."""
+def _threshold_sets(kinds: Sequence[GangKind], mine: Sequence[int]) -> list[NDArray[np.bool_]]:
+    """Sets of kinds by a size threshold for each level: the looser the level, the larger the threshold."""
     sizes = sorted({kinds[place].at.gpus for place in mine})
     levels = sorted({kinds[place].within for place in mine})
-    stairs = itertools.combinations_with_replacement([*sizes, sizes[-1] + 1], len(levels))
-    least = [dict(zip(levels, stair, strict=True)) for stair in itertools.islice(stairs, _MAX_STAIRS + 1)]
-    if len(least) > _MAX_STAIRS:
+    thresholds = itertools.combinations_with_replacement([*sizes, sizes[-1] + 1], len(levels))
+    least = [dict(zip(levels, threshold, strict=True)) for threshold in itertools.islice(thresholds, _MAX_SETS + 1)]
+    if len(least) > _MAX_SETS:
         return [
             _column(kinds, [p for p in mine if kinds[p].at.gpus == size and kinds[p].within <= level])
             for size in sizes
             for level in levels
         ]
-    sets = {tuple(p for p in mine if kinds[p].at.gpus >= stair[kinds[p].within]) for stair in least}
+    sets = {tuple(p for p in mine if kinds[p].at.gpus >= threshold[kinds[p].within]) for threshold in least}
     return [_column(kinds, members) for members in sorted(sets) if members]
 
 
@@ -102,7 +106,7 @@ def neighbours(kinds: Sequence[GangKind], asks: Counts) -> tuple[Places, Places]
 
 
 def just_easier(kinds: Sequence[GangKind], place: int) -> list[int]:
-    """The kinds that ask for a little less than one: of its size and farther, of its level and smaller."""
+    """The kinds that ask for a little less than one: its size at a looser level, a smaller size at its level."""
     hard = kinds[place]
     alike = [(other, kind) for other, kind in enumerate(kinds) if kind.unit_gpus == hard.unit_gpus]
     farther = [
@@ -142,7 +146,7 @@ def thinned(needs: Needs, gains: NDArray[np.float64], gpus: NDArray[np.int64], c
 
 
 def _best_by_gpus(gains: NDArray[np.float64], gpus: NDArray[np.int64], most: int) -> list[int]:
-    """The asks than which none with as few GPUs gains more; where they are too many only every so much of a gain.
+    """The candidates that gain most with as few GPUs; if they are too many, only those a step of gain apart.
 
     The one that gains most of all is always among them.
     """
@@ -163,7 +167,7 @@ def _best_by_gpus(gains: NDArray[np.float64], gpus: NDArray[np.int64], most: int
 def _cover(
     needs: Needs, gains: NDArray[np.float64], shortfall: float, cap: int, first: Sequence[int]
 ) -> list[int] | None:
-    """The first ones, and the asks that none kept before stands in for; None where they are more than `cap`."""
+    """The first candidates, and those that none kept before replaces. Returns None if they exceed `cap`."""
     enough = (1.0 - shortfall) * gains
     kept = np.empty(len(first) + len(gains), dtype=np.int64)
     kept[: len(first)] = first

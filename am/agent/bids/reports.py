@@ -43,7 +43,7 @@ def make_reports(
     """
     asked = [rho_of.asks(outlook.demands) for outlook in outlooks]
     if not all(asked):
-        some = np.flatnonzero(asked)
+        some = [place for place, is_asked in enumerate(asked) if is_asked]
         with_rho = iter(
             make_reports([outlooks[place] for place in some], elapsed_s[some], contentions[some], around, round_id)
         )

@@ -1,6 +1,7 @@
-"""Which gangs to ask for together: every multiset of kinds where these are few, else a grid of them.
+"""Enumerate candidates: every multiset of kinds of gangs if these are few, else a grid of them.
 
-A set of asks is a matrix of counts, a row an ask, a column a kind.
+Candidates are a matrix of counts, R candidates by K kinds. Example: with the kinds (2 GPUs, 1 GPU), at most two gangs
+and three GPUs, all candidates are (0, 0), (0, 1), (0, 2), (1, 0) and (1, 1).
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ from themis.cluster import Level
 Counts = NDArray[np.int64]
 
 RATIOS = (1.0, 1.1, 1.2, 1.35, 1.6, 2.0)
-"""Steps of the grids that are tried, finest first: a count goes up by one, then by such a factor. 1 is complete."""
+"""Grids, finest first: a count grows by one, or by this factor if that is more. 1.0 is the complete enumeration."""
 
 _COMPLETE, _ON_GRID, _FEW = 10000, 600, 40
-"""Asks of a complete table at most, and of one on a grid; so few are always all tried."""
+"""Most candidates of a complete table, and of a grid; up to `_FEW` are always enumerated completely."""
 
 _BALANCED = 20_000
-"""Asks of evenly divided GPUs (`_balanced`), times jobs, at most: of many jobs those in `generate_candidates` tell more."""
+"""Most evenly divided candidates (`_balanced`) times jobs: for many jobs `generate_candidates` finds better ones."""
 
 _FILLED = 230
-"""Asks beside those of a grid that fill a bundle well (`generate_candidates`), at most."""
+"""Most generated candidates (`generate_candidates`) in addition to those of a grid."""
 
 _FAR_PARTS = (0.01, 0.3, 0.6)
-"""Parts of the gangs of one ask that lie at the farther of two levels, where not every number is tried; 0.01: one."""
+"""Parts of a candidate's gangs that are at the looser of two levels; 0.01 stands for one gang."""
 
 _AT_ONCE = (1.0, 0.75, 0.5)
-"""Parts of the jobs that could run at once and do, where not every number is tried: fewer have larger gangs."""
+"""Parts of the jobs that run at once: fewer jobs have larger gangs."""
 
 
 def enumerate_candidates(
@@ -51,15 +52,23 @@ def enumerate_candidates(
     more: Callable[[], Sequence[Ask]] = tuple,
     room: Room | None = None,
 ) -> tuple[Counts, int]:
-    """Asks for at most so many gangs and GPUs, the empty one included; so many tables share a grid.
+    """Candidates of at most `most_gangs` gangs and `most_gpus` GPUs, the empty one included.
 
-    Complete where that makes no more than `_COMPLETE` rows. Else counts of each kind lie on the finest grid that makes
-    no more than `_ON_GRID`. Where kinds are too many for that, GPUs are divided about evenly over a number of gangs,
-    and these lie at one level or two (`_balanced`). Either is joined by `more`, and by asks that fill a bundle
-    (`generate_candidates`, which looks at the room more closely where it is told).
+    All of them if they are at most `_COMPLETE`. Otherwise counts of each kind are on the finest grid with at most
+    `_ON_GRID` candidates. If there are too many kinds even for that, GPUs are divided about evenly over a number of
+    gangs at one level or two (`_balanced`). Both are joined by `more` and by `generate_candidates`.
+
+    Args:
+        kinds: Kinds of gangs that fit.
+        most_gangs: Gangs at most.
+        most_gpus: GPUs at most.
+        jobs: The jobs without a gang.
+        tables: The number of tables of the bid, which share the limits.
+        more: Further candidates, only asked for if the enumeration is incomplete.
+        room: The free capacity, for a closer search; None leaves that search out.
 
     Returns:
-        The asks, and how many of the complete ones are missing (an upper bound: those beyond `most_gpus` count too).
+        The candidates, and how many of the complete ones are missing (an upper bound: those beyond `most_gpus` count).
     """
     most_gpus = min(most_gpus, most_gangs * max((kind.at.gpus for kind in kinds), default=0))
     complete, asks = _on_grids(tuple(kinds), most_gangs, most_gpus, tables)
@@ -80,7 +89,7 @@ def enumerate_candidates(
 def _on_grids(
     kinds: tuple[GangKind, ...], most_gangs: int, most_gpus: int, tables: int
 ) -> tuple[Counts | None, Counts | None]:
-    """The complete asks that may fit; without these those on the finest grid; without these neither."""
+    """The complete candidates that may fit, or else those on the finest grid; None for each that is not available."""
     limits = [min(kind.most, most_gangs) for kind in kinds]
     sizes = [kind.at.gpus for kind in kinds]
     for ratio in RATIOS:
@@ -95,7 +104,7 @@ def _on_grids(
 
 
 def _that_may_fit(kinds: Sequence[GangKind], asks: Counts) -> Counts:
-    """Asks without those that surely fit nowhere: a gang takes the place of any that is smaller and may lie farther."""
+    """Candidates without those that provably do not fit: a gang takes the place of every smaller and looser one."""
     takes = [
         [
             kind.at.gpus >= like.at.gpus and kind.unit_gpus % like.unit_gpus == 0 and kind.within <= like.within
@@ -112,7 +121,7 @@ def _each_once(asks: Sequence[tuple[int, ...]]) -> Counts:
 
 
 def _grid(most: int, ratio: float) -> list[int]:
-    """Counts from 0 to `most`: by one, and by the ratio where that is more."""
+    """Counts from 0 to `most`, growing by one, or by the ratio if that is more."""
     counts = [0]
     while counts[-1] < most:
         counts.append(min(most, max(counts[-1] + 1, int(counts[-1] * ratio))))
@@ -122,7 +131,7 @@ def _grid(most: int, ratio: float) -> list[int]:
 def _product(
     grids: Sequence[Sequence[int]], sizes: Sequence[int], most_gangs: int, most_gpus: int, budget: int
 ) -> Counts | None:
-    """All choices of a count from each grid within the two limits; None where they are more than the budget."""
+    """All choices of a count from each grid within the two limits. Returns None if they exceed the budget."""
     if not grids:
         return np.zeros((1, 0), dtype=np.int64)
     ends = np.array(list(itertools.accumulate(map(len, grids))), dtype=np.int64)
@@ -133,7 +142,7 @@ def _product(
 
 
 def _complete(limits: Sequence[int], most_gangs: int) -> int:
-    """How many multisets of so many gangs there are at most, each kind up to its limit."""
+    """The number of multisets of at most `most_gangs` gangs, each kind up to its limit."""
     ways = [1] + [0] * most_gangs
     for limit in limits:
         sums = [0]
@@ -153,7 +162,7 @@ Split = tuple[tuple[int, int, int], ...]
 def _balanced(
     kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView], budget: int
 ) -> list[Ask]:
-    """Asks that share a total of GPUs evenly, at one level or two: totals on ever finer grids up to the budget."""
+    """Candidates that share a total of GPUs evenly, at one level or two; totals on ever finer grids."""
     layout = _Layout(kinds)
     shares = _shares(jobs)
     rows: dict[tuple[int, ...], None] = {(0,) * len(kinds): None}
@@ -178,7 +187,7 @@ def _fits(sizes: Split, most_gangs: int, most_gpus: int) -> bool:
 
 
 def _shares(jobs: Sequence[JobView]) -> list[tuple[JobShape, int, float]]:
-    """Shapes of jobs, with the number of jobs and the part of all work that is theirs."""
+    """Shapes of jobs, with the number of their jobs and their part of all work."""
     members: dict[JobShape, list[float]] = {}
     for job in jobs:
         members.setdefault(job.shape, []).append(job.serial_work_s)
@@ -187,7 +196,7 @@ def _shares(jobs: Sequence[JobView]) -> list[tuple[JobShape, int, float]]:
 
 
 def _split_by_work(shares: Sequence[tuple[JobShape, int, float]], gpus: int, at_once: float) -> Split:
-    """GPUs shared among the shapes of jobs by their work; of each, such a part of those that could runs at once."""
+    """GPUs shared among the shapes of jobs by their work; the part `at_once` of the jobs that could run does run."""
     sizes: dict[tuple[int, int], int] = {}
     for shape, members, share in shares:
         unit = shape.gpus_per_task
@@ -199,7 +208,7 @@ def _split_by_work(shares: Sequence[tuple[JobShape, int, float]], gpus: int, at_
 
 
 class _Layout:
-    """Lays gangs out at one level, or the smallest of them at a farther one, as counts by kind: by `core/gang_layout.c`."""
+    """Places gangs at one level, or the smallest of them at a looser one (`core/gang_layout.c`)."""
 
     def __init__(self, kinds: Sequence[GangKind]) -> None:
         by_size: dict[tuple[int, int], list[int]] = {}
@@ -213,13 +222,13 @@ class _Layout:
         }
 
     def laid_out(self, sizes: Split) -> list[Ask]:
-        """Every layout of these gangs for which there is room."""
+        """Every layout of these gangs that fits, as counts by kind."""
         gangs = sum([count for _, _, count in sizes])
         aways = tuple(sorted({math.ceil(part * gangs) for part in _FAR_PARTS}))
         return _candidates.lay_apart(*self._arrays, self._places, sizes, aways)
 
 
 def _kind_within(places: Sequence[int], kinds: Sequence[GangKind], level: Level) -> int:
-    """Of the kinds of one size the farthest that lies within a level, or the nearest there is."""
+    """Of the kinds of one size the loosest within a level, or the tightest of all."""
     fitting = [place for place in places if kinds[place].within <= level]
     return fitting[-1] if fitting else places[0]

@@ -1,4 +1,4 @@
-"""How gangs that an app keeps may grow: by GPUs of their own machine, of their rack, or anywhere."""
+"""Ways for gangs that an app keeps to grow: by GPUs of their own machine, of their rack, or anywhere."""
 
 from __future__ import annotations
 
@@ -17,20 +17,24 @@ from themis.cluster import Allocation, Level
 from themis.values import Value
 
 _MAX_SPREADS = 64
-"""Ways to take GPUs of a rack that are all tried; where there are more, the roomiest machines are taken first."""
+"""Ways to take GPUs of a rack that are all tried; past it machines with most free GPUs come first."""
 
 _MAX_TOGETHER = 200
-"""Ways for several gangs to grow together that are all tried; where there are more, one gang grows after the other."""
+"""Combinations of ways for several gangs that are all tried; past it one gang grows after the other."""
 
 
 _ONE_AFTER_THE_OTHER = 60
-"""Ways to grow that are tried where gangs grow one after the other."""
+"""Ways that are tried if gangs grow one after the other."""
 
 
 class GangExtension(Value, frozen=True):
-    """One way for gangs to go on: what they then are, and what the app asks for: pinned GPUs, and GPUs anywhere.
+    """One way for the kept gangs to continue or grow.
 
-    `grown` counts the gangs that had to pay for it (`growth_pays`), parts of gangs up for renewal aside.
+    Attributes:
+        gangs: The gangs afterwards.
+        pinned: GPUs on named machines that the app asks for.
+        anywhere: GPUs anywhere that it asks for.
+        grown: The number of gangs that grew and had to pay for it (`growth_pays`).
     """
 
     gangs: tuple[GangAt, ...]
@@ -40,9 +44,15 @@ class GangExtension(Value, frozen=True):
 
 
 class _Base(Value, frozen=True):
-    """A gang, or what is left of one, that may grow for its job; it spans `gpus` and counts as `at`.
+    """A gang, or what is left of one, that may grow for its job.
 
-    `pinned` GPUs are asked for to make it that.
+    Attributes:
+        job: The job.
+        gpus: Its GPUs.
+        at: What it counts as.
+        restart_s: Seconds that a restart takes.
+        must_pay: Whether it grows only if that pays.
+        pinned: GPUs that the app asks for to make it so.
     """
 
     job: JobView
@@ -64,14 +74,14 @@ class _Base(Value, frozen=True):
 
     @property
     def may_grow(self) -> bool:
-        """False when more GPUs are of no use, or not even as many as it could use, near to each other, would pay."""
+        """Whether more GPUs could help: not even the most that the job can use, on one machine, must fail to pay."""
         if not self.room:
             return False
         most = self.job.shape.demand_max_gpus
         return not self.must_pay or growth_pays(self.job, self.at, most, Level.MACHINE, self.restart_s)
 
     def with_gpus(self, gpus: int, level: Level) -> GangAt | None:
-        """The gang of so many usable GPUs at a level, where that is more than it has and pays."""
+        """The gang of `gpus` usable GPUs at a level. Returns None if it is no larger or does not pay."""
         if gpus <= self.at.gpus or (self.must_pay and not growth_pays(self.job, self.at, gpus, level, self.restart_s)):
             return None
         return replace(self.spanning(level), gpus=gpus)
@@ -92,21 +102,21 @@ class _Free:
             self.in_rack.setdefault(rack_of.get(machine), {})[machine] = free[machine]
 
     def farthest(self, racks: Set[str | None]) -> Level:
-        """The level that surely spans these racks and everything on offer."""
+        """The level that provably spans these racks and the whole offer."""
         one_rack = len(racks) == 1 and None not in racks and self.in_rack.keys() <= racks
         return Level.RACK if one_rack else Level.CLUSTER
 
     def units(self, unit: int) -> int:
-        """How many units of so many GPUs are there, each on one machine."""
+        """The number of units of `unit` GPUs, each on one machine."""
         return sum([count // unit for count in self.by_machine.values()])
 
 
 def gang_extensions(app: AppView, free: Mapping[str, int], around: ClusterView) -> list[GangExtension]:
-    """Ways for the gangs that the app keeps, and for the parts left of those up for renewal, to go on or grow.
+    """Ways for the gangs that the app keeps, and for the rest of renewable gangs, to continue or grow.
 
-    Growing starts a job again. A gang whose leases go on grows only where that pays (`growth_pays`); a part of a gang
-    that lost GPUs starts again anyhow. A gang that grows is at best within its machine, since nobody tells the agent
-    in which slots it lies.
+    Growing restarts a job. A gang whose leases continue grows only if that pays (`growth_pays`); the rest of a gang
+    that lost GPUs restarts anyway. A gang that grows is at MACHINE level at best, since the agent does not know the
+    slots of its GPUs.
 
     Args:
         app: The app.
@@ -114,8 +124,8 @@ def gang_extensions(app: AppView, free: Mapping[str, int], around: ClusterView) 
         around: For the racks.
 
     Returns:
-        All combinations where these are few. Else the gangs grow one after the other, that of the most work first,
-        each as far as it can before the next begins. The first is always that none grows.
+        All combinations if there are at most `_MAX_TOGETHER`. Otherwise the gangs grow one after the other, the gang of
+        most work first, each as far as it can before the next begins. In the first way no gang grows.
     """
     judges, on_offer = LocalitySensitivity.of(app), _Free(free, around.rack_of)
     ways = [_ways(base, gang, on_offer, judges) for base, gang in _bases(app)]
@@ -134,7 +144,7 @@ def gang_extensions(app: AppView, free: Mapping[str, int], around: ClusterView) 
 
 
 def _bases(app: AppView) -> list[tuple[_Base, HeldGang]]:
-    """What the app keeps, with the gang that it is of; that of the most work first."""
+    """What the app keeps, with the gang that it belongs to; most work first."""
     jobs = {job.job_id: job for job in app.jobs}
     bases = []
     for gang in app.held:
@@ -146,7 +156,7 @@ def _bases(app: AppView) -> list[tuple[_Base, HeldGang]]:
 
 
 def _one_after_the_other(ways: Sequence[Sequence[GangExtension]]) -> Iterator[tuple[GangExtension, ...]]:
-    """Combinations in which all gangs before one have grown to their last way, and all after it to none."""
+    """Combinations in which all gangs before one grew to their last way, and those after it did not grow."""
     done = [mine[0] for mine in ways]
     yield tuple(done)
     each = max(1, _ONE_AFTER_THE_OTHER // len(ways))
@@ -179,20 +189,20 @@ def added_up(allocations: Iterable[Allocation]) -> Allocation:
 
 
 def _ways(base: _Base, gang: HeldGang, free: _Free, judges: LocalitySensitivity) -> list[GangExtension]:
-    """Ways of one gang: first to go on as it is, then to grow, the fastest last."""
+    """Ways of one gang: first to continue as it is, then to grow, the fastest last."""
     stay = GangExtension((base.at,) if base.at.gpus else ())
     starts = list(_made_whole(base, free.by_machine))
     ways = [way for start in (base, *starts) if start.may_grow for way in _ways_from(start, free, judges)]
     whole = [GangExtension((start.at,), pinned=(start.pinned,)) for start in starts if start.at.gpus]
     ways += [(job_time_s(base.job, way.gangs[0]), way) for way in whole]
     if gang.renewable:
-        # It gets back just what it may lose. In which slots that lies is known then: where the gang lay before.
+        # It wins back exactly what it may lose. Then its slots are known: the same as before.
         ways.append((job_time_s(base.job, gang.at), GangExtension((gang.at,), pinned=(gang.up,))))
     return [stay, *(growth for _, growth in sorted(ways, key=lambda way: -way[0]))]
 
 
 def _made_whole(base: _Base, free: Mapping[str, int]) -> Iterator[_Base]:
-    """A part with GPUs that make no task, once the GPUs that they lack are there on some of its machines."""
+    """The rest of a gang with incomplete tasks, completed by free GPUs of some of its machines."""
     unit = base.job.shape.gpus_per_task
     lacking = [(machine, unit - count % unit) for machine, count in base.gpus if count % unit]
     lacking = [(machine, count) for machine, count in lacking if count <= free.get(machine, 0)]
@@ -208,7 +218,7 @@ def _ways_from(base: _Base, free: _Free, judges: LocalitySensitivity) -> Iterato
     far = free.farthest(racks)
     own, unit = [machine for machine, _ in base.gpus], base.job.shape.gpus_per_task
     near, in_rack, anywhere = (base.spanning(level) for level in (Level.MACHINE, Level.RACK, far))
-    # Where every job is as fast anywhere, GPUs beside the gang are worth no more than others, unless they make a task.
+    # If every job is equally fast anywhere, GPUs next to the gang have no extra value, unless they complete a task.
     if len(own) == 1 and not (judges.same_speed(near, anywhere) and base.whole == base.gpus.gpus):
         yield from _ways_to(base, max(base.at.level, Level.MACHINE), _counts(own[0], free.by_machine))
     if len(racks) == 1 and None not in racks and not judges.same_speed(in_rack, anywhere):
@@ -227,7 +237,7 @@ def _ways_to(base: _Base, level: Level, more: Iterable[Allocation]) -> Iterator[
 
 
 def _ways_anywhere(base: _Base, level: Level, most_units: int) -> Iterator[tuple[float, GangExtension]]:
-    """Seconds and growth for each number of tasks more, wherever their GPUs lie."""
+    """Seconds and growth for each number of additional tasks, anywhere."""
     unit = base.job.shape.gpus_per_task
     pinned = (base.pinned,) if base.pinned else ()
     for units in range(1, min(base.room // unit, most_units) + 1):
@@ -253,7 +263,7 @@ def _spreads(units: Mapping[str, int], own: Sequence[str], most: int, unit: int)
         choices = _roomiest_first(units, own, most)
     for choice in choices:
         taken = {machine: count * unit for machine, count in zip(units, choice, strict=True) if count}
-        # Beside a gang on one machine that lies within the machine, which is another way.
+        # GPUs on the machine of a gang on one machine are another way.
         if sum(choice) <= most and (len(own) > 1 or set(taken) - set(own)):
             yield Allocation.of(taken)
 

@@ -1,4 +1,9 @@
-"""Kinds of gangs that a bid may ask for: sizes by the jobs' shapes, levels as S and the offer tell them apart."""
+"""Kinds of gangs that a bid may ask for: sizes by the jobs' shapes, levels that S and the offer distinguish.
+
+Example: jobs of 1 or 2 GPUs, S = 1.0 within a slot and 1.3 beyond, and an offer of two machines of 2 + 2 GPUs. The
+kinds are 2 GPUs within a slot, 2 GPUs anywhere, and 1 GPU. If S is 1.0 everywhere, 2 GPUs within a slot are no better
+than anywhere, so only 2 GPUs anywhere and 1 GPU remain.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,14 @@ from themis.values import Value
 
 
 class GangKind(Value, frozen=True):
-    """Gangs alike: `at` is what one counts as, `within` what is asked for, in units of `unit_gpus`; `most` fit."""
+    """Interchangeable gangs of a bid.
+
+    Attributes:
+        at: What one of them counts as.
+        within: The level asked for.
+        unit_gpus: Its GPUs come in units of this size, each on one machine.
+        most: The number that fits.
+    """
 
     at: GangAt
     within: Level
@@ -22,19 +34,19 @@ class GangKind(Value, frozen=True):
 
     @property
     def together_gpus(self) -> int:
-        """How many of its GPUs surely lie on one machine."""
+        """The number of its GPUs that are provably on one machine."""
         return self.at.gpus if self.within <= Level.MACHINE else self.unit_gpus
 
 
 Counted = dict[int, int]
-"""How many there are of each number of GPUs."""
+"""The number of places (machines, slots) by their free GPUs."""
 
 Limit = tuple[tuple[int, ...], int]
-"""How much a gang of each kind takes of something, and how much of it there is."""
+"""How much a gang of each kind takes of a capacity, and that capacity."""
 
 
 class Room:
-    """What free GPUs can hold: how many gangs of a size fit at each level, and which levels are one here.
+    """Free capacity: how many gangs of a size fit at each level, and which levels coincide.
 
     Args:
         free: Free GPUs by machine.
@@ -58,7 +70,7 @@ class Room:
                 self._slots[within] = self._slots.get(within, 0) + 1
             rack = by_rack.setdefault(around.rack_of.get(machine), {})
             rack[count] = rack.get(count, 0) + 1
-        # Machines of which nobody knows the rack stand together, and might be next to any other.
+        # Machines of unknown rack count as one rack, and might be in the rack of any other.
         self._one_rack = len(by_rack) <= 1 and None not in by_rack
         self._racks = tuple(by_rack.values())
 
@@ -66,17 +78,17 @@ class Room:
 
     @property
     def traits(self) -> tuple[bool, bool]:
-        """What `level_here` goes by."""
+        """What `level_here` depends on."""
         return self._one_slot, self._one_rack
 
     def level_here(self, level: Level) -> Level:
-        """The nearest level that a gang within `level` surely lies at here."""
+        """The tightest level at which a gang within `level` provably is here."""
         if level is Level.CLUSTER and self._one_rack:
             return Level.RACK
         return Level.SLOT if level is Level.MACHINE and self._one_slot else level
 
     def most(self, gpus: int, unit_gpus: int, level: Level) -> int:
-        """How many gangs of this size fit at most, nothing else being placed."""
+        """The most gangs of this size that fit if nothing else is placed."""
         key = gpus, unit_gpus, level
         most = self._most.get(key)
         if most is None:
@@ -84,9 +96,9 @@ class Room:
         return most
 
     def limits(self, kinds: Sequence[GangKind]) -> tuple[Limit, ...]:
-        """What gangs that fit together keep to; gangs that keep to it mostly fit together.
+        """Necessary conditions for gangs to fit together; gangs that meet them usually fit.
 
-        Gangs that lie on machines, or in slots, lie on those that have so many GPUs, and these hold whole parts only.
+        Gangs within machines, or slots, need those with enough free GPUs, and each of these holds whole parts only.
         """
         limits = [(tuple([kind.at.gpus for kind in kinds]), self.gpus)]
         for place, kind in enumerate(kinds):
@@ -112,22 +124,22 @@ class Room:
 
 
 class LocalitySensitivity(Value, frozen=True):
-    """To whom levels matter: each S of a job with the GPUs of its tasks, and S of the jobs of later phases."""
+    """How sensitive an app is to locality: each S of a job with the GPUs of its tasks, and S of later phases."""
 
     running: frozenset[tuple[Slowdown, int]]
     later: Slowdown | None
 
     @classmethod
     def of(cls, app: AppView) -> LocalitySensitivity:
-        """Those of an app."""
-        # Equal values are mostly the same objects, which are quicker to look up.
+        """The sensitivity of an app."""
+        # Equal values are usually the same objects, which are faster to look up.
         told = {
             (id(job.slowdown), job.shape.gpus_per_task): (job.slowdown, job.shape.gpus_per_task) for job in app.jobs
         }
         return cls(frozenset(told.values()), app.median_job.slowdown if app.later_phases else None)
 
     def same_speed(self, one: GangAt, other: GangAt) -> bool:
-        """True when every job is as fast on either of two gangs of one size, and later ones will be."""
+        """Whether all jobs, also of later phases, are equally fast on two gangs of one size."""
         if self.later is not None and self.later.at(one.level) != self.later.at(other.level):
             return False
         return all(_slowdown(*job, one) == _slowdown(*job, other) for job in self.running)
@@ -138,20 +150,20 @@ def _slowdown(slowdown: Slowdown, gpus_per_task: int, at: GangAt) -> float:
 
 
 Way = tuple[GangAt, Level, int]
-"""What a gang counts as, what is asked for, and the unit that it comes in."""
+"""What a gang counts as, the level asked for, and its unit."""
 
 
 def gang_kinds(app: AppView, room: Room) -> tuple[GangKind, ...]:
-    """Every kind of gang that a job of the app could run on and that fits into the room, largest and nearest first.
+    """The kinds of gangs that a job of the app can run on and that fit: largest first, then tightest.
 
-    Of levels at which every job is as fast only the farthest is asked for, since it asks for least; a gang of one task
-    lies on one machine wherever it is, one of a single GPU in one slot.
+    Of levels at which every job is equally fast only the loosest is asked for, since it needs least. A gang of one task
+    is always on one machine, a single GPU always in one slot.
     """
     kinds = []
     for at, within, unit_gpus in ways_to_ask(app, room, room.gpus):
         most = room.most(at.gpus, unit_gpus, within)
         if most:
-            # An app of one job meets the same kinds again and again as long as it is not told how much more would fit.
+            # One job needs one gang: capped at 1, the kinds of an app of one job are the same in many offers.
             kinds.append(GangKind(at, within, unit_gpus, most if len(app.jobs) > 1 else 1))
     return tuple(kinds)
 
@@ -163,7 +175,7 @@ def relevant_slowdown(job: JobView) -> Slowdown:
 
 
 def ways_to_ask(app: AppView, room: Room, most_gpus: int) -> Iterator[Way]:
-    """Ways to ask for a gang that a job could run on; of those that are as fast only that which asks for least."""
+    """Ways to ask for a gang that a job can run on; of equally fast ones only the one that needs least."""
     judges = LocalitySensitivity.of(app)
     for gpus, unit_gpus in sorted(_sizes({job.shape for job in app.jobs}, most_gpus), reverse=True):
         told = _levels(gpus, unit_gpus, room)
@@ -173,7 +185,7 @@ def ways_to_ask(app: AppView, room: Room, most_gpus: int) -> Iterator[Way]:
 
 
 def _sizes(shapes: Iterable[JobShape], most_gpus: int) -> set[tuple[int, int]]:
-    """Sizes of gangs, of so many GPUs at most, with the unit that they come in."""
+    """Sizes of gangs of at most `most_gpus` GPUs, with their units."""
     sizes = set()
     for shape in shapes:
         largest = min(shape.demand_max_gpus, most_gpus)
@@ -183,7 +195,7 @@ def _sizes(shapes: Iterable[JobShape], most_gpus: int) -> set[tuple[int, int]]:
 
 
 def splits(sizes: Sequence[int], places: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Places of a kind and of two, or twice the same, that together are of its size; `sizes` are in GPUs by place."""
+    """A kind and two others, or twice one, that together have its size; all as indices into `sizes` in GPUs."""
     for whole, (left, right) in itertools.product(places, itertools.combinations_with_replacement(places, 2)):
         if sizes[left] + sizes[right] == sizes[whole]:
             yield whole, left, right
@@ -193,7 +205,7 @@ _LEVELS = tuple(Level)
 
 
 def _levels(gpus: int, unit_gpus: int, room: Room) -> list[tuple[GangAt, Level]]:
-    """Levels to ask for, nearest first: what the gang then counts as, and what is asked."""
+    """Levels to ask for, tightest first: what the gang then counts as, and the level asked for."""
     if gpus == 1:
         return [(GangAt(1, Level.SLOT), Level.CLUSTER)]
     if gpus == unit_gpus:
@@ -210,5 +222,5 @@ def _whole(holders: Mapping[int, int], gpus: int) -> int:
 
 
 def _parts(kind: GangKind, size: int) -> int:
-    """How many parts of a size, each on one machine, a gang of a kind surely has."""
+    """The number of parts of a size, each on one machine, that a gang of a kind provably has."""
     return kind.at.gpus // kind.together_gpus * (kind.together_gpus // size)

@@ -1,7 +1,9 @@
-"""Asks for apps of many jobs: GPUs dealt to shapes of jobs by their work, gangs laid as near as there is room.
+"""Generate candidates for apps of many jobs, if not every multiset of gangs can be enumerated.
 
-Where not every multiset of gangs can be tried (`divisions`), these are the asks that a bundle of so many GPUs is best
-divided into, or nearly: a total of GPUs, how large gangs of elastic jobs are, and how much of the near places is won.
+Each generator proposes good divisions of some bundle into gangs: `multifit` for an end, `local_search` from the best of
+these, `list_scheduling` for a total of GPUs. What remains open is how many GPUs are won, how large the gangs of elastic
+jobs are, and how many tight places are among them. All generators take the kinds, the most gangs and GPUs and the jobs,
+and yield counts by kind.
 """
 
 from __future__ import annotations
@@ -20,20 +22,20 @@ from am.agent.candidates.multifit import multifit_candidates
 from am.agent.model.views import JobView
 
 _END_STEP = 1.1
-"""Ends that asks are fitted to go up by such a factor."""
+"""The factor between the ends of MULTIFIT candidates."""
 
 _LEAST_GANGS = (0.0, 0.5, 1.0)
-"""Gangs of elastic jobs have at least such a part of the tasks that their job could use."""
+"""Gangs of elastic jobs have at least these parts of the tasks that their job could use."""
 
 _AT_ONCE = (1.0, 0.75, 0.5)
-"""Parts of the jobs that run at once where gangs are sized by the work of their jobs: fewer have larger gangs."""
+"""Parts of the jobs that run at once if gangs are sized by the work of their jobs: fewer jobs have larger gangs."""
 
 _NEAR = (math.inf, 1.0, 0.6, 0.0)
-"""Parts of the places at each level but the farthest that are asked for, by the part of all GPUs asked for: all that
-there are, as many as an average bundle has, fewer, none."""
+"""Parts of the places at each level but the loosest, in units of the part of all GPUs that is asked for: all places, as
+many as an average bundle has, fewer, none."""
 
 _WHOLE_NEAR = (1.0, 0.0)
-"""The same where all GPUs are asked for."""
+"""The same if all GPUs are asked for."""
 
 
 def generate_candidates(
@@ -44,11 +46,10 @@ def generate_candidates(
     tables: int = 1,
     room: Room | None = None,
 ) -> Iterator[tuple[int, ...]]:
-    """Counts by kind; every ask keeps to each kind's `most`, and none is empty.
+    """Counts by kind, none of them empty; every candidate keeps to each kind's `most`.
 
-    First those fitted to an end and what steps make of them, then GPUs dealt out, coarse totals first. Where so many
-    tables share the time of a bid the ends are fewer, and no steps are made. Where the room is told the first are those
-    aimed at an end in it.
+    Local search comes first, then MULTIFIT, then list scheduling with coarse totals first. If several tables share the
+    time of a bid, there are fewer MULTIFIT ends and no local search. Without `room` there is no search for a target.
     """
     fitted = list(multifit_candidates(kinds, most_gangs, most_gpus, jobs, _END_STEP**tables))
     if tables == 1:
@@ -62,14 +63,14 @@ def generate_candidates(
 
 
 def sizes_by_work(jobs: Sequence[JobView], gpus: int) -> list[Sizes]:
-    """All of the GPUs dealt to shapes of jobs by their work, for each of `_LEAST_GANGS`; none where no gang fits."""
+    """All GPUs shared among shapes of jobs by their work, for each of `_LEAST_GANGS`; empty if no gang fits."""
     dealt = [scheduled_by_shape(jobs, len(jobs), gpus, least) for least in _leasts_of(jobs)]
     # The last of each has all of the GPUs.
     return list(dict.fromkeys(some[-1][1] for some in dealt if some))
 
 
 def _whole_asks(kinds: Sequence[GangKind], most_gpus: int, jobs: Sequence[JobView]) -> list[tuple[int, ...]]:
-    """All of the GPUs dealt to shapes of jobs by their work, gangs laid as near as there is room."""
+    """All GPUs shared among shapes of jobs by their work, gangs at their tightest levels."""
     layout = _Nearest(kinds)
     return [ask for sizes in sizes_by_work(jobs, most_gpus) for ask in layout.asks(sizes, _WHOLE_NEAR)]
 
@@ -77,7 +78,7 @@ def _whole_asks(kinds: Sequence[GangKind], most_gpus: int, jobs: Sequence[JobVie
 def _dealt_asks(
     kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView]
 ) -> Iterator[tuple[int, ...]]:
-    """GPUs dealt to jobs, gangs laid as near as there is room; coarse totals first."""
+    """List-scheduling candidates, gangs at their tightest levels; coarse totals first."""
     layout = _Nearest(kinds)
     nearest = {(kind.at.gpus, kind.unit_gpus): kind.at.level for kind in reversed(kinds)}
     longest = Jobs(jobs, nearest)
@@ -101,7 +102,7 @@ def _fineness(gpus: int) -> tuple[int, int]:
 
 
 def _leasts_of(jobs: Sequence[JobView]) -> list[float]:
-    """Those of `_LEAST_GANGS` that differ for these jobs: gangs of few tasks have few smallest sizes."""
+    """The parts of `_LEAST_GANGS` that differ for these jobs: gangs of few tasks have few smallest sizes."""
     shapes = dict.fromkeys([job.shape for job in jobs])
     leasts: dict[tuple[int, ...], float] = {}
     for least in _LEAST_GANGS:
@@ -110,7 +111,7 @@ def _leasts_of(jobs: Sequence[JobView]) -> list[float]:
 
 
 class _Nearest:
-    """Lays gangs out as near as there is room, the largest first: by `core/gang_layout.c`."""
+    """Places gangs at their tightest levels with free capacity, the largest first (`core/gang_layout.c`)."""
 
     def __init__(self, kinds: Sequence[GangKind]) -> None:
         self._most = [kind.most for kind in kinds]
@@ -122,5 +123,5 @@ class _Nearest:
             self._places[size] = (*self._places.get(size, ()), place)
 
     def asks(self, sizes: Sizes, parts: tuple[float, ...]) -> list[tuple[int, ...]]:
-        """The layouts that take no more than some parts of the near places; those that have no room are left out."""
+        """The layouts that take at most these parts of the tight places; layouts that do not fit are left out."""
         return _candidates.lay_out(*self._arrays, self._places, sizes, parts)

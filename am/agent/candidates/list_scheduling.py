@@ -1,6 +1,8 @@
-"""GPUs dealt to the jobs of an app, at ever larger totals: what gangs they make.
+"""List scheduling of GPUs: hand out GPUs one step at a time, and note the gangs at ever larger totals.
 
-`core/list_scheduling.c` deals them.
+Each step goes to the job, or the shape of jobs, that needs it most. Example: two jobs of 90 and 30 s, each on 1 to 4
+GPUs. The first two GPUs make a gang of 1 for each. The third and fourth go to the longer job, which would end last. So
+the candidates are 1; 1 + 1; 2 + 1; 3 + 1; .. `core/list_scheduling.c` does the work.
 """
 
 from __future__ import annotations
@@ -22,21 +24,21 @@ Sizes = tuple[tuple[int, int, int], ...]
 """Gangs as (GPUs, unit, count), largest first."""
 
 Dealt = tuple[int, Sizes]
-"""GPUs dealt, and the gangs that they make."""
+"""A total of GPUs, and the gangs that they make."""
 
 _STEP = 1.04
-"""Totals of GPUs go up by one, or by this factor where that is more."""
+"""Totals of GPUs grow by one, or by this factor if that is more."""
 
 
 # ---- job by job -----------------------------------------------------------------------------------------------------
 
 
 class Jobs:
-    """Jobs that GPUs are dealt to by the work of each.
+    """Jobs that get GPUs by the work of each.
 
     Args:
         jobs: The jobs.
-        nearest: The nearest level by GPUs and unit of a gang.
+        nearest: The tightest level by GPUs and unit of a gang.
     """
 
     def __init__(self, jobs: Sequence[JobView], nearest: Mapping[tuple[int, int], Level]) -> None:
@@ -49,11 +51,11 @@ class Jobs:
         self._slowdowns = self._slowdowns_of(unlike)
 
     def scheduled_by_job(self, at_once: int, most_gpus: int) -> list[Dealt]:
-        """The smallest gang for job after job, longest first, then task by task to the job that would end last.
+        """The smallest gang for job after job, longest first, then one task at a time for the job that would end last.
 
         Args:
-            at_once: So many of the longest jobs run at once.
-            most_gpus: GPUs to deal.
+            at_once: The number of longest jobs that run at once.
+            most_gpus: GPUs to hand out.
         """
         some = self._works_s[:at_once], self._rows[:at_once]
         return _candidates.by_work(*some, self._shapes, self._slowdowns, most_gpus, _STEP)
@@ -62,7 +64,7 @@ class Jobs:
         return job.slowdown.at(self._nearest.get((gpus, job.shape.gpus_per_task), Level.CLUSTER))
 
     def _slowdowns_of(self, unlike: Sequence[JobView]) -> NDArray[np.float64]:
-        """S of each of the jobs by the number of its tasks; no gang is smaller than the smallest."""
+        """S of each of the jobs by the number of its tasks; 1.0 below its smallest gang."""
         slowdowns = np.ones((len(unlike), 1 + max([job.shape.tasks for job in unlike], default=0)))
         for row, job in enumerate(unlike):
             shape = job.shape
@@ -82,13 +84,13 @@ def shapes_array(shapes: Sequence[JobShape]) -> NDArray[np.int64]:
 
 
 def scheduled_by_shape(jobs: Sequence[JobView], most_gangs: int, most_gpus: int, least: float) -> list[Dealt]:
-    """GPUs dealt step by step to the shape whose work a GPU is most.
+    """Each step goes to the shape of jobs with most work per GPU that it has.
 
     Args:
         jobs: The jobs.
         most_gangs: Gangs at most.
-        most_gpus: GPUs to deal.
-        least: Gangs have at least such a part of the tasks that their job could use.
+        most_gpus: GPUs to hand out.
+        least: Gangs have at least this part of the tasks that their job could use.
     """
     members: dict[JobShape, list[float]] = {}
     for job in jobs:
@@ -100,5 +102,5 @@ def scheduled_by_shape(jobs: Sequence[JobView], most_gangs: int, most_gpus: int,
 
 
 def least_tasks(shape: JobShape, least: float) -> int:
-    """Tasks of a gang that has at least such a part of those that its job could use."""
+    """The tasks of a gang that has at least this part of those that its job could use."""
     return max(shape.min_tasks, math.ceil(least * shape.tasks))

@@ -1,9 +1,10 @@
-"""Asks fitted to an end: about the fewest GPUs on which an app's jobs all end by then, for ends farther and farther.
+"""MULTIFIT candidates: about the fewest GPUs on which all jobs end by a given time, for later and later ends.
 
-Jobs are put on gangs longest first, each where it still ends in time; where none has time left the smallest gang opens
-on which the job does: first fit under a bisected end, as MULTIFIT has it for like machines (Coffman, Garey and Johnson,
-"An application of bin-packing to multiprocessor scheduling", 1978). The end is only a guess: apps put their jobs on
-gangs as `packing` tells, and by that an ask is valued.
+First fit under a bisected end, as MULTIFIT does for identical machines (Coffman, Garey and Johnson, "An application of
+bin-packing to multiprocessor scheduling", 1978). Jobs are put on gangs longest first, each on the first gang on which
+it still ends in time. If there is none, the smallest gang opens on which it does. Example: jobs of 6, 4 and 2 s, gangs of
+one GPU, and an end of 6 s: the first gang takes 6 s, the second 4 + 2 s. The end is only a guide: a candidate is valued
+by the packing of its gangs (`packing.makespan`).
 
 `core/multifit.c` does the fit.
 """
@@ -24,17 +25,17 @@ from am.agent.model.views import JobView
 Ask = tuple[int, ...]
 
 _NEAR_ENOUGH = 1.01
-"""The earliest end is found to such a factor."""
+"""The earliest end is found up to this factor."""
 
 _MAX_DOUBLINGS, _MAX_ENDS = 12, 80
-"""Guesses at most: of an end that is far enough, and of ends after the earliest."""
+"""Most doublings to find an end that suffices, and most ends after the earliest."""
 
 
 def capacity_taken(kinds: Sequence[GangKind]) -> list[list[float]]:
-    """For each kind a row: of how many of its gangs a gang of each kind takes the room.
+    """For each kind a row: the number of its gangs whose capacity a gang of each kind takes.
 
-    Gangs that take of no kind more than its `most` mostly fit together. As many gangs as there is room for take all
-    room for smaller ones: each takes an even part of it, but no more than as many as make it up.
+    Gangs that take at most `most` of every kind usually fit together. The most gangs of a kind that fit take all
+    capacity for smaller ones. So each takes an even part of it, but at most as many as its GPUs make.
     """
     return [[_part(taker, taken) for taker in kinds] for taken in kinds]
 
@@ -48,9 +49,9 @@ def _part(taker: GangKind, taken: GangKind) -> float:
 def multifit_candidates(
     kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView], step: float
 ) -> Iterator[Ask]:
-    """Counts by kind: those found on the way to the earliest end, then for ends farther and farther on fewer GPUs.
+    """Counts by kind: those found on the way to the earliest end, then for later ends on fewer GPUs.
 
-    Ends go up by the factor `step`, or by what one GPU less makes where that is more.
+    Ends grow by the factor `step`, or by the effect of one GPU less if that is more.
     """
     fitting = _Fitting(kinds, most_gangs, most_gpus, jobs)
     found = list(_sooner_and_sooner(fitting, most_gpus))
@@ -70,7 +71,7 @@ def multifit_candidates(
 
 
 def _sooner_and_sooner(fitting: _Fitting, gpus: int) -> Iterator[tuple[float, Ask]]:
-    """Ends with asks for them, the last about the earliest by which so many GPUs suffice; none where none is found."""
+    """Ends with candidates for them; the last is about the earliest end for which `gpus` GPUs suffice."""
     low_s = high_s = fitting.least_s
     for _ in range(_MAX_DOUBLINGS if math.isfinite(low_s) else 0):
         ask = fitting.ask_by(high_s, gpus)
@@ -94,7 +95,7 @@ class _Fitting:
     """Fits the jobs of one app to ends.
 
     Attributes:
-        least_s: An end before which the jobs cannot be done: by the longest of them, and by all work together.
+        least_s: A lower bound on the end: by the longest job, and by all work together.
     """
 
     def __init__(self, kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView]) -> None:
@@ -116,17 +117,17 @@ class _Fitting:
         self.least_s = max(max(map(min, self._times_s)), work_gpu_s / most_gpus)
 
     def gpus_of(self, ask: Ask) -> int:
-        """GPUs that are asked for."""
+        """The GPUs of a candidate."""
         return sum(ask[place] * gpus for place, gpus in zip(self._order, self._sizes, strict=True))
 
     def ask_by(self, end_s: float, gpus: int) -> Ask | None:
-        """Gangs on which all jobs end in time; None where these need more GPUs, or more than that part of all room."""
+        """Gangs on which all jobs end in time; None if they need more GPUs, or more than that part of the capacity."""
         found = np.empty(len(self._kinds), dtype=np.int64)
         fits = _candidates.ask_by(*self._arrays, self._most_gpus, self._most_gangs, end_s, gpus, found)
         return self._in_place(found.tolist()) if fits else None
 
     def _in_place(self, found: Sequence[int]) -> Ask:
-        """Gangs of the kinds worth opening as counts of all kinds."""
+        """Counts of the kinds worth opening, as counts of all kinds."""
         counts = [0] * self._all_kinds
         for place, count in zip(self._order, found, strict=True):
             counts[place] = count
@@ -134,9 +135,9 @@ class _Fitting:
 
 
 def _worth_opening(kinds: Sequence[GangKind], jobs: Sequence[JobView]) -> list[int]:
-    """Kinds than which none has fewer GPUs, as much room and every job as fast: of the fewest GPUs first, then near.
+    """Kinds that no other one beats by fewer GPUs, as much capacity and equal speed; fewest GPUs first, then tightest.
 
-    Of gangs on which a job ends in time the first in this order is taken.
+    Of the gangs on which a job ends in time the first in this order opens.
     """
     shapes = {(job.shape, job.slowdown): job for job in sorted(jobs, key=lambda job: job.serial_work_s)}
     times_s = dict(zip(kinds, zip(*_times_s(kinds, list(shapes.values())), strict=True), strict=True))

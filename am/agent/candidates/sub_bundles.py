@@ -1,7 +1,9 @@
-"""Asks for what is left of an offer when others win machines of it: all that some of its machines hold, laid near.
+"""Sub-bundle candidates: what is left of an offer if other apps win some of its machines.
 
-Only for gangs of one size at several levels: there what a bundle is best divided into is plain. Machines alike count as
-one class; of each class some parts are tried, the more the more GPUs it has, and all combinations of these.
+Each candidate uses all GPUs of some machines, with gangs at their tightest levels. Only for gangs of one size at
+several levels, where the best division of a bundle is obvious. Identical machines form a class. Some parts of each class are
+tried, more parts for classes of more GPUs, in all combinations. Example: two classes of 4 machines with parts of 0, 2
+and 4 machines each make 9 combinations.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from themis.cluster import Level
 Counts = NDArray[np.int64]
 
 _MAX_PARTS = 600
-"""Combinations of parts of the classes at most: more would make bids slower and longer."""
+"""Most combinations of parts of the classes: more would make bids slower and longer."""
 
 
 def sub_bundle_candidates(
@@ -31,10 +33,10 @@ def sub_bundle_candidates(
     slots: Mapping[str, Sequence[int]],
     around: ClusterView,
 ) -> list[Ask]:
-    """Counts by kind, each once; none where gangs come in several sizes or at one level.
+    """Distinct counts by kind; none if gangs come in several sizes or at one level.
 
     Args:
-        kinds: Nearest first.
+        kinds: Tightest first.
         most_gangs: Gangs at most.
         free: Free GPUs by machine.
         slots: Free GPUs of each slot by machine.
@@ -63,7 +65,7 @@ def sub_bundle_candidates(
 
 
 def _parts(machines: Sequence[str], free: Mapping[str, int], slots: Mapping[str, Sequence[int]]) -> Counts:
-    """P x machines: which are left, by combinations of parts of each class of machines alike."""
+    """P x machines: which ones are left, by combinations of parts of each class of identical machines."""
     classes: dict[tuple[int, ...], list[int]] = {}
     for place, machine in enumerate(machines):
         classes.setdefault((free[machine], *slots.get(machine, ())), []).append(place)
@@ -75,7 +77,7 @@ def _parts(machines: Sequence[str], free: Mapping[str, int], slots: Mapping[str,
 
 
 def _steps(members: Sequence[int], gpus: Sequence[int]) -> list[int]:
-    """How many parts of each class: one more where they lie most GPUs apart, as long as combinations are few enough."""
+    """The number of parts of each class: one more where parts differ by most GPUs, within `_MAX_PARTS` combinations."""
     steps = [2] * len(members)
     while True:
         more = [place for place, count in enumerate(steps) if count <= members[place]]
@@ -86,7 +88,7 @@ def _steps(members: Sequence[int], gpus: Sequence[int]) -> list[int]:
 
 
 def _spread_out(members: Sequence[int], machines: int, steps: int) -> list[Counts]:
-    """All of a class, fewer and none: every so many, since racks are mostly named side by side."""
+    """All machines of a class, fewer, and none; evenly spaced, since names of one rack are usually adjacent."""
     counts = sorted({round(len(members) * step / (steps - 1)) for step in range(steps)}, reverse=True)
     chosen = []
     for count in counts:

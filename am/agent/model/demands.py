@@ -1,4 +1,4 @@
-"""Reports: rho with what an app keeps, and what its jobs could use beyond that."""
+"""Demands: what the jobs of an app could use beyond the leases that continue, and when growing a gang pays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from themis.cluster import Allocation, Level
 
 
 def phases_left(app: AppView) -> tuple[PhaseLeft, ...]:
-    """What the search has still to do: the current phase by its jobs, later ones by the median job (equation 2)."""
+    """The work left of the search: the current phase by its jobs, later ones by the median job (equation 2)."""
     left = []
     if app.jobs:
         works = [job.iterations_left * job.serial_iteration_s for job in app.jobs]
@@ -33,7 +33,7 @@ def phases_left(app: AppView) -> tuple[PhaseLeft, ...]:
 
 
 def empty_bundle_s(app: AppView, around: ClusterView) -> tuple[float, float]:
-    """T of what the app keeps whatever a round decides, and what losing the rest costs in restarts, both in seconds."""
+    """T of what the app keeps if it wins nothing, and the restart that losing the rest costs, in seconds."""
     if app.jobs and not app.held:
         return math.inf, 0.0
     kept = [gang.at for gang in app.held if not gang.up.counts]
@@ -43,10 +43,10 @@ def empty_bundle_s(app: AppView, around: ClusterView) -> tuple[float, float]:
 
 
 def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
-    """What the jobs of the current phase could use beyond the leases that go on.
+    """What the jobs of the current phase could use beyond the leases that continue.
 
-    A job without a gang wants one. A job on a gang with room wants more only where growing saves more than a restart.
-    A job that may lose a part of its gang and can run on the rest wants to have it whole again.
+    A job without a gang demands one. A job on a gang that could grow demands more only if that pays (`growth_pays`). A
+    job that may lose a part of its gang, and can run on the rest, demands the lost part.
     """
     if not app.held:
         return tuple([job.demand for job in app.jobs])
@@ -56,7 +56,7 @@ def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
         gang = held.get(job.job_id)
         if gang is None:
             demands.append(job.demand)
-        # Most gangs go on, and are as large as their jobs can use.
+        # Most gangs continue, and are as large as their jobs can use.
         elif gang.up.counts or gang.at.gpus < job.shape.demand_max_gpus:
             demand = _demand_of(job, gang, app.restart_s)
             if demand is not None:
@@ -65,11 +65,13 @@ def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
 
 
 def is_satisfied(shapes: Sequence[JobShape], gangs: Sequence[HeldGang]) -> bool:
-    """True where `unmet_demands` is empty whatever work is left: each job holds all that it can use, none of it up.
+    """Whether the app is satisfied: each job holds all GPUs that it can use, and none of them is renewable.
+
+    `unmet_demands` is empty then, whatever work is left.
 
     Args:
-        shapes: Of all jobs.
-        gangs: Those that are held, in the order of their jobs.
+        shapes: The shapes of all jobs.
+        gangs: The held gangs, in the order of their jobs.
     """
     if len(gangs) < len(shapes):
         return False
@@ -79,7 +81,11 @@ def is_satisfied(shapes: Sequence[JobShape], gangs: Sequence[HeldGang]) -> bool:
 
 
 def growth_pays(job: JobView, gang: GangAt, gpus: int, level: Level, restart_s: float) -> bool:
-    """True when moving a running job onto `gpus` GPUs at `level` ends it earlier by more than a restart costs twice."""
+    """Whether moving a running job onto `gpus` GPUs at `level` ends it earlier by more than two restarts.
+
+    Example: 1000 s of serial work on 2 GPUs at S = 1 end after 500 s, on 4 GPUs after 250 s. Growing pays if a restart
+    takes less than 125 s.
+    """
     usable = job.shape.usable_gpus(gpus)
     return usable > job.shape.usable_gpus(gang.gpus) and usable / job.slowdown.at(level) > pays_above(
         job, gang, restart_s
@@ -87,21 +93,21 @@ def growth_pays(job: JobView, gang: GangAt, gpus: int, level: Level, restart_s: 
 
 
 def pays_above(job: JobView, gang: GangAt, restart_s: float) -> float:
-    """The throughput g / S that a running job must exceed to make good a restart; infinite when nothing does.
+    """The throughput g / S above which a move recovers the cost of a restart twice; infinite if no throughput does.
 
-    It ends the job earlier by twice a restart: the estimate of what is left is uncertain and the restart is not.
+    Twice, because the estimate of the work left is uncertain and the cost of the restart is not.
     """
     used = job.shape.usable_gpus(gang.gpus)
     if not used:
         return 0.0
     slowdown = job.slowdown.at(gang.level)
     spare_s = job.serial_work_s * slowdown / used - 2.0 * restart_s
-    # Rounding must not make a job faster than itself: where restarts are free it would move for ever.
+    # Rounding must not make a job faster than itself: with free restarts it would move for ever.
     return max(used / slowdown, job.serial_work_s / spare_s) if spare_s > 0.0 else math.inf
 
 
 def parts_left(app: AppView, gangs: Iterable[HeldGang]) -> tuple[GangAt, ...]:
-    """What the app keeps of gangs that are up for renewal in part only, where their jobs can run on that."""
+    """What the app keeps of partly renewable gangs, if their jobs can run on that."""
     torn = [gang for gang in gangs if gang.up != gang.gpus]
     shapes = {job.job_id: job.shape for job in app.jobs} if torn else {}
     parts = (part_left(gang, shapes[gang.job_id]) for gang in torn if gang.job_id in shapes)
@@ -109,9 +115,9 @@ def parts_left(app: AppView, gangs: Iterable[HeldGang]) -> tuple[GangAt, ...]:
 
 
 def part_left(gang: HeldGang, shape: JobShape) -> GangAt:
-    """What is left of a gang when its GPUs that are up for renewal are lost: 0 GPUs where the job cannot run on that.
+    """What is left of a gang without its renewable GPUs; 0 GPUs if the job cannot run on that.
 
-    It lies at best within its machine or its slot: in which slots its GPUs lie nobody tells the agent.
+    On one machine its level is MACHINE at best: the agent does not know the slots of its GPUs.
     """
     part = gang.gpus - gang.up
     level = min(gang.level, Level.MACHINE) if len(part.counts) <= 1 else gang.level
@@ -119,12 +125,12 @@ def part_left(gang: HeldGang, shape: JobShape) -> GangAt:
 
 
 def usable_gpus(shape: JobShape, gpus: Allocation) -> int:
-    """How many of these GPUs a job can use: whole tasks on each machine, or 0 when they are too few."""
+    """The number of these GPUs that a job can use: whole tasks on each machine, or 0 if they are too few."""
     return shape.usable_gpus(sum(count - count % shape.gpus_per_task for _, count in gpus))
 
 
 def _demand_of(job: JobView, held: HeldGang, restart_s: float) -> GangDemand | None:
-    """What a job wants beside or instead of the gang that it holds."""
+    """What a job demands in addition to its gang, or instead of it."""
     shape = job.shape
     if not held.up.counts:
         if not growth_pays(job, held.at, shape.demand_max_gpus, held.level, restart_s):
@@ -137,7 +143,7 @@ def _demand_of(job: JobView, held: HeldGang, restart_s: float) -> GangDemand | N
 
 
 def _growth_of(job: JobView, near: Allocation, faster_than: float) -> GangDemand | None:
-    """What a job wants beside the GPUs that it holds; None where it has no room for another task."""
+    """What a job demands in addition to the GPUs that it holds. Returns None if it can use no further task."""
     shape = job.shape
     room = shape.demand_max_gpus - near.gpus
     if room < shape.gpus_per_task:

@@ -1,6 +1,7 @@
-"""T(G) of many divisions at once: `finish_time` with arrays, the same numbers to the last bit.
+"""T(G) of many divisions at once: `finish_time` with arrays, bit-identical.
 
-A division is a row of counts over a list of gangs. How long each job takes on each gang is worked out once for all.
+A division is a row of counts over a list of gangs. Example: over the gangs (1 GPU, 2 GPUs) the row (3, 1) is a division
+into three gangs of 1 and one gang of 2. The times of jobs on gangs are computed once for all divisions.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ CERTAIN = 1.0 - 1e-9
 """A bound proves something only beyond this factor: two ways to compute one time may differ by rounding."""
 
 _AT_ONCE = 16
-"""Divisions of which the earliest are looked for that are packed together."""
+"""Divisions that are packed together while the earliest ones are searched."""
 
 
 def finish_times_s(
@@ -75,25 +76,25 @@ def phase_times_s(
 
 
 def earliest(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts, most: int) -> list[int]:
-    """The divisions that end earliest by `phase_times_s`, at most so many; of equals the first comes first.
+    """The divisions with the earliest ends by `phase_times_s`, at most `most`; ties: the first one.
 
-    Those that surely end later than so many others are not packed.
+    Divisions that provably end later than `most` others are not packed.
 
     Args:
         jobs: At least one.
         gangs: As for `finish_times_s`.
         counts: As for `finish_times_s`, with at least one gang in all.
-        most: How many, at least one.
+        most: The number of divisions, at least one.
     """
     alone_s, divisions = _by_kind(jobs, gangs, counts)
     divisions, place = _each_once(divisions)
-    floors_s = _floors_s(alone_s, divisions)
-    order = np.argsort(floors_s, kind="stable")
+    bounds_s = _lower_bounds_s(alone_s, divisions)
+    order = np.argsort(bounds_s, kind="stable")
     ends_s = np.full(len(divisions), inf)
     for begin in range(0, len(order), _AT_ONCE):
         latest_s = np.partition(ends_s, most - 1)[most - 1] if most <= begin else inf
         some = order[begin : begin + _AT_ONCE]
-        some = some[floors_s[some] * CERTAIN <= latest_s]
+        some = some[bounds_s[some] * CERTAIN <= latest_s]
         if not len(some):
             break
         ends_s[some] = end_times_s(alone_s, divisions[some])
@@ -101,11 +102,11 @@ def earliest(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts, m
     return found
 
 
-def _floors_s(alone_s: Seconds, divisions: Counts) -> Seconds:
-    """Seconds before which the jobs surely do not all end on each division, from sums.
+def _lower_bounds_s(alone_s: Seconds, divisions: Counts) -> Seconds:
+    """A lower bound on the end of each division, in seconds, from sums alone.
 
-    Kinds of gangs weigh how fast the first job is on them. A gang does no more than its weight a second, and every job
-    needs at least what it needs where that is least; nor does the first job end sooner than where it is fastest.
+    A kind of gang has the speed of the first job on it as its weight. A gang does at most its weight of work a second,
+    and every job needs at least its least weighted time. Nor does the first job end sooner than on its fastest kind.
     """
     able = np.isfinite(alone_s)
     weights = np.where(able[0], 1.0 / alone_s[0], 0.0)
@@ -117,7 +118,7 @@ def _floors_s(alone_s: Seconds, divisions: Counts) -> Seconds:
 
 
 def _by_kind(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts) -> tuple[Seconds, Counts]:
-    """Times of jobs alone on each kind of gang, and the divisions by kind; what no division has is left out."""
+    """Times of jobs alone on each kind of gang, and the divisions by kind, without kinds that no division has."""
     used = np.flatnonzero(counts.any(axis=0)).tolist()
     order = sorted(used, key=lambda place: gang_order(gangs[place]))
     alone_s, alike = merged(Line(jobs).times_s([gangs[place] for place in order]))
@@ -125,7 +126,7 @@ def _by_kind(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts) -
 
 
 class PhaseOn:
-    """The jobs of a phase on gangs, of which many divisions are asked about, one set of them after the other."""
+    """The jobs of a phase on fixed kinds of gangs, for one set of divisions after another."""
 
     def __init__(self, jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> None:
         self._order = sorted(range(len(gangs)), key=lambda place: gang_order(gangs[place]))
@@ -147,7 +148,7 @@ class PhaseOn:
 
 
 def _each_once(counts: Counts) -> tuple[Counts, Places]:
-    """The different rows, and the place of each row among them."""
+    """The distinct rows, and the index of each row among them."""
     bases = counts.max(axis=0).astype(object) + 1
     if np.prod(bases) >= 2**62:
         divisions, place = np.unique(counts, axis=0, return_inverse=True)
@@ -171,7 +172,7 @@ def _later_times_s(app: AppView, gpus: Counts, at_least: Counts, around: Cluster
 
 
 def _even_time_s(job: JobView, phase: Phase, gpus: int, around: ClusterView, at_least: Level) -> float:
-    """Seconds of a phase of like jobs on GPUs that are divided evenly."""
+    """Seconds of a phase of identical jobs on GPUs that are divided evenly."""
     sizes = split_evenly(gpus, phase.jobs, job.shape)
     if not sizes:
         return inf
@@ -181,7 +182,7 @@ def _even_time_s(job: JobView, phase: Phase, gpus: int, around: ClusterView, at_
     times_s = [job_time_s(job, nearest_gang(size, around, at_least)) for size, _ in kinds]
     ends_s, left = list(times_s), phase.jobs
     while True:
-        # Like jobs end in the order in which they are dealt out, on like gangs as many at once as there are.
+        # Identical jobs end in the order in which they start, all gangs of one size at once.
         first = ends_s.index(min(ends_s))
         left -= kinds[first][1]
         if left <= 0:

@@ -1,4 +1,8 @@
-"""How long an app needs on a bundle: T(G) of the paper's equations 1 and 2, with gangs instead of single GPUs."""
+"""The time that an app needs on a bundle: T(G) of the paper's equations 1 and 2, with gangs instead of single GPUs.
+
+Example: a job with 400 s of serial work takes 400 * 1.2 / 4 = 120 s on a gang of 4 GPUs with S = 1.2. Two such jobs on
+two such gangs end after 120 s; on one gang they queue, and end after 240 s.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ Places = NDArray[np.intp]
 
 
 def job_time_s(job: JobView, gang: GangAt) -> float:
-    """Seconds that a job's iterations left take on a gang; infinite when the gang is too small for it.
+    """Seconds that a job takes on a gang for its iterations left; infinite if the gang is too small.
 
     Equation 1: iterations_left * serial_iteration_s * S(G) / min(|G|, job_demand_max).
     """
@@ -28,9 +32,9 @@ def job_time_s(job: JobView, gang: GangAt) -> float:
 
 
 def pace_on(job: JobView, gang: GangAt) -> tuple[float, int]:
-    """S of a job on a gang and how many of the GPUs it can use, 0 when the gang is too small for it.
+    """S of a job on a gang, and the GPUs that it can use there: 0 if the gang is too small.
 
-    All jobs of one shape and S have it in common.
+    Jobs of one shape and S have the same pace.
     """
     shape = job.shape
     usable = shape.usable_gpus(gang.gpus) if gang.holds_tasks_of(shape.gpus_per_task) else 0
@@ -38,19 +42,19 @@ def pace_on(job: JobView, gang: GangAt) -> tuple[float, int]:
 
 
 def gang_order(gang: GangAt) -> tuple[int, int, int]:
-    """How equals are told apart when jobs are dealt out: the smaller gang first, then the farther, then smaller units.
+    """The sort key that breaks ties between gangs: the smaller first, then the looser level, then smaller units.
 
-    So jobs leave what they have no use for to others: a larger gang, or one that lies near.
+    So a job leaves to others what it cannot use: a larger gang, or a tighter one.
     """
     return gang.gpus, -gang.level, gang.unit_gpus
 
 
 def job_order(job: JobView) -> tuple[int, float, str]:
-    """How jobs are put on gangs: first those that need the largest, which few gangs can run; of these the longest.
+    """The sort key by which jobs are put on gangs: largest smallest gang first, then longest.
 
-    A short job that any gang can run would else wait on a large gang while the jobs that need it wait behind it.
+    Few gangs can run a job that needs many GPUs. If short jobs that any gang can run came first, they would occupy the
+    large gangs.
     """
-    # Asked for every job of every bid: two properties would take longer than all the rest.
     shape = job.shape
     return -shape.min_tasks * shape.gpus_per_task, -job.iterations_left * job.serial_iteration_s, job.job_id
 
@@ -58,8 +62,8 @@ def job_order(job: JobView) -> tuple[int, float, str]:
 def phase_time_s(jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> float:
     """Seconds until the last of `jobs` ends on `gangs`, each gang running one job at a time.
 
-    Jobs are put on gangs as `packing` tells, in `job_order` and `gang_order`, so the result does not depend on the
-    order of the arguments.
+    Jobs are packed in `job_order` and `gang_order` (see `packing.makespan`), so the order of the arguments is
+    irrelevant.
     """
     return _phase_time_s(tuple(jobs), _counted(gangs))
 
@@ -82,11 +86,11 @@ def _phase_time_s(jobs: tuple[JobView, ...], gangs: Mapping[GangAt, int]) -> flo
 
 
 class Line:
-    """Jobs in `job_order`, as arrays tell them.
+    """Jobs in `job_order`, with their times on gangs as arrays.
 
     Attributes:
         jobs: The jobs.
-        all_alike: Whether they take equally long on every gang, and so need no order.
+        all_alike: Whether they take equally long on every gang, so that their order is irrelevant.
     """
 
     def __init__(self, jobs: Sequence[JobView]) -> None:
@@ -108,8 +112,8 @@ class Line:
 
 
 def unlike_in_pace(jobs: Sequence[JobView]) -> tuple[list[int], list[JobView]]:
-    """Jobs that are unlike in shape or S, and for each job the place of its like among them."""
-    # Jobs of one search mostly share these values, and to compare them takes longer than all the rest.
+    """One job of each shape and S, and for each job the index of its shape and S among them."""
+    # Jobs of one search usually share these objects, and identities compare faster than values.
     if len({id(job.slowdown) for job in jobs}) == 1 and len({id(job.shape) for job in jobs}) == 1:
         return [0] * len(jobs), [jobs[0]]
     rows: list[int] = []
@@ -128,7 +132,7 @@ def unlike_in_pace(jobs: Sequence[JobView]) -> tuple[list[int], list[JobView]]:
 
 
 def merged(alone_s: Seconds) -> tuple[Seconds, Places]:
-    """Gangs side by side on which every job takes as long become one; where each of those begins."""
+    """Merge neighbouring gangs on which every job takes equally long; returns the times and the first index of each."""
     kinds = alone_s.shape[1]
     if kinds == 1:
         return alone_s, _ONE
@@ -141,11 +145,11 @@ _ONE: Places = np.zeros(1, dtype=np.intp)
 
 
 def _like_jobs_time_s(jobs: int, times_s: Sequence[float], counts: Sequence[int]) -> float:
-    """`phase_time_s` of so many like jobs, which take `times_s` on the kinds of gangs, given in their order.
+    """`phase_time_s` of `jobs` identical jobs that take `times_s` on the kinds of gangs, in `gang_order`.
 
-    Each goes where it ends earliest: no other way ends like jobs sooner. Where one gang of a kind is the best place for
-    a job, so are its likes for the next ones: kinds fill row by row. Ends are added up row by row, since a product
-    would differ from such a sum in the last bit.
+    Each job goes where it ends earliest, which is optimal for identical jobs. If one gang of a kind is best for a job,
+    the other gangs of that kind are best for the next ones, so kinds fill row by row. Ends are summed row by row: a
+    product may differ from the sum in the last bit.
     """
     ends_s = list(times_s)
     latest_s = 0.0
@@ -158,16 +162,16 @@ def _like_jobs_time_s(jobs: int, times_s: Sequence[float], counts: Sequence[int]
 
 
 def split_evenly(gpus: int, jobs: int, shape: JobShape) -> tuple[int, ...]:
-    """Sizes of the gangs into which an app divides `gpus` GPUs over `jobs` like jobs, largest first.
+    """Sizes of the gangs into which an app divides `gpus` GPUs over `jobs` identical jobs, largest first.
 
-    As many jobs as possible run at once, each on at least its smallest gang; tasks are dealt out in turn. What no job
-    can use is left out.
+    As many jobs as possible run at once, each on at least its smallest gang; tasks are distributed evenly. GPUs that no
+    job can use are left out. Example: 7 GPUs over 3 jobs of 1 to 4 GPUs make gangs of 3, 2 and 2.
     """
     return tuple(size for size, count in even_sizes(gpus, jobs, shape) for _ in range(count))
 
 
 def even_sizes(gpus: int, jobs: int, shape: JobShape) -> list[tuple[int, int]]:
-    """`split_evenly` as sizes, largest first, with how many gangs have each."""
+    """`split_evenly` as (size, number of gangs), largest first."""
     tasks = gpus // shape.gpus_per_task
     running = min(jobs, tasks // shape.min_tasks)
     if running <= 0:
@@ -181,32 +185,32 @@ def even_sizes(gpus: int, jobs: int, shape: JobShape) -> list[tuple[int, int]]:
 def even_counts(
     gpus: int, jobs: int, shape: JobShape, around: ClusterView, at_least: Level = Level.SLOT
 ) -> Mapping[GangAt, int]:
-    """`even_gangs` with like gangs counted."""
+    """`even_gangs` with identical gangs counted."""
     return {nearest_gang(size, around, at_least): count for size, count in even_sizes(gpus, jobs, shape)}
 
 
 def even_gangs(
     gpus: int, jobs: int, shape: JobShape, around: ClusterView, at_least: Level = Level.SLOT
 ) -> tuple[GangAt, ...]:
-    """An even split with every gang as near as it fits, but no nearer than `at_least` (single GPUs aside)."""
+    """An even split with every gang at its tightest level, but no tighter than `at_least` (except single GPUs)."""
     return tuple(nearest_gang(size, around, at_least) for size in split_evenly(gpus, jobs, shape))
 
 
 def nearest_gang(gpus: int, around: ClusterView, at_least: Level = Level.SLOT) -> GangAt:
-    """A gang as near as it fits into the empty cluster, but no nearer than `at_least` (a single GPU aside)."""
+    """A gang at its tightest level in the empty cluster, but no tighter than `at_least` (except a single GPU)."""
     return GangAt(gpus, max(around.nearest_level(gpus), at_least) if gpus > 1 else Level.SLOT)
 
 
 def later_phases_time_s(app: AppView, gpus: int, around: ClusterView, at_least: Level) -> float:
-    """Seconds that the phases to come take on `gpus` GPUs, every job in them being the median job."""
+    """Seconds that the later phases take on `gpus` GPUs if every job is the median job."""
     return sum(_later_phase_s(app, phase, gpus, around, at_least) for phase in app.later_phases)
 
 
 def finish_time_s(app: AppView, gangs: Sequence[GangAt], around: ClusterView) -> float:
     """T(G): seconds from now until the app ends on these gangs, held to the end (equation 2).
 
-    **Choice** later phases divide the same number of GPUs evenly over their jobs, at the nearest level at which their
-    gangs fit, but not nearer than the farthest of today's gangs: an app that lies scattered now is not promised better.
+    **Choice** later phases divide the same number of GPUs evenly over their jobs, at the tightest level at which their
+    gangs fit, but no tighter than the loosest of today's gangs: an app that is scattered now cannot count on better.
     """
     if len(app.jobs) == 1 and not app.later_phases:
         return min([job_time_s(app.jobs[0], gang) for gang in gangs], default=math.inf)
@@ -214,7 +218,7 @@ def finish_time_s(app: AppView, gangs: Sequence[GangAt], around: ClusterView) ->
 
 
 def _counted(gangs: Iterable[GangAt]) -> dict[GangAt, int]:
-    """How many there are of each gang. Of the few that most apps hold a Counter takes longer to make."""
+    """The number of each gang. For the few gangs of most apps a loop is faster than a Counter."""
     counts: dict[GangAt, int] = {}
     for gang in gangs:
         counts[gang] = counts.get(gang, 0) + 1
@@ -222,7 +226,7 @@ def _counted(gangs: Iterable[GangAt]) -> dict[GangAt, int]:
 
 
 def _finish_time_s(app: AppView, gangs: Mapping[GangAt, int], around: ClusterView) -> float:
-    """`finish_time_s` with like gangs counted."""
+    """`finish_time_s` with identical gangs counted."""
     now_s = _phase_time_s(app.jobs, gangs)
     if math.isinf(now_s) or not app.later_phases:
         return now_s
@@ -232,10 +236,11 @@ def _finish_time_s(app: AppView, gangs: Mapping[GangAt, int], around: ClusterVie
 
 
 def time_on_count_s(app: AppView, gpus: float, around: ClusterView) -> float:
-    """T on a number of GPUs placed as near as they fit; less than the smallest gang stands for a share of its time.
+    """T on a number of GPUs placed at their tightest levels, in seconds.
 
-    The GPUs are split evenly into gangs for one of the jobs' shapes, that which ends the app first. The smallest gang
-    is one on which every job can run.
+    The GPUs are split evenly into gangs for one of the jobs' shapes: the one that ends the app first. The smallest gang
+    is one on which every job can run. On fewer GPUs T grows in proportion: half of the smallest gang takes twice as
+    long as all of it.
     """
     return CountTimes(app, around).on_count_s(gpus)
 
@@ -277,7 +282,7 @@ class CountTimes:
 
 
 def later_job(app: AppView, phase: Phase) -> JobView:
-    """A job of a phase to come: the median job with the phase's iterations."""
+    """A job of a later phase: the median job with the phase's iterations."""
     median = app.median_job
     return JobView(
         job_id="later",

@@ -1,4 +1,4 @@
-"""What the agent knows of its app: unfinished jobs, phases to come, gangs held. Values only."""
+"""What the agent knows of its app and cluster: unfinished jobs, later phases, held gangs. Values only."""
 
 from __future__ import annotations
 
@@ -18,9 +18,15 @@ from themis.values import Value, remembered
 
 
 class JobView(Value, frozen=True, dict=True, kw_only=True):
-    """An unfinished job of the current phase: iterations left in it, serial seconds an iteration, S, shape.
+    """An unfinished job of the current phase.
 
-    `forecast` is its loss to come, None while too little is known of it.
+    Attributes:
+        job_id: The job's id.
+        iterations_left: Iterations left in the phase.
+        serial_iteration_s: Seconds per iteration on one GPU at S = 1.
+        slowdown: S by locality level.
+        shape: Tasks and GPUs per task.
+        forecast: The loss to come; None while too few losses were observed.
     """
 
     job_id: str
@@ -37,7 +43,7 @@ class JobView(Value, frozen=True, dict=True, kw_only=True):
 
     @remembered
     def demand(self) -> GangDemand:
-        """What the job wants while it has no GPUs."""
+        """The job's demand while it has no GPUs."""
         return GangDemand(
             job_id=self.job_id,
             min_gpus=max(self.shape.gpus_per_task, self.shape.demand_min_gpus),
@@ -50,10 +56,11 @@ class JobView(Value, frozen=True, dict=True, kw_only=True):
 
 
 class GangAt(Value, frozen=True):
-    """GPUs that one job at a time runs on, and the level that they span.
+    """A gang without its machines: GPUs that one job at a time runs on, and the level that they span.
 
-    Over machines its GPUs lie together in units of `unit_gpus`, and only jobs whose tasks fit into such a unit can use
-    them; 0 stands for: any task fits.
+    A gang over several machines comes in units of `unit_gpus`, each on one machine, and only jobs whose tasks fit into
+    a unit can use it; 0 means that any task fits. Example: 8 GPUs as 4 + 4 on two machines have `unit_gpus` 4, so tasks
+    of 1, 2 or 4 GPUs fit.
     """
 
     gpus: int
@@ -61,14 +68,14 @@ class GangAt(Value, frozen=True):
     unit_gpus: int = 0
 
     def holds_tasks_of(self, gpus_per_task: int) -> bool:
-        """True when every task of so many GPUs finds them on one machine."""
+        """Whether every task of `gpus_per_task` GPUs fits on one machine."""
         return self.level <= Level.MACHINE or self.unit_gpus % gpus_per_task == 0
 
 
 class HeldGang(Value, frozen=True, dict=True, kw_only=True):
-    """A gang that a job runs on, or will as soon as its GPUs are given back by others.
+    """A gang that a job runs on, or starts on as soon as other apps have returned its GPUs.
 
-    `up` are those of its GPUs whose leases end with this round and are up for auction.
+    `up` are its renewable GPUs: their leases end in this round, and the app keeps them only if it wins them back.
     """
 
     job_id: str
@@ -78,7 +85,7 @@ class HeldGang(Value, frozen=True, dict=True, kw_only=True):
 
     @property
     def renewable(self) -> bool:
-        """True when the app must win the gang back, or a part of it, to keep it."""
+        """Whether the app must win back the gang, or a part of it, to keep it."""
         return bool(self.up)
 
     @remembered
@@ -95,10 +102,18 @@ def gang_at(gpus: Allocation, level: Level) -> GangAt:
 class AppView(Value, frozen=True, dict=True, kw_only=True):
     """The app at one moment.
 
-    `contention` is N_avg, the mean number of apps active over the app's life, of which `elapsed_s` are gone.
-    `work_total_gpu_s` is B, the app's whole work at S = 1. `reference` stands in for the jobs of later phases: the
-    median job by serial iteration time (the upper one of two, as in the paper's example). `restart_s` is what moving
-    a running job costs.
+    Attributes:
+        app_id: The app's id.
+        elapsed_s: Seconds since it was submitted.
+        contention: N_avg, the mean number of active apps over its life.
+        jobs: The unfinished jobs of the current phase.
+        later_phases: The phases after it.
+        work_total_gpu_s: B, the app's whole work in GPU seconds at S = 1.
+        demand_max_gpus: The most GPUs that its jobs can use at once.
+        reference: Represents the jobs of later phases: the median job by serial iteration time (the upper one of two,
+            as in the paper's example). None if the median of `jobs` does.
+        held: Its gangs.
+        restart_s: Seconds that moving a running job costs.
     """
 
     app_id: str
@@ -121,12 +136,12 @@ class AppView(Value, frozen=True, dict=True, kw_only=True):
 
     @remembered
     def kept(self) -> tuple[HeldGang, ...]:
-        """Gangs whose leases go on."""
+        """Gangs whose leases continue."""
         return tuple([gang for gang in self.held if not gang.up.counts])
 
     @remembered
     def renewable(self) -> tuple[HeldGang, ...]:
-        """Gangs whose leases end now; nearest first, then largest: the order in which the app would give up last."""
+        """Gangs with renewable GPUs: tightest level first, then largest. The app gives up the last one first."""
         mine = [gang for gang in self.held if gang.up.counts]
         if not mine:
             return ()
@@ -142,10 +157,15 @@ def median_job(jobs: tuple[JobView, ...]) -> JobView:
 
 
 class ClusterView(Value, frozen=True, dict=True, kw_only=True):
-    """What the agent is told of the cluster: R_C, apps active now, the lease. In one round it is the same to all apps.
+    """The cluster as agents see it; the same for all apps of a round.
 
-    `fitting_level` holds, for g = 1, 2, .., the nearest level at which g GPUs fit in the empty cluster; `rack_of` the
-    rack of every machine.
+    Attributes:
+        cluster_gpus: R_C, the GPUs of the available machines.
+        active_apps: Apps active now.
+        lease_s: Seconds of a lease.
+        fitting_level: For g = 1, 2, .., the tightest level at which g GPUs fit into the empty cluster.
+        rack_of: The rack of every machine.
+        rule: What becomes of an app after its lease.
     """
 
     cluster_gpus: int
@@ -161,7 +181,7 @@ class ClusterView(Value, frozen=True, dict=True, kw_only=True):
         return self.cluster_gpus / max(1, self.active_apps)
 
     def nearest_level(self, gpus: int) -> Level:
-        """The nearest level at which a gang of this size fits; a single GPU, or no table at all: SLOT."""
+        """The tightest level at which a gang of this size fits; SLOT for a single GPU or without `fitting_level`."""
         if gpus <= 1 or not self.fitting_level:
             return Level.SLOT
         return self.fitting_level[min(gpus, len(self.fitting_level)) - 1]

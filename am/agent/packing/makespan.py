@@ -1,19 +1,26 @@
-"""Jobs put on gangs that run one job at a time, so that the last one ends early: what bids value and apps then do.
+"""Put jobs on gangs that run one job at a time, so that the last one ends early: the makespan on unrelated machines.
 
-Five ways, of which the best counts. Longest first, each where it ends earliest (LPT). First fit under a bisected end
-(MULTIFIT: Coffman, Garey and Johnson, "An application of bin-packing to multiprocessor scheduling", 1978; for gangs
-of unlike speed the slowest first: Friesen and Langston, "Bounds for MULTIFIT scheduling on uniform processors", 1983).
-What these find, with jobs that change places as long as that ends the last gang sooner: one for one, and where that
-does not help and gangs have few jobs, up to two for up to two. Gang after gang filled up to an end that is aimed at
-(`least_slack`). And of few jobs every way, as branch and bound.
+Bids value this end, and the planner then puts the jobs there. `core/packing.c` tries five ways and keeps the best:
 
-A bid times hundreds of divisions, of which few are packed closely: by the fourth way as well. The planner packs few: it
-packs all of them closely, and goes on from the best with jobs that are drawn to change places (iterated local search).
-What it packs anew when a job ends is then hardly worse than what it began, so that a bid's promise is mostly kept: the
-planner looks at the division that the bid rests on as well (`am.jobs.promised`; docs/decisions/0040 tells where it is
-not).
+1. Longest first, each job where it ends earliest (LPT).
+2. First fit under a bisected end (MULTIFIT: Coffman, Garey and Johnson, "An application of bin-packing to
+   multiprocessor scheduling", 1978; for gangs of unequal speed the slowest first: Friesen and Langston, "Bounds for
+   MULTIFIT scheduling on uniform processors", 1983).
+3. Jobs of these schedules exchange places as long as the last gang ends sooner: one for one, and on gangs of few jobs
+   up to two for up to two.
+4. Gang after gang is filled up to a target end (`core/least_slack.c`, minimum bin slack: Gupta and Ho, "A new heuristic
+   algorithm for the one-dimensional bin-packing problem", 1999).
+5. Of few jobs every way, by branch and bound.
 
-Jobs come in `finish_time.job_order`, kinds of gangs in `finish_time.gang_order`. `core/packing.c` does the work.
+Example: jobs of 3, 3, 2, 2 and 2 s on two identical gangs. LPT ends at 7 s: 3 + 2 + 2 and 3 + 2. MULTIFIT ends at 6 s:
+3 + 3 and 2 + 2 + 2.
+
+A bid times hundreds of divisions and packs only few of them closely, that is, also by the fourth way. The planner packs
+few divisions: all of them closely, and then with randomly drawn exchanges (iterated local search). So the result after
+a job ends is hardly worse than before, and the bid's promise is usually kept (`am.jobs.promised`; docs/decisions/0040
+says where it is not).
+
+Jobs come in `finish_time.job_order`, kinds of gangs in `finish_time.gang_order`.
 """
 
 from __future__ import annotations
@@ -31,19 +38,19 @@ Seconds = NDArray[np.float64]
 
 
 def end_times_s(alone_s: Seconds, counts: Counts, *, in_pairs: bool = True, closely: bool = False) -> Seconds:
-    """When the last job ends, for each of D divisions. Those that are the same are packed once: tables of a bid repeat.
+    """When the last job ends, for each of D divisions. Equal divisions are packed once.
 
     Args:
         alone_s: J x K seconds that each job takes on a gang of each kind, infinite where it cannot run; J and K at
             least 1.
         counts: D x K, how many gangs of each kind a division has.
-        in_pairs: Whether jobs change places in pairs as well. It takes twice as long: apps do it and bids tell it, but
-            what only looks for good divisions can do without.
-        closely: Whether gangs are filled one after the other as well, of more than eight jobs. It takes one to four
-            milliseconds a division of a hundred jobs.
+        in_pairs: Whether pairs of jobs exchange places too. It takes twice as long. Bids do so since the planner does;
+            a search for good divisions can do without.
+        closely: Whether gangs are also filled one after the other, if there are more than eight jobs. It takes one to
+            four milliseconds for a division of a hundred jobs.
 
     Returns:
-        D times, infinite where a job can nowhere run.
+        D times in seconds, infinite if a job can run on no gang.
     """
     out = np.empty(len(counts))
     times_s = np.ascontiguousarray(alone_s, dtype=np.float64)
@@ -52,18 +59,18 @@ def end_times_s(alone_s: Seconds, counts: Counts, *, in_pairs: bool = True, clos
 
 
 def left_out_s(alone_s: Seconds, counts: Counts, end_s: float, most_s: float) -> Seconds:
-    """How much time the jobs take that do not end in time when they are put on gangs by first fit.
+    """The time of the jobs that do not end by `end_s` if first fit puts them on gangs.
 
-    It tells how far a division is from what is wanted where `end_times_s` only tells that it is not reached.
+    It measures how far a division is from that end, where `end_times_s` only says that it is not reached.
 
     Args:
         alone_s: J x K seconds, as for `end_times_s`.
         counts: D x K, how many gangs of each kind a division has.
         end_s: The end.
-        most_s: From there on it is not counted further; nor from the least of those before on.
+        most_s: Counting stops at this sum, and at the least sum of the divisions before.
 
     Returns:
-        D sums of the times of these jobs on their fastest kinds, 0 where all end in time.
+        D sums of the times of these jobs on their fastest kinds; 0 if all end in time.
     """
     out = np.empty(len(counts))
     times_s = np.ascontiguousarray(alone_s, dtype=np.float64)
@@ -72,11 +79,11 @@ def left_out_s(alone_s: Seconds, counts: Counts, end_s: float, most_s: float) ->
 
 
 def packed(alone_s: Seconds, kind: Sequence[int], load_s: Sequence[float]) -> tuple[float, list[int]]:
-    """When the last job ends, and on which gang each job runs, -1 for a job that can run on none.
+    """When the last job ends, and the gang of each job: -1 if it can run on none.
 
     Args:
         alone_s: J x K seconds, as for `end_times_s`; J and K at least 1.
-        kind: The kind of each gang; those of one kind side by side, in order of the kinds.
+        kind: The kind of each gang, in ascending order.
         load_s: When each gang is free, in seconds from now.
     """
     if not kind:
