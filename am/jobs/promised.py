@@ -13,8 +13,8 @@ import numpy as np
 
 from am.agent.candidates.enumeration import enumerate_candidates
 from am.agent.candidates.gang_kinds import GangKind, Room, gang_kinds
-from am.agent.candidates.sub_bundles import sub_bundle_candidates
 from am.agent.candidates.local_search import Limits
+from am.agent.candidates.sub_bundles import sub_bundle_candidates
 from am.agent.model.division_times import earliest
 from am.agent.model.finish_time import pace_on
 from am.agent.model.views import AppView, ClusterView, GangAt, JobView

@@ -1,4 +1,4 @@
-"""Agents as a run can have them: honest ones, and wrappers that estimate wrongly or lie."""
+"""The agents of a run: honest ones, and wrappers that estimate wrongly or lie."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Agent(Protocol):
     """Answers the arbiter on behalf of one app."""
 
     def report(self, app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
-        """Demand as a round begins, and rho where it is asked for."""
+        """The report as a round begins, with rho if the round asks for it."""
         ...
 
     def bid(self, app: AppView, offer: Offer, around: ClusterView) -> Bid:
@@ -42,20 +42,20 @@ class HonestAgent:
         self._memory = BidMemory()
 
     def report(self, app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
-        """What `am.agent` says."""
+        """The report of `am.agent`."""
         return make_report(app, around, round_id, rho_of)
 
     def bid(self, app: AppView, offer: Offer, around: ClusterView) -> Bid:
-        """What `am.agent` bids."""
+        """The bid of `am.agent`."""
         return make_bid(app, offer, around, self._memory)
 
 
 _ROUNDS_A_MOMENT = 3
-"""Rounds at one moment in which an agent goes by what it believes or claims; then by what is."""
+"""Rounds at one moment in which an agent uses what it believes or claims; after that it uses the truth."""
 
 
 class _Patience:
-    """Ends rounds that would have no end: GPUs that an app asks for, gives back as of no use, and asks for again."""
+    """Ends endless rounds: an app asks for GPUs, returns them as useless, and asks for them again."""
 
     def __init__(self) -> None:
         self._elapsed_s = -1.0
@@ -68,7 +68,7 @@ class _Patience:
 
     @property
     def lost(self) -> bool:
-        """True when there were so many rounds at this moment that the app must have got what it cannot use."""
+        """Whether the app must have won GPUs that it cannot use, after more than `_ROUNDS_A_MOMENT` rounds."""
         return self._rounds > _ROUNDS_A_MOMENT
 
 
@@ -94,12 +94,12 @@ class ErringAgent:
         self._slower = 1.0 + Random(child_seed(seed, "slowdown")).uniform(-error, error)
 
     def report(self, app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
-        """The report on what is believed."""
+        """The report by what the agent believes."""
         self._patience.next_round(app)
         return self._inner.report(self._believed(app), around, round_id, rho_of)
 
     def bid(self, app: AppView, offer: Offer, around: ClusterView) -> Bid:
-        """The bid on what is believed."""
+        """The bid by what the agent believes."""
         return self._inner.bid(self._believed(app), offer, around)
 
     def _believed(self, app: AppView) -> AppView:
@@ -147,7 +147,7 @@ def _as_it_is(truth: T) -> T:
 
 
 class Lie(Value, frozen=True, kw_only=True):
-    """What a lying agent makes of the truth: of what it knows of its app, of its report, of its bid."""
+    """How a lying agent changes the truth: its view of the app, its report, and its bid."""
 
     name: str
     view: Callable[[AppView], AppView] = _as_it_is
@@ -156,17 +156,17 @@ class Lie(Value, frozen=True, kw_only=True):
 
     @property
     def in_reports(self) -> bool:
-        """True when reports tell it: reports are made from the view too."""
+        """Whether reports contain the lie; reports are made from the view too."""
         return self.view is not _as_it_is or self.report is not _as_it_is
 
     @property
     def in_bids(self) -> bool:
-        """True when bids tell it: bids are made from the view too."""
+        """Whether bids contain the lie; bids are made from the view too."""
         return self.view is not _as_it_is or self.bid is not _as_it_is
 
 
 class LyingAgent:
-    """Tells the truth as a lie has it, in every round, but for those that its own lies would repeat without end."""
+    """Lies in every round, except in rounds that its own lies would repeat without end."""
 
     def __init__(self, inner: Agent, lie: Lie) -> None:
         self._inner = inner

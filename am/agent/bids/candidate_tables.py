@@ -143,8 +143,8 @@ def _all_stay(
 def _some_stay(app: AppView, renewable: Sequence[HeldGang]) -> Iterator[Table]:
     """The best renewable gangs stay, and nothing new is asked for.
 
-    Such a row is worth as much as one that asks for the same gangs anywhere; a solver takes the first of equal rows. Not
-    if slots matter: a row pins GPUs by machine, and cannot say that they are in one slot.
+    Such a row is worth as much as one that asks for the same gangs anywhere; a solver takes the first of equal rows.
+    Not if slots matter: a row pins GPUs by machine, and cannot say that they are in one slot.
     """
     judges = LocalitySensitivity.of(app)
     in_slots = {gang.gpus.gpus for gang in renewable if gang.level is Level.SLOT}

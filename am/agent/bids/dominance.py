@@ -1,8 +1,8 @@
 """Dominance pruning: which candidates of a bid are useless, and which of the others are sent if they exceed the cap.
 
-A candidate dominates another one if it is worth as much and fits wherever the other fits: each of its gangs can take the
-place of one of the other's gangs, since it is no larger and asks for no tighter level. Example: a gang of 2 GPUs anywhere
-dominates a gang of 2 GPUs within a machine of the same value. `core/dominance.c` does the pruning.
+A candidate dominates another one if it is worth as much and fits wherever the other fits: each of its gangs can take
+the place of one of the other's gangs, since it is no larger and asks for no tighter level. Example: a gang of 2 GPUs
+anywhere dominates a gang of 2 GPUs within a machine of the same value. `core/dominance.c` does the pruning.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ SHORTFALLS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2,
 """Parts of its gain that a candidate may lose; the least one applies that the cap allows. The last leaves one."""
 
 _MAX_SETS = 200
+"""Most threshold sets for which gangs of different sizes are compared."""
 
 
 class DominanceKey:
     """Maps candidates to needs such that needing no more means: it fits wherever the other one does.
 
     By Hall's theorem the gangs of one candidate can take the places of another's exactly if it has no more gangs in
-    every set of kinds that holds, with a kind, all harder ones. Such a set has a size threshold for each level. Example:
-    with sizes 1 and 2 at one level the sets are {2} and {1, 2}. So two gangs of 1 need (0, 2), one gang of 2 needs
-    (1, 1): neither fits wherever the other does.
+    every set of kinds that holds, with a kind, all harder ones. Such a set has a size threshold for each level.
+    Example: with sizes 1 and 2 at one level the sets are {2} and {1, 2}. So two gangs of 1 need (0, 2), one gang of 2
+    needs (1, 1): neither fits wherever the other does.
 
     Gangs of different units are never compared. If there are too many sets, gangs of different sizes are not compared
     either, and a dominated candidate may be sent.

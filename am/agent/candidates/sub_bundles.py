@@ -1,8 +1,8 @@
 """Sub-bundle candidates: what is left of an offer if other apps win some of its machines.
 
 Each candidate uses all GPUs of some machines, with gangs at their tightest levels. Only for gangs of one size at
-several levels, where the best division of a bundle is obvious. Identical machines form a class. Some parts of each class are
-tried, more parts for classes of more GPUs, in all combinations. Example: two classes of 4 machines with parts of 0, 2
+several levels, where the best division of a bundle is obvious. Identical machines form a class. Some parts of each
+class are tried, more parts for classes of more GPUs, in all combinations. Example: two classes of 4 machines with parts of 0, 2
 and 4 machines each make 9 combinations.
 """
 

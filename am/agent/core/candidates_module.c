@@ -1,5 +1,5 @@
-/* The Python face of what is compiled of bids' asks. _candidates.pyi tells what arguments are; any other is a ValueError or
- * a TypeError. */
+/* The Python interface of the compiled candidate functions. _candidates.pyi describes the arguments; others raise a
+ * ValueError or a TypeError. */
 #include "arrays.h"
 
 #include <limits.h>

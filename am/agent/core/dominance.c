@@ -1,5 +1,4 @@
-/* As selection.py does it. Needs of what is kept lie column by column in blocks, so that one instruction compares
- * many. */
+/* The needs of kept candidates are stored column by column in blocks, so that one instruction compares many. */
 #include "dominance.h"
 
 #include <math.h>
@@ -8,7 +7,7 @@
 
 enum { BLOCK = 64 };
 
-/* What is kept; the last block is filled up with asks that need more than any and gain nothing. */
+/* Kept candidates; the last block is padded with ones that need more than any other and gain nothing. */
 typedef struct {
     int64_t many, columns;
     int16_t *needs; /* blocks x columns x BLOCK */
@@ -27,7 +26,7 @@ static void keep(Kept *kept, const Asks *asks, int64_t ask) {
     kept->gains[block * BLOCK + at] = asks->gains[ask];
 }
 
-/* Whether one of a block stands in for an ask. */
+/* Whether one of a block replaces a candidate. */
 static int one_stands_in(const int16_t *needs, const double *gains, int64_t columns, const int16_t *needed,
                          double enough) {
     int16_t fits[BLOCK];
@@ -120,7 +119,7 @@ int64_t undominated(const Candidates *all, double empty_value, int64_t *kept) {
     return result;
 }
 
-/* Where a key is, or would be put, among the places of keys, of which there are a power of two; -1 is a free one. */
+/* The slot of a key in a hash table of `slots` slots, a power of two; a free slot holds -1. */
 static size_t slot_of(const int64_t *keys, const int64_t *places, size_t slots, int64_t key) {
     uint64_t hash = (uint64_t)key * UINT64_C(0x9e3779b97f4a7c15);
     size_t slot = (size_t)(hash ^ hash >> 32) & (slots - 1);

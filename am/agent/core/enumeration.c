@@ -1,4 +1,4 @@
-/* As divisions.py does it. */
+/* The reference is `on_grids` in tests/reference_candidates.py. */
 #include "enumeration.h"
 
 #include <stdlib.h>

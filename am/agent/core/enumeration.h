@@ -1,4 +1,4 @@
-/* All choices of counts from grids: `plain_product` of am/agent/divisions.py, of which this is the same in C. */
+/* All choices of counts from grids; see am/agent/candidates/enumeration.py. */
 #ifndef THEMIS_AGENT_ENUMERATION_H
 #define THEMIS_AGENT_ENUMERATION_H
 

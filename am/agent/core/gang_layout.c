@@ -1,4 +1,4 @@
-/* As filled.py and divisions.py do it, to the last bit. */
+/* The references are `lay_out` and `lay_apart` in tests/reference_candidates.py. */
 #include "gang_layout.h"
 
 #include <math.h>

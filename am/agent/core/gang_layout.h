@@ -1,5 +1,5 @@
-/* Gangs laid as near as there is room, or at one level or two: `_Nearest.laid_out` of am/agent/filled.py and
- * `_Layout.plain_laid_out` of am/agent/divisions.py, of which this is the same in C. */
+/* Gangs placed at their tightest levels, or at one level or two; see am/agent/candidates/generation.py and
+ * enumeration.py. */
 #ifndef THEMIS_AGENT_GANG_LAYOUT_H
 #define THEMIS_AGENT_GANG_LAYOUT_H
 

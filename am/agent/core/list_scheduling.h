@@ -1,4 +1,4 @@
-/* GPUs dealt out to jobs: am/agent/dealt.py, of which this is the same in C. */
+/* List scheduling of GPUs; see am/agent/candidates/list_scheduling.py. */
 #ifndef THEMIS_AGENT_LIST_SCHEDULING_H
 #define THEMIS_AGENT_LIST_SCHEDULING_H
 
@@ -30,8 +30,8 @@ typedef struct {
     const int64_t *members;
 } Parts;
 
-/* `plain_by_work` and `plain_in_turn`, told at totals that go up by one or by the factor `step`: 1, 0 where `tell`
- * stopped it, -1 without memory. */
+/* Hand out GPUs by the work of each job, or of each shape of jobs. `tell` receives totals that grow by one, or by the
+ * factor `step`. Returns 1, 0 if `tell` stopped it, -1 without memory. */
 int deal_by_work(const Jobs *jobs, const Shape *shapes, int64_t many, int64_t most_gpus, double step, Tell tell,
                  void *to);
 int deal_in_turn(const Parts *parts, const Shape *shapes, int64_t many, int64_t most_gangs, int64_t most_gpus,

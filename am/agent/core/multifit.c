@@ -1,4 +1,4 @@
-/* Every sum is made in the order in which fitted.py makes it, so that both tell the same to the last bit. */
+/* Sums are made in a fixed order, so that results are bit-identical to tests/reference_candidates.py. */
 #include "multifit.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Gangs on which jobs end by a time: `ask_by` of am/agent/fitted.py, of which this is the same in C. */
+/* Gangs on which all jobs end by a given time, by first fit; see am/agent/candidates/multifit.py. */
 #ifndef THEMIS_AGENT_MULTIFIT_H
 #define THEMIS_AGENT_MULTIFIT_H
 

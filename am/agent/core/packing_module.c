@@ -1,5 +1,5 @@
-/* The Python face of the compiled packing. Arrays come as C-contiguous buffers of the types and shapes that
- * _packing.pyi tells; any other is a ValueError, as the packing itself looks at nothing twice. */
+/* The Python interface of the compiled packing. Arrays are C-contiguous buffers of the types and shapes in
+ * _packing.pyi. Others raise a ValueError here, since the packing itself does not check. */
 #include "arrays.h"
 
 #include <limits.h>

@@ -1,4 +1,4 @@
-/* As division.py does it, to the last bit. */
+/* The reference is `plain_ends_s` in tests/unit/am/jobs/test_division.py; results are bit-identical. */
 #include "schedule_simulation.h"
 
 #include <math.h>

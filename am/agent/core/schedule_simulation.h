@@ -1,5 +1,4 @@
-/* Jobs that follow others on the GPUs that these leave: `_Weighed.plain_ends_s` of am/jobs/division.py, of which this
- * is the same in C. */
+/* Simulates jobs that start on the GPUs that earlier jobs leave; see am/jobs/division.py. */
 #ifndef THEMIS_AGENT_SCHEDULE_SIMULATION_H
 #define THEMIS_AGENT_SCHEDULE_SIMULATION_H
 

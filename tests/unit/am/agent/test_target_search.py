@@ -8,8 +8,8 @@ import pytest
 from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, whole_offer
 
 from am.agent.candidates.gang_kinds import Room, gang_kinds, splits
-from am.agent.candidates.multifit import multifit_candidates
 from am.agent.candidates.local_search import target_search
+from am.agent.candidates.multifit import multifit_candidates
 from am.agent.model.finish_time import phase_time_s
 from themis.apps import JobShape
 from themis.bids import FreeMachine
