@@ -28,11 +28,11 @@ test: setup lint
 test-slow: setup
 	@exec $(BIN)/python -m pytest -m "slow and not hadoop and not stack and not docker"
 
-# Against real daemons of Hadoop (docs/devcluster.md); needs Java and Maven, and fails without them where CI is set.
+# Against real daemons of Hadoop (docs/how-to/devcluster.md); needs Java and Maven, and fails without them where CI is set.
 test-hadoop: setup
 	@exec $(BIN)/python -m pytest tests/hadoop -m hadoop
 
-# The containers of docker-compose.yml (docs/stack.md); needs nothing but Docker.
+# The containers of docker-compose.yml (docs/how-to/stack.md); needs nothing but Docker.
 stack:
 	docker compose up -d --build --wait
 
@@ -43,7 +43,7 @@ stack-down:
 test-stack: setup
 	@exec $(BIN)/python -m pytest tests/stack -m stack
 
-# Against a Docker engine (docs/docker.md): builds an image without TensorFlow; without an engine it is skipped, and says so.
+# Against a Docker engine (docs/how-to/docker.md): builds an image without TensorFlow; without an engine it is skipped, and says so.
 test-docker: setup
 	@exec $(BIN)/python -m pytest tests/docker -m docker
 

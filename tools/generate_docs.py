@@ -1,6 +1,6 @@
 """Write the parts of the documentation that are made from code: `python tools/generate_docs.py`, or `--into FOLDER`.
 
-These are docs/lifecycles.md, whole, and tables in docs/apps.md and docs/workloads.md, each between its two comments.
+In docs/reference: the whole of lifecycles.md, and tables in group-files.md and workloads.md between two comments each.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from themis.config.placeholders import GIVEN_BY_APP_MASTER
 from themis.lifecycle import LIFECYCLES, AppState, JobState, LeaseState
 
 ROOT = Path(__file__).resolve().parent.parent
-LIFECYCLES_PAGE = Path("docs/lifecycles.md")
-APPS_PAGE = Path("docs/apps.md")
-WORKLOADS_PAGE = Path("docs/workloads.md")
+LIFECYCLES_PAGE = Path("docs/reference/lifecycles.md")
+APPS_PAGE = Path("docs/reference/group-files.md")
+WORKLOADS_PAGE = Path("docs/reference/workloads.md")
 ACHIEVED = ("w1", "w2", "w1-small", "w2-small", "philly")
 ACHIEVED_SEED = 0
 ACHIEVED_GPUS = (64, 168, 256)
@@ -81,12 +81,12 @@ STATES: Mapping[str, Mapping[str, str]] = {
 
 _MODELS = """\
 Models that `replay` knows. S within a slot is 1 by definition, S across racks is extrapolated; see
-[where the tables come from](../tf_jobs/tables/SOURCES.md).
+[where the tables come from](../../tf_jobs/tables/SOURCES.md).
 """
 
 
 def lifecycles_page() -> str:
-    """The page docs/lifecycles.md."""
+    """The page docs/reference/lifecycles.md."""
     parts = [_HEAD]
     for lifecycle in LIFECYCLES:
         rows = [(str(state), STATES[lifecycle.name][state]) for state in lifecycle.table]
@@ -109,12 +109,12 @@ def programs_tables() -> str:
 
 
 def with_programs(page: str) -> str:
-    """The page docs/apps.md with its tables of programs made anew."""
+    """The page docs/reference/group-files.md with its tables of programs made anew."""
     return with_block(page, "programs", programs_tables())
 
 
 def with_workloads(page: str) -> str:
-    """The page docs/workloads.md with its tables made anew."""
+    """The page docs/reference/workloads.md with its tables made anew."""
     tables = {
         "clusters": clusters_table,
         "workloads": workloads_table,

@@ -18,7 +18,7 @@ class StoreError(InputError, OSError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEvent:
-    """One line of the log, see docs/events.md. `sequence` counts 1, 2, .. without gaps."""
+    """One line of the log, see docs/reference/events.md. `sequence` counts 1, 2, .. without gaps."""
 
     sequence: int
     time_s: float

@@ -1,10 +1,10 @@
-"""The Keras script of docs/elastic.md, made elastic by the changed lines that the page shows."""
+"""The Keras script of docs/explanation/elastic.md, made elastic by the changed lines that the page shows."""
 
 import re
 
 from documents import block
 
-PAGE = "docs/elastic.md"
+PAGE = "docs/explanation/elastic.md"
 
 
 def changed_lines(plain, diff):

@@ -1,4 +1,4 @@
-"""docs/audit.md holds every option with its default, every family, property and measure."""
+"""docs/how-to/audit.md holds every option with its default, every family, property and measure."""
 
 import argparse
 
@@ -11,7 +11,7 @@ from audit.properties.registry import PROPERTIES
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from themis_cli.audit_command import add_to
 
-PAGE = "docs/audit.md"
+PAGE = "docs/how-to/audit.md"
 
 
 def names(head):

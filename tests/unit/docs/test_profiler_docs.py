@@ -1,4 +1,4 @@
-"""docs/profiler.md and the profiler's part of docs/bench.md hold what the code does."""
+"""docs/explanation/profiler.md and the profiler's part of docs/reference/benchmarks.md hold what the code does."""
 
 import argparse
 import re
@@ -17,7 +17,7 @@ from bench.profiler_logs import EVERY_LINES, Kind
 from bench.profiler_run import Row
 from themis_cli.bench_profiler_command import add_to
 
-PAGE, BENCH = "docs/profiler.md", "docs/bench.md"
+PAGE, BENCH = "docs/explanation/profiler.md", "docs/reference/benchmarks.md"
 
 
 def text():

@@ -1,4 +1,4 @@
-"""docs/simulator.md holds every phase, cost, option, lie and key of the documents."""
+"""docs/explanation/simulator.md holds every phase, cost, option, lie and key of the documents."""
 
 import argparse
 from dataclasses import fields, replace
@@ -22,7 +22,7 @@ from themis.apps import JobShape
 from themis.choices import BundleRule
 from themis_cli import replay_command, simulate_command
 
-PAGE = "docs/simulator.md"
+PAGE = "docs/explanation/simulator.md"
 RULE = BundleRule.CONTINUATION
 
 
