@@ -7,7 +7,7 @@ OUT    ?= out/testbed
 MIX    ?= conf/testbed/$(if $(filter yarn,$(ENGINE)),yarn,main).yaml
 BIN    := $(VENV)/bin
 
-.PHONY: setup testbed test test-slow test-hadoop stack stack-down test-stack test-docker lint wire docs clean
+.PHONY: setup testbed test test-slow test-hadoop stack stack-down test-stack test-docker lint wire docs docs-site clean
 
 setup: $(VENV)/.ready
 
@@ -59,6 +59,11 @@ wire: setup
 # Tables and figures in the documentation that come from the code; a test compares them with it.
 docs: setup
 	$(BIN)/python tools/generate_docs.py
+
+# The site of the documents, in out/site. A warning is an error: a broken link or anchor fails.
+docs-site: setup
+	@$(BIN)/python -c "import sphinx" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	@exec $(BIN)/python -m sphinx -q -W --keep-going --jobs auto -c docs . out/site
 
 clean:
 	rm -rf out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,33 @@
+"""The site of these documents, built by Sphinx: `make docs-site` (docs/decisions/0053).
+
+The source folder is the project's root, so that a link which works in the repository works on the site, and the pages
+need no copy of README.md or ARCHITECTURE.md.
+"""
+
+import tomllib
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parent.parent
+_PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+project = "Themis"
+author = "The Themis developers"
+release = version = _PROJECT["version"]
+
+extensions = ["myst_parser", "sphinx_external_toc", "sphinxcontrib.mermaid"]
+external_toc_path = "docs/toc.yml"
+include_patterns = ["[AC]*.md", "docs/*.md", "docs/**/*.md", "tf_jobs/**/*.md", "themis_lab/**/*.md"]
+exclude_patterns = [".*", "out", "build", "tests", "**/node_modules"]
+
+# Headings get GitHub's anchors. A link to a missing page or anchor is a warning, and `-W` makes it an error.
+myst_heading_anchors = 4
+myst_fence_as_directive = ["mermaid"]
+nitpicky = True
+
+# Console blocks hold commands and what they print, with `..` for what is left out: no lexer parses all of them.
+suppress_warnings = ["misc.highlighting_failure"]
+
+html_theme = "furo"
+html_title = f"Themis {release}"
+html_show_sphinx = False
+html_copy_source = False
