@@ -1,6 +1,7 @@
 """Write the parts of the documentation that are made from code: `python tools/generate_docs.py`, or `--into FOLDER`.
 
-In docs/reference: the whole of lifecycles.md, and tables in group-files.md and workloads.md between two comments each.
+In docs/reference: the whole of lifecycles.md, and tables in commands.md, group-files.md and
+workloads.md between two comments each.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ import argparse
 import math
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 
+from submarine_client.parser import build_parser as submarine_parser
 from tf_jobs.catalog import PROGRAMS, Flag, Program
 from tf_jobs.context import LEVELS
 from tf_jobs.tables_reader import read_speeds
 from themis.config.placeholders import GIVEN_BY_APP_MASTER
 from themis.lifecycle import LIFECYCLES, AppState, JobState, LeaseState
+from themis_cli.main import build_parser as themis_parser
 from themis_lab.simulator.clusters import CLUSTERS, cluster_named
 from themis_lab.simulator.workloads.models import read_models
 from themis_lab.simulator.workloads.registry import WORKLOADS, workload_named
@@ -27,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LIFECYCLES_PAGE = Path("docs/reference/lifecycles.md")
 APPS_PAGE = Path("docs/reference/group-files.md")
 WORKLOADS_PAGE = Path("docs/reference/workloads.md")
+COMMANDS_PAGE = Path("docs/reference/commands.md")
 ACHIEVED = ("w1", "w2", "w1-small", "w2-small", "philly")
 ACHIEVED_SEED = 0
 ACHIEVED_GPUS = (64, 168, 256)
@@ -113,6 +117,24 @@ def with_programs(page: str) -> str:
     return with_block(page, "programs", programs_tables())
 
 
+def commands_tables() -> str:
+    """The commands of `submarine` and `themis`, with what their help says of each."""
+    parts = []
+    for parser in (submarine_parser(), themis_parser()):
+        parts += [f"### `{parser.prog}`\n", _table(("command", "what it does"), _commands(parser, parser.prog))]
+    return "\n".join(parts)
+
+
+def _commands(parser: argparse.ArgumentParser, prefix: str) -> Iterator[tuple[str, str]]:
+    """A row for every command below a parser that has no commands of its own."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            about = {each.dest: each.help or "" for each in action._choices_actions}
+            for name, below in action.choices.items():
+                rows = list(_commands(below, f"{prefix} {name}"))
+                yield from rows or [(f"`{prefix} {name}`", about[name])]
+
+
 def with_workloads(page: str) -> str:
     """The page docs/reference/workloads.md with its tables made anew."""
     tables = {
@@ -197,7 +219,9 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     """Every page that is generated, whole or in part, by its path below the root."""
     apps = (root / APPS_PAGE).read_text(encoding="utf-8")
     workloads = (root / WORKLOADS_PAGE).read_text(encoding="utf-8")
+    commands = (root / COMMANDS_PAGE).read_text(encoding="utf-8")
     return {
+        COMMANDS_PAGE: with_block(commands, "commands", commands_tables()),
         LIFECYCLES_PAGE: lifecycles_page(),
         APPS_PAGE: with_programs(apps),
         WORKLOADS_PAGE: with_workloads(workloads),

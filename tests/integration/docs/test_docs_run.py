@@ -24,6 +24,8 @@ RUN = re.compile(r"run(?:: (?:exit (\d+)|(exact)))?")
 FILE = re.compile(r"(?:.*; )?file: (\S+)")
 PAGES = (
     "README.md",
+    "docs/tutorials/first-app.md",
+    "docs/tutorials/keras.md",
     "docs/reference/group-files.md",
     "docs/explanation/auction.md",
     "docs/how-to/audit.md",
