@@ -4,15 +4,11 @@ The source folder is the project's root, so that a link which works in the repos
 need no copy of README.md or ARCHITECTURE.md.
 """
 
-import tomllib
-from pathlib import Path
-
-_ROOT = Path(__file__).resolve().parent.parent
-_PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+from themis import __version__
 
 project = "Themis"
 author = "The Themis developers"
-release = version = _PROJECT["version"]
+release = version = __version__
 
 extensions = ["myst_parser", "sphinx_external_toc", "sphinxcontrib.mermaid"]
 external_toc_path = "docs/toc.yml"

@@ -121,7 +121,7 @@ def commands_tables() -> str:
     """The commands of `submarine` and `themis`, with what their help says of each."""
     parts = []
     for parser in (submarine_parser(), themis_parser()):
-        parts += [f"### `{parser.prog}`\n", _table(("command", "what it does"), _commands(parser, parser.prog))]
+        parts += [f"## `{parser.prog}`\n", _table(("command", "what it does"), _commands(parser, parser.prog))]
     return "\n".join(parts)
 
 

@@ -18,6 +18,7 @@ from themis_lab.bench.profiler_logs import EVERY_LINES, Kind
 from themis_lab.bench.profiler_run import Row
 
 PAGE, BENCH = "docs/explanation/profiler.md", "docs/reference/benchmarks.md"
+MEASURED = "docs/explanation/performance.md"
 
 
 def text():
@@ -59,5 +60,5 @@ def test_the_benchmark_is_told_whole():
     assert written == {name: "off" if default is False else str(default) for name, default in known.items()}
     keys = {name for row in table_rows(BENCH, "key of a profiler's row") for name in code(row[0])}
     assert keys == {field.name for field in fields(Row)}
-    assert [code(row[0])[0] for row in table_rows(BENCH, "log")] == list(Kind)
-    assert re.search(rf"one line in {EVERY_LINES} is", text_of(BENCH))
+    assert [code(row[0])[0] for row in table_rows(MEASURED, "log")] == list(Kind)
+    assert re.search(rf"one line in {EVERY_LINES} is", text_of(MEASURED))
