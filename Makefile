@@ -63,7 +63,7 @@ docs: setup
 # The site of the documents, in out/site. A warning is an error: a broken link or anchor fails.
 docs-site: setup
 	@$(BIN)/python -c "import sphinx" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
-	@exec $(BIN)/python -m sphinx -q -W --keep-going --jobs auto -c docs . out/site
+	@exec $(BIN)/python -m sphinx -q -E -a -W --keep-going -c docs . out/site
 
 clean:
 	rm -rf out .pytest_cache .mypy_cache .ruff_cache .hypothesis

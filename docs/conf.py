@@ -7,7 +7,6 @@ need no copy of README.md or ARCHITECTURE.md.
 from themis import __version__
 
 project = "Themis"
-author = "The Themis developers"
 release = version = __version__
 
 extensions = ["myst_parser", "sphinx_external_toc", "sphinxcontrib.mermaid"]
@@ -26,4 +25,5 @@ suppress_warnings = ["misc.highlighting_failure"]
 html_theme = "furo"
 html_title = f"Themis {release}"
 html_show_sphinx = False
+html_show_copyright = False
 html_copy_source = False
