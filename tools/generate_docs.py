@@ -40,44 +40,44 @@ _END = "<!-- end -->"
 _HEAD = """\
 # Lifecycles
 
-What may follow what. The figures and tables are made from the transition tables in `themis/lifecycle.py` by
-`tools/generate_docs.py`; every change of a state is checked against the same tables while the product runs.
+The states of apps, jobs and leases, and which state may follow which. `tools/generate_docs.py` makes this page from
+the transition tables in `themis/lifecycle.py`. The running product checks every change of a state against the same tables.
 """
 
 _ABOUT: Mapping[str, str] = {
-    "app": "An app in the ResourceManager, in YARN's words. `submarine app show` prints the state.",
+    "app": "An app in the ResourceManager. The names are YARN's. `submarine app show` prints the state.",
     "job": "A job inside its app master. The app master's journal keeps it over attempts.",
     "lease": (
-        "A lease of one GPU. It begins RESERVED, or GRANTED at once where the GPU is free. Renewal in place turns\n"
+        "A lease of one GPU. It begins RESERVED, or GRANTED if the GPU is free. Renewal in place turns\n"
         "GRANTED into GRANTED with a later end."
     ),
 }
 
 STATES: Mapping[str, Mapping[str, str]] = {
     "app": {
-        AppState.SUBMITTED: "taken in and written down; no app master yet",
+        AppState.SUBMITTED: "accepted and stored; no app master yet",
         AppState.ACCEPTED: "an attempt of its app master was started and has not registered yet",
         AppState.RUNNING: "the app master has registered; the app may hold GPUs or wait for them",
         AppState.FINISHED: "the search came to its end and names a best job",
         AppState.FAILED: "every job failed, or the app master was lost too often",
-        AppState.KILLED: "ended at its user's word",
+        AppState.KILLED: "ended because its user asked for it",
     },
     "job": {
-        JobState.WAITING: "to run, without GPUs",
-        JobState.STARTING: "its tasks were started and have not logged a step yet",
-        JobState.RUNNING: "a first step was seen",
-        JobState.CHECKPOINTING: "its tasks were told to stop and are saving",
+        JobState.WAITING: "ready to run, without GPUs",
+        JobState.STARTING: "its tasks were started but have not logged a step yet",
+        JobState.RUNNING: "its tasks have logged a step",
+        JobState.CHECKPOINTING: "its tasks were asked to stop, and are saving",
         JobState.PHASE_DONE: "at its target of this phase; promotion, or the end of the search, comes next",
         JobState.FINISHED: "it ran in the last phase, to the end",
-        JobState.STOPPED: "the tuner let it go, to take it back if all others fail, or the search ended without it",
+        JobState.STOPPED: "the tuner stopped it (and resumes it if all others fail), or the search ended without it",
         JobState.FAILED: "given up after too many failures, or at once for a usage error",
         JobState.KILLED: "it had not ended when its app was killed, or ended by force",
     },
     "lease": {
-        LeaseState.RESERVED: "won, while the former holder is still giving the GPU back",
-        LeaseState.GRANTED: "the holder's, until it ends",
-        LeaseState.EXPIRING: "not won back: the holder checkpoints, and gives the GPU back by the end plus the grace",
-        LeaseState.RELEASED: "given back by its holder, or over with its app",
+        LeaseState.RESERVED: "won, but the former holder has not released the GPU yet",
+        LeaseState.GRANTED: "held by the app until the lease ends",
+        LeaseState.EXPIRING: "not renewed: the holder checkpoints, and releases the GPU before its end plus the grace",
+        LeaseState.RELEASED: "released by its holder, or ended with its app",
         LeaseState.REVOKED: "taken by force, after the holder's processes were killed",
     },
 }
