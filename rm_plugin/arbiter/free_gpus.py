@@ -16,7 +16,18 @@ class FreeGpus:
     The GPUs of a machine are a number, with the bit of each index set (`gpu_choice`).
     """
 
-    __slots__ = ("_closed", "_cluster", "_free", "_leased", "_lost", "_offers", "_stirred", "_there", "count", "version")
+    __slots__ = (
+        "_closed",
+        "_cluster",
+        "_free",
+        "_leased",
+        "_lost",
+        "_offers",
+        "_stirred",
+        "_there",
+        "count",
+        "version",
+    )
 
     def __init__(self, cluster: Cluster, lost: Iterable[str] = ()) -> None:
         self._leased: dict[str, int] = {}
