@@ -25,7 +25,7 @@ PROBE_EVERY_S = 1.0
 
 T = TypeVar("T")
 Decide = Callable[["Change"], T]
-Effect = Callable[[], None]
+Effect = Callable[[], object]
 
 
 class Change:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.core import Arbiter
@@ -15,7 +15,6 @@ from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundS
 from rm_plugin.arbiter.rounds import Answer, Question, RoundResult, play_round
 from rm_plugin.policies.demands import usable_left
 from rm_plugin.policies.port import Policy
-from rm_plugin.service.auctioneer import Auctioneer
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries
 from rm_plugin.service.market_folder import MarketFolder
@@ -41,6 +40,14 @@ A = TypeVar("A")
 Notify = Callable[[list[LeaseChange]], None]
 
 
+class Auctions(Protocol):
+    """Runs auctions; the live service has an `Auctioneer`."""
+
+    async def run(self, market: Market) -> AuctionOutcome | None:
+        """Run one. None if it has no outcome: the round then goes on as if nobody had won."""
+        ...
+
+
 class RoundRunner:
     """Plays one round at a time. `trigger` asks for one; reasons that come close together make one round.
 
@@ -55,7 +62,7 @@ class RoundRunner:
         policy: Policy,
         entries: AppEntries,
         changes: Changes,
-        auctioneer: Auctioneer,
+        auctioneer: Auctions,
         clock: Clock,
         notify: Notify,
         before_round: Callable[[], None] = lambda: None,
