@@ -181,7 +181,7 @@ class RoundRunner:
             outcome = "granted" if any(granted.grants().values()) else "nothing granted"
         except asyncio.CancelledError:
             # The service stops: a start later closes the round where this cannot be written.
-            with contextlib.suppress(StoreError):
+            with contextlib.suppress(Exception):
                 await self._changes.make(lambda change: self._end(change, snapshot, "abandoned"))
             raise
         except Exception:
