@@ -31,8 +31,6 @@ from themis.wire.values import offer_to_message
 
 LOG = logging.getLogger("themis.rounds")
 
-APPS_A_DEADLINE = 100
-"""An app more than this many adds as much to the time for reports as one of the first: see `report_deadline_s`."""
 RETRY_FIRST_S, RETRY_MOST_S = 1.0, 30.0
 """After a round that failed or lacked answers the next one comes this much later, twice as much each time."""
 
@@ -222,7 +220,7 @@ class RoundRunner:
         return await self._solve(question, snapshot)
 
     async def _ask_reports(self, question: AskReports, snapshot: RoundSnapshot) -> dict[str, AppReport]:
-        deadline_s = self._clock.now_s() + report_time_s(self._settings.report_deadline_s, len(question.app_ids))
+        deadline_s = self._clock.now_s() + self._settings.report_time_s(len(question.app_ids))
 
         def ask(session: Session) -> asyncio.Future[AppReport]:
             message = pb.AskRho(
@@ -362,14 +360,6 @@ class RoundRunner:
         duration_ms = 1e3 * (change.now_s - snapshot.now_s)
         detail = {"round_id": snapshot.round_id, "duration_ms": duration_ms, "outcome": outcome}
         change.event("round_ended", detail=detail)
-
-
-def report_time_s(deadline_s: float, apps: int) -> float:
-    """How long apps may take to report when this many are asked: for every hundred of them the deadline once more.
-
-    All are asked, and all answer, by way of one loop: of 1,000 apps the last is asked later than that of ten.
-    """
-    return deadline_s * (1.0 + apps / APPS_A_DEADLINE)
 
 
 def _is_played(snapshot: RoundSnapshot) -> bool:

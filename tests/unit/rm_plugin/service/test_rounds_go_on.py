@@ -1,6 +1,7 @@
 """Whatever a round lacks or fails at, the next one is played."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from service_cases import SPEC, answer
@@ -8,7 +9,8 @@ from service_cases import SPEC, answer
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.service import round_runner as round_runner_module
 from rm_plugin.service.memory_service import memory_service, until
-from rm_plugin.service.round_runner import RoundRunner, report_time_s
+from rm_plugin.service.round_runner import RoundRunner
+from themis.config.rm_settings import RmSettings
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +98,8 @@ def failing_once(original):
 
 @pytest.mark.parametrize(("apps", "time_s"), [(0, 2.0), (50, 3.0), (1000, 22.0)])
 def test_the_time_for_reports_grows_with_the_number_of_apps(apps, time_s):
-    assert report_time_s(2.0, apps) == pytest.approx(time_s)
+    settings = RmSettings(cluster=Path("unused"), report_deadline_s=2.0)
+    assert settings.report_time_s(apps) == pytest.approx(time_s)
 
 
 def test_a_heartbeat_looks_at_no_other_app_and_lists_no_gpu(tmp_path, monkeypatch):
