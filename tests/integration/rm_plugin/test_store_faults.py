@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import statistics
 import time
 from pathlib import Path
 
@@ -44,14 +45,15 @@ def test_while_sqlite_is_locked_nothing_new_is_taken_and_what_runs_goes_on(
             before = [event.sequence for event in rm.store.events()][-1]
             locked_s = time.monotonic()
             assert "cannot be written" in await refused(rm.submit(replay_app("during", iterations=10)))
-            slowest_s = 0.0
+            took_s = []
             while time.monotonic() - locked_s < LOCKED_S:
                 asked_s = time.monotonic()
                 assert {app.app_id for app in (await rm.stub.List(pb.ListRequest())).apps} == {short, long}
-                slowest_s = max(slowest_s, time.monotonic() - asked_s)
+                took_s.append(time.monotonic() - asked_s)
                 await refused(rm.stub.Kill(pb.KillRequest(app_id=long)))
                 await asyncio.sleep(0.3)
-            assert slowest_s < 1.5, "the loop waited for SQLite"
+            # By the median: on a busy machine a single answer may take long.
+            assert statistics.median(took_s) < 0.5, "the loop waited for SQLite"
             assert (await rm.show(long)).state == "RUNNING"
             assert [event.sequence for event in rm.store.events()][-1] == before
             other.execute("ROLLBACK")
