@@ -29,8 +29,8 @@ from hadoop.client_configuration import DEFAULT_CONNECT_WAIT_S, yarn_configurati
 from hadoop.errors import LoginError
 from hadoop.java_errors import typed_errors
 from hadoop.jvm import start_jvm
-from hadoop.login_tokens import IssuedToken
 from hadoop.records import java_class
+from hadoop.webhdfs_token import IssuedToken
 
 KEYTAB_VARIABLE = "THEMIS_HADOOP_KEYTAB"
 PRINCIPAL_VARIABLE = "THEMIS_HADOOP_PRINCIPAL"

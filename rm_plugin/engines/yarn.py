@@ -15,9 +15,8 @@ from hadoop.jvm import handed_on, start_jvm
 from hadoop.security import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE, current_user
 from hadoop.values import LocalResource
 from hadoop.yarn_client import YarnClient
-from rm_plugin.engines.engine import MachinesOf
 from rm_plugin.engines.inventory import NodeInventory
-from rm_plugin.engines.port import AppLauncher, OnAmExit
+from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
 from rm_plugin.engines.remote_logs import fetch_archive, fetch_page
 from rm_plugin.engines.yarn_inventory import YarnInventory
 from rm_plugin.engines.yarn_launcher import AmTemplate, YarnAppLauncher

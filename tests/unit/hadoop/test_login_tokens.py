@@ -5,7 +5,8 @@ from itertools import count
 
 import pytest
 
-from hadoop.login_tokens import IssuedToken, LoginTokens
+from hadoop.login_tokens import LoginTokens
+from hadoop.webhdfs_token import IssuedToken
 from themis.errors import UnreachableError
 
 

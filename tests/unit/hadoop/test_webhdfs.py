@@ -7,10 +7,11 @@ import pytest
 from fake_webhdfs import Server
 
 from hadoop.errors import LoginError
-from hadoop.login_tokens import IssuedToken, LoginTokens
+from hadoop.login_tokens import LoginTokens
 from hadoop.webhdfs import PIECE_BYTES, open_webhdfs
 from hadoop.webhdfs_errors import HdfsAwayError, HdfsExistsError, HdfsMissingError, HdfsRefusedError
 from hadoop.webhdfs_retry import RetryRule
+from hadoop.webhdfs_token import IssuedToken
 from themis.errors import InputError, UnreachableError
 
 QUICK = RetryRule(first_wait_s=0.01, longest_wait_s=0.05, deadline_s=5.0)
