@@ -1,4 +1,4 @@
-"""The site of these documents, built by Sphinx: `make docs-site` (docs/decisions/0053).
+"""The site of these documents, built by Sphinx: `make docs-site` (docs/decisions/0055).
 
 The source folder is the project's root, so that a link which works in the repository works on the site, and the pages
 need no copy of README.md or ARCHITECTURE.md.

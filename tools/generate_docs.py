@@ -41,7 +41,8 @@ _HEAD = """\
 # Lifecycles
 
 The states of apps, jobs and leases, and which state may follow which. `tools/generate_docs.py` makes this page from
-the transition tables in `themis/lifecycle.py`. The running product checks every change of a state against the same tables.
+the transition tables in `themis/lifecycle.py`. The running product checks every change of a state against the same
+tables.
 """
 
 _ABOUT: Mapping[str, str] = {
