@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rm_plugin.solvers.exact.rows import digests_of
+from rm_plugin.solvers.exact.market_arrays import digests_of
 from rm_plugin.solvers.port import Solution, SolveStatus, Win, each_alone
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market, PlacedGang
 from themis.choices import EmptyBundle

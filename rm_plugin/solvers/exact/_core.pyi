@@ -16,7 +16,6 @@ Flat = array[Any] | bytes
 
 class Problem: ...
 class Cover: ...
-class Tables: ...
 
 def problem(
     unit: float,
@@ -32,9 +31,8 @@ def problem(
     machine_free: Array,  # i4 [machines]
     table_start: Array,  # i4 [machines + 1]
     table: Array,  # i4, by machine [resources, free + 1]
-    label: Array,  # i4 [rows, labels]
 ) -> Problem:
-    """A knapsack from its arrays (core.h); they are copied."""
+    """A knapsack from its arrays (problem.h), which are copied."""
 
 def prices(problem: Problem, skip: int, price: Array, first_mu: float) -> None:
     """Improve f8 [resources] prices in place; `first_mu` tells how far off they may be, 0 for prices from nowhere."""
@@ -59,14 +57,6 @@ def search(
 
     Status 0: optimal; 1: out of time, or a choice found by a beam; 2: more than `most_states` states. With `beam` > 0
     only so many states a stage are kept: quick, a choice and no proof.
-    """
-
-def choices(
-    problem: Problem, skip: int, price: Array, gap: int, seconds: float, most_states: int, choice: Array
-) -> tuple[int, int, int]:
-    """All choices worth at most `gap` less than the bound, best first, into i4 `choice` [most, bidders].
-
-    Of choices alike in every label only the best is told. Returns (status as in `search`, how many there are, states).
     """
 
 def fit(
@@ -98,8 +88,8 @@ def lift(
 ) -> int:
     """The most weight that these machines hold, and what pinned GPUs on each may count as beside it (lift.h)."""
 
-def losses(problem: Problem, skip: int, price: Array, loss: Array) -> int:
-    """What each row loses against the bound at these prices, into i8 `loss`; the bound is returned."""
+def bound(problem: Problem, skip: int, price: Array) -> int:
+    """The upper bound on the value of the problem without a bidder at these prices, in whole units."""
 
 def bounds(problem: Problem, price: Array, bound: Array) -> None:
     """The bound at these prices without each bidder, into i8 `bound` [bidders]."""
@@ -236,28 +226,3 @@ def weigh(
     count: Array,  # i4 [items + gangs + 1 + machines]
 ) -> int:
     """The most weight that these machines hold, and what reaches it: items, gangs, single GPUs, pins."""
-
-def tables(
-    unit: float,
-    always_ties: bool,
-    row_start: Array,  # i4 [bidders + 1]
-    gain: Array,  # i8 [rows], best first within a bidder
-    gpus: Array,  # i4 [rows]
-    tie: Array,  # i8 [rows]
-    pin_start: Array,  # i4 [rows + 1]
-    pin_machine: Array,  # i4 [pins], ascending within a row
-    pin_gpus: Array,  # i4 [pins]
-    free: Array,  # i4 [machines]
-) -> Tables:
-    """A market whose rows name machines only (tables.h), and what its problems share; the arrays are copied.
-
-    Equal choices are told apart in the problem with all bidders, with `always_ties` in those without one too.
-    """
-
-def best_of_tables(
-    tables: Tables, skip: int, seconds: float, most_nodes: int, most_bytes: int, choice: Array
-) -> tuple[int, int, int, int]:
-    """The best choice: (status as in `search`, value, bound, nodes), rows by bidder into i4 `choice`, -1 for none.
-
-    Out of time, nodes or memory (`most_bytes` for the nodes above the one looked at) it is the best found.
-    """

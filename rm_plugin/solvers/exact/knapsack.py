@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rm_plugin.solvers.exact import _core
+from rm_plugin.solvers.exact.market_arrays import Ints, Longs, Rows
 from rm_plugin.solvers.exact.resources import Resource
-from rm_plugin.solvers.exact.rows import Ints, Longs, Rows
 from themis.values import Value
 
 Bools = NDArray[np.bool_]
@@ -164,23 +164,7 @@ def build_problem(
         free[uses.machines].astype(np.int32),
         np.concatenate(([0], np.cumsum(lengths))).astype(np.int32),
         _flat(uses.taken, uses.machines, free),
-        _labels(rows),
     )
-
-
-def _labels(rows: Rows) -> Ints:
-    """Numbers that tell choices apart by what they ask for: gangs by kind, and 64 bits of what is pinned where."""
-    digest = np.zeros(rows.rows, dtype=np.uint64)
-    places = rows.pin_machine.astype(np.uint64) * np.uint64(65_537) + rows.pin_gpus.astype(np.uint64)
-    np.add.at(digest, rows.pin_row, mixed(places))
-    halves = np.stack([digest & np.uint64(0xFFFFFFFF), digest >> np.uint64(32)], axis=1).astype(np.uint32)
-    return np.ascontiguousarray(np.concatenate([rows.counts, halves.view(np.int32)], axis=1))
-
-
-def mixed(number: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64: neighbours end far apart."""
-    number = (number + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
-    return (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
 
 
 def _flat(table: NDArray[np.int32], machines: NDArray[np.intp], free: Ints) -> Ints:

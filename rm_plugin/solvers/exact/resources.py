@@ -12,15 +12,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from rm_plugin.solvers.exact.rows import Ints
+from rm_plugin.solvers.exact.market_arrays import Ints
 from rm_plugin.solvers.kinds import Kind
 from themis.bids import FreeMachine
 from themis.cluster import Level
 from themis.values import Value
 
-_MOST_FIRST = 64
+_MAX_FIRST = 64
 """Limits to begin with: of more only those are kept that leave the least."""
-_MOST_PINNED = 130
+_MAX_FIRST_AND_PINNED = 130
 """Limits to begin with and on single machines together; the core takes 160, and some thirty are learnt."""
 
 
@@ -80,8 +80,8 @@ def first_resources(
     flat = not any(kind.level in (Level.SLOT, Level.RACK) for kind in kinds)
     chain = all(larger % smaller == 0 for smaller, larger in pairwise(sizes))
     each = (*kept, *near, *wide)
-    some = (single, *sorted(each[1:], key=lambda part: _gpus_used(part, single))[: _MOST_FIRST - 1])
-    if len(each) > _MOST_FIRST:
+    some = (single, *sorted(each[1:], key=lambda part: _gpus_used(part, single))[: _MAX_FIRST - 1])
+    if len(each) > _MAX_FIRST:
         return Resources(each=some, sufficient=False)
     return Resources(each=each, sufficient=flat and chain)
 
@@ -153,9 +153,9 @@ def pinned_resources(free: Ints, kinds: int, asked: Ints) -> list[Resource]:
     """
     fought_over = [machine for machine in np.argsort(free - asked, kind="stable") if asked[machine] > free[machine]]
     # Every kind brings at most a limit of its size, and one inside slots or racks.
-    first = min(_MOST_FIRST, 1 + 2 * kinds)
+    first = min(_MAX_FIRST, 1 + 2 * kinds)
     resources = []
-    for machine in fought_over[: _MOST_PINNED - first]:
+    for machine in fought_over[: _MAX_FIRST_AND_PINNED - first]:
         taken = np.zeros((len(free), int(free.max()) + 1), dtype=np.int32)
         taken[machine] = np.arange(taken.shape[1])
         resources.append(

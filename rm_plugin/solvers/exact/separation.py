@@ -20,7 +20,7 @@ from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.resources import Item
 from themis.values import Value
 
-MOST_FREE = 512
+MAX_FREE = 512
 _MOST_TAKEN_BACK = 24
 _DENOMINATOR, _MOST_SCALE = 12, 2_520
 _MADE_UP, _TOO_MUCH = 0, 1
@@ -147,7 +147,7 @@ def separate(asked: Asked, groups: Sequence[Group], *, quick: bool = False) -> W
         what it asks for, the last pattern of each being all that is left for all groups that are left; or None where
         weights exist in fractions only.
     """
-    if any(int(group.free.max(initial=0)) > MOST_FREE for group in groups):
+    if any(int(group.free.max(initial=0)) > MAX_FREE for group in groups):
         return None
     cover = _Cover(asked, groups)
     answer = cover.price()

@@ -2,7 +2,7 @@
 #ifndef THEMIS_ONE_MACHINE_H
 #define THEMIS_ONE_MACHINE_H
 
-#include "rows.h"
+#include "row_ordering.h"
 
 /* The row of each bidder but `skip` (-1 for none of them) into `choice`, -1 for none; false without memory.
  *

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
-#include "one_price.h"
+#include "problem.h"
 
 /* Rows that are so many times mu better than others have all of a bidder's share. */
 static const double SURE = 30.0;
@@ -250,10 +249,6 @@ void find_prices(const Problem *problem, int skip, double *price_of_all, double 
     const double last_mu = 3e-4 / problem->bidders, shrink = 0.25;
     const double least_core = 0.8 / problem->bidders;
     View view = {.problem = problem, .skip = skip};
-    if (problem->resources == 1) {
-        find_one_price(problem, skip, price_of_all);
-        return;
-    }
     if (problem->resources && open_view(&view)) {
         double mu = dearest_gain(problem) / 8.0;
         if (first_mu > 0.0 && mu > first_mu) mu = first_mu;

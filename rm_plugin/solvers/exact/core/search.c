@@ -13,11 +13,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "charges.h"
-#include "completion.h"
-#include "core.h"
+#include "shared_pin_costs.h"
+#include "completion_bound.h"
+#include "problem.h"
 #include "hash.h"
-#include "left_out.h"
+#include "lazy_constraints.h"
 
 enum { FEW_VECTORS = 4096 };  /* so many may stay for the next pass */
 enum { FIRST_ROOM = 8 };      /* states that a stage begins with room for: most hold a handful */
@@ -38,7 +38,6 @@ typedef struct {
 typedef struct {
     const Problem *problem;
     int skip, width, stages; /* stages: one a bidder */
-    int labelled, label_at;  /* labelled: the vector ends in labels, from label_at on, and nothing is filled up */
     Limits limits;
     int64_t price[MOST_RESOURCES], bound, target, states;
     int64_t best_pruned, likely_pruned; /* what was passed over is worth that at most, and about that */
@@ -163,7 +162,7 @@ static Offer offer_of(const Run *run) {
 /* Resources that the states may have to tell: those with a price, and those that turned out to matter all the same. */
 static void find_counted(const Run *run, unsigned char *counted) {
     for (int k = 0; k < run->problem->resources; k++)
-        counted[k] = run->labelled || is_held(run->problem, run->price, k);
+        counted[k] = is_held(run->problem, run->price, k);
 }
 
 /* The most that a candidate of a stage uses of a resource, whatever was pinned before. */
@@ -389,10 +388,6 @@ static int use_candidate(const Run *run, int candidate, int stage, int32_t *vect
     }
     for (int b = 0; b < B; b++)
         if (vector[b] > run->capacity[b]) return 0;
-    if (run->labelled && row >= 0)
-        for (int l = 0; l < p->labels; l++)
-            vector[run->label_at + l] = (int32_t)((uint32_t)vector[run->label_at + l] +
-                                                  (uint32_t)p->label[(size_t)row * p->labels + l]);
     return 1;
 }
 
@@ -403,7 +398,7 @@ static int64_t settle(const Run *run, int stage, int32_t *vector, int64_t gain) 
     for (int b = 0; b < run->binding; b++) {
         int level = run->capacity[b] - to_come[b];
         if (vector[b] > level) level = vector[b];
-        if (!run->labelled) vector[b] = level;
+        vector[b] = level;
         worth += run->binding_price[b] * (run->capacity[b] - level);
     }
     return worth;
@@ -529,7 +524,7 @@ static int pass(Run *run, int beam) {
     first->count = 1;
     for (int s = 0; s < run->stages; s++) {
         Stage *next = &run->stage[s + 1];
-        int closing = 0, seated = run->label_at > run->binding;
+        int closing = 0, seated = run->width > run->binding;
         for (int m = 0; seated && m < p->machines; m++) closing |= run->charges.closes[m] == s && run->seat[m] >= 0;
         if (!slots_after(run, &run->stage[s])) {
             run->status = SEARCH_NO_MEMORY;
@@ -612,7 +607,7 @@ static void prepare(Run *run, int64_t gap, int beam) {
     choose_order(run);
     find_counted(run, counted);
     Offer offer = offer_of(run);
-    int whole = lay_out_charges(&run->charges, &offer, run->labelled, counted);
+    int whole = lay_out_charges(&run->charges, &offer, counted);
     if (whole) {
         measure_what_is_to_come(run, counted, binds);
         set_binding_apart(run, binds);
@@ -623,8 +618,7 @@ static void prepare(Run *run, int64_t gap, int beam) {
         run->status = SEARCH_NO_MEMORY;
         return;
     }
-    run->label_at = give_seats(run);
-    drop_vectors_of_other_width(run, run->label_at + (run->labelled ? run->problem->labels : 0));
+    drop_vectors_of_other_width(run, give_seats(run));
 }
 
 /* Reads the best choice of a pass; false when it breaks what was left out, which is counted from now on. */
@@ -709,45 +703,6 @@ Outcome search(const Problem *problem, int skip, const double *price_of_all, dou
         sink_target(&run, (int64_t)(first_gap * problem->unit), beam, choice, &outcome);
         outcome.states = run.states;
         if (!beam) *problem->spent = spent_now(*problem->spent, run.states);
-    }
-    close_run(&run);
-    return outcome;
-}
-
-typedef struct {
-    Node node;
-    int32_t at;
-} Ending;
-
-static int by_rank(const void *left, const void *right) {
-    const Ending *a = left, *b = right;
-    return better(&a->node, &b->node) ? -1 : better(&b->node, &a->node) ? 1 : a->at - b->at;
-}
-
-Outcome list_choices(const Problem *problem, int skip, const double *price_of_all, int64_t gap, Limits limits,
-                     int most, int32_t *choice, int32_t *count) {
-    Run run = {.problem = problem, .skip = skip, .limits = limits, .labelled = 1};
-    Outcome outcome = {SEARCH_NO_MEMORY, 0, 0, 0};
-    *count = 0;
-    if (open_run(&run)) {
-        price_run(&run, price_of_all);
-        outcome.bound = run.bound;
-        prepare(&run, gap > run.bound ? run.bound : gap, 0);
-        if (!run.status) pass(&run, 0);
-        const Stage *last = &run.stage[run.stages];
-        Ending *ending = run.status ? NULL : malloc(sizeof(Ending) * (last->count + 1));
-        if (ending) {
-            for (int n = 0; n < last->count; n++) ending[n] = (Ending){last->node[n], n};
-            qsort(ending, last->count, sizeof(Ending), by_rank);
-            *count = last->count;
-            for (int n = 0; n < last->count && n < most; n++)
-                read_choice(&run, ending[n].at, choice + (size_t)n * problem->bidders);
-            outcome.status = SEARCH_OPTIMAL;
-        } else if (run.status) {
-            outcome.status = run.status;
-        }
-        free(ending);
-        outcome.states = run.states;
     }
     close_run(&run);
     return outcome;

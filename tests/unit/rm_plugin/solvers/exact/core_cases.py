@@ -8,8 +8,8 @@ from small_markets import bid, machine, market
 from audit.feasibility import infeasible
 from rm_plugin.solvers.brute_force import place_all
 from rm_plugin.solvers.exact import _core
+from rm_plugin.solvers.exact.market_arrays import Rows
 from rm_plugin.solvers.exact.resources import Resource
-from rm_plugin.solvers.exact.rows import Rows
 from rm_plugin.solvers.kinds import count_kinds, has_one_rack
 from rm_plugin.solvers.port import Win
 from rm_plugin.solvers.realise import pinned_gangs
