@@ -14,8 +14,7 @@ from audit.feasibility import infeasible
 from audit.recipes import Recipe, random_market
 from rm_plugin.solvers import ladder
 from rm_plugin.solvers.brute_force import BruteForceSolver
-from rm_plugin.solvers.exact import problem
-from rm_plugin.solvers.exact.prepared_market import PreparedMarket
+from rm_plugin.solvers.exact.problem_result import SearchStatus, no_winners
 from rm_plugin.solvers.ladder import exact_ladder
 from rm_plugin.solvers.port import Solution, SolveStatus
 from themis.choices import EmptyBundle
@@ -110,20 +109,22 @@ def test_of_equal_choices_the_one_that_asks_for_fewest_gpus_wins():
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_what_the_search_leaves_undecided_highs_decides(name, monkeypatch):
-    """Nothing finds places but best fit, which here fails for every choice of the search, nor cuts."""
-    undecided = 0
+    asked = 0
     for seed in range(12):
         given = random_market(seed, RECIPES[name])
         best = exact_ladder().solve(given, 60.0)
         with monkeypatch.context() as patched:
-            patched.setattr(PreparedMarket, "find_cut_or_places", lambda *_: None)
-            patched.setattr(problem._Problem, "_places_or_cut", lambda *_: None)
+            patched.setattr(ladder, "solve_problem", undecided)
             found = exact_ladder().solve(given, 60.0)
         assert (found.status, found.gap, found.positive) == (SolveStatus.OPTIMAL, 0.0, best.positive)
         assert infeasible(given, found.wins) == []
         assert found.log_objective == pytest.approx(best.log_objective, abs=1e-10), seed
-        undecided += found.fallback
-    assert undecided > 2
+        asked += found.fallback
+    assert asked > 2
+
+
+def undecided(market, skip, *_):
+    return replace(no_winners(market.arrays, skip), status=SearchStatus.UNDECIDED)
 
 
 def test_of_two_unproven_solutions_the_better_counts_with_the_tighter_bound():
