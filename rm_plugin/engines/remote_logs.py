@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hadoop.webhdfs import open_webhdfs
 from themis.archives import unpack_files
 from themis.errors import ThemisError
+from themis.hadoop.webhdfs import open_webhdfs
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession

@@ -4,11 +4,11 @@ import argparse
 
 from documents import code, table_rows, text_of
 
-from bench.resize_output import REACH_RATIO, document
-from bench.resize_phases import FREE_PHASES, RESERVE_STEPS, START_STEPS, STEP_PHASES
-from bench.resize_run import Plan
-from bench.resize_world import POLICY
 from themis_cli import bench_resize_command
+from themis_lab.bench.resize_output import REACH_RATIO, document
+from themis_lab.bench.resize_phases import FREE_PHASES, RESERVE_STEPS, START_STEPS, STEP_PHASES
+from themis_lab.bench.resize_run import Plan
+from themis_lab.bench.resize_world import POLICY
 
 PAGE = "docs/bench.md"
 

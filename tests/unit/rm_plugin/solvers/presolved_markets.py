@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from small_markets import prepared
 
-from audit.feasibility import infeasible
-from audit.recipes import random_market
 from rm_plugin.solvers.exact.problem import solve_problem
 from rm_plugin.solvers.exact.problem_result import as_solution
+from themis_lab.audit.feasibility import infeasible
+from themis_lab.audit.recipes import random_market
 
 
 def by_search(given, without=None):

@@ -4,7 +4,6 @@ import pytest
 from presolved_markets import count_solved_as_by_search
 from small_markets import bid, gang, machine, market, row, rows_won
 
-from audit.recipes import Recipe
 from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.solvers import presolve
 from rm_plugin.solvers.exact.market_arrays import read_market
@@ -12,6 +11,7 @@ from rm_plugin.solvers.exact.row_placement import RowPlacer
 from rm_plugin.solvers.ladder import exact_ladder
 from themis.choices import EmptyBundle
 from themis.cluster import Level
+from themis_lab.audit.recipes import Recipe
 
 ROOMY = {
     "anything": Recipe(machines=6, bidders=3, slot_gpus=8),

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from small_markets import prepared
 
-from audit.feasibility import infeasible
-from audit.recipes import Recipe, random_market
 from rm_plugin.solvers.brute_force import BruteForceSolver, place_all
 from rm_plugin.solvers.exact import prepared_market, state_budget
 from rm_plugin.solvers.exact.problem import solve_problem
@@ -18,6 +16,8 @@ from rm_plugin.solvers.exact.resources import Resource
 from rm_plugin.solvers.exact.row_placement import Searched
 from rm_plugin.solvers.exact.state_budget import StateBudget
 from themis.choices import EmptyBundle
+from themis_lab.audit.feasibility import infeasible
+from themis_lab.audit.recipes import Recipe, random_market
 
 RECIPES = {
     "anything": Recipe(),

@@ -10,8 +10,6 @@ from dataclasses import replace
 import pytest
 from small_markets import bid, gang, machine, market, row, rows_won
 
-from audit.feasibility import infeasible
-from audit.recipes import Recipe, random_market
 from rm_plugin.solvers import ladder
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.exact.problem_result import SearchStatus, no_winners
@@ -19,6 +17,8 @@ from rm_plugin.solvers.ladder import exact_ladder
 from rm_plugin.solvers.port import Solution, SolveStatus
 from themis.choices import EmptyBundle
 from themis.cluster import Level
+from themis_lab.audit.feasibility import infeasible
+from themis_lab.audit.recipes import Recipe, random_market
 
 MACHINE, CLUSTER, SLOT, RACK = Level.MACHINE, Level.CLUSTER, Level.SLOT, Level.RACK
 
@@ -159,7 +159,7 @@ def test_ties_do_not_depend_on_the_order_of_bidders_rows_or_machines():
 
 _IN_A_FRESH_PROCESS = """
 import json, sys
-from audit.recipes import Recipe, random_market
+from themis_lab.audit.recipes import Recipe, random_market
 from rm_plugin.solvers.ladder import exact_ladder
 recipe = Recipe(bidders=4, pinned_gangs=True, units=False)
 found = [exact_ladder().solve(random_market(seed, recipe), 60.0) for seed in range(12)]
