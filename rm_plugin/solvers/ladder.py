@@ -2,7 +2,7 @@
 
     1. Presolve    `presolve`          Everybody wins its best row, or there is one machine: most markets of a run.
     2. Search      `exact`             Prices, a dynamic programme over the bidders, cuts, places as certificates.
-    3. Programme   `highs`, `gurobi`   One mixed-integer programme over machines.
+    3. Programme   `highs`, `gurobi`   One mixed-integer programme over machines; after a search, of its open rows only.
     4. Best found                      The best choice of the steps before, with its gap. The status is TIME_LIMIT.
 
 The solver `exact` climbs all of them, with HiGHS as its programme. `highs` and `gurobi` skip the search. `brute_force`
@@ -24,6 +24,7 @@ from rm_plugin.solvers.exact.market_arrays import MarketArrays, read_market
 from rm_plugin.solvers.exact.prepared_market import OutOfTimeError, PreparedMarket
 from rm_plugin.solvers.exact.problem import solve_problem
 from rm_plugin.solvers.exact.problem_result import SearchStatus, as_solution, no_winners
+from rm_plugin.solvers.exact.reduced_market import ReducedMarket
 from rm_plugin.solvers.exact.row_placement import RowPlacer
 from rm_plugin.solvers.port import SMALLEST_GAP, Solution, SolveStatus, Win, WinnerDetermination
 from rm_plugin.solvers.presolve import presolve
@@ -109,7 +110,8 @@ class _Climb:
         if self._presolved is not None:
             return self._presolved.solution(without)
         if not self._has_search:
-            return self._by_programme(without, deadline_s)
+            market = self.market if without is None else self.market.without(without)
+            return self._by_programme(market, deadline_s, placed=without is None)
         full = without is None
         skip = -1 if without is None else self._arrays.position[without]
         try:
@@ -120,7 +122,9 @@ class _Climb:
         found = as_solution(prepared.arrays, result, placed=full)
         if result.status is not SearchStatus.UNDECIDED or prepared.too_large or time.monotonic() >= deadline_s:
             return found
-        programmed = replace(self._by_programme(without, deadline_s), states=found.states, fallback=True)
+        reduced = ReducedMarket(self.market, prepared.arrays, result.open_rows, skip)
+        programmed = reduced.original(self._by_programme(reduced.market, deadline_s, placed=full))
+        programmed = replace(programmed, states=found.states, fallback=True)
         return programmed if programmed.status is SolveStatus.OPTIMAL else _better(found, programmed)
 
     def _prepare(self, deadline_s: float) -> PreparedMarket:
@@ -128,11 +132,10 @@ class _Climb:
             self._prepared = PreparedMarket(self._arrays, self._placer, deadline_s)
         return self._prepared
 
-    def _by_programme(self, without: str | None, deadline_s: float) -> Solution:
-        """Step 3."""
-        market = self.market if without is None else self.market.without(without)
+    def _by_programme(self, market: Market, deadline_s: float, *, placed: bool) -> Solution:
+        """Step 3. Gangs of problems without a bidder need no places."""
         solution = self._programme().solve(market, max(0.0, deadline_s - time.monotonic()))
-        if without is None:
+        if placed:
             return solution
         return replace(solution, wins={app_id: Win(row=win.row, gangs=()) for app_id, win in solution.wins.items()})
 

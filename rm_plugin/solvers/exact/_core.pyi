@@ -88,8 +88,8 @@ def lift(
 ) -> int:
     """The most weight that these machines hold, and what pinned GPUs on each may count as beside it (lift.h)."""
 
-def bound(problem: Problem, skip: int, price: Array) -> int:
-    """The upper bound on the value of the problem without a bidder at these prices, in whole units."""
+def losses(problem: Problem, skip: int, price: Array, loss: Array) -> int:
+    """Write what each row loses against the upper bound at these prices into i8 `loss` [rows]; returns the bound."""
 
 def bounds(problem: Problem, price: Array, bound: Array) -> None:
     """The bound at these prices without each bidder, into i8 `bound` [bidders]."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from rm_plugin.solvers.exact import _core
-from rm_plugin.solvers.exact.market_arrays import Ints
+from rm_plugin.solvers.exact.market_arrays import Ints, Longs
 from rm_plugin.solvers.exact.prepared_market import PreparedMarket
 from rm_plugin.solvers.exact.problem_result import (
     ProblemResult,
@@ -139,9 +139,13 @@ class _Problem:
             self._heuristic = self._timed_heuristic(bound)
         choices = [each for each in (self._heuristic, inherited) if each is not None]
         found = max(choices, key=lambda each: market.value(each.row_of))
-        # Cuts learnt since may bound tighter than the search did.
-        bound = min(bound, self._bound_now())
-        return unproven(market.arrays, replace(found, states=self._states), bound, status)
+        # Cuts found since may bound tighter than the search did.
+        price_bound, losses = self._bound_and_losses()
+        found = unproven(market.arrays, replace(found, states=self._states), min(bound, price_bound), status)
+        if found.status is not SearchStatus.UNDECIDED:
+            return found
+        open_rows = np.flatnonzero(losses <= price_bound - market.value(found.row_of))
+        return replace(found, open_rows=tuple(open_rows.tolist()))
 
     def _timed_heuristic(self, bound: int) -> ProblemResult:
         """Run the beam search, and note how long it took: the searches of later problems leave it that much time."""
@@ -162,7 +166,7 @@ class _Problem:
         choice = np.empty(len(market.arrays.bids), dtype=np.int32)
         beam = _BEAM if self._skip < 0 else _BEAM_WITHOUT
         while True:
-            gap = max(_FIRST_GAP, _BEAM_GAP_FACTOR * (self._bound_now() - bound) / market.arrays.unit)
+            gap = max(_FIRST_GAP, _BEAM_GAP_FACTOR * (self._bound_and_losses()[0] - bound) / market.arrays.unit)
             _core.search(market.problem, self._skip, self._price, gap, beam, math.inf, 0, choice)
             answer = self._quick_places_or_cut(choice[choice >= 0])
             if isinstance(answer, Resource) and self._left_s() > 0.0:
@@ -183,9 +187,10 @@ class _Problem:
             return answer
         return market.find_cut_or_places(chosen, self._deadline_s)
 
-    def _bound_now(self) -> int:
-        """The upper bound of the present prices and cuts, in whole units."""
-        return _core.bound(self._market.problem, self._skip, self._price)
+    def _bound_and_losses(self) -> tuple[int, Longs]:
+        """The upper bound of the present prices and cuts, and what each row loses against it [rows]; in whole units."""
+        losses = np.empty(self._market.arrays.rows.rows, dtype=np.int64)
+        return _core.losses(self._market.problem, self._skip, self._price, losses), losses
 
     def _search_s(self) -> float:
         """Seconds for a search. It leaves what the last beam search took, but at most half of the problem's time."""

@@ -34,6 +34,7 @@ class ProblemResult(Value, frozen=True, kw_only=True):
         gap: Upper bound on what the log objective can still gain.
         gangs: Placed gangs by bidder position, without pinned ones; empty in problems without a bidder.
         states: Number of states that the searches kept.
+        open_rows: If UNDECIDED, the rows that can be part of a better choice (reduced-cost fixing).
     """
 
     skip: int
@@ -42,6 +43,7 @@ class ProblemResult(Value, frozen=True, kw_only=True):
     gap: float = 0.0
     gangs: Mapping[int, tuple[PlacedGang, ...]] = field(default_factory=dict)
     states: int = 0
+    open_rows: tuple[int, ...] = ()
 
 
 def rows_by_bidder(choice: Ints) -> dict[int, int]:

@@ -177,19 +177,27 @@ static PyObject *run_search(PyObject *self, PyObject *args) {
                          (long long)outcome.states);
 }
 
-static PyObject *run_bound(PyObject *self, PyObject *args) {
+static PyObject *run_losses(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *capsule;
-    Py_buffer price;
+    Py_buffer price, loss;
     int skip;
-    if (!PyArg_ParseTuple(args, "Oiy*", &capsule, &skip, &price)) return NULL;
+    if (!PyArg_ParseTuple(args, "Oiy*w*", &capsule, &skip, &price, &loss)) return NULL;
     Problem *p = PyCapsule_GetPointer(capsule, CAPSULE);
     int64_t bound = 0, whole[MOST_RESOURCES], *best = p ? malloc(sizeof(int64_t) * (p->bidders + 1)) : NULL;
     if (best) {
         whole_prices(p, price.buf, whole);
         bound = bound_at(p, skip, whole, best);
+        int64_t *of_row = loss.buf;
+        for (int i = 0; i < p->bidders; i++)
+            for (int row = p->row_start[i]; row < p->row_start[i + 1]; row++) {
+                of_row[row] = best[i] - p->gain[row];
+                for (int k = 0; k < p->resources; k++)
+                    of_row[row] += whole[k] * p->use[(size_t)row * p->resources + k];
+            }
     }
     PyBuffer_Release(&price);
+    PyBuffer_Release(&loss);
     if (!p) return NULL;
     if (!best) return PyErr_NoMemory();
     free(best);
@@ -318,7 +326,7 @@ static PyMethodDef METHODS[] = {
     {"search", run_search, METH_VARARGS, "The best choice: (status, value, bound, states)."},
     {"fit", run_fit, METH_VARARGS, "Whether gangs fit: (answer, parts)."},
     {"lift", run_lift, METH_VARARGS, "What pinned GPUs may count as; the most weight that the group holds."},
-    {"bound", run_bound, METH_VARARGS, "The upper bound of a problem at some prices."},
+    {"losses", run_losses, METH_VARARGS, "What each row loses against the upper bound, which is returned."},
     {"bounds", run_bounds, METH_VARARGS, "The bound without each bidder."},
     {"pack_chosen", run_pack_chosen, METH_VARARGS, "The gangs of chosen rows on machines by best fit."},
     {"cover", make_cover, METH_VARARGS, "A cover: groups of machines, and what is asked of them."},

@@ -182,3 +182,8 @@ def rank(rows, choice):
         sum(int(rows.gpus[row]) for row in chosen),
         sum(int(rows.tie[row]) for row in chosen),
     )
+
+
+def bound_of(problem, skip, price):
+    """The upper bound that prices give; `losses` writes what rows lose as well."""
+    return _core.losses(problem, skip, price, np.empty(10_000, dtype=np.int64))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_cases import best_first, draw_knapsack, feasible_choices, pinned_by, rank
+from core_cases import best_first, bound_of, draw_knapsack, feasible_choices, pinned_by, rank
 
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.knapsack import build_problem
@@ -142,7 +142,7 @@ def test_the_steps_of_the_target_change_no_answer_where_states_are_many(seed):
     price = np.zeros(3)
     _core.prices(problem, -1, price, 0.0)
     _, value, _, states, choice = search(problem, 20, price)
-    bound = _core.bound(problem, -1, price)
+    bound = bound_of(problem, -1, price)
     at_once = search(problem, 20, price, first_gap=(bound - value) / UNIT * 1.0001)
     assert (at_once[1], at_once[4]) == (value, choice)
     assert states > at_once[3] + 20_000
@@ -235,8 +235,18 @@ def test_the_bound_leaves_out_who_is_skipped():
     for _, rows, limits, _, problem, bidders in draws("no pins", 20):
         best = [max(rows.gain[first:end].tolist(), default=0) for first, end in itertools.pairwise(rows.row_start)]
         for skip in range(bidders):
-            bound = _core.bound(problem, skip, np.zeros(len(limits)))
+            bound = bound_of(problem, skip, np.zeros(len(limits)))
             assert bound == sum(best) - best[skip]
+
+
+def test_the_losses_of_chosen_rows_lie_between_the_bound_and_their_value():
+    for rng, rows, limits, free, problem, _ in draws("pins that add up or not", 100):
+        price = prices_of(problem, limits, rng)
+        loss = np.empty(rows.rows, dtype=np.int64)
+        bound = _core.losses(problem, -1, price, loss)
+        assert (loss >= 0).all()
+        for choice in itertools.islice(feasible_choices(rows, limits, free), 40):
+            assert -rank(rows, choice)[0] <= bound - sum(int(loss[row]) for row in choice if row >= 0)
 
 
 def test_any_prices_bound_the_optimum_and_found_ones_do_no_worse_than_none():
@@ -245,13 +255,13 @@ def test_any_prices_bound_the_optimum_and_found_ones_do_no_worse_than_none():
         for _, rows, limits, free, problem, _ in draws(name, 60):
             best = max(-rank(rows, choice)[0] for choice in feasible_choices(rows, limits, free))
             price = np.zeros(len(limits))
-            at_none = _core.bound(problem, -1, price)
+            at_none = bound_of(problem, -1, price)
             for warm in (False, True):
                 _core.prices(problem, -1, price, warm)
                 assert np.isfinite(price).all()
                 assert (price >= 0).all()
-                assert best <= _core.bound(problem, -1, price) <= at_none + UNIT * 1e-3
-            lower += _core.bound(problem, -1, price) < at_none
+                assert best <= bound_of(problem, -1, price) <= at_none + UNIT * 1e-3
+            lower += bound_of(problem, -1, price) < at_none
     assert lower > 100
 
 

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from core_cases import draw_knapsack, feasible_choices, rank
+from core_cases import bound_of, draw_knapsack, feasible_choices, rank
 
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.knapsack import build_problem
@@ -28,7 +28,7 @@ def test_whatever_the_shares_the_bound_holds_with_and_without_each_bidder(machin
         _core.bounds(problem, price, without)
         for skip in range(-1, bidders):
             best = max(-rank(rows, choice)[0] for choice in feasible_choices(rows, limits, free, skip))
-            bound = _core.bound(problem, skip, price)
+            bound = bound_of(problem, skip, price)
             assert best <= bound
             assert skip < 0 or bound == without[skip]
     assert changed > 20
@@ -64,7 +64,7 @@ def test_the_first_pin_on_a_machine_is_charged_for_the_part_that_it_takes(skip):
     _core.prices(problem, skip, price, 0.0)
     _core.share(problem, skip, price)
     _core.prices(problem, skip, price, 0.0)
-    bound = _core.bound(problem, skip, price)
+    bound = bound_of(problem, skip, price)
     free = 11 if skip < 0 else 8
     charged = 8 if skip < 0 else 5
     assert charged - 0.01 <= bound / 2**36 <= charged + 0.01 < free
@@ -79,5 +79,5 @@ def test_shares_of_the_same_prices_are_the_same():
         for _ in range(2):
             problem = build_problem(rows, limits, free, UNIT)
             _core.share(problem, -1, price)
-            bounds.append(_core.bound(problem, -1, price))
+            bounds.append(bound_of(problem, -1, price))
         assert bounds[0] == bounds[1]

@@ -5,14 +5,18 @@ import math
 import random
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import pytest
-from small_markets import bid, gang, machine, market, row, rows_won
+from small_markets import bid, gang, machine, market, prepared, row, rows_won
 
 from rm_plugin.solvers import ladder
 from rm_plugin.solvers.brute_force import BruteForceSolver
+from rm_plugin.solvers.exact import problem
 from rm_plugin.solvers.exact.problem_result import SearchStatus, no_winners
+from rm_plugin.solvers.exact.reduced_market import ReducedMarket
+from rm_plugin.solvers.highs import HighsSolver
 from rm_plugin.solvers.ladder import exact_ladder
 from rm_plugin.solvers.port import Solution, SolveStatus
 from themis.choices import EmptyBundle
@@ -124,7 +128,31 @@ def test_what_the_search_leaves_undecided_highs_decides(name, monkeypatch):
 
 
 def undecided(market, skip, *_):
-    return replace(no_winners(market.arrays, skip), status=SearchStatus.UNDECIDED)
+    """Nobody wins, and no row is fixed."""
+    rows = tuple(range(market.arrays.rows.rows))
+    return replace(no_winners(market.arrays, skip), status=SearchStatus.UNDECIDED, open_rows=rows)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_reduced_cost_fixing_keeps_an_optimum(name):
+    fixed = 0
+    for seed in range(12):
+        given = random_market(seed, RECIPES[name])
+        best, market = exact_ladder().solve(given, 60.0), prepared(given)
+        if not market.arrays.rows.rows:
+            continue
+        whole = problem._Problem(market, -1, time.monotonic() + 60.0, math.inf)
+        bound = int(market.arrays.rows.gain.sum())
+        result = whole._best_found(bound, SearchStatus.UNDECIDED)
+        if result.status is SearchStatus.OPTIMAL:
+            continue
+        reduced = ReducedMarket(given, market.arrays, result.open_rows, -1)
+        found = reduced.original(HighsSolver().solve(reduced.market, 60.0))
+        assert (found.status, found.positive) == (SolveStatus.OPTIMAL, best.positive)
+        assert found.log_objective == pytest.approx(best.log_objective, abs=1e-10), seed
+        assert infeasible(given, found.wins) == []
+        fixed += len(result.open_rows) < market.arrays.rows.rows
+    assert fixed
 
 
 def test_of_two_unproven_solutions_the_better_counts_with_the_tighter_bound():

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from core_cases import bound_of
 from small_markets import bid, gang, machine, market, prepared, row
 
 from rm_plugin.arbiter.auction import run_auction
@@ -262,4 +263,4 @@ def test_the_bound_without_each_bidder_is_what_the_prices_say_of_its_problem():
         compiled.known_bound(0)
         price = compiled.prices(-1)
         for skip in range(len(compiled.arrays.bids)):
-            assert compiled.known_bound(skip) == _core.bound(compiled.problem, skip, price)
+            assert compiled.known_bound(skip) == bound_of(compiled.problem, skip, price)
