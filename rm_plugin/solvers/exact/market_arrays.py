@@ -1,4 +1,4 @@
-"""A market as arrays: what every row that may win gains and asks for."""
+"""A market as arrays: the rows that may win, their gains, and what they ask for."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
 _FINEST = 40
-"""Gains are whole multiples of 2**-40, if they are not too large: sums do not depend on their order, and one over a
-thousand bidders errs by less than 1e-9. Equal products of other values may still differ by the last unit."""
+"""Gains are multiples of 2**-40 unless they are too large. Sums then do not depend on their order, and one over a
+thousand bidders errs by less than 1e-9. Equal products of different values may differ by one unit."""
 _BITS = 60
-"""Bits that the sum of everybody's best gain may take."""
+"""Bits that the sum of all bidders' best gains may take."""
 
 _INT, _FLOAT = 4, 8
-"""Bytes of a number that the core tells of."""
+"""Bytes of the numbers that the core returns."""
 
 
 class Rows(Value, frozen=True, dict=True, kw_only=True):
@@ -39,7 +39,7 @@ class Rows(Value, frozen=True, dict=True, kw_only=True):
         index: Index of the row in its bid [rows].
         gain: What it adds to the log objective over winning nothing, in multiples of 1 / unit [rows].
         gpus: GPUs that it asks for [rows].
-        tie: Tells equals apart whatever their order: a digest of the app and of what is asked for [rows].
+        tie: Digest of the app, gangs and pins, which decides ties [rows].
         counts: Gangs by kind [rows, kinds].
         pin_start: First pin of each row, and the end [rows + 1].
         pin_machine: Machine of each pin, ascending within a row [pins].
@@ -57,8 +57,8 @@ class Rows(Value, frozen=True, dict=True, kw_only=True):
     pin_gpus: Ints
 
     @classmethod
-    def with_room(cls, bidders: int, rows: int, kinds: int, pins: int) -> Rows:
-        """Room for so much, to be written to."""
+    def allocate(cls, bidders: int, rows: int, kinds: int, pins: int) -> Rows:
+        """Allocate arrays of these lengths, for the core to write to."""
         return cls(
             row_start=np.empty(bidders + 1, dtype=np.int32),
             index=np.empty(rows, dtype=np.int32),
@@ -72,7 +72,7 @@ class Rows(Value, frozen=True, dict=True, kw_only=True):
         )
 
     def first(self, rows: int, pins: int) -> Rows:
-        """So many of the rows, which have so many pins; bidders stay."""
+        """The first `rows` rows with their `pins` pins. All bidders stay."""
         if rows == self.rows:
             return self
         return Rows(
@@ -103,16 +103,15 @@ class Rows(Value, frozen=True, dict=True, kw_only=True):
         return np.repeat(np.arange(len(self.row_start) - 1), np.diff(self.row_start))
 
     def only(self, keep: NDArray[np.bool_]) -> Rows:
-        """These rows alone; bidders stay, also those left without a row."""
+        """Only the rows marked in `keep`. Bidders without a row stay."""
         if keep.all():
             return self
         return self._taken(np.flatnonzero(keep), np.concatenate(([0], np.cumsum(keep)))[self.row_start])
 
     def with_fewest_parts_first(self, bids: Sequence[Bid]) -> Rows:
-        """Rows that are best first, and such as differ only in which pinned GPUs belong together in an order too.
+        """Order rows that differ only in which pinned GPUs belong together: fewest parts first, then smaller ones.
 
-        The fewest parts come first, then the smaller ones: payments keep or take a part as one, so it matters which of
-        these rows wins, though the digest does not know them apart.
+        Digests do not distinguish such rows, but payments keep or take each part as a whole.
         """
         keys = (self.bidder, self.gain, self.gpus, self.tie)
         like_the_one_before = np.logical_and.reduce([key[1:] == key[:-1] for key in keys])
@@ -143,7 +142,15 @@ class Rows(Value, frozen=True, dict=True, kw_only=True):
 
 
 class MarketArrays(Value, frozen=True, dict=True, kw_only=True):
-    """A market in arrays: machines with a free GPU by id, bids by app id, kinds of gangs, rows, and the gain of 1.0."""
+    """A market in arrays.
+
+    Attributes:
+        machines: Machines with a free GPU, by id.
+        bids: Bids, by app id. A bidder's position is its place here.
+        kinds: Kinds of the gangs that rows ask for.
+        rows: Rows that may win.
+        unit: The gain that stands for 1.0 of log value.
+    """
 
     machines: tuple[FreeMachine, ...]
     bids: tuple[Bid, ...]
@@ -163,23 +170,23 @@ class MarketArrays(Value, frozen=True, dict=True, kw_only=True):
 
     @remembered
     def row_index(self) -> list[int]:
-        """The index of each row in its bid: what N + 1 problems ask for one by one."""
+        """The index of each row in its bid, as Python numbers."""
         found: list[int] = self.rows.index.tolist()
         return found
 
     @remembered
     def known_logs(self) -> dict[int, float]:
-        """Logs of what rows are worth, of those that were asked about: N + 1 problems mostly choose the same ones."""
+        """Cached log values of rows; the N + 1 problems usually choose the same ones."""
         return {}
 
     @remembered
     def unplaced(self) -> dict[int, Win]:
-        """Rows as wins without places, likewise: made as they are looked up."""
+        """Rows as wins without places, created on first access."""
         return _Unplaced(self.row_index)
 
     @remembered
     def empty_logs(self) -> list[float | None]:
-        """The log of what each bid says of nothing; None where that is 0."""
+        """The log of each bid's empty value, None where that is 0."""
         return [math.log(value) if (value := bid.empty_value) > 0 else None for bid in self.bids]
 
     @remembered
@@ -194,7 +201,7 @@ class MarketArrays(Value, frozen=True, dict=True, kw_only=True):
 
 
 class _Unplaced(dict[int, Win]):
-    """Wins without places by row, made as they are asked for."""
+    """Wins without places by row, created on first access."""
 
     def __init__(self, row_index: Sequence[int]) -> None:
         super().__init__()
@@ -206,44 +213,44 @@ class _Unplaced(dict[int, Win]):
 
 
 def read_market(market: Market) -> MarketArrays:
-    """The arrays of a market, without rows that cannot win: too large alone, or worth no more than nothing."""
+    """Read a market. Rows that cannot win are dropped: too large alone, or worth no more than winning nothing."""
     machines = tuple(sorted((m for m in market.machines if m.free), key=lambda machine: machine.machine_id))
     bids = tuple(sorted(market.bids, key=lambda bid: bid.app_id))
     here = {machine.machine_id: (index, machine.free) for index, machine in enumerate(machines)}
     total_gpus = sum([free for _, free in here.values()])
-    met = _KindsMet(total_gpus, one_rack=has_one_rack(machines))
-    row_start, empty, values, index, gpus, cells, pins = _core.read_bids(bids, here, total_gpus, met.learn)
-    kinds, place = met.ordered(set(array("i", cells)[1::3]))
-    told = Rows.with_room(len(bids), len(values) // _FLOAT, len(kinds), len(pins) // (3 * _INT))
+    numbers = _KindNumbers(total_gpus, one_rack=has_one_rack(machines))
+    row_start, empty, values, index, gpus, cells, pins = _core.read_bids(bids, here, total_gpus, numbers.learn)
+    kinds, place = numbers.ordered(set(array("i", cells)[1::3]))
+    read = Rows.allocate(len(bids), len(values) // _FLOAT, len(kinds), len(pins) // (3 * _INT))
     apps = array("q", map(_DIGESTS.__getitem__, map(_APP_ID, bids)))
     unit, rows, pinned, alike = _core.order_rows(
         *(_FINEST, _BITS, row_start, empty, apps, values, index, gpus, cells, array("i", place), pins),
-        told.row_start,
-        told.index,
-        told.gain,
-        told.gpus,
-        told.tie,
-        told.counts,
-        told.pin_start,
-        told.pin_machine,
-        told.pin_gpus,
+        read.row_start,
+        read.index,
+        read.gain,
+        read.gpus,
+        read.tie,
+        read.counts,
+        read.pin_start,
+        read.pin_machine,
+        read.pin_gpus,
     )
-    ordered = told.first(rows, pinned)
+    ordered = read.first(rows, pinned)
     if alike:
         ordered = ordered.with_fewest_parts_first(bids)
     return MarketArrays(machines=machines, bids=bids, kinds=tuple(kinds), rows=ordered, unit=unit)
 
 
 def digests_of(market: Market) -> Mapping[tuple[str, int], int]:
-    """The digest by which ties are decided, of each row that may win, by app id and index in the bid."""
+    """The digest of each row that may win, by app id and index in the bid. Digests decide ties."""
     arrays = read_market(market)
     rows = arrays.rows
     apps = (arrays.bids[bidder].app_id for bidder in rows.bidder.tolist())
     return dict(zip(zip(apps, rows.index.tolist(), strict=True), rows.tie.tolist(), strict=True))
 
 
-class _KindsMet:
-    """Kinds of the gangs that bids ask for, numbered as they are met."""
+class _KindNumbers:
+    """Numbers of the kinds of gangs, in the order in which bids name them."""
 
     def __init__(self, total_gpus: int, *, one_rack: bool) -> None:
         self._total_gpus = total_gpus
@@ -251,16 +258,16 @@ class _KindsMet:
         self._kinds: dict[Kind, int] = {}
 
     def learn(self, gang: Gang) -> tuple[int, int, int]:
-        """The number of a gang's kind, its count and its GPUs in all, one more than there are where it needs more."""
+        """The number of a gang's kind, its count and its total GPUs; the free GPUs plus one if it needs more."""
         kind = self._kinds.setdefault(kind_of(gang, one_rack=self._one_rack), len(self._kinds))
         if gang.total_gpus > self._total_gpus:
             return kind, 0, self._total_gpus + 1
         return kind, gang.count, gang.total_gpus
 
     def ordered(self, asked_for: Collection[int]) -> tuple[list[Kind], list[int]]:
-        """Those of some numbers in canonical order, and the place of each that was met there.
+        """The kinds with these numbers in canonical order, and the place of each number among them.
 
-        Not those of left-out rows only: one that nobody can win may make the others harder to place.
+        Kinds that only dropped rows name are left out: they could only make the resources insufficient.
         """
         kinds = sorted([kind for kind, number in self._kinds.items() if number in asked_for])
         place = [0] * len(self._kinds)
@@ -270,12 +277,12 @@ class _KindsMet:
 
 
 class _Digests(dict[str, int]):
-    """Digests that tell apps apart, mostly, made as they are asked for; an app bids in many a market."""
+    """Digests of app ids, cached because an app bids in many markets."""
 
-    _MOST = 65_536
+    _MAX = 65_536
 
     def __missing__(self, app_id: str) -> int:
-        if len(self) >= self._MOST:
+        if len(self) >= self._MAX:
             self.clear()
         digest = self[app_id] = zlib.crc32(app_id.encode())
         return digest
@@ -286,6 +293,6 @@ _APP_ID = attrgetter("app_id")
 
 
 def _grouping(bid: Bid, index: int) -> tuple[int, list[Allocation], int]:
-    """How a row's pinned GPUs belong together, to order rows by; of equal ones the first of the bid comes first."""
+    """Sort key of rows by their pinned parts; of equal ones the first in the bid comes first."""
     parts = sorted(bid.rows[index].pinned_parts)
     return len(parts), parts, index

@@ -1,8 +1,8 @@
-"""Patterns of single machines dealt out to the machines, such that gangs in racks find their units inside one.
+"""Assignment of patterns to machines, such that each gang in a rack finds all its units inside one rack.
 
-Machines alike may swap their patterns. Rack by rack, those that hold most units for gangs in racks come first, as long
-as they fill whole gangs; the rack's other machines get the patterns that hold least of them. Then each gang takes the
-rack that it leaves the least.
+Identical machines may swap patterns. Rack by rack, machines receive the patterns with the most units for rack gangs, as
+long as these fill whole gangs. The rack's other machines receive the patterns with the fewest. Then each gang takes the
+rack that it fills most tightly.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from rm_plugin.solvers.kinds import Kind
 from themis.cluster import Level
 
 IN_RACK, ON_MACHINE, IN_SLOT = -2, -1, 0
-"""Where a part lies, as the core's search tells it."""
+"""Where a part is placed, in the code of the core's placement search."""
 
 Items = Mapping[Item, int]
 Alike = tuple[int, tuple[int, ...]]
-"""Free GPUs of a machine, and those of each slot, pinned ones included."""
+"""Free GPUs of a machine and of each slot. Machines with equal keys are interchangeable."""
 Held = tuple[int, Items]
-"""What a machine holds, and before that the units that it then has for gangs in racks."""
+"""Units that a machine has for rack gangs, and what else it holds."""
 
 
-def deal(market: MarketArrays, counts: Ints, left: Ints, patterns: Sequence[Pattern]) -> Ints | None:
-    """Parts of gangs (kind, machine, where, GPUs) by patterns that hold everything, one a machine.
+def assign_patterns(market: MarketArrays, counts: Ints, left: Ints, patterns: Sequence[Pattern]) -> Ints | None:
+    """Assign patterns to machines; returns parts of gangs (kind, machine, where, GPUs).
 
     Args:
         market: The market.
         counts: Gangs to place, by kind [kinds].
         left: Free GPUs by machine [machines].
-        patterns: Patterns of single machines, each by any machine of those alike; no two of the same machine.
+        patterns: Patterns of single machines. Each names one of the interchangeable machines, no two the same.
 
     Returns:
-        None where the patterns leave something, or no rack is found for a gang.
+        None if a gang finds no rack, or if the patterns do not hold everything.
     """
     asked = list(_rack_gangs(market, counts))
     for unit in sorted({kind.unit for kind, _ in asked} or {1}):
         gangs = [kind.units for kind, many in asked if kind.unit == unit for _ in range(many)]
-        on_machine = _dealt_out(market, left, patterns, unit, gangs)
+        on_machine = _assigned(market, left, patterns, unit, gangs)
         hosted = _hosted(market, counts, left, on_machine)
         if hosted is not None:
             return parts_of(market, counts, on_machine, hosted)
@@ -52,24 +52,24 @@ def deal(market: MarketArrays, counts: Ints, left: Ints, patterns: Sequence[Patt
 
 
 def _rack_gangs(market: MarketArrays, counts: Ints) -> Iterator[tuple[Kind, int]]:
-    """Kinds of gangs in racks that are asked for, the largest first, and how many of each."""
+    """Kinds of the rack gangs that the choice asks for, largest first, with their counts."""
     asked = zip(market.kinds, counts.tolist(), strict=True)
     return iter(
         sorted(((k, n) for k, n in asked if n and k.level is Level.RACK), key=lambda each: (-each[0].gpus, each[0]))
     )
 
 
-def _dealt_out(
+def _assigned(
     market: MarketArrays, left: Ints, patterns: Sequence[Pattern], unit: int, gangs: list[int]
 ) -> list[Items]:
-    """Items by machine, such that racks host as many as they can of the gangs of so many units, the largest first."""
+    """Items by machine, such that racks host as many gangs as they can, largest first. `gangs` lists their units."""
     alike = list(zip(left.tolist(), (machine.free_slots for machine in market.machines), strict=True))
     held: dict[Alike, list[Held]] = {key: [] for key in alike}
     for pattern in patterns:
         key = alike[pattern.machines[0]]
-        held[key].append((room_of(pattern.items, key[0], unit), pattern.items))
+        held[key].append((rack_units(pattern.items, key[0], unit), pattern.items))
     for key, count in Counter(alike).items():
-        held[key] += [(room_of({}, key[0], unit), {})] * (count - len(held[key]))
+        held[key] += [(rack_units({}, key[0], unit), {})] * (count - len(held[key]))
         held[key].sort(key=itemgetter(0))
     racks: dict[str, list[int]] = {}
     for place, machine in enumerate(market.machines):
@@ -85,7 +85,7 @@ def _dealt_out(
 
 
 def _fill_rack(keys: Sequence[Alike], held: Mapping[Alike, list[Held]], gangs: list[int]) -> dict[Alike, list[Items]]:
-    """Patterns for a rack's machines that fill as many gangs as they can; both are taken off what is left of them."""
+    """Patterns for a rack's machines that fill as many gangs as they can. Removes both from `held` and `gangs`."""
     taken: dict[Alike, list[Items]] = {key: [] for key in keys}
     count = Counter(keys)
     offered = [(key, each) for key in count for each in held[key][-count[key] :]]
@@ -104,8 +104,8 @@ def _fill_rack(keys: Sequence[Alike], held: Mapping[Alike, list[Held]], gangs: l
     return taken
 
 
-def room_of(items: Items, free: int, unit: int) -> int:
-    """Units that a machine has for gangs in racks: whole items, or whatever GPUs no larger item takes."""
+def rack_units(items: Items, free: int, unit: int) -> int:
+    """Units that a machine has for rack gangs: whole items, or the GPUs that larger items leave."""
     if unit > 1:
         return items.get(Item(unit), 0)
     return free - sum(item.gpus * many for item, many in items.items() if item.gpus > 1)
@@ -114,14 +114,14 @@ def room_of(items: Items, free: int, unit: int) -> int:
 def _hosted(
     market: MarketArrays, counts: Ints, left: Ints, on_machine: Sequence[Items]
 ) -> Counter[tuple[Kind, str]] | None:
-    """How many gangs of each kind every rack hosts; None where one finds no rack."""
+    """Number of gangs of each kind by rack. Returns None if a gang finds no rack."""
     room: dict[int, Counter[str]] = {}
     hosted: Counter[tuple[Kind, str]] = Counter()
     for kind, many in _rack_gangs(market, counts):
         if kind.unit not in room:
             room[kind.unit] = Counter()
             for machine, free, items in zip(market.machines, left.tolist(), on_machine, strict=True):
-                room[kind.unit][machine.rack_id] += room_of(items, free, kind.unit)
+                room[kind.unit][machine.rack_id] += rack_units(items, free, kind.unit)
         for _ in range(many):
             racks = [(units, rack) for rack, units in room[kind.unit].items() if units >= kind.units]
             if not racks:
@@ -135,7 +135,7 @@ def _hosted(
 def parts_of(
     market: MarketArrays, counts: Ints, on_machine: Sequence[Items], hosted: Counter[tuple[Kind, str]]
 ) -> Ints | None:
-    """The parts, item by item: units of gangs in racks first, then of whatever else is made of such items."""
+    """The parts, item by item: units of rack gangs first, then other gangs of such items. None if items are missing."""
     wanted: Counter[tuple[int, str]] = Counter()
     numbers: dict[Item, list[int]] = {}
     for number, (kind, many) in enumerate(zip(market.kinds, counts.tolist(), strict=True)):

@@ -1,4 +1,4 @@
-"""Chosen rows on the machines: the certificate that they fit."""
+"""Places for chosen rows: the certificate that a choice is feasible (docs/design/auction.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rm_plugin.solvers.candidates import Candidate
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.market_arrays import Ints, MarketArrays
-from rm_plugin.solvers.exact.pattern_assignment import IN_RACK, deal
+from rm_plugin.solvers.exact.pattern_assignment import IN_RACK, assign_patterns
 from rm_plugin.solvers.exact.resources import Item, item_of
 from rm_plugin.solvers.exact.separation import Pattern
 from rm_plugin.solvers.kinds import Kind
@@ -24,16 +24,16 @@ from themis.cluster import Allocation, Level
 from themis.errors import InvariantError
 
 _NO, _YES = 0, 1
-_MOST_SEARCHED = 4_000
-"""Searches that are remembered: some megabytes."""
+_MAX_REMEMBERED = 4_000
+"""Placement searches that are remembered, some megabytes. Lists of a dive have patterns in common."""
 _STEPS = 20_000
-"""Steps of the search for places: some ten milliseconds."""
-_MOST_SPARED = 1_000_000
-"""Units of gangs in racks times machines of a rack for which what they spoil is looked for: some ten milliseconds."""
+"""Steps of a placement search for one list of patterns, about ten milliseconds."""
+_MAX_SPARING_WORK = 1_000_000
+"""Units of rack gangs times machines of a rack, past which best fit does not look for what they spoil."""
 
 
 class RowPlacer:
-    """The machines of a market, ready to be packed with chosen rows again and again."""
+    """Places rows of a market on its machines."""
 
     def __init__(self, market: MarketArrays) -> None:
         self._market = market
@@ -55,13 +55,13 @@ class RowPlacer:
         self._racks_then_rank = np.array(racks_first, dtype=np.int32)
 
     def of_rows(self, market: MarketArrays) -> RowPlacer:
-        """The same machines and kinds of gangs, to be packed with other rows."""
+        """A placer for other rows of the same machines and kinds."""
         same = copy(self)
         same._market = market
         return same
 
     def left_beside(self, chosen: Ints) -> Ints:
-        """Free GPUs of every machine beside those that the chosen rows pin [machines]."""
+        """Free GPUs of each machine, less those that the chosen rows pin [machines]."""
         rows = self._market.rows
         left = self.free.copy()
         lengths = rows.pin_start[chosen + 1] - rows.pin_start[chosen]
@@ -70,26 +70,26 @@ class RowPlacer:
         return left
 
     def pack(self, chosen: Ints) -> Packed | int:
-        """The chosen rows on machines by best fit; or the kind of a gang without a place.
+        """Place rows by best fit; returns the kind of the first gang without a place if that fails.
 
-        The largest gangs come first. Where one in a rack then finds no place, those in racks come first, and take what
-        spoils the least for all others.
+        The largest gangs come first. If a rack gang then finds no place, rack gangs come first, and take the GPUs that
+        spoil the fewest whole parts for others.
         """
         packed = self._by_best_fit(chosen, sparing=False)
-        if isinstance(packed, Packed) or not self._is_spared(chosen):
+        if isinstance(packed, Packed) or not self._may_spare(chosen):
             return packed
         spared = self._by_best_fit(chosen, sparing=True)
         return spared if isinstance(spared, Packed) else packed
 
-    def _is_spared(self, chosen: Ints) -> bool:
-        """Whether there are gangs in racks, and not so many that looking for what they spoil takes long."""
+    def _may_spare(self, chosen: Ints) -> bool:
+        """Whether there are rack gangs, and few enough to look for what they spoil."""
         counts = self._market.rows.counts[chosen].sum(axis=0)
         units = sum(
             int(many) * kind.units
             for kind, many in zip(self._market.kinds, counts, strict=True)
             if kind.level is Level.RACK
         )
-        return 0 < units <= _MOST_SPARED // max(1, int(np.bincount(self._rack).max(initial=0)))
+        return 0 < units <= _MAX_SPARING_WORK // max(1, int(np.bincount(self._rack).max(initial=0)))
 
     def _by_best_fit(self, chosen: Ints, *, sparing: bool) -> Packed | int:
         rows, gpus = self._market.rows, self._market.free_gpus
@@ -117,18 +117,18 @@ class RowPlacer:
         return Packed(self._market, owner, parts[:written])
 
     def by_machine_patterns(self, chosen: Ints, patterns: Sequence[Pattern]) -> Searched | None:
-        """The rows' gangs by patterns of single machines, the last of all others together; None without success."""
+        """Place rows by patterns of single machines; the last pattern is for all other machines together."""
         left = self.left_beside(chosen)
         *whole, rest = patterns
         others = self._one_a_machine(rest, left)
         if others is None:
             return None
         counts = self._market.rows.counts[chosen].sum(axis=0)
-        parts = deal(self._market, counts, left, [*whole, *others])
+        parts = assign_patterns(self._market, counts, left, [*whole, *others])
         return None if parts is None else Searched(self._market, chosen, parts)
 
     def _one_a_machine(self, pattern: Pattern, left: Ints) -> list[Pattern] | None:
-        """A pattern of several machines as patterns of single ones, by search; single GPUs fit wherever room is."""
+        """Split a pattern of several machines into patterns of single ones, by search. Single GPUs fit anywhere."""
         items = [item for item in pattern.items if item.gpus > 1]
         if not items:
             return []
@@ -143,10 +143,10 @@ class RowPlacer:
         return [Pattern(machines=(machine,), items=here, gangs={}) for machine, here in sorted(held.items())]
 
     def by_group_patterns(self, chosen: Ints, patterns: Sequence[Pattern], most_steps: int) -> Searched | None:
-        """The rows' gangs dealt out to patterns of groups of machines, and placed inside each; None without success."""
+        """Divide the rows' gangs among patterns of groups of machines, and place them inside each group by search."""
         kinds, left = self._market.kinds, self.left_beside(chosen)
         counts = self._market.rows.counts[chosen].sum(axis=0)
-        # Units of cluster gangs go where they like, each on one machine.
+        # Units of cluster gangs are independent of each other; each stays on one machine.
         units = np.array([kind.units if kind.level is Level.CLUSTER and kind.unit > 1 else 1 for kind in kinds])
         shapes = np.array(
             [
@@ -168,7 +168,7 @@ class RowPlacer:
         return Searched(self._market, chosen, np.concatenate([np.empty((0, 4), dtype=np.int32), *parts]))
 
     def _take(self, pattern: Pattern, to_place: list[int]) -> list[int]:
-        """How many of each kind the pattern's items are, taken off what is to be placed; gangs in racks come first."""
+        """Count the gangs of each kind that the pattern's items form, and subtract them from `to_place`; rack gangs first."""
         here = [0] * len(to_place)
         items, gangs = dict(pattern.items), dict(pattern.gangs)
         for number in self._racks_first:
@@ -188,10 +188,10 @@ class RowPlacer:
     def _search_again(
         self, machines: tuple[int, ...], left: Ints, shapes: Ints, counts: Ints, most_steps: int
     ) -> NDArray[np.int32] | Literal[False] | None:
-        """As `_search`, but what was searched before is known: dives have patterns in common."""
+        """As `_search`, with the answers of earlier searches."""
         key = (machines, left[list(machines)].tobytes(), shapes.tobytes(), counts.tobytes(), most_steps)
         if key not in self._searched:
-            if len(self._searched) >= _MOST_SEARCHED:
+            if len(self._searched) >= _MAX_REMEMBERED:
                 self._searched.clear()
             self._searched[key] = self._search(machines, left, shapes, counts, most_steps)
         return self._searched[key]
@@ -199,7 +199,7 @@ class RowPlacer:
     def _search(
         self, machines: Sequence[int], left: Ints, shapes: Ints, counts: Ints, most_steps: int
     ) -> NDArray[np.int32] | Literal[False] | None:
-        """Parts of gangs on these machines: where each lies, False when proven not to fit, None when not decided."""
+        """Parts of gangs on these machines. Returns False if they provably do not fit, None if that is not decided."""
         members = np.array(machines, dtype=np.int64)
         slots = [self._market.machines[machine].free_slots for machine in members.tolist()]
         parts = np.empty((2 * int(left[members].sum()) + 2, 4), dtype=np.int32)
@@ -236,7 +236,7 @@ def _candidate(market: MarketArrays, row: int) -> Candidate:
 
 
 def _layout(market: MarketArrays, parts: Ints) -> Layout:
-    """Places of the search as quotas: gangs by slot, machine and rack, units by machine."""
+    """Parts as quotas for `realise`: gangs by slot, machine and rack, units by machine."""
     slots: Counter[tuple[int, str, int]] = Counter()
     on_machines: Counter[tuple[int, str]] = Counter()
     racks: Counter[tuple[Kind, str]] = Counter()
@@ -260,7 +260,7 @@ def _layout(market: MarketArrays, parts: Ints) -> Layout:
 
 
 def _slots_for(sizes: Sequence[int], room: Sequence[int]) -> list[tuple[int, int]] | None:
-    """A slot for each gang, largest first, found by trying: (gpus, slot)."""
+    """A slot for each gang by backtracking, as (GPUs, slot)."""
     if not sizes:
         return []
     for slot, free in enumerate(room):
@@ -273,12 +273,12 @@ def _slots_for(sizes: Sequence[int], room: Sequence[int]) -> list[tuple[int, int
 
 
 def _ends(parts: Iterable[Sequence[int]]) -> Ints:
-    """Where each of some parts begins, laid end to end, and the end of the last."""
+    """Start of each part in the concatenation of all, and its end."""
     return np.array([0, *accumulate(map(len, parts))], dtype=np.int32)
 
 
 class Searched:
-    """Places that the search found for chosen rows, as parts (kind, machine, where, GPUs)."""
+    """Places of chosen rows as parts (kind, machine, where, GPUs), from patterns and searches."""
 
     def __init__(self, market: MarketArrays, chosen: Ints, parts: Ints) -> None:
         self._market = market
@@ -286,17 +286,17 @@ class Searched:
         self._parts = parts
 
     def gangs(self) -> Mapping[int, tuple[PlacedGang, ...]]:
-        """Placed gangs by row, nearest first; pinned ones are not among them."""
+        """Placed gangs by row, tightest level first, without pinned ones."""
         layout = _layout(self._market, self._parts)
         rows = {str(row): _candidate(self._market, row) for row in self._chosen.tolist()}
         placed = realise(self._market.machines, rows, layout)
         if placed is None:
-            raise InvariantError("the search placed gangs that do not fit", value=len(rows))
+            raise InvariantError("the placement search placed gangs that do not fit", value=len(rows))
         return {int(row): tuple(gang for gang in gangs if not gang.pinned) for row, gangs in placed.items()}
 
 
 class Packed:
-    """Gangs on machines: the row of each gang, and parts (gang, machine, slot or -1, GPUs)."""
+    """Places by best fit: the row of each gang, and parts (gang, machine, slot or -1, GPUs)."""
 
     def __init__(self, market: MarketArrays, row_of_gang: Ints, parts: Ints) -> None:
         self._market = market
@@ -304,7 +304,7 @@ class Packed:
         self._parts = parts
 
     def gangs(self) -> Mapping[int, tuple[PlacedGang, ...]]:
-        """Placed gangs by row, nearest first; pinned ones are not among them."""
+        """Placed gangs by row, tightest level first, without pinned ones."""
         machines = self._market.machines
         by_gang: dict[int, list[tuple[int, int, int]]] = {}
         for gang, machine, slot, gpus in self._parts.tolist():
@@ -325,5 +325,5 @@ def _level_of(parts: Sequence[tuple[int, int, int]], racks: Iterable[str]) -> Le
 
 
 def _rank(kind: Kind) -> tuple[int, ...]:
-    """The order of packing: what must stay whole on one machine first, largest first, the nearest of equals first."""
+    """Sort key of packing: what stays whole on one machine first, then the largest, then the tightest level."""
     return (int(kind.unit == 1), -kind.unit, kind.level, -kind.gpus)

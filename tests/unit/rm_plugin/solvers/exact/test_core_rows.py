@@ -48,7 +48,7 @@ def compiled(told, kinds):
     flat = {name: array(code, told[name]) for name, code in types.items()}
     flat |= {name: array("i", [number for each in told[name] for number in each]) for name in ("cell", "pin")}
     order = ("row_start", "empty", "app", "value", "index", "gpus", "cell", "place", "pin")
-    out = Rows.with_room(len(told["empty"]), len(told["value"]), kinds, len(told["pin"]))
+    out = Rows.allocate(len(told["empty"]), len(told["value"]), kinds, len(told["pin"]))
     parts = (out.row_start, out.index, out.gain, out.gpus, out.tie)
     parts += (out.counts, out.pin_start, out.pin_machine, out.pin_gpus)
     unit, rows, pins, alike = _core.order_rows(FINEST, BITS, *(flat[name] for name in order), *parts)
