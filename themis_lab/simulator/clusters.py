@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from themis.cluster import Cluster, DeviceType, Machine
+from themis.config.examples import ExampleKind, examples, file_or_example
 from themis.errors import InputError, UnknownNameError
 
 CLUSTERS: Mapping[str, str] = {
@@ -28,7 +29,7 @@ _REMEDY = "write MACHINESxGPUS joined by +, as in 16x8+6x4/1+16x1, where /1 stan
 
 
 def cluster_named(text: str) -> Cluster:
-    """The cluster of that name, of that text, or in the cluster file at that path.
+    """The cluster of that name, of that text, or in a cluster file or example.
 
     A text lists groups of like machines, `MACHINESxGPUS` joined by `+`. A slot holds two GPUs where a machine's number
     is even and one where it is odd; `/1` after a group, or another divisor, says otherwise. Machines are dealt in turn
@@ -40,14 +41,14 @@ def cluster_named(text: str) -> Cluster:
     """
     if text in CLUSTERS:
         return _cluster(text, CLUSTERS[text])
-    if text.endswith((".yaml", ".yml")) or Path(text).is_file():
+    if text.endswith((".yaml", ".yml")) or Path(text).is_file() or text in examples(ExampleKind.CLUSTER):
         # Imported late: reading YAML by a schema is slow to import, and names need neither.
         from themis.config.cluster_file import load_cluster
 
-        return load_cluster(Path(text))
+        return load_cluster(file_or_example(text, ExampleKind.CLUSTER))
     if text[:1].isdigit():
         return _cluster(text, text)
-    raise UnknownNameError("cluster", text, CLUSTERS)
+    raise UnknownNameError("cluster", text, [*CLUSTERS, *examples(ExampleKind.CLUSTER)])
 
 
 def _cluster(name: str, spec: str) -> Cluster:

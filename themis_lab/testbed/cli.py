@@ -21,7 +21,7 @@ def add_arguments(subparsers: argparse._SubParsersAction[argparse.ArgumentParser
     parser.set_defaults(run=run)
     actions = parser.add_subparsers(dest="action")
     play = actions.add_parser("run", help="run a mix of apps on an emulated cluster and report")
-    play.add_argument("mix", type=Path, metavar="MIX", help="mix file, e.g. conf/testbed/main.yaml")
+    play.add_argument("mix", metavar="MIX", help="mix file, or the name of an example: main, small, yarn")
     play.add_argument("--policy", default="themis", help="policy of the ResourceManager; default: %(default)s")
     play.add_argument("--out", type=Path, default=DEFAULT_OUT, help="folder for the run; default: %(default)s")
     play.add_argument("--engine", default="local", help="local, or yarn: Hadoop on this machine; default: %(default)s")
@@ -46,13 +46,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
+    from themis.config.examples import ExampleKind, file_or_example
     from themis_lab.testbed.driver import drive, plan_run
     from themis_lab.testbed.facts import Ending
     from themis_lab.testbed.interruption import Interruption
     from themis_lab.testbed.mix import load_mix
     from themis_lab.testbed.run_folder import fresh_folder
 
-    plan = plan_run(load_mix(args.mix), args.policy, args.seed, args.engine)
+    plan = plan_run(load_mix(file_or_example(args.mix, ExampleKind.MIX)), args.policy, args.seed, args.engine)
     with Interruption() as interruption, fresh_folder(args.out) as folder:
         facts = drive(plan, folder, console, interruption)
         if facts.ending is Ending.INTERRUPTED:

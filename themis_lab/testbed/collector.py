@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from themis.errors import ThemisError
+from themis.errors import InputError, ThemisError
+from themis.events import UNREADABLE
 from themis.wire import themis_pb2 as pb
 from themis_lab.testbed.events import Event, event_from_message, event_to_line
 
@@ -67,7 +68,7 @@ class Collector:
             # Whatever ends the stream, a restart or a shutdown: what is missing is asked for again.
             with suppress(ThemisError, ValueError):
                 for message in self._client.watch(after_sequence=self._last, follow=True):
-                    self._take(event_from_message(message))
+                    self._take(_event(message))
             self._closed.wait(_RETRY_S)
 
     def _take(self, event: Event) -> None:
@@ -75,3 +76,11 @@ class Collector:
             if event.sequence > self._last and not self._file.closed:
                 self._file.write(event_to_line(event) + "\n")
                 self._last = event.sequence
+
+
+def _event(message: pb.Event) -> Event:
+    try:
+        return event_from_message(message)
+    except InputError as error:
+        # Asked for again it would be the same: what comes after it counts.
+        return Event(sequence=message.sequence, time_s=message.time_s, kind=UNREADABLE, detail={"problem": str(error)})

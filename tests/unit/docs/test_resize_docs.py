@@ -40,6 +40,6 @@ def test_the_aim_and_the_policy():
 
 
 def test_events_tell_the_steps():
-    rows = {code(row[0])[0]: code(row[2]) for row in table_rows("docs/events.md", "kind")}
+    rows = {code(row[0])[0]: code(row[3]) for row in table_rows("docs/events.md", "kind")}
     assert {"seconds", *RESERVE_STEPS} <= set(rows["tasks_started"])
     assert {"seconds", *START_STEPS} <= set(rows["first_step"])
