@@ -1,8 +1,8 @@
 """The knapsack of a market: what each row uses of each resource, in the arrays of the compiled core.
 
-If one bidder only pins on a machine, its pins are part of what its rows use, exactly. If several bidders pin there, what
-a pin uses may depend on the others. Such a machine has a table of what p pinned GPUs use together. The core shares the
-table out among the bidders, and its search adds what the shares leave out (docs/design/auction.md, "Shared pins").
+If only one bidder pins on a machine, its pins are part of what its rows use, exactly. If several bidders pin there,
+what a pin uses may depend on the others. Such a machine has a table of what p pinned GPUs use together. The core shares
+the table out among the bidders; its search adds what the shares leave out (docs/design/auction.md, "Shared pins").
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _needs_table(rows: Rows, taken: NDArray[np.int32], free: Ints, limited: Cont
 
 
 def pinned_together(rows: Rows, free: Ints) -> set[tuple[int, int]]:
-    """All (machine, GPUs) that may be pinned at once: what one bidder's rows pin, or any sum of several bidders' pins."""
+    """All (machine, GPUs) that may be pinned together: pins of one bidder, or any sum of several bidders' pins."""
     if not len(rows.pin_gpus):
         return set()
     by_machine: dict[int, set[tuple[int, int]]] = {}

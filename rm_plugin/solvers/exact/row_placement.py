@@ -168,7 +168,7 @@ class RowPlacer:
         return Searched(self._market, chosen, np.concatenate([np.empty((0, 4), dtype=np.int32), *parts]))
 
     def _take(self, pattern: Pattern, to_place: list[int]) -> list[int]:
-        """Count the gangs of each kind that the pattern's items form, and subtract them from `to_place`; rack gangs first."""
+        """Count the gangs of each kind that a pattern's items form, rack gangs first; subtract them from `to_place`."""
         here = [0] * len(to_place)
         items, gangs = dict(pattern.items), dict(pattern.gangs)
         for number in self._racks_first:

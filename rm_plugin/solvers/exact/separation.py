@@ -127,7 +127,7 @@ class Scale:
         return _core.weigh(*self._given(group), count), count
 
     def lifted(self, group: Group, width: int) -> tuple[int, Ints]:
-        """The most weight that a group holds, and the lifted weight of p pinned GPUs on each machine [machines, width]."""
+        """The most weight that a group holds, and the lifted weight of pinned GPUs [machines, width]."""
         taken = np.empty((len(group.machines), width), dtype=np.int32)
         return _core.lift(*self._given(group), taken), taken
 
