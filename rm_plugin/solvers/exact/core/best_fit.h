@@ -1,4 +1,4 @@
-/* Gangs on machines, one after the other by best fit: success is a proof that they fit. */
+/* Places gangs by best fit, one after the other. Success proves that they fit. */
 #ifndef THEMIS_BEST_FIT_H
 #define THEMIS_BEST_FIT_H
 

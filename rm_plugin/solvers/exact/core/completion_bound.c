@@ -1,12 +1,12 @@
-/* The least loss against the bound of prices, by dynamic programming over what is left of one resource.
+/* The least loss against the price bound, by dynamic programming over what is left of one resource.
  *
- * Of a resource of few and dear units, such as whole machines, prices say little: what one unit that stays unused is
- * worth may be more than all else that separates a choice from the bound. Counted exactly that is known at once. */
+ * Prices say little about a resource with few and dear units, such as whole machines: one idle unit may cost more than
+ * everything else that separates a choice from the bound. Exact counting removes that blind spot. */
 #include "completion_bound.h"
 
 #include <stdlib.h>
 
-/* Losses are rounded down to 32 bits, which takes a quarter of the time: they still bound what they bounded. */
+/* Losses are rounded down to 32 bits, which takes a quarter of the time. They remain lower bounds. */
 enum { MOST_LOSS = 1 << 28 };
 
 void close_completion(Completion *completion) {
@@ -20,7 +20,7 @@ static int use_of(const Completion *completion, const Problem *p, int row) {
     return row < 0 ? 0 : p->use[(size_t)row * p->resources + completion->resource];
 }
 
-/* The least and the most that bidders of stages from each on use, of what there is. */
+/* The least and the most that the bidders from each stage on use, capped at the capacity. */
 static void find_uses(Completion *completion, const Problem *p, const Offer *offer) {
     int32_t *lowest = completion->lowest, *highest = completion->highest;
     lowest[offer->stages] = highest[offer->stages] = 0;
@@ -38,7 +38,7 @@ static void find_uses(Completion *completion, const Problem *p, const Offer *off
     }
 }
 
-/* What may be left at each stage in a choice that loses no more than the gap; about how many steps that makes. */
+/* The range of what may be left at each stage if the loss is at most the gap; returns the approximate steps. */
 static int64_t find_ranges(Completion *completion, const Offer *offer, int64_t price, int64_t gap) {
     int64_t idle = gap / price, work = 0;
     int32_t least = completion->lowest[0];
@@ -81,7 +81,7 @@ int64_t lay_out_completion(Completion *completion, const Problem *problem, const
     return find_ranges(completion, offer, price, gap);
 }
 
-/* The least loss of one bidder by what it uses; the most that it uses is returned. */
+/* One bidder's least loss by use; returns its largest use. */
 static int find_best(Completion *completion, const Problem *p, const Offer *offer, int bidder) {
     int most = -1;
     for (int c = offer->start[bidder]; c < offer->start[bidder + 1]; c++) {
@@ -94,7 +94,7 @@ static int find_best(Completion *completion, const Problem *p, const Offer *offe
     return most;
 }
 
-/* The losses before a bidder from those after it. */
+/* Computes the losses before a bidder from those after it. */
 static void step_back(Completion *completion, const Problem *p, const Offer *offer, int stage) {
     int most = find_best(completion, p, offer, offer->order[stage]);
     int32_t *now = completion->loss + (size_t)stage * (completion->capacity + 1);

@@ -1,6 +1,6 @@
 #include "dominance.h"
 
-/* Rows that one is compared with: all in bids as agents make them; of more the time would be the square. */
+/* Number of kept rows to compare with: all in agents' bids. Without a bound the time would be quadratic. */
 enum { MOST_COMPARED = 1000 };
 
 static int needs_no_more(const Rows *rows, int a, int b) {
@@ -21,7 +21,7 @@ void prune(const Rows *rows, unsigned char *keep, int32_t *scratch) {
         int kept = 0;
         for (int row = rows->row_start[i]; row < rows->row_start[i + 1]; row++) {
             int beaten = 0;
-            /* The rows kept last are nearest in value, and so most likely to beat this one. */
+            /* The rows kept last are nearest in gain, and most likely to dominate this one. */
             int last = kept > MOST_COMPARED ? kept - MOST_COMPARED : 0;
             for (int n = kept - 1; n >= last && !beaten; n--) beaten = needs_no_more(rows, scratch[n], row);
             keep[row] = !beaten;

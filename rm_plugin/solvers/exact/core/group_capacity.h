@@ -1,4 +1,4 @@
-/* The most weight that a group of machines can hold: the exact capacity of a limit, and the pattern that reaches it. */
+/* The most weight that a group of machines can hold, and the pattern that reaches it. */
 #ifndef THEMIS_GROUP_CAPACITY_H
 #define THEMIS_GROUP_CAPACITY_H
 

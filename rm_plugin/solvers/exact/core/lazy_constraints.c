@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 typedef struct {
-    int64_t *used;   /* [resources], in the end by the tables */
-    int64_t *more;   /* [machines * resources]: what pins use by table beyond what was counted of them */
+    int64_t *used;   /* [resources], finally by the tables */
+    int64_t *more;   /* [machines * resources]: use of pins by table beyond their shares */
     int32_t *pinned; /* [machines] */
 } Count;
 
@@ -21,7 +21,7 @@ static void count_rows(const Problem *p, const int32_t *choice, Count *count) {
     }
 }
 
-/* Adds what the tables say; true when more is pinned on a machine than it has. */
+/* Adds the tables' use; true if more is pinned on a machine than it has. */
 static int count_tables(const Problem *p, Count *count) {
     int breaks = 0;
     for (int m = 0; m < p->machines; m++) {
@@ -37,7 +37,7 @@ static int count_tables(const Problem *p, Count *count) {
     return breaks;
 }
 
-/* Holds a resource that was used up, or charges the machines whose pins used more of it than was counted. */
+/* Counts a broken resource from now on; if it was counted, charges the machines whose pins exceed their shares. */
 static void hold(const Problem *p, const int64_t *price, int k, const Count *count) {
     if (!is_held(p, price, k)) {
         p->held[k] = 1;

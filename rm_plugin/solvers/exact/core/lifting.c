@@ -1,5 +1,5 @@
-/* Sequential lifting, machine by machine: what p GPUs of a machine may count as is what the group holds less the most
- * that it holds beside them, all machines before it counted as lifted and all after it as they were. */
+/* Sequential lifting, machine by machine: the weight of p pinned GPUs is the capacity less the most weight that the group
+ * holds beside them, with lifted weights on the machines before and the original ones on those after. */
 #include "lifting.h"
 
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static void look_ahead(Lift *l, const Weights *weights) {
     }
 }
 
-/* The most that the group holds beside so many GPUs pinned on a machine. */
+/* The most weight that the group holds beside `pinned` GPUs on a machine. */
 static int64_t most_beside(const Lift *l, int m, int pinned, int before) {
     const int64_t *room = l->room + (size_t)m * l->width, *next = l->after + (size_t)(m + 1) * (l->total + 1);
     int64_t most = 0;

@@ -1,4 +1,4 @@
-/* What pinned GPUs take of a limit: as much as they can for it to hold for whatever else lies in their group. */
+/* Lifting: the largest weights of pinned GPUs with which a cut stays valid. */
 #ifndef THEMIS_LIFTING_H
 #define THEMIS_LIFTING_H
 

@@ -1,4 +1,4 @@
-/* The best rows where only the number of their GPUs counts, as on one machine: a knapsack of one resource. */
+/* The best choice if only the number of GPUs counts, as on one machine: a knapsack of one resource. */
 #ifndef THEMIS_ONE_MACHINE_H
 #define THEMIS_ONE_MACHINE_H
 

@@ -4,12 +4,12 @@
 
 enum { ROUNDS = 60 };
 static const double FINE = 1e6;     /* duals are weighed in millionths */
-static const double ENOUGH = 0.6;   /* a limit is taken once it is broken by so much of what the best one can be */
+static const double ENOUGH = 0.6;   /* a cut is taken once its violation is this part of the largest possible */
 static const double NOTHING = 1e-6, THIN = 0.15;
 
 static int demands_of(const Cover *c) { return c->items + c->gangs + 1 + c->pins; }
 
-/* What is left to ask for, and the groups left, as right sides. */
+/* Sets remaining demands and groups as right-hand sides. */
 static void set_right(Cover *c) {
     int demands = demands_of(c);
     for (int d = 0; d < demands; d++) c->programme.right[d] = c->left[d] > 0 ? c->left[d] : 0;
@@ -21,7 +21,7 @@ void begin_cover(Cover *c) {
     restart(&c->programme);
 }
 
-/* Duals of the demands as whole weights, rounded down; returns the weight of all that is left. */
+/* Rounds the duals down to whole weights; returns the weight of the remaining demands. */
 static int64_t set_weights(Cover *c) {
     int first_pin = c->items + c->gangs + 1, demands = demands_of(c);
     int64_t asked = 0;
@@ -44,7 +44,7 @@ static int64_t weigh_group(Cover *c, int group) {
     return weigh(&machines, &weights, c->count);
 }
 
-/* The pattern last weighed as cells of a column; returns how many. */
+/* Converts the last pattern to the cells of a column; returns their number. */
 static int read_cells(Cover *c, int group) {
     int first = c->items + c->gangs + 1, cells = 0;
     int machines = c->machine_start[group + 1] - c->machine_start[group];
@@ -69,7 +69,7 @@ static int is_forbidden(const Cover *c, int group, int cells) {
     return 0;
 }
 
-/* Adds the heaviest pattern of every group that the duals pay less for; takes what they hold off `excess`. */
+/* Adds each group's heaviest pattern if its reduced cost is negative; subtracts their weights from `excess`. */
 static int add_patterns(Cover *c, int64_t *excess, int *added) {
     for (int group = 0; group < c->groups; group++) {
         if (!c->times[group]) continue;
@@ -91,7 +91,7 @@ int price_patterns(Cover *c) {
     for (int round = 0; round < ROUNDS; round++) {
         if (solve_programme(&c->programme) != SIMPLEX_DONE) return COVER_UNDECIDED;
         double missing = missing_of(&c->programme);
-        if (missing < NOTHING) return COVER_MADE_UP;
+        if (missing < NOTHING) return COVER_COVERED;
         int64_t excess = set_weights(c);
         int added = 0;
         if (!add_patterns(c, &excess, &added)) return COVER_NO_MEMORY;
@@ -116,7 +116,7 @@ int fullest_pattern(const Cover *c, int32_t *times) {
             most = value;
             best = column;
         }
-        /* One that holds more than is left wastes GPUs that others may need. */
+        /* A pattern that covers more than is left wastes GPUs. */
         if (value > most_tight && within_left(c, column)) {
             most_tight = value;
             tight = column;

@@ -1,4 +1,4 @@
-/* Whether patterns of groups of machines, or fractions of them, make up what a choice asks for: column generation. */
+/* The covering programme: whether fractions of patterns cover what a choice asks for, by column generation. */
 #ifndef THEMIS_PATTERN_COVER_H
 #define THEMIS_PATTERN_COVER_H
 
@@ -18,27 +18,27 @@ typedef struct {
     Programme programme;
 } Cover;
 
-enum { COVER_MADE_UP = 0, COVER_TOO_MUCH = 1, COVER_UNDECIDED = 2, COVER_NO_MEMORY = 3 };
+enum { COVER_COVERED = 0, COVER_TOO_MUCH = 1, COVER_UNDECIDED = 2, COVER_NO_MEMORY = 3 };
 
-/* Begins with no patterns taken. */
+/* Begins with no pattern fixed. */
 void begin_cover(Cover *cover);
 
-/* Adds patterns until fractions of them make up all that is left, or the duals tell that too much is asked for. */
+/* Adds patterns until fractions of them cover what is left, or the duals prove that they cannot. */
 int price_patterns(Cover *cover);
 
-/* The pattern that the last solution takes most of, and how often to fix it (0: none); one that wastes nothing first. */
+/* The pattern with the largest value, and how often to fix it (0: none); patterns that waste nothing come first. */
 int fullest_pattern(const Cover *cover, int32_t *times);
 
 /* How often the last solution takes a pattern, rounded down. */
 int32_t whole_times(const Cover *cover, int column);
 
-/* Takes a pattern so many times (or back): less is asked for, and less groups are left. */
+/* Fixes a pattern `times` times (negative: takes it back) and reduces demands and groups accordingly. */
 void fix_pattern(Cover *cover, int column, int times);
 
-/* Uses a pattern no more. */
+/* Excludes a pattern from now on. */
 void forbid_pattern(Cover *cover, int column);
 
-/* How much of each demand a pattern covers [demands]; its group is returned. */
+/* What a pattern covers of each demand [demands]; returns its group. */
 int pattern_of(const Cover *cover, int column, int32_t *numbers);
 
 #endif

@@ -1,18 +1,17 @@
-/* Shares of pins in what they use together.
+/* Shares of shared pins, by sequential lifting.
  *
- * Where several bidders pin on a machine, what one pin uses may depend on the others: the first GPU of eight takes a
- * part of eight, the second takes nothing more. Bidders and rows need sums. So what pins use together is shared out:
- * f_i(p) for p GPUs of bidder i, such that the shares of any pins that fit sum up to no more than these use. Bidders
- * are dealt with one by one (sequential lifting): each has as much as it may, given those before it. Those that would
- * lose most without their pin come first: they are the likeliest to pin, and a share is worth only that much. */
+ * If several bidders pin on a machine, what a pin uses may depend on the others: the first GPU of eight takes a part of
+ * eight, the second takes nothing more. The knapsack needs sums. So each bidder i receives shares s_i(p) for p GPUs,
+ * such that the shares of any pins that fit never exceed what these use together. Bidders receive the most they can, one
+ * after the other. Those that would lose most without their pin come first: they are the likeliest to pin. */
 #include "pin_shares.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct {
-    int bidder, first, end; /* pins of the bidder on the machine: places in machine_pin */
-    int64_t loss;           /* what it loses at these prices if it does not pin there */
+    int bidder, first, end; /* the bidder's pins on the machine, as places in machine_pin */
+    int64_t loss;           /* its loss at these prices if it does not pin there */
 } Part;
 
 typedef struct {
@@ -37,7 +36,7 @@ static void find_margins(Share *share) {
         share->margin[row] = p->gain[row] - worth_of(share, p->use + (size_t)row * p->resources);
 }
 
-/* What a bidder's best row that pins on the machine, were that free, is worth more than its best that does not. */
+/* Margin of a bidder's best row that pins on the machine, without the pin's cost, less that of its best other row. */
 static int64_t loss_without(const Share *share, int bidder, int first, int end) {
     const Problem *p = share->problem;
     int64_t with = 0, without = 0;
@@ -60,7 +59,7 @@ static int by_loss(const void *left, const void *right) {
     return a->bidder - b->bidder;
 }
 
-/* The bidders that pin on a machine, in the order in which they have their shares; the one left out comes last. */
+/* The bidders that pin on a machine, in the order in which they receive shares. The bidder left out comes last. */
 static int find_parts(Share *share, int machine) {
     const Problem *p = share->problem;
     int parts = 0;
@@ -74,7 +73,7 @@ static int find_parts(Share *share, int machine) {
     return parts;
 }
 
-/* Gives a bidder's pins what is left for them alone; then less is left beside them. */
+/* Gives a bidder's pins the most that the rest of the table allows, and updates the rest. */
 static int give(Share *share, int machine, const Part *part) {
     Problem *p = share->problem;
     int width = p->machine_free[machine] + 1, K = p->resources, changed = 0;
@@ -112,7 +111,7 @@ static int most_width(const Problem *p) {
     return width;
 }
 
-/* Shares are dealt out anew where that takes a few milliseconds at most; on huge machines the first ones stay. */
+/* Shares are recomputed if that takes a few milliseconds at most; on huge machines the first ones stay. */
 static int takes_long(const Problem *p) {
     int64_t steps = 0;
     for (int m = 0; m < p->machines; m++)

@@ -1,4 +1,4 @@
-/* What pinned GPUs count as on machines where several bidders pin, and what is not known before all of them are. */
+/* Shares of what several bidders' pins on one machine use together. */
 #ifndef THEMIS_PIN_SHARES_H
 #define THEMIS_PIN_SHARES_H
 

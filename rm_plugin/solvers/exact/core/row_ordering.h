@@ -1,4 +1,4 @@
-/* Rows that may win, from flat lists of what bids say: what they gain, digests that decide ties, and their order. */
+/* Rows that may win, from flat lists of the bids' rows: their gains, digests and order. */
 #ifndef THEMIS_ROW_ORDERING_H
 #define THEMIS_ROW_ORDERING_H
 

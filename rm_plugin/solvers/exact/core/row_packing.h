@@ -1,4 +1,4 @@
-/* The gangs of chosen rows on the machines, beside what the rows pin, by best fit. */
+/* Places the gangs of chosen rows by best fit, on what their pins leave free. */
 #ifndef THEMIS_ROW_PACKING_H
 #define THEMIS_ROW_PACKING_H
 

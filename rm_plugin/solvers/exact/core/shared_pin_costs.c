@@ -1,8 +1,8 @@
-/* What pins are charged beyond their shares (shares.c), bidder by bidder.
+/* Costs of shared pins beyond their shares (pin_shares.c), bidder by bidder.
  *
- * Once some bidders have pinned P GPUs on a machine, the use of all that pin there in the end is at least the shares of
- * those to come and phi(P), the least of t(P + F) - share(F) over what these may pin, F. A state counts phi(P) and so
- * stays below what there is of a resource as long as it must not be dropped; with nobody to come phi is the table t. */
+ * Let t be a machine's table, and P the GPUs pinned there so far. The final use is at least phi(P) plus the shares of
+ * the bidders to come, with phi(P) the minimum of t(P + F) - share(F) over what they may pin, F. A state counts phi(P),
+ * so it is never dropped wrongly. With no bidder to come phi is t. */
 #include "shared_pin_costs.h"
 
 #include <stdlib.h>
@@ -60,7 +60,7 @@ static size_t cells_of(const Problem *p, int machine) {
     return (size_t)p->resources * (p->machine_free[machine] + 1);
 }
 
-/* Where the tables of events stand: a machine's one after the other, the last of them the machine's own. */
+/* Offsets of the tables of events: those of a machine in sequence, the last one the machine's own table. */
 static int place_tables(Charges *charges) {
     const Problem *p = charges->problem;
     size_t size = 0;

@@ -1,4 +1,4 @@
-/* Pins on machines where several bidders pin, charged as the search comes to them. */
+/* The cost of shared pins beyond their shares, charged as the search comes to each bidder. */
 #ifndef THEMIS_SHARED_PIN_COSTS_H
 #define THEMIS_SHARED_PIN_COSTS_H
 
@@ -19,8 +19,8 @@ typedef struct {
     int stages;
 } Offer;
 
-/* A bidder comes that may pin on a machine. Two tables of [resources * (free + 1)] tell what P GPUs that are pinned
- * there before it, and after it, use beyond the shares of all that pin there: at least, whoever may still come. */
+/* A stage whose bidder may pin on a machine. Two tables of [resources * (free + 1)] give the least that P GPUs pinned
+ * there before and after the stage use beyond the shares, for any pins of the bidders to come. */
 typedef struct {
     int machine;
     size_t before, after;
@@ -31,7 +31,7 @@ typedef struct {
     int events, room;
     Event *event;
     int32_t *start;          /* by stage: its first event */
-    int32_t *opens, *closes; /* by machine: first and last stage that pins there, -1 when none does */
+    int32_t *opens, *closes; /* by machine: first and last stage that pins there, -1 for none */
     size_t size;
     int32_t *table;
 } Charges;
@@ -50,7 +50,7 @@ static inline int pin_on(const Problem *p, int row, int machine) {
     return -1;
 }
 
-/* What a bidder that pins so (-1: not) uses beyond its share, with `pinned` GPUs pinned before. */
+/* What a pin (-1: none) uses beyond its share, with `pinned` GPUs pinned before. */
 static inline int32_t charge(const Charges *charges, const Event *event, int k, int pinned, int pin) {
     const Problem *p = charges->problem;
     size_t at = (size_t)k * (p->machine_free[event->machine] + 1) + pinned;
@@ -59,7 +59,7 @@ static inline int32_t charge(const Charges *charges, const Event *event, int k, 
     return charges->table[event->after + at + p->pin_gpus[pin]] - before - p->least[(size_t)pin * p->resources + k];
 }
 
-/* The most that it may be. */
+/* The most that `charge` may be, over all GPUs pinned before. */
 int32_t dearest_charge(const Charges *charges, const Event *event, int k, int pin);
 
 #endif
