@@ -2,9 +2,9 @@
 
 Ties. Rows worth no more than the empty bundle are never chosen, nor dominated rows. The programme is built in canonical
 order: bidders and machines by id, rows by value and content. So the order in which the market lists them does not
-matter. Among bidders with the same bid the earlier app id gets the better row. All other ties are left to the solver. It
-runs on one thread with a fixed seed, so one release always gives the same answer. Perturbation is not used, because it
-would have to be smaller than the solver's own tolerances.
+matter. Among bidders with the same bid the earlier app id gets the better row. All other ties are left to the solver.
+It runs on one thread with a fixed seed, so one release always gives the same answer. Perturbation is not used, because
+it would have to be smaller than the solver's own tolerances.
 """
 
 from __future__ import annotations
