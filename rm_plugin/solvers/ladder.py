@@ -107,11 +107,14 @@ class _Climb:
             deadline_s: When this problem should end, on the monotonic clock.
             end_s: When all problems of the call should end; until then a problem may still begin a beam search.
         """
+        # Step 1: presolve.
         if self._presolved is not None:
             return self._presolved.solution(without)
+        # Step 3 alone, for solvers without a search.
         if not self._has_search:
             market = self.market if without is None else self.market.without(without)
             return self._by_programme(market, deadline_s, placed=without is None)
+        # Step 2: search. If there is no time to prepare the market for it, nobody wins.
         full = without is None
         skip = -1 if without is None else self._arrays.position[without]
         try:
@@ -122,9 +125,11 @@ class _Climb:
         found = as_solution(prepared.arrays, result, placed=full)
         if result.status is not SearchStatus.UNDECIDED or prepared.too_large or time.monotonic() >= deadline_s:
             return found
+        # Step 3: the programme, over the rows that can be part of a better choice than the one found.
         reduced = ReducedMarket(self.market, prepared.arrays, result.open_rows, skip)
         programmed = reduced.original(self._by_programme(reduced.market, deadline_s, placed=full))
         programmed = replace(programmed, states=found.states, fallback=True)
+        # Step 4: the better of both.
         return programmed if programmed.status is SolveStatus.OPTIMAL else _better(found, programmed)
 
     def _prepare(self, deadline_s: float) -> PreparedMarket:
