@@ -1,4 +1,4 @@
-"""Winner determination by trying everything: the yardstick of tests, for markets of a few bidders and machines."""
+"""Winner determination by enumeration: the reference of tests, for a few bidders and machines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rm_plugin.solvers.exact.rows import digests_of
+from rm_plugin.solvers.exact.market_arrays import digests_of
 from rm_plugin.solvers.port import Solution, SolveStatus, Win, each_alone
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market, PlacedGang
 from themis.choices import EmptyBundle
@@ -15,31 +15,31 @@ from themis.cluster import Allocation, Level
 from themis.errors import InputError
 
 _UNITS = 2.0**40
-"""What rows gain counts in whole units of 2**-40, so that sums of equal gains are equal in whatever order."""
+"""Gains are whole multiples of 2**-40, so that sums do not depend on their order."""
 
-_MOST_CHOICES = 2_000_000
-"""Past it a market needs gigabytes and minutes; it is for another solver."""
+_MAX_CHOICES = 2_000_000
+"""Choices of rows. A market with more needs gigabytes and minutes."""
 
-_MOST_DEEP = 200
-"""The most machines, or gangs won at once: the search recurses over both."""
+_MAX_DEPTH = 200
+"""Machines, and gangs won at once: the search recurses over both."""
 
 Choice = tuple[int | None, ...]
 Parts = tuple[tuple[int, int], ...]
 
 
 class BruteForceSolver:
-    """Every choice of rows, and for each every way to place its gangs; of other solvers' code only digests of rows.
+    """Tries every choice of rows, and for each every placement. It shares only the row digests with other solvers.
 
-    Ties, as `exact` decides them: most bidders of positive value where that counts, largest objective, fewest GPUs, the
-    smallest sum of digests; of rows that differ only in which pinned GPUs belong together the one of fewest parts, then
-    of the smaller ones. Where rows are the same in all of that, or objectives lie within a whole unit, another of the
-    equals may be taken. It reads no clock, so the time limit is ignored and the answer always optimal.
+    Ties, as `exact` decides them: most bidders with a positive value, largest objective, fewest GPUs, smallest sum of
+    digests. Of rows that differ only in which pinned GPUs belong together, the one with the fewest parts, then the
+    smaller ones. If rows are equal in all of that, or objectives lie within one unit, the two may choose differently.
+    It reads no clock: the time limit is ignored, and the answer is always optimal.
     """
 
     name = "brute_force"
 
     def solve(self, market: Market, time_limit_s: float) -> Solution:  # noqa: ARG002 - the port's signature
-        """Solve one small market; see the class for ties.
+        """Solve one small market.
 
         Raises:
             InputError: A finite market with an empty bundle worth 0, or a market too large to try everything.
@@ -75,9 +75,9 @@ def _refuse_large(market: Market) -> None:
         for bid in market.bids
     )
     for what, number, most in (
-        ("choices of rows", math.prod(1 + len(bid.rows) for bid in market.bids), _MOST_CHOICES),
-        ("machines", len(market.machines), _MOST_DEEP),
-        ("gangs", gangs, _MOST_DEEP),
+        ("choices of rows", math.prod(1 + len(bid.rows) for bid in market.bids), _MAX_CHOICES),
+        ("machines", len(market.machines), _MAX_DEPTH),
+        ("gangs", gangs, _MAX_DEPTH),
     ):
         if number > most:
             raise InputError(f"brute_force takes at most {most} {what}", remedy="choose another solver")
@@ -86,7 +86,7 @@ def _refuse_large(market: Market) -> None:
 def _ranked(
     bids: Sequence[Bid], free_gpus: int, digests: Mapping[tuple[str, int], int]
 ) -> list[tuple[int, float, Choice]]:
-    """All choices that do not ask for too many GPUs, best first."""
+    """All choices that ask for no more GPUs than are free, best first."""
     scored = []
     places = [_places(bid) for bid in bids]
     for choice in _choices(bids, free_gpus):
@@ -96,7 +96,7 @@ def _ranked(
         logs = [math.log(value) for value in values if value > 0]
         gpus = sum(bid.rows[row].gpus for bid, row in zip(bids, choice, strict=True) if row is not None)
         units = sum(_gain(bid, row) for bid, row in zip(bids, choice, strict=True) if row is not None)
-        # A row without a digest finds no place even alone.
+        # A row without a digest has no place even alone.
         digest = sum(
             digests.get((bid.app_id, row), 0) for bid, row in zip(bids, choice, strict=True) if row is not None
         )
@@ -107,13 +107,13 @@ def _ranked(
 
 
 def _gain(bid: Bid, row: int) -> int:
-    """What a row adds to the log objective over winning nothing, in whole units; its log value where that is 0."""
+    """Log-value gain of a row in whole units; its log value if winning nothing is worth 0."""
     log_empty = math.log(bid.empty_value) if bid.empty_value > 0 else 0.0
     return round((math.log(bid.rows[row].value) - log_empty) * _UNITS)
 
 
 def _places(bid: Bid) -> list[int]:
-    """Where each row of a bid comes in an order that does not look at where it stands, but for rows that are equal."""
+    """Rank of each row in an order of content; the position decides only between equal rows."""
     content = [
         (
             len(row.pinned_parts),
@@ -144,7 +144,7 @@ def _choices(bids: Sequence[Bid], free_gpus: int) -> Iterator[Choice]:
 
 
 def place_all(machines: Sequence[FreeMachine], rows: Mapping[str, BidRow]) -> dict[str, tuple[PlacedGang, ...]] | None:
-    """Places for all gangs of these rows by exhaustive search, or None when there are none."""
+    """Places for all gangs of these rows by exhaustive search. Returns None if there are none."""
     search = _Search(machines)
     free = [machine.free for machine in machines]
     position = {machine.machine_id: index for index, machine in enumerate(machines)}
@@ -182,7 +182,7 @@ Slots = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """Backtracking over places. Slot gangs come first, so later gangs need only the counts by machine."""
+    """Backtracking over places. Slot gangs come first, so later gangs need only free GPUs by machine."""
 
     machines: Sequence[FreeMachine]
 
@@ -235,7 +235,7 @@ class _Search:
                     )
 
     def _splits(self, gang: Gang, free: Free) -> Iterator[Parts]:
-        """GPUs by machine: whole gangs first, then within a rack, then anywhere, as far as the gang allows."""
+        """GPUs by machine: on one machine first, then within a rack, then anywhere, as far as the gang allows."""
         everywhere = range(len(free))
         for machine in everywhere:
             if free[machine] >= gang.gpus:
