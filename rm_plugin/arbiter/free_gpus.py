@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from rm_plugin.arbiter.gpu_choice import count_by_slot
 from themis.bids import FreeMachine
 from themis.cluster import Cluster, GpuId, Machine
 from themis.errors import InvariantError
+from themis.placement.gpu_choice import count_by_slot, masks_of
 
 
 class FreeGpus:
@@ -149,7 +149,9 @@ class FreeGpus:
     def _offer(machine: Machine, gpus: int) -> tuple[int, FreeMachine]:
         """What a machine offers, with the GPUs that it is made of."""
         slots = count_by_slot(machine.slots, gpus)
-        return gpus, FreeMachine(machine_id=machine.machine_id, rack_id=machine.rack_id, free_slots=slots)
+        return gpus, FreeMachine(
+            machine_id=machine.machine_id, rack_id=machine.rack_id, free_slots=slots, device=machine.device
+        )
 
     # ---- invariants ----
 
@@ -202,11 +204,3 @@ class FreeGpus:
 def _all_of(machine: Machine) -> int:
     """All GPUs of a machine."""
     return (1 << machine.gpus) - 1
-
-
-def masks_of(gpus: Iterable[GpuId]) -> dict[str, int]:
-    """GPUs by machine, as numbers."""
-    masks: dict[str, int] = {}
-    for gpu in gpus:
-        masks[gpu.machine_id] = masks.get(gpu.machine_id, 0) | 1 << gpu.index
-    return masks

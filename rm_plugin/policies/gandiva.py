@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import claims_of
-from rm_plugin.policies.server import Proposal, Prospect, Server
-from rm_plugin.policies.stepwise import serve_best_first
+from rm_plugin.policies.gang_allocator import GangAllocator, Proposal, Prospect
+from rm_plugin.policies.greedy import serve_best_first
 from themis.bids import AppReport, GangDemand, RhoOf
 
 
@@ -26,26 +26,26 @@ class GandivaPolicy:
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve job by job."""
         claims = claims_of(snapshot, {})
-        server = Server(snapshot.machines, claims)
+        allocator = GangAllocator(snapshot.machines, claims)
         submitted = sorted(snapshot.apps, key=lambda app: (app.submitted_at_s, app.app_id))
-        order = [app.app_id for app in submitted if app.app_id in server.claims]
+        order = [app.app_id for app in submitted if app.app_id in allocator.claims]
 
-        def propose(server: Server, app_id: str, job: int) -> Proposal | None:
-            return stay_or_move(server, app_id, job, snapshot.reports)
+        def propose(allocator: GangAllocator, app_id: str, job: int) -> Proposal | None:
+            return stay_or_move(allocator, app_id, job, snapshot.reports)
 
-        serve_best_first(server, order, _rank, propose, lambda _demand: ())
-        return server.decision()
+        serve_best_first(allocator, order, _rank, propose, lambda _demand: ())
+        return allocator.decision()
 
 
-def stay_or_move(server: Server, app_id: str, job: int, reports: Mapping[str, AppReport]) -> Proposal | None:
+def stay_or_move(allocator: GangAllocator, app_id: str, job: int, reports: Mapping[str, AppReport]) -> Proposal | None:
     """In place where a job can renew, unless the best gang elsewhere has less S and makes good for a restart."""
-    stay = server.renewal(app_id, job)
+    stay = allocator.renewal(app_id, job)
     if stay is None:
-        return server.anywhere(app_id, job)
-    demand = server.jobs(app_id)[job]
+        return allocator.anywhere(app_id, job)
+    demand = allocator.jobs(app_id)[job]
     if demand.slowdown.at(stay.prospect.level) <= demand.slowdown.slot:
         return stay
-    move = server.anywhere(app_id, job)
+    move = allocator.anywhere(app_id, job)
     if move is None or not _moving_pays(demand, stay.prospect, move.prospect, reports[app_id].restart_s):
         return stay
     return move

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import claims_of
-from rm_plugin.policies.server import Server
-from rm_plugin.policies.stepwise import Given, serve_step_by_step
+from rm_plugin.policies.gang_allocator import GangAllocator
+from rm_plugin.policies.greedy import Given, serve_step_by_step
 from themis.bids import RhoOf
 
 
@@ -24,12 +24,12 @@ class OptimusPolicy:
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Give unit by unit, each app renewing in place first."""
         claims = claims_of(snapshot, {})
-        server = Server(snapshot.machines, claims)
+        allocator = GangAllocator(snapshot.machines, claims)
         apps = {app.app_id: app for app in snapshot.apps}
 
         def rank(app_id: str, given: Given, ratio: float) -> tuple[float, ...]:
             app = apps[app_id]
             return (-ratio, app.kept.gpus + given.speed, app.submitted_at_s)
 
-        serve_step_by_step(server, rank)
-        return server.decision()
+        serve_step_by_step(allocator, rank)
+        return allocator.decision()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import claims_of
-from rm_plugin.policies.server import Prospect, Server
-from rm_plugin.policies.stepwise import serve_best_first
+from rm_plugin.policies.gang_allocator import GangAllocator, Prospect
+from rm_plugin.policies.greedy import serve_best_first
 from themis.bids import GangDemand, RhoOf
 
 
@@ -25,16 +25,18 @@ class SlaqPolicy:
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve job by job, each renewing in place first."""
         claims = claims_of(snapshot, {})
-        server = Server(snapshot.machines, claims)
+        allocator = GangAllocator(snapshot.machines, claims)
         submitted = sorted(snapshot.apps, key=lambda app: (app.submitted_at_s, app.app_id))
-        order = [app.app_id for app in submitted if app.app_id in server.claims]
+        order = [app.app_id for app in submitted if app.app_id in allocator.claims]
 
         def rank(_app_id: str, demand: GangDemand, prospect: Prospect) -> tuple[float, ...]:
             before = loss_decrease(demand, prospect.speed_before, snapshot.lease_s)
             return (before - loss_decrease(demand, prospect.speed, snapshot.lease_s), not prospect.renews)
 
-        serve_best_first(server, order, rank, Server.propose, lambda demand: (demand.forecast, demand.work_left_gpu_s))
-        return server.decision()
+        serve_best_first(
+            allocator, order, rank, GangAllocator.propose, lambda demand: (demand.forecast, demand.work_left_gpu_s)
+        )
+        return allocator.decision()
 
 
 def loss_decrease(demand: GangDemand, speed: float, lease_s: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import claims_of
-from rm_plugin.policies.server import Server
+from rm_plugin.policies.gang_allocator import GangAllocator
 from themis.bids import RhoOf
 
 
@@ -20,5 +20,5 @@ class WorstRhoFirstPolicy:
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve the apps in order, each renewing in place first, then taking what has least S."""
         reports = snapshot.reports
-        server = Server(snapshot.machines, claims_of(snapshot, {}))
-        return server.serve_in_order(sorted(server.claims, key=lambda app_id: (-reports[app_id].rho, app_id)))
+        allocator = GangAllocator(snapshot.machines, claims_of(snapshot, {}))
+        return allocator.serve_in_order(sorted(allocator.claims, key=lambda app_id: (-reports[app_id].rho, app_id)))
