@@ -175,6 +175,10 @@ class FreeCapacity:
         part._index()
         return part
 
+    def copy(self) -> FreeCapacity:
+        """An independent copy."""
+        return self.part(self._machine_free)
+
     # ---- taking ----
 
     def reserve(self, machine_id: str, gpus: int) -> bool:

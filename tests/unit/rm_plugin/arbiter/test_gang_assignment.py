@@ -105,7 +105,7 @@ def drawn(seed):
         there = {name: capacity.free(name) for name in capacity.machine_ids if capacity.free(name)}
         if there:
             names = rng.sample(sorted(there), min(len(there), rng.choice((1, 1, 1, 2))))
-            gang = capacity.take({name: rng.randint(1, there[name]) for name in names})
+            gang = capacity.place({name: rng.randint(1, there[name]) for name in names})
             if rng.random() < 0.4:
                 gang = PlacedGang(gpus=gang.gpus, level=gang.level, pinned=True)
             grants.setdefault(rng.choice("abc"), []).append(gang)
