@@ -99,8 +99,8 @@ def _assign_others(
     """Assign free GPUs and renewable ones that no holder renewed (masks by machine, one mapping per app)."""
     late, available = masks_of(up), dict(free)
     for own in not_renewed:
-        for machine_id, gpus in own.items():
-            available[machine_id] = available.get(machine_id, 0) | gpus
+        for machine_id, mask in own.items():
+            available[machine_id] = available.get(machine_id, 0) | mask
     for gang in lacking:
         gang.others = others = []
         for machine_id, count in gang.missing.items():
