@@ -19,10 +19,10 @@ import time
 import uuid
 
 from am.journal_store import JournalError, whole_lines
-from hadoop.webhdfs import WebHdfs, open_webhdfs
-from hadoop.webhdfs_errors import HdfsAwayError, HdfsExistsError, HdfsMissingError, HdfsRefusedError
-from hadoop.webhdfs_retry import ONCE, RetryRule
 from themis.errors import ThemisError
+from themis.hadoop.webhdfs import WebHdfs, open_webhdfs
+from themis.hadoop.webhdfs_errors import HdfsAwayError, HdfsExistsError, HdfsMissingError, HdfsRefusedError
+from themis.hadoop.webhdfs_retry import ONCE, RetryRule
 
 LOG = logging.getLogger("themis.am")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from themis.errors import ThemisError
+from themis.files import open_regular
 
 
 class JournalError(ThemisError, OSError):
@@ -59,11 +60,12 @@ class JournalFile:
         self._failure: JournalError | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+            self._descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         except OSError as error:
             raise JournalError("cannot open the journal", value=self.place, remedy=str(error)) from error
         try:
-            data = path.read_bytes()
+            with os.fdopen(os.dup(self._descriptor), "rb") as file:
+                data = file.read()
             self._content = whole_lines(data)
             if len(self._content) < len(data):
                 os.ftruncate(self._descriptor, len(self._content))

@@ -58,7 +58,7 @@ class LogArchive:
     async def keep(self) -> None:
         """Archive what is there now, unless that was done already."""
         async with self._writing:
-            sizes = tuple((str(path), path.stat().st_size) for path in self._files())
+            sizes = tuple((str(path), path.lstat().st_size) for path in self._files())
             if sizes == self._kept:
                 return
             try:

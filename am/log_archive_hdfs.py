@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
-from hadoop.webhdfs import open_webhdfs
+from themis.hadoop.webhdfs import open_webhdfs
 
 
 class HdfsArchiveStore:

@@ -12,10 +12,12 @@ from am.engine import open_engine
 from am.master import AppMaster
 from themis.clock import WallClock
 from themis.errors import ThemisError
+from themis.files import keep_private
 
 
 def main() -> int:
     """Run one attempt of one app; returns the exit code."""
+    keep_private()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     # It tells of every request.
     logging.getLogger("hdfs.client").setLevel(logging.WARNING)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from pathlib import Path
 
 from submarine_client.as_json import app_object, dump, spec_object
 from submarine_client.groups import load_app
@@ -13,7 +12,7 @@ from submarine_client.show import app_text, list_text, spec_text
 
 def submit(session: Session, arguments: Namespace) -> int:
     """Submit a group; its app's id is the only thing on standard output unless it is waited for."""
-    app = load_app(Path(arguments.group))
+    app = load_app(arguments.group)
     with session.connect() as client:
         app_id = client.submit(app)
         session.say_submitted(app_id)
@@ -22,7 +21,7 @@ def submit(session: Session, arguments: Namespace) -> int:
 
 def validate(session: Session, arguments: Namespace) -> int:
     """Check a group, alone or by the ResourceManager too."""
-    app = load_app(Path(arguments.group))
+    app = load_app(arguments.group)
     summary = ""
     if arguments.ask_rm:
         with session.connect() as client:

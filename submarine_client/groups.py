@@ -8,12 +8,18 @@ from pathlib import Path
 from submarine_client.programs import check_program
 from themis.apps import AppSpec
 from themis.checkpoint_uri import check_checkpoint_uri
+from themis.config.examples import ExampleKind, file_or_example
 from themis.config.group_file import load_group
 from themis.errors import InputError
 
 
-def load_app(path: Path) -> AppSpec:
-    """Read a group file and check all of it, its program and parameters included; raises InputError."""
+def load_app(file: str) -> AppSpec:
+    """Read a group file, or an example by its name, and check all of it, its program and parameters included.
+
+    Raises:
+        InputError: Something in it cannot be used.
+    """
+    path = file_or_example(file, ExampleKind.APP)
     app = _absolute(check_program(load_group(path), str(path)))
     try:
         check_checkpoint_uri(app.checkpoint_uri)

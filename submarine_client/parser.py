@@ -7,6 +7,7 @@ from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace, Raw
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import themis
 from submarine_client import app_commands, job_commands
 from submarine_client.session import Session
 from themis.config.defaults import DEFAULT_RM_ADDRESS, RM_ADDRESS_VARIABLE
@@ -55,6 +56,7 @@ def build_parser() -> ArgumentParser:
         allow_abbrev=False,
         parents=[_rm_options()],
     )
+    parser.add_argument("--version", action="version", version=f"submarine {themis.__version__}")
     nouns = parser.add_subparsers(metavar="app|job", parser_class=_Parser)
     app = nouns.add_parser("app", help="apps: a program, its jobs, the tuner that searches them", allow_abbrev=False)
     app.set_defaults(usage_of=app)
@@ -82,10 +84,12 @@ class _Verbs:
 
 def _add_app_verbs(verbs: _Verbs) -> None:
     submit = verbs.add("submit", app_commands.submit, "submit a group file; prints the app's id", _pace_options())
-    submit.add_argument("group", metavar="GROUP.yaml")
+    submit.add_argument("group", metavar="GROUP", help="a group file, or the name of an example such as replay-search")
     submit.add_argument("--wait", action="store_true", help="wait until the app has ended, with progress")
     validate = verbs.add("validate", app_commands.validate, "check a group file and show what it asks for", _json())
-    validate.add_argument("group", metavar="GROUP.yaml")
+    validate.add_argument(
+        "group", metavar="GROUP", help="a group file, or the name of an example such as replay-search"
+    )
     validate.add_argument("--ask-rm", action="store_true", help="have the ResourceManager check it against its cluster")
     verbs.add("list", app_commands.list_apps, "list apps", _json(), _states())
     show = verbs.add("show", app_commands.show, "show an app: state, best job, rho, leases, jobs", _json())

@@ -19,10 +19,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 import psutil
 
 from themis.errors import InputError, ThemisError
+from themis.files import open_regular
 
 PROC = Path("/proc")
 GUARD = Path(__file__).with_name("process_guard.py")
@@ -125,8 +127,8 @@ def start(spec: ProcessSpec) -> RunningProcess:
         for folder in {spec.working_dir, spec.stdout.parent, (spec.stderr or spec.stdout).parent}:
             folder.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as files:
-            stdout = files.enter_context(spec.stdout.open("ab"))
-            stderr = files.enter_context(spec.stderr.open("ab")) if spec.stderr else subprocess.STDOUT
+            stdout = files.enter_context(_appended(spec.stdout))
+            stderr = files.enter_context(_appended(spec.stderr)) if spec.stderr else subprocess.STDOUT
             popen = subprocess.Popen(
                 command,
                 env=dict(spec.environment),
@@ -140,6 +142,11 @@ def start(spec: ProcessSpec) -> RunningProcess:
         # ValueError: a null byte in an argument.
         raise StartError("cannot start a process", value=command[0], remedy=str(error)) from error
     return RunningProcess(popen)
+
+
+def _appended(log: Path) -> BinaryIO:
+    """A log to add to. A task may have put a pipe in its place, of which the opening would wait for a reader."""
+    return os.fdopen(open_regular(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
 
 
 async def wait_for_exit(pid: int) -> None:

@@ -7,9 +7,9 @@ import json
 import math
 import re
 import sys
-from pathlib import Path
 
 from themis.choices import Rounding
+from themis.config.examples import ExampleKind, file_or_example
 from themis.errors import InputError
 from themis.numerals import plain
 from themis_cli.parsers import Subcommands
@@ -23,7 +23,9 @@ _DEFAULT_TIME_LIMIT_S = 300.0
 def add_to(commands: Subcommands) -> None:
     """Add `auction`."""
     parser = commands.add_parser("auction", help="run the auction of a market file")
-    parser.add_argument("--market", required=True, metavar="FILE", help="the market, JSON; `-` for standard input")
+    parser.add_argument(
+        "--market", required=True, metavar="FILE", help="a JSON file or example; `-` for standard input"
+    )
     parser.add_argument(
         "--solver",
         default=_DEFAULT_SOLVER,
@@ -76,7 +78,7 @@ def _read(name: str) -> tuple[bytes, str]:
     if name == _STDIN:
         return sys.stdin.buffer.read(), "standard input"
     try:
-        return Path(name).read_bytes(), name
+        return file_or_example(name, ExampleKind.MARKET).read_bytes(), name
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(f"cannot read {name}", value=reason, remedy="check the path") from None

@@ -14,7 +14,7 @@ from themis.errors import InputError, UnknownNameError
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from audit.hunt import Found, Plan
+    from themis_lab.audit.hunt import Found, Plan
 
 EXIT_VIOLATION = 1
 EXIT_INTERRUPTED = 3
@@ -45,8 +45,8 @@ def add_to(commands: Subcommands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     # Imported late: solvers and agents are slow to import, and other commands do not need them.
-    from audit.hunt import Found, hunt
-    from audit.report import document, text
+    from themis_lab.audit.hunt import Found, hunt
+    from themis_lab.audit.report import document, text
 
     if options.show is not None:
         return _show(options)
@@ -59,12 +59,12 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    from audit.case import Mechanism
-    from audit.families import FAMILIES, family
-    from audit.hunt import Plan
-    from audit.measures.registry import MEASURES
-    from audit.properties.registry import PROPERTIES
     from rm_plugin.solvers.registry import solver
+    from themis_lab.audit.case import Mechanism
+    from themis_lab.audit.families import FAMILIES, family
+    from themis_lab.audit.hunt import Plan
+    from themis_lab.audit.measures.registry import MEASURES
+    from themis_lab.audit.properties.registry import PROPERTIES
 
     for name, least in (("markets", 0), ("worlds", 0)):
         if (getattr(options, name) or least) < least:
@@ -90,8 +90,8 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from audit.families import family
     from rm_plugin.arbiter.market_document import market_document
+    from themis_lab.audit.families import family
 
     name, _, number = options.show.partition(":")
     if not (number.isascii() and number.isdigit()):

@@ -12,7 +12,7 @@ from themis.errors import InputError
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from bench.checkpoint_run import Plan
+    from themis_lab.bench.checkpoint_run import Plan
 
 
 def add_to(group: Subcommands) -> None:
@@ -29,8 +29,8 @@ def add_to(group: Subcommands) -> None:
 
 def _checkpoint(options: argparse.Namespace) -> int:
     plan = _plan(options)
-    from bench.checkpoint_output import document, table
-    from bench.checkpoint_run import Row, run_sizes
+    from themis_lab.bench.checkpoint_output import document, table
+    from themis_lab.bench.checkpoint_run import Row, run_sizes
 
     rows: list[Row] = []
     for item in run_sizes(plan):
@@ -49,7 +49,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     if not 0.0 <= options.wait_s < math.inf:
         raise InputError("--wait-s must be a number of seconds", value=options.wait_s)
     try:
-        from bench.checkpoint_run import Plan
+        from themis_lab.bench.checkpoint_run import Plan
     except ModuleNotFoundError as error:
         if error.name not in ("hdfs", "requests"):
             raise

@@ -20,9 +20,9 @@ from themis_cli import (
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from bench.auction_plan import Plan
-    from bench.auction_rows import ResultRow
-    from bench.auction_run import Progress
+    from themis_lab.bench.auction_plan import Plan
+    from themis_lab.bench.auction_rows import ResultRow
+    from themis_lab.bench.auction_run import Progress
 
 _QUIET_S = 10.0
 _BOTH = "both"
@@ -54,9 +54,9 @@ def add_to(commands: Subcommands) -> None:
 def _auction(options: argparse.Namespace) -> int:
     plan = _plan(options)
     # Imported late: bad options should be told at once.
-    from bench.auction_output import document, table
-    from bench.auction_run import run_plan
-    from bench.worker import run_apart
+    from themis_lab.bench.auction_output import document, table
+    from themis_lab.bench.auction_run import run_plan
+    from themis_lab.bench.worker import run_apart
 
     rows = _follow(run_apart(run_plan, plan))
     sys.stdout.write((json.dumps(document(plan, rows)) if options.json else table(plan, rows)) + "\n")
@@ -64,11 +64,11 @@ def _auction(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    from bench.apps import GangMix
-    from bench.auction_plan import HighsUse, Plan, variants_of
-    from bench.holdings import ClusterState
-    from bench.sizes import size_of
     from rm_plugin.solvers.registry import solver
+    from themis_lab.bench.apps import GangMix
+    from themis_lab.bench.auction_plan import HighsUse, Plan, variants_of
+    from themis_lab.bench.holdings import ClusterState
+    from themis_lab.bench.sizes import size_of
 
     solver(options.solver)
     gangs = tuple(GangMix) if options.gangs == _BOTH else (GangMix(options.gangs),)
@@ -96,7 +96,7 @@ def _follow(items: Iterable[Progress | ResultRow]) -> list[ResultRow]:
     """The rows; meanwhile progress goes to standard error, on a terminal as one line that changes."""
     from rich.console import Console
 
-    from bench.auction_rows import ResultRow
+    from themis_lab.bench.auction_rows import ResultRow
 
     console = Console(stderr=True, highlight=False)
     rows: list[ResultRow] = []

@@ -11,7 +11,7 @@ from themis.errors import InputError, UnknownNameError
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from bench.profiler_run import Plan
+    from themis_lab.bench.profiler_run import Plan
 
 
 def add_to(group: Subcommands) -> None:
@@ -27,8 +27,8 @@ def add_to(group: Subcommands) -> None:
 
 def _profiler(options: argparse.Namespace) -> int:
     plan = _plan(options)
-    from bench.profiler_output import document, table
-    from bench.profiler_run import run_plan
+    from themis_lab.bench.profiler_output import document, table
+    from themis_lab.bench.profiler_run import run_plan
 
     rows = []
     for row in run_plan(plan):
@@ -39,8 +39,8 @@ def _profiler(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    from bench.profiler_logs import Kind
-    from bench.profiler_run import Plan
+    from themis_lab.bench.profiler_logs import Kind
+    from themis_lab.bench.profiler_run import Plan
 
     for name, value in (("--size-mb", options.size_mb), ("--repeats", options.repeats)):
         if value < 1:

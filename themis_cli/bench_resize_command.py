@@ -12,7 +12,7 @@ from themis.errors import UnknownNameError
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from bench.resize_run import Plan
+    from themis_lab.bench.resize_run import Plan
 
 
 def add_to(group: Subcommands) -> None:
@@ -32,8 +32,8 @@ def add_to(group: Subcommands) -> None:
 
 def _resize(options: argparse.Namespace) -> int:
     plan = _plan(options)
-    from bench.resize_output import document, table
-    from bench.resize_run import Round, run_rounds
+    from themis_lab.bench.resize_output import document, table
+    from themis_lab.bench.resize_run import Round, run_rounds
 
     # As Ctrl-C does it: else a command that is told to end would leave the daemons of its cluster behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -48,8 +48,8 @@ def _resize(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    from bench.resize_apps import Program
-    from bench.resize_run import EngineName, Plan
+    from themis_lab.bench.resize_apps import Program
+    from themis_lab.bench.resize_run import EngineName, Plan
 
     for kind, name, known in (
         ("engine of the benchmark", options.engine, EngineName),

@@ -13,8 +13,8 @@ from themis.errors import InputError, UnknownNameError
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from bench.simulator_cases import Case, Part, Plan, Size
-    from bench.simulator_run import Row
+    from themis_lab.bench.simulator_cases import Case, Part, Plan, Size
+    from themis_lab.bench.simulator_run import Row
 
 _SIZES = "80/16,400/80,1000/200,1000/800,4000/200,2000/400,4000/800,10000/2000"
 _PARTS = "gavel-120,gavel-900,w1,growth"
@@ -39,8 +39,8 @@ def add_to(group: Subcommands) -> None:
 
 def _simulator(options: argparse.Namespace) -> int:
     plan = _plan(options)
-    from bench.simulator_output import document, table
-    from bench.simulator_run import run_cases
+    from themis_lab.bench.simulator_output import document, table
+    from themis_lab.bench.simulator_run import run_cases
 
     rows = _follow(run_cases(plan))
     sys.stdout.write((json.dumps(document(plan, rows)) if options.json else table(rows)) + "\n")
@@ -48,8 +48,8 @@ def _simulator(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    from bench.simulator_cases import Plan
     from rm_plugin.policies.registry import make_policy
+    from themis_lab.bench.simulator_cases import Plan
 
     make_policy(options.policy)
     return Plan(
@@ -65,7 +65,7 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 
 def _parts(text: str) -> list[Part]:
-    from bench.simulator_cases import Part
+    from themis_lab.bench.simulator_cases import Part
 
     known = [str(part) for part in Part]
     for name in text.split(","):
@@ -75,7 +75,7 @@ def _parts(text: str) -> list[Part]:
 
 
 def _sizes(text: str) -> list[Size]:
-    from bench.simulator_cases import Size
+    from themis_lab.bench.simulator_cases import Size
 
     found = []
     for part in text.split(","):
@@ -88,7 +88,7 @@ def _sizes(text: str) -> list[Size]:
 
 def _follow(items: Iterable[Case | Row]) -> list[Row]:
     """The rows; meanwhile what is run goes to standard error."""
-    from bench.simulator_run import Row
+    from themis_lab.bench.simulator_run import Row
 
     rows: list[Row] = []
     for item in items:

@@ -12,7 +12,7 @@ from themis.errors import InputError
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from bench.valuation_run import Plan
+    from themis_lab.bench.valuation_run import Plan
 
 
 def add_to(group: Subcommands) -> None:
@@ -35,8 +35,8 @@ def add_to(group: Subcommands) -> None:
 
 def _valuation(options: argparse.Namespace) -> int:
     plan = _plan(options)
-    from bench.valuation_output import document, table
-    from bench.valuation_run import run_plan
+    from themis_lab.bench.valuation_output import document, table
+    from themis_lab.bench.valuation_run import run_plan
 
     rows = []
     for row in run_plan(plan):
@@ -47,7 +47,7 @@ def _valuation(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    from bench.valuation_run import Plan
+    from themis_lab.bench.valuation_run import Plan
 
     counts = {name: getattr(options, name) for name in ("small", "large", "bids")}
     for name, value in counts.items():

@@ -14,7 +14,7 @@ from themis.errors import InputError
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from devcluster.cluster import DevCluster
+    from themis_lab.devcluster.cluster import DevCluster
 
 DEFAULT_FOLDER = Path("out/devcluster")
 DEFAULT_GPUS = (4, 4, 2)
@@ -48,8 +48,8 @@ def add_to(commands: Subcommands) -> None:
 def _start(options: argparse.Namespace) -> int:
     gpus = _gpus(options.nodes, options.gpus)
     # Imported late: bad options should be told at once.
-    from devcluster.cluster import DevCluster
-    from devcluster.spec import ClusterSpec
+    from themis_lab.devcluster.cluster import DevCluster
+    from themis_lab.devcluster.spec import ClusterSpec
 
     spec = ClusterSpec(gpus=gpus, version=options.hadoop)
     cluster = DevCluster.start(spec, options.dir, say=_say)
@@ -62,20 +62,20 @@ def _say(line: str) -> None:
 
 
 def _stop(options: argparse.Namespace) -> int:
-    from devcluster.cluster import DevCluster
+    from themis_lab.devcluster.cluster import DevCluster
 
     DevCluster.attach(options.dir).stop(keep_logs=options.keep_logs)
     return 0
 
 
 def _status(options: argparse.Namespace) -> int:
-    from devcluster.cluster import DevCluster
+    from themis_lab.devcluster.cluster import DevCluster
 
     return _show(DevCluster.attach(options.dir), as_json=options.json)
 
 
 def _run(options: argparse.Namespace) -> int:
-    from devcluster.cluster import DevCluster
+    from themis_lab.devcluster.cluster import DevCluster
 
     command = options.command
     cluster = DevCluster.attach(options.dir)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+import themis
 from themis.errors import ThemisError
 from themis.interruption import OneInterruption, dealt_with
 from themis.streams import EXIT_UNREAD, drop_unwritten, tell, unread, usable_streams
@@ -19,6 +20,7 @@ EXIT_INTERRUPTED = 3
 
 _COMMANDS = (
     "rm", "rho", "testbed", "auction", "bench", "audit", "simulate", "reproduce", "replay", "devcluster", "checkpoints",
+    "examples",
 )  # fmt: skip
 """Each in a module of its own, which is imported only where it is asked for."""
 
@@ -86,23 +88,13 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     parser = Parser(
         prog="themis", description="Themis: a GPU cluster scheduler, fair in finish time.", allow_abbrev=False
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
+    parser.add_argument("--version", action="version", version=f"themis {themis.__version__}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name in (command,) if command in _COMMANDS else _COMMANDS:
         # Imported here, so that Ctrl-C while they load ends like Ctrl-C at any other time.
         import_module(f"themis_cli.{name}_command").add_to(commands)
     return parser
-
-
-class _Version(argparse.Action):
-    """Looks the version up only when it is asked for: that is slow."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version
-
-        print(f"themis {version('themis-scheduler')}")
-        parser.exit()
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from themis_cli.parsers import Subcommands
 from themis_cli.simulate_options import add_choices, check_ranges, chosen_lies, chosen_settings
 
 if TYPE_CHECKING:
-    from simulator.metrics import Document
-    from simulator.runs import Run
+    from themis_lab.simulator.metrics import Document
+    from themis_lab.simulator.runs import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ def _run(options: argparse.Namespace) -> int:
 
     documents = make_all(runs, options.jobs)
     if options.json:
-        from simulator.compare import replay_document
+        from themis_lab.simulator.compare import replay_document
 
         content = replay_document(recorded.document, documents)
         sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
@@ -80,12 +80,12 @@ def planned(options: argparse.Namespace, recorded: Run) -> list[Run]:
 
 def _read(path: Path) -> Recorded:
     if path.is_dir():
-        from experiment.live_run import read_live
+        from themis_lab.paper.live.live_run import read_live
 
         live = read_live(path)
         return Recorded(run=live.run, document=live.document)
-    from simulator.metrics import document_of
-    from simulator.recording import parse_recording
+    from themis_lab.simulator.metrics import document_of
+    from themis_lab.simulator.recording import parse_recording
 
     try:
         text = path.read_text(encoding="utf-8")

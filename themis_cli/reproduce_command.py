@@ -15,9 +15,9 @@ from themis.errors import InputError
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from simulator.experiments.output import Written
-    from simulator.experiments.port import Done, Experiment, Findings, Scale
     from themis_cli.reproduce_progress import ProgressLine
+    from themis_lab.paper.output import Written
+    from themis_lab.paper.port import Done, Experiment, Findings, Scale
 
     _Done = tuple[Experiment, Findings, Written | None]
     _Results = Iterable[tuple[Experiment, list[Done]]]
@@ -46,13 +46,13 @@ def _reproduce(options: argparse.Namespace) -> int:
         if number < 1:
             raise InputError(f"{name} must be 1 or more", value=number)
     # Imported late: bad options should be told at once.
-    from simulator.experiments.kept_runs import KeptRuns
-    from simulator.experiments.output import overview_text, summary_markdown
-    from simulator.experiments.plans import distinct_runs
-    from simulator.experiments.port import Scale
-    from simulator.experiments.result_files import make_folder, write_whole
-    from simulator.experiments.runner import run_all
     from themis_cli.reproduce_progress import ProgressLine
+    from themis_lab.paper.kept_runs import KeptRuns
+    from themis_lab.paper.output import overview_text, summary_markdown
+    from themis_lab.paper.plans import distinct_runs
+    from themis_lab.paper.port import Scale
+    from themis_lab.paper.result_files import make_folder, write_whole
+    from themis_lab.paper.runner import run_all
 
     experiments = _wanted(options.names)
     scale, folder = Scale(options.scale), Path(options.out)
@@ -89,7 +89,7 @@ def _reproduce(options: argparse.Namespace) -> int:
 
 def _wanted(names: Sequence[str]) -> list[Experiment]:
     """The experiments named, once each; beside `all` other names must be known ones too."""
-    from simulator.experiments.registry import MODULES, experiment_named
+    from themis_lab.paper.registry import MODULES, experiment_named
 
     named = [experiment_named(name) for name in dict.fromkeys(names) if name != _ALL]
     return [experiment_named(name) for name in MODULES] if _ALL in names else named
@@ -97,7 +97,7 @@ def _wanted(names: Sequence[str]) -> list[Experiment]:
 
 def _evaluate(results: _Results, line: ProgressLine, options: argparse.Namespace, done: list[_Done]) -> None:
     """Evaluate and write each experiment; its table goes to standard output as soon as it is there."""
-    from simulator.experiments.output import table_text, write
+    from themis_lab.paper.output import table_text, write
 
     for experiment, runs in results:
         findings = experiment.evaluate(runs)
@@ -110,7 +110,7 @@ def _evaluate(results: _Results, line: ProgressLine, options: argparse.Namespace
 
 
 def _print_document(done: Sequence[_Done], scale: Scale, seeds: int, options: argparse.Namespace) -> None:
-    from simulator.experiments.output import document
+    from themis_lab.paper.output import document
 
     if options.json:
         documents = [document(experiment, findings, files) for experiment, findings, files in done]

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from simulator.experiments.port import Cell, Scale
+    from themis_lab.paper.port import Cell, Scale
 
 _QUIET_S, _REDRAWN_S = 30.0, 0.5
 _TRUSTED = 0.2
@@ -68,7 +68,7 @@ class ProgressLine:
 
 def _seconds(runs: Sequence[Cell], before: Sequence[Cell], jobs: int) -> float:
     """Seconds that the runs may take which were not made before: so many at a time, but no less than the longest."""
-    from simulator.experiments.forecast import expected_s
+    from themis_lab.paper.forecast import expected_s
 
     made = {cell.key for cell in before}
     seconds = [expected_s(cell) for cell in runs if cell.key not in made]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from pathlib import Path
 
 from themis_cli.parsers import Subcommands
 
@@ -14,7 +13,7 @@ def add_to(commands: Subcommands) -> None:
     """Add `rm start`."""
     group = commands.add_parser("rm", help="run a ResourceManager").add_subparsers(metavar="COMMAND", required=True)
     start = group.add_parser("start", help="run one in the foreground until SIGTERM or Ctrl-C")
-    start.add_argument("-c", "--config", type=Path, required=True, metavar="FILE", help="settings, YAML")
+    start.add_argument("-c", "--config", required=True, metavar="FILE", help="settings, YAML; or an example's name")
     start.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     start.set_defaults(run=_start)
 
@@ -27,9 +26,10 @@ def _start(options: argparse.Namespace) -> int:
         # It tells of every request.
         logging.getLogger("hdfs.client").setLevel(logging.WARNING)
     # Imported late, as all that is slow to import: other commands start without it.
+    from themis.config.examples import ExampleKind, file_or_example
     from themis.config.rm_settings import load_rm_settings
 
-    settings = load_rm_settings(options.config)
+    settings = load_rm_settings(file_or_example(options.config, ExampleKind.SETTINGS))
     # Imported later still: gRPC and the solvers are slow to import, and bad settings should be told at once.
     from rm_plugin.service.server import run
 

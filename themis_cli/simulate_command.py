@@ -14,8 +14,8 @@ from themis_cli.parsers import Subcommands
 from themis_cli.simulate_options import DEFAULT_SEED, add_choices, check_ranges, chosen_lies, chosen_settings
 
 if TYPE_CHECKING:
-    from simulator.record import RunRecord
-    from simulator.runs import Run
+    from themis_lab.simulator.record import RunRecord
+    from themis_lab.simulator.runs import Run
 
 
 def add_to(commands: Subcommands) -> None:
@@ -53,9 +53,9 @@ def _run(options: argparse.Namespace) -> int:
 
 def _one_in_full(options: argparse.Namespace, runs: Sequence[Run]) -> int:
     """One run with all of its rounds: recorded, and told of one app."""
-    from simulator.workload import unknown_app
     from themis_cli.simulate_recording import opened_recording
     from themis_cli.simulate_running import make_one
+    from themis_lab.simulator.workload import unknown_app
 
     run = _only(runs)
     if options.explain is not None and options.explain not in (names := [app.name for app in run.workload.apps]):
@@ -73,11 +73,11 @@ def _one_in_full(options: argparse.Namespace, runs: Sequence[Run]) -> int:
 
 def _shown(options: argparse.Namespace, record: RunRecord) -> int:
     """Print what was asked for of a run; returns the exit code."""
-    from simulator.explain import explain
-    from simulator.metrics import document_of
     from themis_cli.simulate_explain import explained, explained_lines
     from themis_cli.simulate_output import show
     from themis_cli.simulate_running import broken
+    from themis_lab.simulator.explain import explain
+    from themis_lab.simulator.metrics import document_of
 
     document = document_of(record)
     if options.explain is None:
@@ -105,8 +105,8 @@ def planned(options: argparse.Namespace) -> list[Run]:
         InputError: A name that nobody knows, a number out of range, options that do not go together.
     """
     from rm_plugin.policies.registry import make_policy
-    from simulator.runs import Run
     from themis_cli.simulate_input import read_input
+    from themis_lab.simulator.runs import Run
 
     check_ranges(options)
     policies = list(dict.fromkeys(options.policy))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from simulator.explain import AppRound
-from simulator.metrics import Document
-from simulator.plain import plain
 from themis_cli.simulate_progress import span
+from themis_lab.simulator.explain import AppRound
+from themis_lab.simulator.metrics import Document
+from themis_lab.simulator.plain import plain
 
 
 def explained(app: str, rounds: Sequence[AppRound]) -> Document:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simulator.settings import Settings
-from simulator.workload import Workload
 from themis.errors import InputError
 from themis.values import Value
+from themis_lab.simulator.settings import Settings
+from themis_lab.simulator.workload import Workload
 
 if TYPE_CHECKING:
-    from testbed.mix import Mix
+    from themis_lab.testbed.mix import Mix
 
 MIX_SUFFIXES = (".yaml", ".yml")
 _WORKLOAD_OPTIONS = ("apps", "scale", "throughputs", "network_intensive")
@@ -35,8 +35,8 @@ def read_input(options: argparse.Namespace, default_seed: int) -> Input:
     """
     if options.workload.endswith(MIX_SUFFIXES):
         return _mix_input(options)
-    from simulator.clusters import cluster_named
-    from simulator.workloads.registry import workload_named
+    from themis_lab.simulator.clusters import cluster_named
+    from themis_lab.simulator.workloads.registry import workload_named
 
     if options.cluster is None:
         raise InputError("--cluster is missing", remedy="only a mix of the testbed brings its own")
@@ -66,9 +66,9 @@ def workload_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _mix_input(options: argparse.Namespace) -> Input:
-    from simulator.clusters import cluster_named
-    from simulator.workloads.mix import from_specs
-    from testbed.mix import arrivals, load_mix
+    from themis_lab.simulator.clusters import cluster_named
+    from themis_lab.simulator.workloads.mix import from_specs
+    from themis_lab.testbed.mix import arrivals, load_mix
 
     mix = load_mix(Path(options.workload))
     if given := workload_options(options):
@@ -83,9 +83,9 @@ def _mix_input(options: argparse.Namespace) -> Input:
 
 
 def _mix_settings(mix: Mix, base: Settings) -> Settings:
-    from experiment.live_settings import as_live
     from themis.config.loader import fit
     from themis.config.rm_settings import AuctionSettings
+    from themis_lab.paper.live.live_settings import as_live
 
     auction = fit(AuctionSettings, mix.rm.get("auction", {}), f"auction of the mix {mix.name}")
     return as_live(base, auction=auction, lease=mix.lease, time_scale=mix.time_scale)

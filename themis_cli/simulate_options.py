@@ -15,9 +15,9 @@ from themis.numerals import plain
 if TYPE_CHECKING:
     from rm_plugin.arbiter.core import LeasePolicy
     from rm_plugin.arbiter.round_values import RoundSettings
-    from simulator.costs import Costs
-    from simulator.runs import LieChoice
-    from simulator.settings import NodeOutage, Settings
+    from themis_lab.simulator.costs import Costs
+    from themis_lab.simulator.runs import LieChoice
+    from themis_lab.simulator.settings import NodeOutage, Settings
 
 DEFAULT_SEED = 1
 
@@ -75,7 +75,7 @@ def chosen_settings(options: argparse.Namespace, base: Settings) -> Settings:
 
 def chosen_lies(options: argparse.Namespace) -> tuple[LieChoice, ...]:
     """Who lies."""
-    from simulator.runs import LieChoice
+    from themis_lab.simulator.runs import LieChoice
 
     lies = []
     for text in options.lie or ():
@@ -135,7 +135,7 @@ def _costs(options: argparse.Namespace, base: Costs) -> Costs:
 
 
 def _outage(text: str, base: Settings) -> NodeOutage:
-    from simulator.settings import NodeOutage
+    from themis_lab.simulator.settings import NodeOutage
 
     machine, lost, back = _three(text, "--outage", _OUTAGE)
     if ":" in machine and not any(":" in each.machine_id for each in base.cluster.machines):

@@ -6,8 +6,8 @@ import json
 import sys
 from collections.abc import Sequence
 
-from simulator.compare import sweep_document
-from simulator.metrics import Document
+from themis_lab.simulator.compare import sweep_document
+from themis_lab.simulator.metrics import Document
 
 
 def show(documents: Sequence[Document], *, as_json: bool) -> None:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from simulator.simulation import Simulation
+    from themis_lab.simulator.simulation import Simulation
 
 _TOLD_EVERY_S = 10.0
 _DRAWN_EVERY_S = 0.1

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from simulator.record import RunRecord
-from simulator.runs import Run
 from themis.errors import InputError
+from themis_lab.simulator.record import RunRecord
+from themis_lab.simulator.runs import Run
 
 _UNFINISHED = ".part"
 _DEVICES = Path("/dev")
@@ -31,7 +31,7 @@ def opened_recording(path: Path | None) -> Iterator[Write]:
     if path is None:
         yield lambda *_: None
         return
-    from simulator.recording import recording_lines
+    from themis_lab.simulator.recording import recording_lines
 
     with _told(path):
         target = _plain_file(path)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from simulator.metrics import Document
-from simulator.record import RunRecord
-from simulator.runs import Run, make_run
-from simulator.sweep import documents_of
 from themis_cli.simulate_progress import Progress
+from themis_lab.simulator.metrics import Document
+from themis_lab.simulator.record import RunRecord
+from themis_lab.simulator.runs import Run, make_run
+from themis_lab.simulator.sweep import documents_of
 
 
 def make_one(run: Run) -> RunRecord:

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from simulator.compare import Spread, completion_ratios, spreads_of
-from simulator.metrics import DEFINITION, Document
+from themis_lab.simulator.compare import Spread, completion_ratios, spreads_of
+from themis_lab.simulator.metrics import DEFINITION, Document
 
 _PLAIN_COLUMNS = 120
 _HOUR_S = 3600.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from testbed.cli import add_arguments, run
 from themis.errors import InputError
 from themis_cli.parsers import Subcommands
+from themis_lab.testbed.cli import add_arguments, run
 
 DEFAULT_POLICIES = "themis,gandiva,tiresias"
 DEFAULT_SCALE = "quick"
@@ -50,10 +50,10 @@ def _run(options: argparse.Namespace) -> int:
 
         make_policy(options.policy)
     if options.action == "report":
-        from experiment.folder import is_experiment
+        from themis_lab.paper.live.folder import is_experiment
 
         if is_experiment(options.out):
-            from experiment.command import report_again
+            from themis_lab.paper.live.command import report_again
 
             return report_again(options.out)
     return run(options)
@@ -65,8 +65,8 @@ def _experiment(options: argparse.Namespace) -> int:
             "say what to do",
             remedy="run MIX, report OUT, or --workload w1 for the experiment; see themis testbed --help",
         )
-    from experiment.command import run_experiment
     from rm_plugin.policies.registry import make_policy
+    from themis_lab.paper.live.command import run_experiment
 
     policies = DEFAULT_POLICIES if options.policies is None else options.policies
     names = [name.strip() for name in policies.split(",")]

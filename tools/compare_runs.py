@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.simulator_trace import draw_jobs, write_trace
+from themis_lab.bench.simulator_trace import draw_jobs, write_trace
 
 HERE = Path(__file__).resolve().parents[1]
 

@@ -1,6 +1,8 @@
-"""Derive `simulator/workloads/data/gavel_statistics.csv`: `python tools/derive_gavel_statistics.py TRACE THROUGHPUTS`.
+"""Derive gavel_statistics.csv (`themis_lab/simulator/workloads/data`) from public files.
 
-simulator/workloads/data/SOURCES.md tells source, licence and rules.
+`python tools/derive_gavel_statistics.py TRACE THROUGHPUTS`.
+
+themis_lab/simulator/workloads/data/SOURCES.md tells source, licence and rules.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import quantiles
 
-from simulator.workloads.gavel import GavelJob, Throughput, Throughputs, read_gavel_trace, read_throughputs
+from themis_lab.simulator.workloads.gavel import GavelJob, Throughput, Throughputs, read_gavel_trace, read_throughputs
 
-OUT = Path(__file__).resolve().parents[1] / "simulator" / "workloads" / "data" / "gavel_statistics.csv"
+OUT = Path(__file__).resolve().parents[1] / "themis_lab" / "simulator" / "workloads" / "data" / "gavel_statistics.csv"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,6 +1,6 @@
-"""Derive `simulator/workloads/data/philly_apps.csv` from Philly: `python tools/derive_philly_extract.py DATA_FOLDER`.
+"""Derive `philly_apps.csv` from Philly: `python tools/derive_philly_extract.py DATA_FOLDER`.
 
-DATA_FOLDER holds `philly/philly.csv`. simulator/workloads/data/SOURCES.md tells source, licence and rules.
+DATA_FOLDER holds `philly/philly.csv`. themis_lab/simulator/workloads/data/SOURCES.md tells source, licence and rules.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import quantiles
 
-from simulator.workloads.philly import Burst, bursts_of, read_philly_csv
+from themis_lab.simulator.workloads.philly import Burst, bursts_of, read_philly_csv
 
-OUT = Path(__file__).resolve().parents[1] / "simulator" / "workloads" / "data" / "philly_apps.csv"
+OUT = Path(__file__).resolve().parents[1] / "themis_lab" / "simulator" / "workloads" / "data" / "philly_apps.csv"
 LEAST_JOBS = 8
 WINDOW_S = 14 * 86400.0
 SINGLE_SHARE = 0.1

@@ -13,15 +13,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 
-from simulator.clusters import CLUSTERS, cluster_named
-from simulator.workloads.models import read_models
-from simulator.workloads.registry import WORKLOADS, workload_named
-from simulator.workloads.report import report
 from tf_jobs.catalog import PROGRAMS, Flag, Program
 from tf_jobs.context import LEVELS
 from tf_jobs.tables_reader import read_speeds
 from themis.config.placeholders import GIVEN_BY_APP_MASTER
 from themis.lifecycle import LIFECYCLES, AppState, JobState, LeaseState
+from themis_lab.simulator.clusters import CLUSTERS, cluster_named
+from themis_lab.simulator.workloads.models import read_models
+from themis_lab.simulator.workloads.registry import WORKLOADS, workload_named
+from themis_lab.simulator.workloads.report import report
 
 ROOT = Path(__file__).resolve().parent.parent
 LIFECYCLES_PAGE = Path("docs/lifecycles.md")

@@ -30,11 +30,11 @@ from am.checkpoints.store import (
     check_keep_last,
     check_save,
 )
-from hadoop.webhdfs import HdfsStatus, WebHdfs, open_webhdfs
-from hadoop.webhdfs_errors import HdfsAwayError, HdfsExistsError, HdfsMissingError, HdfsRefusedError
-from hadoop.webhdfs_retry import ONCE, RetryRule
 from themis.config.names import check_job_id
 from themis.errors import ThemisError
+from themis.hadoop.webhdfs import HdfsStatus, WebHdfs, open_webhdfs
+from themis.hadoop.webhdfs_errors import HdfsAwayError, HdfsExistsError, HdfsMissingError, HdfsRefusedError
+from themis.hadoop.webhdfs_retry import ONCE, RetryRule
 
 WRITING_PREFIX = ".writing-"
 LEFTOVER_AGE_S = 900.0

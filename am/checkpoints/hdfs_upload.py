@@ -14,8 +14,8 @@ from typing import BinaryIO
 from am.checkpoints.digest import ConcurrentDigest
 from am.checkpoints.manifest import CHUNK_BYTES
 from am.checkpoints.store import FileRecord
-from hadoop.webhdfs import WebHdfs
-from hadoop.webhdfs_errors import HdfsRefusedError
+from themis.hadoop.webhdfs import WebHdfs
+from themis.hadoop.webhdfs_errors import HdfsRefusedError
 
 PART_BYTES = 128 << 20
 """A block of HDFS by its default: joined, such parts leave no short blocks inside a file."""

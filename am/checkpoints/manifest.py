@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from am.checkpoints.store import MANIFEST_NAME, Checkpoint, FileRecord, Meta
+from themis.files import open_regular
 
 CHUNK_BYTES = 1 << 20
 FORMAT = 1
@@ -49,13 +51,19 @@ def decode(content: bytes, location: str) -> Checkpoint | None:
 def read_folder(folder: Path) -> Checkpoint | None:
     """The checkpoint in `folder` by its manifest and file sizes, contents unread; None where it is not whole."""
     try:
-        checkpoint = decode((folder / MANIFEST_NAME).read_bytes(), str(folder))
+        checkpoint = decode(_manifest(folder), str(folder))
         if checkpoint is None or f"{checkpoint.iteration:012d}" != folder.name:
             return None
         whole = all((folder / f.name).stat().st_size == f.size_bytes for f in checkpoint.files)
     except OSError:
         return None
     return checkpoint if whole else None
+
+
+def _manifest(folder: Path) -> bytes:
+    # Programs write beside it: a pipe in its place would be waited for.
+    with os.fdopen(open_regular(folder / MANIFEST_NAME, os.O_RDONLY), "rb") as stream:
+        return stream.read()
 
 
 def verified_folder(folder: Path) -> Checkpoint | None:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from am.profiler.themis_format import begun_line
+from themis.files import open_regular
 
 LOG = logging.getLogger("themis.am.log")
 
@@ -19,13 +20,13 @@ def mark_incarnation(log: Path, incarnation: int) -> None:
     meanwhile, for example a task that outlived its incarnation, is kept.
     """
     try:
-        with log.open("rb") as file:
+        with os.fdopen(open_regular(log, os.O_RDONLY), "rb") as file:
             if file.seek(0, os.SEEK_END) == 0:
                 return
             file.seek(-1, os.SEEK_END)
             end = b"" if file.read(1) == b"\n" else b"\n"
         # Do not create a log that was removed since then.
-        appending = os.open(log, os.O_WRONLY | os.O_APPEND)
+        appending = open_regular(log, os.O_WRONLY | os.O_APPEND)
         try:
             os.write(appending, end + begun_line(incarnation).encode() + b"\n")
         finally:

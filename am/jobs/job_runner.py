@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from am.app import App
@@ -19,6 +20,7 @@ from am.profiler.themis_format import parse_themis
 from am.runtimes.port import ContainerRuntime, ExitReason, NoRoomError, Seat, SeatRequest, TaskExit, TaskLaunch
 from themis.cluster import GpuId
 from themis.errors import ThemisError
+from themis.files import open_regular
 from themis.lifecycle import JobState
 
 LOG = logging.getLogger("themis.am.jobs")
@@ -353,8 +355,8 @@ def last_line(job: JobRun) -> str:
     Its lines lie behind its mark. Where no mark is among the last of the log, all of them are this incarnation's.
     """
     try:
-        with job.log_path.open("rb") as file:
-            file.seek(max(0, job.log_path.stat().st_size - 4096))
+        with os.fdopen(open_regular(job.log_path, os.O_RDONLY), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
             lines = file.read().decode("utf-8", errors="replace").split("\n")
     except OSError:
         return ""

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from am.page.state import AmPageState
-from themis.errors import UnknownNameError
+from themis.errors import InputError, UnknownNameError
+from themis.files import open_below
 
 CHUNK_BYTES = 64 * 1024
 CHUNK_MOST_BYTES = 1024 * 1024
@@ -57,12 +58,11 @@ def read_log(state: AmPageState, job_id: str, name: str, offset: int, limit: int
     jobs = [job.job_id for job in state.jobs]
     if job_id not in jobs:
         raise UnknownNameError("job", job_id, jobs)
-    path = _job_folder(state, job_id) / name
-    if path.name != name or not _is_log(path, state):
+    if not _NAME.fullmatch(name):
         raise UnknownNameError("log", name, _names(state, job_id))
     try:
-        descriptor = _opened(path)
-    except OSError as error:
+        descriptor = open_below(state.folder, "jobs", job_id, name)
+    except (InputError, OSError) as error:
         raise UnknownNameError("log", name, _names(state, job_id)) from error
     with os.fdopen(descriptor, "rb") as file:
         size = os.fstat(descriptor).st_size
@@ -70,15 +70,6 @@ def read_log(state: AmPageState, job_id: str, name: str, offset: int, limit: int
         file.seek(start)
         data = file.read(max(0, min(limit, CHUNK_MOST_BYTES)))
     return LogPart(data=data, next_offset=start + len(data))
-
-
-def _opened(path: Path) -> int:
-    """A file open to be read. A task writes its folder as it likes: no link is followed, no pipe waited for."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise FileNotFoundError(path)
-    return descriptor
 
 
 def _job_folder(state: AmPageState, job_id: str) -> Path:

@@ -17,13 +17,13 @@ from am.runtimes.remote.hosts import TaskHosts
 from am.runtimes.remote.runtime import RemoteRuntime
 from am.runtimes.remote.source import ContainerWish
 from am.runtimes.yarn_source import YarnLimits, YarnSource
-from hadoop.am_client import AmClient
-from hadoop.jvm import start_jvm
-from hadoop.nm_client import NmClient
-from hadoop.quoting import command_line
-from hadoop.security import task_tokens
-from hadoop.values import FinalStatus, LocalResource, ProcessLaunch, ResourceKind, Visibility
 from themis.errors import InputError
+from themis.hadoop.am_client import AmClient
+from themis.hadoop.jvm import start_jvm
+from themis.hadoop.nm_client import NmClient
+from themis.hadoop.quoting import command_line
+from themis.hadoop.security import task_tokens
+from themis.hadoop.values import FinalStatus, LocalResource, ProcessLaunch, ResourceKind, Visibility
 from themis.lifecycle import AppState
 
 _CONTAINER = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_(\d+)_\d+")

@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 
 from am.runtimes.port import ExitReason, NoRoomError, TaskExit
 from am.runtimes.remote.source import ContainerWish
-from hadoop.am_client import AmClient
-from hadoop.errors import AttemptGoneError, ResourceAskError
-from hadoop.nm_client import NmClient
-from hadoop.values import (
+from themis.errors import ThemisError, UnreachableError
+from themis.hadoop.am_client import AmClient
+from themis.hadoop.errors import AttemptGoneError, ResourceAskError
+from themis.hadoop.nm_client import NmClient
+from themis.hadoop.values import (
     AllocateReply,
     AskRefusal,
     Container,
@@ -28,7 +29,6 @@ from hadoop.values import (
     ProcessLaunch,
     Registration,
 )
-from themis.errors import ThemisError, UnreachableError
 
 LOG = logging.getLogger("themis.am.yarn")
 
@@ -96,7 +96,7 @@ class YarnSource:
     """A ContainerSource over YARN's clients. Every call into Java runs in a thread; all else belongs to one loop.
 
     A container's GPUs are free only when YARN reports its end, which it does once the process is gone: it is therefore
-    stopped and waited for, and released only when its node never started it (see `hadoop.am_client`).
+    stopped and waited for, and released only when its node never started it (see `themis.hadoop.am_client`).
 
     Args:
         am: The attempt's connection, registered.

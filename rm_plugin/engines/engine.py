@@ -11,6 +11,7 @@ from rm_plugin.engines.local import LocalAppLauncher
 from rm_plugin.engines.port import AppLauncher, OnAmExit
 from themis.cluster import Cluster
 from themis.config.cluster_file import load_cluster
+from themis.config.examples import ExampleKind, file_or_example
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError
 
@@ -80,7 +81,7 @@ class LocalEngine:
 
 def open_engine(settings: RmSettings) -> Engine:
     """The engine of the settings; nothing is connected yet. Raises InputError for settings that it cannot use."""
-    cluster = None if settings.cluster is None else load_cluster(settings.cluster)
+    cluster = None if settings.cluster is None else load_cluster(file_or_example(settings.cluster, ExampleKind.CLUSTER))
     # Each is imported when it is needed: one needs a JVM, another a library that is not installed everywhere.
     if settings.engine == "yarn":
         from rm_plugin.engines.yarn import YarnEngine

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
-from hadoop.webhdfs import open_webhdfs
 from themis.archives import unpack_files
+from themis.config.names import check_job_id
 from themis.errors import ThemisError
+from themis.files import open_below
+from themis.hadoop.webhdfs import open_webhdfs
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -21,6 +26,8 @@ ARCHIVE_NAME = "logs.tar.gz"
 SOURCE_NAME = "logs.from"
 """Names the page that the logs in the folder are from."""
 _TIMEOUT_S = 10.0
+_CHUNK_BYTES = 1024 * 1024
+_NAME = re.compile(r"task-[0-9]{1,6}\.log|history\.jsonl")
 
 
 async def fetch_page(page_url: str, folder: Path) -> bool:
@@ -55,26 +62,24 @@ def _begin(page_url: str, folder: Path) -> None:
 
 
 async def _fetch_file(http: ClientSession, path: str, size_bytes: int, folder: Path) -> None:
-    target = _inside(folder / "jobs", path)
-    have = target.stat().st_size if target.exists() else 0
-    target.parent.mkdir(parents=True, exist_ok=True)
-    while have < size_bytes:
-        async with http.get(f"logs/{path}", params={"offset": str(have)}) as answer:
-            answer.raise_for_status()
-            data = await answer.read()
-        if not data:
-            return
-        with target.open("ab") as file:
+    job_id, _, name = path.partition("/")
+    check_job_id(job_id)
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"not the name of a log: {path[:200]}")
+    (folder / "jobs" / job_id).mkdir(parents=True, exist_ok=True)
+    target = open_below(folder, "jobs", job_id, name, flags=os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    with os.fdopen(target, "ab") as file:
+        have = os.fstat(target).st_size
+        while have < size_bytes:
+            async with http.get(f"logs/{quote(path)}", params={"offset": str(have)}) as answer:
+                answer.raise_for_status()
+                # No more than was asked for, however much is sent.
+                data = await answer.content.read(min(_CHUNK_BYTES, size_bytes - have))
+            if not data:
+                return
             file.write(data)
-        have += len(data)
-
-
-def _inside(folder: Path, path: str) -> Path:
-    """The file of that name below the folder; one that leads out of it raises ValueError."""
-    target = (folder / path).resolve()
-    if folder.resolve() not in target.parents:
-        raise ValueError(f"a log's name leads out of its folder: {path}")
-    return target
+            file.flush()
+            have += len(data)
 
 
 def fetch_archive(storage_uri: str, folder: Path) -> None:

@@ -11,10 +11,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from hadoop.jvm import handed_on, start_jvm
-from hadoop.security import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE, current_user
-from hadoop.values import LocalResource
-from hadoop.yarn_client import YarnClient
 from rm_plugin.engines.engine import MachinesOf
 from rm_plugin.engines.inventory import NodeInventory
 from rm_plugin.engines.port import AppLauncher, OnAmExit
@@ -26,6 +22,10 @@ from rm_plugin.engines.yarn_queue import check_queue
 from themis.cluster import Cluster, DeviceType
 from themis.config.rm_settings import RmSettings, YarnSettings
 from themis.errors import InvariantError
+from themis.hadoop.jvm import handed_on, start_jvm
+from themis.hadoop.security import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE, current_user
+from themis.hadoop.values import LocalResource
+from themis.hadoop.yarn_client import YarnClient
 
 LOG = logging.getLogger("themis.rm.yarn")
 

@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections.abc import Collection
 
-from hadoop.values import NodeReport
-from hadoop.values import NodeState as YarnState
-from hadoop.yarn_client import YarnClient
 from rm_plugin.engines.inventory import Inventory, Node, NodeState
 from themis.cluster import Cluster, DeviceType, Machine
+from themis.hadoop.values import NodeReport
+from themis.hadoop.values import NodeState as YarnState
+from themis.hadoop.yarn_client import YarnClient
 
 LOG = logging.getLogger("themis.rm.yarn")
 

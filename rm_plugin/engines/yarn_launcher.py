@@ -13,15 +13,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hadoop.errors import UnknownYarnAppError
-from hadoop.node_managers import living_containers
-from hadoop.quoting import command_line
-from hadoop.security import current_user, submission_tokens
-from hadoop.values import AppReport, AppState, AppSubmission, LocalResource, ProcessLaunch
-from hadoop.yarn_client import YarnClient
 from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
 from themis.config.rm_settings import YarnSettings
 from themis.errors import ThemisError, UnreachableError
+from themis.hadoop.errors import UnknownYarnAppError
+from themis.hadoop.node_managers import living_containers
+from themis.hadoop.quoting import command_line
+from themis.hadoop.security import current_user, submission_tokens
+from themis.hadoop.values import AppReport, AppState, AppSubmission, LocalResource, ProcessLaunch
+from themis.hadoop.yarn_client import YarnClient
 
 LOG = logging.getLogger("themis.rm.yarn")
 

@@ -12,15 +12,15 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from hadoop.values import LocalResource, ResourceKind, Visibility
-from hadoop.webhdfs import open_webhdfs
-from hadoop.webhdfs_retry import RetryRule
 from themis.errors import InputError
+from themis.hadoop.values import LocalResource, ResourceKind, Visibility
+from themis.hadoop.webhdfs import open_webhdfs
+from themis.hadoop.webhdfs_retry import RetryRule
 
 PACKAGE_FOLDER = "themis-package"
 ENV_FOLDER = "env"
 
-PACKAGES = ("themis", "am", "tf_jobs", "hadoop")
+PACKAGES = ("themis", "am", "tf_jobs")
 """What app masters and tasks import. What they need of others has to be in the interpreter on the nodes."""
 
 _ROOT = Path(__file__).resolve().parents[2]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from hadoop.values import QueueReport
 from themis.errors import InputError
+from themis.hadoop.values import QueueReport
 
 LOG = logging.getLogger("themis.rm.yarn")
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.logs import LogFollower
 from rm_plugin.service.manager import ResourceManager
+from rm_plugin.service.message_checks import check_reference, check_states
 from rm_plugin.service.status import app_status
 from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.store_json import to_json
@@ -57,14 +59,18 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
 
     async def List(self, request: pb.ListRequest, context: Context) -> pb.ListReply:
         """All apps, or those in some states; leases and specifications are left out."""
-        wanted = set(request.states)
+        try:
+            wanted = check_states(request.states)
+        except ThemisError as error:
+            await _refuse(context, error)
+            raise
         entries = [entry for entry in self._manager.entries if not wanted or entry.state in wanted]
         return pb.ListReply(apps=[app_status(self._manager, entry, whole=False) for entry in entries])
 
     async def Show(self, request: pb.ShowRequest, context: Context) -> pb.AppStatus:
         """One app, whole."""
         try:
-            return app_status(self._manager, self._manager.entries.get(request.app_id), whole=True)
+            return app_status(self._manager, self._entry(request.app_id), whole=True)
         except ThemisError as error:
             await _refuse(context, error)
             raise
@@ -83,7 +89,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         app_id = ""
         if request.app_id:
             try:
-                app_id = self._manager.entries.get(request.app_id).app_id
+                app_id = self._entry(request.app_id).app_id
             except ThemisError as error:
                 await _refuse(context, error)
         after = request.after_sequence
@@ -105,15 +111,18 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
     async def Logs(self, request: pb.LogsRequest, context: Context) -> AsyncIterator[pb.LogChunk]:
         """The logs of an app's jobs, or of one job; those of its app master are the source `am`."""
         try:
-            entry = self._manager.entries.get(request.app_id)
-            logs = LogFollower(await self._manager.fetch_logs(entry), request.job_id)
+            entry = self._entry(request.app_id)
+            folder = await self._manager.fetch_logs(entry)
+            # In threads: a disk may be slow, and a log long.
+            logs = await asyncio.to_thread(LogFollower, folder, entry.shapes.keys(), request.job_id)
         except ThemisError as error:
             await _refuse(context, error)
             raise
         while True:
             ended = entry.ended
-            for chunk in logs.read():
-                yield chunk
+            while chunks := await asyncio.to_thread(logs.read):
+                for chunk in chunks:
+                    yield chunk
             if not request.follow or ended:
                 return
             await asyncio.sleep(_LOG_POLL_S)
@@ -137,6 +146,9 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             lease_s=manager.settings.lease.duration_s,
             now_s=manager.clock.now_s(),
         )
+
+    def _entry(self, name: str) -> AppEntry:
+        return self._manager.entries.get(check_reference(name))
 
 
 def _event_message(event: StoredEvent) -> pb.Event:

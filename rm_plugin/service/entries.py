@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rm_plugin.service.session import Session
 from rm_plugin.service.store import StoredApp
-from themis.apps import AppSpec
+from themis.apps import AppSpec, JobShape
 from themis.errors import InputError, UnknownNameError
 from themis.lifecycle import APP_LIFECYCLE, JOB_ENDS, AppState, JobState
 from themis.wire import themis_pb2 as pb
@@ -22,6 +22,7 @@ class AppEntry:
 
     `excused_attempts` ended through no fault of the app: the ResourceManager stopped, or was away.
     `last_message` is the attempt and the id of the newest message taken in: one that comes again is only acknowledged.
+    `shapes` holds the shape of each job by its id; `refused_messages` counts what its app masters sent in vain.
     """
 
     app_id: str
@@ -48,6 +49,11 @@ class AppEntry:
     gpu_time_s: float = 0.0
     heartbeat: pb.Heartbeat = field(default_factory=pb.Heartbeat)
     finish: pb.Finish = field(default_factory=pb.Finish)
+    refused_messages: int = 0
+    shapes: Mapping[str, JobShape] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.shapes = {job.job_id: job.shape for job in self.spec.jobs}
 
     @property
     def ended(self) -> bool:
@@ -155,10 +161,14 @@ def _hex(message: pb.Heartbeat | pb.Finish) -> str:
 
 
 class AppEntries:
-    """All apps by id, in order of submission; also found by a name that only one app bears."""
+    """All apps by id, in order of submission; also found by a name that only one app bears.
 
-    def __init__(self, entries: Sequence[AppEntry] = ()) -> None:
+    `lost` holds the ids of apps of which the store knows, but cannot read more: their ids are not given out again.
+    """
+
+    def __init__(self, entries: Sequence[AppEntry] = (), lost: Iterable[str] = ()) -> None:
         self._entries = {entry.app_id: entry for entry in entries}
+        self.lost = set(lost)
 
     def __iter__(self) -> Iterator[AppEntry]:
         return iter(self._entries.values())
@@ -169,7 +179,14 @@ class AppEntries:
 
     def next_id(self) -> str:
         """The id of the next app to come."""
-        return f"app-{len(self._entries) + 1:04d}"
+        number = len(self._entries) + len(self.lost) + 1
+        while (app_id := f"app-{number:04d}") in self._entries or app_id in self.lost:
+            number += 1
+        return app_id
+
+    def lose(self, app_id: str) -> None:
+        """Of an app that the store names nothing more can be read, or it has ended: nothing of it may run."""
+        self.lost.add(app_id)
 
     def active(self) -> list[AppEntry]:
         """Apps that have not ended."""

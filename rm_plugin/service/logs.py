@@ -2,46 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from themis.errors import UnknownNameError
+from themis.files import names_below, open_below
 from themis.wire import themis_pb2 as pb
 
 _CHUNK_BYTES = 64 * 1024
+_READING_BYTES = 4 * 1024 * 1024
+_MASTER_LOG = re.compile(r"am-[0-9]{1,9}\.log")
 
 
 class LogFollower:
-    """Reads `jobs/JOB/task-*.log` of an app's folder, or of one job; without a job also the app master's own logs."""
+    """Reads `jobs/JOB/*.log` of an app's folder, or of one job; without a job also the app master's own logs.
 
-    def __init__(self, folder: Path, job_id: str = "") -> None:
-        jobs = folder / "jobs"
-        if job_id and not (jobs / job_id).is_dir():
-            known = [path.name for path in jobs.iterdir()] if jobs.is_dir() else []
-            raise UnknownNameError("job with a log", job_id, known)
+    A task writes its folder as it likes: a file that is no regular one, or is reached by a link, is passed over.
+
+    Args:
+        folder: The app's.
+        jobs: The ids of its jobs.
+        job_id: Of which the logs are wanted; empty for all.
+
+    Raises:
+        UnknownNameError: The app has no such job, or nothing of it was logged.
+    """
+
+    def __init__(self, folder: Path, jobs: Collection[str], job_id: str = "") -> None:
+        present = [name for name in names_below(folder, "jobs") if name in jobs]
+        if job_id and job_id not in present:
+            raise UnknownNameError("job with a log", job_id, present)
         self._folder = folder
+        self._jobs = frozenset(jobs)
         self._job_id = job_id
-        self._offsets: dict[Path, int] = {}
+        self._offsets: dict[tuple[str, ...], int] = {}
 
-    def read(self) -> Iterator[pb.LogChunk]:
-        """What was written since the last reading, file by file, whole lines as far as possible."""
-        for path in self._files():
-            yield from self._read_file(path)
+    def read(self) -> list[pb.LogChunk]:
+        """What was written since the last reading, file by file, whole lines as far as possible.
 
-    def _files(self) -> list[Path]:
-        if self._job_id:
-            return sorted((self._folder / "jobs" / self._job_id).glob("*.log"))
-        return [*sorted(self._folder.glob("am-*.log")), *sorted(self._folder.glob("jobs/*/*.log"))]
+        At most about 4 MiB: the next reading goes on. Empty once nothing is left. It waits for the disk.
+        """
+        chunks: list[pb.LogChunk] = []
+        left = _READING_BYTES
+        for names in self._files():
+            for chunk in self._read_file(names):
+                chunks.append(chunk)
+                left -= len(chunk.text)
+                if left <= 0:
+                    return chunks
+        return chunks
 
-    def _read_file(self, path: Path) -> Iterator[pb.LogChunk]:
-        source = "am" if path.parent == self._folder else f"{path.parent.name}/{path.stem}"
-        with path.open("rb") as file:
-            file.seek(self._offsets.get(path, 0))
+    def _files(self) -> Iterator[tuple[str, ...]]:
+        if not self._job_id:
+            yield from ((name,) for name in names_below(self._folder) if _MASTER_LOG.fullmatch(name))
+        jobs = [self._job_id] if self._job_id else names_below(self._folder, "jobs")
+        for job in jobs:
+            if job in self._jobs:
+                for name in names_below(self._folder, "jobs", job):
+                    if name.endswith(".log"):
+                        yield ("jobs", job, name)
+
+    def _read_file(self, names: tuple[str, ...]) -> Iterator[pb.LogChunk]:
+        source = "am" if len(names) == 1 else f"{names[1]}/{names[2].removesuffix('.log')}"
+        try:
+            file = os.fdopen(open_below(self._folder, *names), "rb")
+        except OSError:
+            return
+        with file:
+            file.seek(self._offsets.get(names, 0))
             while data := file.read(_CHUNK_BYTES):
                 # A line that is still being written waits for the next reading, unless it fills a chunk by itself.
                 whole = data[: data.rfind(b"\n") + 1] or (data if len(data) == _CHUNK_BYTES else b"")
                 if not whole:
                     break
-                self._offsets[path] = self._offsets.get(path, 0) + len(whole)
-                file.seek(self._offsets[path])
+                self._offsets[names] = self._offsets.get(names, 0) + len(whole)
+                file.seek(self._offsets[names])
                 yield pb.LogChunk(source=source, text=whole.decode("utf-8", errors="replace"))

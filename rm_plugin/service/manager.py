@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine
@@ -14,6 +13,7 @@ from rm_plugin.engines.port import AmExit, AmLaunch, AppLauncher
 from rm_plugin.service.admission import check_app
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.live_cluster import LiveCluster
+from rm_plugin.service.message_checks import check_message, check_reference, check_registration, read_detail
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session import Session
@@ -117,7 +117,7 @@ class ResourceManager:
 
         A reason that cannot be shown raises InputError.
         """
-        entry = self.entries.get(app_id)
+        entry = self.entries.get(check_reference(app_id))
         if reason:
             check_label(reason, "reason", f"kill of {app_id}")
         if not entry.ended and not entry.kill_reason:
@@ -134,12 +134,9 @@ class ResourceManager:
     # ---- for sessions ----
 
     def register(self, message: pb.Register) -> tuple[AppEntry, Session]:
-        """Open the session of an attempt; a wrong token, a late attempt or an ended app raises InputError."""
-        entry = self.entries.get(message.app_id)
-        if message.token != entry.token:
-            raise InputError("the token is not this app's", value=message.app_id)
-        if entry.ended or message.attempt < entry.attempt:
-            raise InputError("this attempt is over", value=f"{message.app_id} attempt {message.attempt}")
+        """Open the session of an attempt; one that `check_registration` refuses raises InputError."""
+        entry = self.entries.get(check_reference(message.app_id))
+        check_registration(message, entry)
         if entry.session is not None:
             entry.session.close()
         if message.attempt > entry.attempt:
@@ -172,6 +169,7 @@ class ResourceManager:
     def _take(self, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
         body = message.WhichOneof("body")
         try:
+            check_message(message, entry, session.attempt, self.arbiter.cluster, self.clock.now_s())
             if body == "rho":
                 session.take_report(report_from_message(message.rho, entry.app_id))
             elif body == "bid":
@@ -187,7 +185,8 @@ class ResourceManager:
             elif body == "finish":
                 self._finish(entry, message.finish)
         except (InputError, ValueError) as error:
-            LOG.warning("%s: refused a %s: %s", entry.app_id, body, error)
+            entry.refused_messages += 1
+            LOG.warning("%s: refused a %s: %.1000s", entry.app_id, body, error)
 
     def disconnected(self, entry: AppEntry, session: Session) -> None:
         """A session's stream broke; the app master may come back until its liveness expires."""
@@ -252,6 +251,8 @@ class ResourceManager:
 
     async def recover(self) -> None:
         """Take up the apps that a former ResourceManager left: wait for their app masters, or start them again."""
+        for app_id in sorted(self.entries.lost):
+            await self._end_lost(app_id)
         for entry in self.entries.active():
             entry.last_seen_s = self.clock.now_s()
             # Its master may have registered with the former ResourceManager, and will again at once if it lives.
@@ -393,6 +394,14 @@ class ResourceManager:
         entry.excused_attempts += entry.app_id in self._unlaunched
         await self._lost(entry, reason)
 
+    async def _end_lost(self, app_id: str) -> None:
+        """End what runs of an app that cannot be read, before its GPUs are given out."""
+        try:
+            await self._launcher.kill(app_id)
+        except ThemisError:
+            LOG.exception("what is left of %s cannot be killed yet", app_id)
+            self._spawn(self._kill_leftover(app_id))
+
     async def _kill_leftover(self, app_id: str) -> None:
         """End what still runs of an app that has ended."""
         while True:
@@ -416,12 +425,8 @@ class ResourceManager:
             self._end(entry, AppState.KILLED, entry.kill_reason)
 
     def _take_job_event(self, entry: AppEntry, message: pb.JobEvent) -> None:
-        detail = json.loads(message.detail or "{}")
-        if not isinstance(detail, dict):
-            raise InputError("the detail of a job event must be a JSON object", value=message.kind)
-        if message.job_id:
-            detail = {"job_id": message.job_id, **detail}
-        self.recorder.record(message.kind, app_id=entry.app_id, detail=detail, time_s=message.time_s or None)
+        time_s = message.time_s or None
+        self.recorder.record(message.kind, app_id=entry.app_id, detail=read_detail(message), time_s=time_s)
 
     def _finish(self, entry: AppEntry, message: pb.Finish) -> None:
         if entry.ended:

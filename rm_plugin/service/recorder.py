@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping, Sequence
+
+from google.protobuf.message import DecodeError
 
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.store import StateStore, StoredEvent, StoreTransaction
 from themis.clock import Clock
 from themis.cluster import Cluster
+from themis.errors import ThemisError
 from themis.leases import LeaseChange
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import cluster_from_message, cluster_to_message
+
+LOG = logging.getLogger("themis.rm")
 
 
 class Recorder:
@@ -57,9 +63,13 @@ class Recorder:
             transaction.put_meta("cluster", text)
 
     def kept_cluster(self) -> Cluster | None:
-        """The machines as `keep_cluster` was told them last; None before."""
+        """The machines as `keep_cluster` was told them last; None before, and where that cannot be read."""
         text = self.store.meta("cluster")
-        return cluster_from_message(pb.Cluster.FromString(bytes.fromhex(text))) if text else None
+        try:
+            return cluster_from_message(pb.Cluster.FromString(bytes.fromhex(text))) if text else None
+        except (ThemisError, ValueError, DecodeError) as error:
+            LOG.error("the machines that the store remembers cannot be read: %.300s", error)
+            return None
 
     def events(self, after: int, app_id: str, limit: int) -> tuple[StoredEvent, ...]:
         """Events after a sequence number."""

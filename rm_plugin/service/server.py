@@ -20,10 +20,11 @@ from rm_plugin.engines.port import AmExit
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.auctioneer import Auctioneer
 from rm_plugin.service.client_service import ClientService
-from rm_plugin.service.entries import AppEntries, AppEntry
+from rm_plugin.service.entries import AppEntries
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.nodes import NodeWatch
 from rm_plugin.service.recorder import Recorder
+from rm_plugin.service.restoring import is_finite, lasting_leases, report_unreadable, restored_entries, round_ids
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session_service import ArbiterService
 from rm_plugin.service.store import StateStore
@@ -33,8 +34,8 @@ from themis.clock import Clock, WallClock
 from themis.cluster import Cluster
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError
+from themis.files import keep_private, make_private
 from themis.leases import LeaseChangeKind
-from themis.lifecycle import LEASE_LIFECYCLE
 from themis.wire import themis_pb2_grpc as rpc
 
 LOG = logging.getLogger("themis.rm")
@@ -49,6 +50,10 @@ _OPTIONS = [
 
 def run(settings: RmSettings) -> int:
     """Run a ResourceManager until SIGTERM or SIGINT; returns the exit code."""
+    keep_private()
+    # What an earlier version made for all to read. The folder itself may hold more than what is ours.
+    for name in ("rm.sqlite", "rm.sqlite-wal", "rm.sqlite-shm", "address", "apps", "markets"):
+        make_private(settings.state_dir / name)
     engine = open_engine(settings)
     make_policy(settings.policy)
     return asyncio.run(_serve(settings, engine))
@@ -97,7 +102,7 @@ class Server:
         run_id = _run_id(store)
         self._auctioneer = Auctioneer(settings.auction.solver, settings.auction.time_limit_s)
         recorder = Recorder(store, clock)
-        self._entries = AppEntries([AppEntry.restored(app) for app in store.apps()])
+        self._entries = restored_entries(store)
         engine = engine or LocalEngine(cluster)
         arbiter = _arbiter(settings, with_kept(cluster, recorder.kept_cluster()), store, clock, self._entries)
         recorder.keep_cluster(arbiter.cluster)
@@ -199,9 +204,9 @@ class Server:
 def _arbiter(settings: RmSettings, cluster: Cluster, store: StateStore, clock: Clock, entries: AppEntries) -> Arbiter:
     """The arbiter as the store left it; a new one for a new store."""
     leases = store.leases(held_only=False)
-    running = [lease for lease in leases if not LEASE_LIFECYCLE.is_final(lease.state)]
+    running = lasting_leases(store, cluster, entries, clock.now_s())
     origin = store.meta("grid_origin_s")
-    if origin is None:
+    if origin is None or not is_finite(origin):
         origin = repr(clock.now_s())
         with store.transaction() as transaction:
             transaction.put_meta("grid_origin_s", origin)
@@ -247,6 +252,8 @@ def _attained_gpu_s(store: StateStore) -> dict[str, float]:
     attained: dict[str, float] = {}
     for event in store.events():
         lease_id = event.detail.get("lease_id")
+        if not isinstance(lease_id, int):
+            continue
         if event.kind == LeaseChangeKind.GRANTED:
             granted_at_s[lease_id] = event.time_s
         elif event.kind in (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED) and lease_id in granted_at_s:
@@ -256,19 +263,15 @@ def _attained_gpu_s(store: StateStore) -> dict[str, float]:
 
 
 def _last_round(store: StateStore) -> int:
-    rounds = [event.detail.get("round_id", 0) for event in store.events() if event.kind == "round_started"]
-    return max((number for number in rounds if isinstance(number, int)), default=0)
+    return max(round_ids(store.events(), "round_started"), default=0)
 
 
 def _abandon_open_round(recorder: Recorder) -> None:
     """A round that a killed ResourceManager left open granted all it decided or nothing: it is closed as abandoned."""
-    open_rounds: set[object] = set()
-    for event in recorder.store.events():
-        if event.kind == "round_started":
-            open_rounds.add(event.detail["round_id"])
-        elif event.kind == "round_ended":
-            open_rounds.discard(event.detail["round_id"])
-    for round_id in sorted(open_rounds, key=str):
+    events = recorder.store.events()
+    report_unreadable(events)
+    open_rounds = {*round_ids(events, "round_started")} - {*round_ids(events, "round_ended")}
+    for round_id in sorted(open_rounds):
         recorder.record("round_ended", detail={"round_id": round_id, "duration_ms": 0.0, "outcome": "abandoned"})
 
 

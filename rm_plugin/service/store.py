@@ -53,6 +53,15 @@ class StoredApp:
     final: Mapping[str, object] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedRow:
+    """An app or lease in the store that cannot be read, by its id, and why."""
+
+    table: str
+    key: str
+    problem: str
+
+
 class StoreTransaction(Protocol):
     """Changes that take effect together or not at all."""
 
@@ -87,15 +96,22 @@ class StateStore(Protocol):
         ...
 
     def events(self, *, after: int = 0, app_id: str = "", limit: int | None = None) -> tuple[StoredEvent, ...]:
-        """Events of sequence greater than `after`, in order; of one app when `app_id` is given."""
+        """Events of sequence greater than `after`, in order; of one app when `app_id` is given.
+
+        An event that cannot be read is there as one of kind `unreadable`: the sequence has no gaps.
+        """
         ...
 
     def apps(self) -> tuple[StoredApp, ...]:
-        """All apps by time of submission, then id."""
+        """All apps that can be read, by time of submission, then id."""
         ...
 
     def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
-        """Leases by id: those that have not ended, or all that ever were."""
+        """Leases that can be read, by id: those that have not ended, or all that ever were."""
+        ...
+
+    def damaged_rows(self) -> tuple[DamagedRow, ...]:
+        """Apps and leases that `apps` and `leases` pass over, as they cannot be read."""
         ...
 
     def meta(self, key: str) -> str | None:

@@ -19,8 +19,13 @@ def to_json(value: Mapping[str, object]) -> str:
 
 
 def from_json(text: str) -> Mapping[str, object]:
-    """The object that the text holds."""
-    loaded: dict[str, object] = json.loads(text)
+    """The object that the text holds; anything else raises ValueError."""
+    try:
+        loaded = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(loaded, dict):
+        raise ValueError(f"no JSON object: {text[:100]!r}")
     return loaded
 
 

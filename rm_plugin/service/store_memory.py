@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 
-from rm_plugin.service.store import StoredApp, StoredEvent, StoreTransaction
+from rm_plugin.service.store import DamagedRow, StoredApp, StoredEvent, StoreTransaction
 from rm_plugin.service.store_json import from_json, to_json
 from themis.errors import InvariantError
 from themis.leases import Lease
@@ -45,6 +45,10 @@ class MemoryStore:
         """Leases by id."""
         by_id = (lease for _, lease in sorted(self._state.leases.items()))
         return tuple(lease for lease in by_id if not (held_only and LEASE_LIFECYCLE.is_final(lease.state)))
+
+    def damaged_rows(self) -> tuple[DamagedRow, ...]:
+        """None: memory holds what was put there."""
+        return ()
 
     def meta(self, key: str) -> str | None:
         """A value of the whole store."""

@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from rm_plugin.service.store import StoredApp, StoredEvent, StoreError, StoreTransaction
+from rm_plugin.service.store import DamagedRow, StoredApp, StoredEvent, StoreError, StoreTransaction
 from rm_plugin.service.store_json import from_json, to_json
 from themis.cluster import GpuId
 from themis.errors import InvariantError
+from themis.events import UNREADABLE
 from themis.leases import Lease
 from themis.lifecycle import AppState, LeaseState
+
+R = TypeVar("R")
 
 _VERSION = 1
 _SCHEMA = """
@@ -37,6 +41,10 @@ CREATE TABLE leases (
 CREATE UNIQUE INDEX one_holder_a_gpu ON leases (machine_id, gpu_index) WHERE state IN ('GRANTED', 'EXPIRING');
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
+_APP_COLUMNS = (
+    *("app_id", "state", "attempt", "token", "spec", "pid", "submitted_at_s", "started_at_s", "finished_at_s"),
+    *("diagnostics", "final"),
+)
 _TABLES = {"events", "apps", "leases", "meta"}
 _REMEDY = "move the file away, or name another state_dir"
 _NOT_ENDED = "state NOT IN ('RELEASED', 'REVOKED')"
@@ -83,11 +91,15 @@ class SqliteStore:
 
     def apps(self) -> tuple[StoredApp, ...]:
         """All apps by time of submission, then id."""
-        return _apps(self._connection)
+        return _read_apps(self._connection)[0]
 
     def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
         """Leases by id."""
-        return _leases(self._connection, held_only)
+        return _read_leases(self._connection, held_only)[0]
+
+    def damaged_rows(self) -> tuple[DamagedRow, ...]:
+        """Apps and leases that cannot be read."""
+        return (*_read_apps(self._connection)[1], *_read_leases(self._connection, held_only=False)[1])
 
     def meta(self, key: str) -> str | None:
         """A value of the whole store."""
@@ -117,11 +129,11 @@ class SqliteReader:
 
     def apps(self) -> tuple[StoredApp, ...]:
         """All apps by time of submission, then id."""
-        return _apps(self._connection)
+        return _read_apps(self._connection)[0]
 
     def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
         """Leases by id."""
-        return _leases(self._connection, held_only)
+        return _read_leases(self._connection, held_only)[0]
 
     def meta(self, key: str) -> str | None:
         """A value of the whole store."""
@@ -229,44 +241,115 @@ def _check_version(connection: sqlite3.Connection, path: Path) -> None:
 
 def _events(connection: sqlite3.Connection, after: int, app_id: str, limit: int | None) -> tuple[StoredEvent, ...]:
     of_app, parameters = ("AND app_id = ?", (app_id,)) if app_id else ("", ())
-    rows = connection.execute(
+    rows = _rows(
+        connection,
         f"SELECT sequence, time_s, kind, app_id, detail FROM events WHERE sequence > ? {of_app}"
         " ORDER BY sequence LIMIT ?",
         (after, *parameters, -1 if limit is None else limit),
     )
-    return tuple(
-        StoredEvent(sequence=sequence, time_s=time_s, kind=kind, app_id=app, detail=from_json(detail))
-        for sequence, time_s, kind, app, detail in rows
-    )
+    return tuple([_event(*row) for row in rows])
 
 
-def _apps(connection: sqlite3.Connection) -> tuple[StoredApp, ...]:
-    rows = connection.execute("SELECT * FROM apps ORDER BY submitted_at_s, app_id")
-    names = [column[0] for column in rows.description]
-    return tuple(_app(dict(zip(names, row, strict=True))) for row in rows)
+def _event(sequence: int, time_s: Any, kind: Any, app_id: Any, detail: Any) -> StoredEvent:
+    try:
+        if not (isinstance(kind, str) and isinstance(app_id, str) and math.isfinite(time_s)):
+            raise ValueError("a column of another type")
+        return StoredEvent(sequence=sequence, time_s=time_s, kind=kind, app_id=app_id, detail=from_json(detail))
+    except (ValueError, TypeError) as error:
+        return StoredEvent(sequence=sequence, time_s=0.0, kind=UNREADABLE, detail={"problem": str(error)})
 
 
-def _app(row: dict[str, Any]) -> StoredApp:
-    return StoredApp(**{**row, "state": AppState(row["state"]), "final": from_json(row["final"])})
+def _read_apps(connection: sqlite3.Connection) -> tuple[tuple[StoredApp, ...], tuple[DamagedRow, ...]]:
+    rows = _rows(connection, f"SELECT {', '.join(_APP_COLUMNS)} FROM apps ORDER BY submitted_at_s, app_id")
+    return _readable("apps", rows, _app)
 
 
-def _leases(connection: sqlite3.Connection, held_only: bool) -> tuple[Lease, ...]:
-    rows = connection.execute(
+def _app(*row: Any) -> StoredApp:
+    values = dict(zip(_APP_COLUMNS, row, strict=True))
+    times = [values[name] for name in ("submitted_at_s", "started_at_s", "finished_at_s")]
+    texts = (values[name] for name in ("app_id", "token", "diagnostics"))
+    numbers = (values["attempt"], values["pid"])
+    if not (
+        all(isinstance(text, str) for text in texts)
+        and all(isinstance(number, int) for number in numbers)
+        and all(time_s is None or math.isfinite(time_s) for time_s in times)
+        and isinstance(values["spec"], bytes)
+        and times[0] is not None
+    ):
+        raise ValueError("a column of another type")
+    return StoredApp(**{**values, "state": AppState(values["state"]), "final": from_json(values["final"])})
+
+
+def _read_leases(connection: sqlite3.Connection, held_only: bool) -> tuple[tuple[Lease, ...], tuple[DamagedRow, ...]]:
+    rows = _rows(
+        connection,
         "SELECT lease_id, machine_id, gpu_index, app_id, granted_at_s, expires_at_s, state, renewals FROM leases"
-        f" WHERE {_NOT_ENDED if held_only else '1'} ORDER BY lease_id"
+        f" WHERE {_NOT_ENDED if held_only else '1'} ORDER BY lease_id",
     )
-    return tuple(
-        Lease(
-            lease_id=lease_id,
-            gpu=GpuId(machine_id, index),
-            app_id=app_id,
-            granted_at_s=granted_at_s,
-            expires_at_s=expires_at_s,
-            state=LeaseState(state),
-            renewals=renewals,
-        )
-        for lease_id, machine_id, index, app_id, granted_at_s, expires_at_s, state, renewals in rows
+    return _readable("leases", rows, _lease)
+
+
+def _lease(
+    lease_id: int,
+    machine_id: Any,
+    index: Any,
+    app_id: Any,
+    granted_at_s: Any,
+    expires_at_s: Any,
+    state: str,
+    times: Any,
+) -> Lease:
+    if not (
+        isinstance(machine_id, str)
+        and isinstance(app_id, str)
+        and isinstance(index, int)
+        and isinstance(times, int)
+        and math.isfinite(granted_at_s)
+        and math.isfinite(expires_at_s)
+    ):
+        raise ValueError("a column of another type")
+    return Lease(
+        lease_id=lease_id,
+        gpu=GpuId(machine_id, index),
+        app_id=app_id,
+        granted_at_s=granted_at_s,
+        expires_at_s=expires_at_s,
+        state=LeaseState(state),
+        renewals=times,
     )
+
+
+def _readable(
+    table: str, rows: Iterable[Sequence[Any]], read: Callable[..., R]
+) -> tuple[tuple[R, ...], tuple[DamagedRow, ...]]:
+    """Rows that can be read, and those that cannot; the first column is the key."""
+    found: list[R] = []
+    damaged: list[DamagedRow] = []
+    for row in rows:
+        try:
+            found.append(read(*row))
+        except (ValueError, TypeError) as error:
+            damaged.append(DamagedRow(table=table, key=str(row[0]), problem=str(error)))
+    return tuple(found), tuple(damaged)
+
+
+def _rows(connection: sqlite3.Connection, query: str, parameters: Sequence[object] = ()) -> list[Sequence[Any]]:
+    try:
+        return connection.execute(query, parameters).fetchall()
+    except sqlite3.OperationalError:
+        # A text that is no UTF-8 refuses all rows; read so, only its own is damaged.
+        connection.text_factory = _text
+        try:
+            return connection.execute(query, parameters).fetchall()
+        finally:
+            connection.text_factory = str
+
+
+def _text(data: bytes) -> str | bytes:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
 
 
 def _meta(connection: sqlite3.Connection, key: str) -> str | None:

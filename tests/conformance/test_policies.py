@@ -13,17 +13,17 @@ from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSettings
 from rm_plugin.policies.demands import capacity_after, usable_left
 from rm_plugin.policies.registry import POLICIES, make_policy
-from simulator.costs import Costs
-from simulator.observer import History
-from simulator.settings import NodeOutage, Settings
-from simulator.simulation import Simulation
-from simulator.workload import AppTrace, JobTrace, LossCurve, Workload
 from themis.apps import JobShape, Slowdown
 from themis.bids import FreeMachine
 from themis.choices import LeaseEnds, Rounding
 from themis.cluster import Allocation, Level
 from themis.errors import UnknownNameError
 from themis.leases import LeaseChangeKind
+from themis_lab.simulator.costs import Costs
+from themis_lab.simulator.observer import History
+from themis_lab.simulator.settings import NodeOutage, Settings
+from themis_lab.simulator.simulation import Simulation
+from themis_lab.simulator.workload import AppTrace, JobTrace, LossCurve, Workload
 
 CLUSTER = cluster_of((2, 2), (2, 2), (2,), (2,), (2, 2), racks=("r0", "r1"))
 # Slot and machine alike: a demand tells what its job holds without the slot, so growth in one is judged by the machine.

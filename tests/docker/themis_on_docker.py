@@ -13,10 +13,10 @@ import yaml
 from docker.client import DockerClient
 
 from submarine_client.client import Client
-from testbed.events import event_from_message
 from themis.config.group_file import load_group
 from themis.docker_host import APP_LABEL, APP_MASTER, ROLE_LABEL, RUN_LABEL, TASK
 from themis.errors import ThemisError
+from themis_lab.testbed.events import event_from_message
 
 ROOT = Path(__file__).resolve().parents[2]
 EMULATED = "conf/clusters/small-8.yaml"

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from kdc import kdc_jars
 
-from devcluster.cluster import DevCluster
-from devcluster.configuration import MARK
-from devcluster.spec import ClusterSpec
-from hadoop.errors import HadoopMissingError
-from hadoop.jars import jar_folder, java_program
+from themis.hadoop.errors import HadoopMissingError
+from themis.hadoop.jars import jar_folder, java_program
 from themis.processes import find_marked
+from themis_lab.devcluster.cluster import DevCluster
+from themis_lab.devcluster.configuration import MARK
+from themis_lab.devcluster.spec import ClusterSpec
 
 HERE = Path(__file__).parent
 GPUS = (4, 4, 2)

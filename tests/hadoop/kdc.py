@@ -9,7 +9,7 @@ from pathlib import Path
 
 from waiting import wait_until
 
-from hadoop.jars import DEFAULT_VERSION, cache_folder, fetched_jars
+from themis.hadoop.jars import DEFAULT_VERSION, cache_folder, fetched_jars
 
 REALM = "THEMIS.TEST"
 POM = Path(__file__).with_name("kdc-pom.xml")

@@ -8,11 +8,11 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from hadoop.am_client import AmClient
-from hadoop.nm_client import NmClient
-from hadoop.security import task_tokens
-from hadoop.values import ContainerAsk, FinalStatus, ProcessLaunch
 from themis.errors import ThemisError
+from themis.hadoop.am_client import AmClient
+from themis.hadoop.nm_client import NmClient
+from themis.hadoop.security import task_tokens
+from themis.hadoop.values import ContainerAsk, FinalStatus, ProcessLaunch
 
 
 class ScriptedAm:

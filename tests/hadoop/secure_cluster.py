@@ -12,23 +12,23 @@ from pathlib import Path
 from kdc import REALM, Kdc, running_kdc
 from yarn_apps import ROOT
 
-from devcluster.cluster import DevCluster
-from devcluster.configuration import MARK
-from devcluster.kerberos import PRINCIPALS, Kerberos
-from devcluster.spec import ClusterSpec
 from themis.processes import find_marked
+from themis_lab.devcluster.cluster import DevCluster
+from themis_lab.devcluster.configuration import MARK
+from themis_lab.devcluster.kerberos import PRINCIPALS, Kerberos
+from themis_lab.devcluster.spec import ClusterSpec
 
 CLIENTS = ("themis/localhost", "stranger")
 TOKEN_LIFE_S, TOKEN_GREATEST_LIFE_S = 20, 90
 """Short, so that tests see tokens renewed and replaced."""
 
 SHELL = """
-from hadoop.client_configuration import yarn_configuration
-from hadoop.quoting import command_line
-from hadoop.security import current_user, is_secure, login, submission_tokens
-from hadoop.values import AppSubmission, ProcessLaunch
-from hadoop.webhdfs import open_webhdfs
-from hadoop.yarn_client import YarnClient
+from themis.hadoop.client_configuration import yarn_configuration
+from themis.hadoop.quoting import command_line
+from themis.hadoop.security import current_user, is_secure, login, submission_tokens
+from themis.hadoop.values import AppSubmission, ProcessLaunch
+from themis.hadoop.webhdfs import open_webhdfs
+from themis.hadoop.yarn_client import YarnClient
 from themis.errors import ThemisError
 try:
     {code}
@@ -36,9 +36,9 @@ except ThemisError as error:
     print(type(error).__name__, error)
 """
 FOLDERS = """
-from hadoop.client_configuration import yarn_configuration
-from hadoop.records import java_class
-from hadoop.security import login
+from themis.hadoop.client_configuration import yarn_configuration
+from themis.hadoop.records import java_class
+from themis.hadoop.security import login
 configuration = yarn_configuration(20.0)
 login(configuration)
 hdfs = java_class("org.apache.hadoop.fs.FileSystem").get(configuration)

@@ -6,7 +6,7 @@ import pytest
 from checkpoint_store_cases import CheckpointStoreCases
 
 from am.checkpoints import open_store
-from hadoop.webhdfs import open_webhdfs
+from themis.hadoop.webhdfs import open_webhdfs
 
 
 class TestSecureStore(CheckpointStoreCases):

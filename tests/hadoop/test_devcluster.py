@@ -8,12 +8,12 @@ import urllib.request
 import pytest
 from waiting import wait_until
 
-from devcluster.configuration import MARK, NODE_MARK
-from devcluster.processes import working_below
-from devcluster.spec import DATANODE, NAMENODE, RESOURCE_MANAGER, node_manager
-from devcluster.web import HdfsState, make_folder
 from themis.errors import UnknownNameError
 from themis.processes import find_marked
+from themis_lab.devcluster.configuration import MARK, NODE_MARK
+from themis_lab.devcluster.processes import working_below
+from themis_lab.devcluster.spec import DATANODE, NAMENODE, RESOURCE_MANAGER, node_manager
+from themis_lab.devcluster.web import HdfsState, make_folder
 
 NODE = "gpu-node-3"
 

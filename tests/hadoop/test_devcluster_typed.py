@@ -12,8 +12,8 @@ import pytest
 from documents import blocks, commands, missing
 from waiting import wait_until
 
-from devcluster.configuration import MARK
 from themis.processes import find_marked
+from themis_lab.devcluster.configuration import MARK
 
 PAGE = "docs/devcluster.md"
 # The newest feature of the ResourceManager that has a jar of its own, without which it ends.

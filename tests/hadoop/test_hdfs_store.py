@@ -17,11 +17,11 @@ from am.checkpoints import CheckpointError, open_store
 from am.checkpoints.hdfs import WRITING_PREFIX, HdfsStore
 from am.checkpoints.store import UnreachableStoreError
 from am.journal import Journal
-from devcluster.spec import DATANODE, NAMENODE
-from hadoop.webhdfs import open_webhdfs
-from hadoop.webhdfs_errors import HdfsMissingError
-from hadoop.webhdfs_retry import RetryRule
+from themis.hadoop.webhdfs import open_webhdfs
+from themis.hadoop.webhdfs_errors import HdfsMissingError
+from themis.hadoop.webhdfs_retry import RetryRule
 from themis_cli.main import main
+from themis_lab.devcluster.spec import DATANODE, NAMENODE
 
 ROOT = Path(__file__).resolve().parents[2]
 PART_BYTES = 1 << 20

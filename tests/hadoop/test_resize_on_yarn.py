@@ -1,8 +1,8 @@
 """`themis bench resize` on real YARN and HDFS."""
 
-from bench.resize_apps import Program
-from bench.resize_output import result
-from bench.resize_run import EngineName, Plan, Round, run_rounds
+from themis_lab.bench.resize_apps import Program
+from themis_lab.bench.resize_output import result
+from themis_lab.bench.resize_run import EngineName, Plan, Round, run_rounds
 
 
 def test_a_job_is_resized_on_yarn_and_every_phase_is_told(breakable_cluster):

@@ -8,17 +8,17 @@ import time
 
 from documents import ROOT
 
-from devcluster.configuration import MARK
-from devcluster.state import read_state
-from testbed.run_folder import fresh_folder
 from themis.processes import find_marked
+from themis_lab.devcluster.configuration import MARK
+from themis_lab.devcluster.state import read_state
+from themis_lab.testbed.run_folder import fresh_folder
 
 DRIVER = """
 import sys, time
 from pathlib import Path
 from rich.console import Console
-from testbed.engines import running_engine
-from testbed.run_folder import RunFolder
+from themis_lab.testbed.engines import running_engine
+from themis_lab.testbed.run_folder import RunFolder
 from themis.cluster import Cluster, DeviceType, Machine
 
 machine = Machine(machine_id="m0", rack_id="r", slots=(1,))

@@ -15,12 +15,12 @@ import pytest
 from waiting import wait_until
 from yarn_apps import ROOT, Application, RemoteError, client_environment, is_alive
 
-from hadoop.errors import ResourceAskError, UnknownYarnAppError, YarnError
-from hadoop.jvm import start_jvm
-from hadoop.quoting import command_line
-from hadoop.values import AppState, AppSubmission, ExitCode, FinalStatus, NodeState, ProcessLaunch
-from hadoop.yarn_client import YarnClient
 from themis.errors import InputError
+from themis.hadoop.errors import ResourceAskError, UnknownYarnAppError, YarnError
+from themis.hadoop.jvm import start_jvm
+from themis.hadoop.quoting import command_line
+from themis.hadoop.values import AppState, AppSubmission, ExitCode, FinalStatus, NodeState, ProcessLaunch
+from themis.hadoop.yarn_client import YarnClient
 
 SLEEP = command_line(["sleep", "600"])
 
@@ -470,7 +470,7 @@ def in_a_process_of_its_own(cluster, code, **environment):
 
 
 ASK_FOR_NODES = """
-from hadoop.yarn_client import YarnClient
+from themis.hadoop.yarn_client import YarnClient
 from themis.errors import ThemisError
 try:
     with YarnClient(connect_wait_s=1.0) as yarn:
@@ -530,7 +530,7 @@ def test_python_keeps_its_signals_and_leaves_no_files(cluster, tmp_path):
     code = """
 import os, signal, sys
 signal.signal(signal.SIGTERM, lambda *_: print("told") or sys.exit(3))
-from hadoop.jvm import start_jvm
+from themis.hadoop.jvm import start_jvm
 start_jvm()
 start_jvm()
 print([name for name in os.listdir(os.environ["TMPDIR"]) if name.startswith("themis")])
@@ -544,8 +544,8 @@ def test_a_process_has_one_cluster(cluster, tmp_path):
     conf_dir = copied_configuration(cluster, tmp_path)
     code = f"""
 import os
-from hadoop.errors import JvmError
-from hadoop.jvm import start_jvm
+from themis.hadoop.errors import JvmError
+from themis.hadoop.jvm import start_jvm
 start_jvm()
 try:
     start_jvm({{**os.environ, "HADOOP_CONF_DIR": {conf_dir!r}}})

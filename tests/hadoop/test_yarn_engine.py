@@ -9,8 +9,8 @@ from themis_on_yarn import ThemisOnYarn
 from yarn_apps import Application, client_environment
 
 from am.checkpoints.uri import open_store
-from hadoop.jvm import start_jvm
-from hadoop.yarn_client import YarnClient
+from themis.hadoop.jvm import start_jvm
+from themis.hadoop.yarn_client import YarnClient
 
 
 @pytest.fixture(scope="module")

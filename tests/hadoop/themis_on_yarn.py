@@ -15,11 +15,11 @@ import psutil
 import yaml
 
 from submarine_client.client import Client
-from testbed.audit_ownership import check_leases_per_gpu, check_tasks_per_gpu
-from testbed.audit_values import AuditInput, AuditLimits, Findings
-from testbed.events import event_from_message
 from themis.config.group_file import load_group
 from themis.errors import ThemisError
+from themis_lab.testbed.audit_ownership import check_leases_per_gpu, check_tasks_per_gpu
+from themis_lab.testbed.audit_values import AuditInput, AuditLimits, Findings
+from themis_lab.testbed.events import event_from_message
 
 ENDED = ("FINISHED", "FAILED", "KILLED")
 

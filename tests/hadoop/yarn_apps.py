@@ -7,10 +7,10 @@ import sys
 import time
 from pathlib import Path
 
-from hadoop.jvm import handed_on
-from hadoop.quoting import command_line
-from hadoop.values import AppSubmission, ProcessLaunch
 from themis.errors import ThemisError
+from themis.hadoop.jvm import handed_on
+from themis.hadoop.quoting import command_line
+from themis.hadoop.values import AppSubmission, ProcessLaunch
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("scripted_am.py")

@@ -1,7 +1,7 @@
 """Random markets for the property tests: those of the auditor, with a check that asserts."""
 
-from audit.feasibility import infeasible
-from audit.recipes import Recipe, random_market
+from themis_lab.audit.feasibility import infeasible
+from themis_lab.audit.recipes import Recipe, random_market
 
 __all__ = ["Recipe", "check_feasible", "random_market"]
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from audit.case import Mechanism
-from audit.families import FAMILIES
-from audit.hunt import Found, Plan, hunt
-from audit.report import text
 from rm_plugin.solvers.registry import solver
+from themis_lab.audit.case import Mechanism
+from themis_lab.audit.families import FAMILIES
+from themis_lab.audit.hunt import Found, Plan, hunt
+from themis_lab.audit.report import text
 
 SMALL = sorted(set(FAMILIES) - {"testbed", "large"})
 
@@ -34,7 +34,7 @@ def test_a_small_audit_of_every_small_family_finds_nothing():
 
 
 def test_where_valuations_are_of_degree_one_no_lie_pays_by_any_count():
-    """What the theory promises; `audit.misreports` tells the ways of counting."""
+    """What the theory promises; `themis_lab.audit.misreports` tells the ways of counting."""
     _, found = audited(["homogeneous"], markets=4, seed=12)
     gains = {measure: max(tally.values) for (measure, _), tally in found.tallies.items() if "misreport" in measure}
     assert len(gains) == 8

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "simulator"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "themis_lab" / "simulator"))
 from sim_cases import COSTS, FAR, FLAT, FREE, app, cluster, job, settings, workload
 
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.policies.registry import POLICIES
-from simulator.settings import NodeOutage
-from simulator.simulation import Simulation
 from themis.apps import CRUDE_SLOWDOWN, TunerSpec
 from themis.choices import LeaseEnds
+from themis_lab.simulator.settings import NodeOutage
+from themis_lab.simulator.simulation import Simulation
 
 SMALL = cluster((2, 2), (2, 2), (2,), (1,), (1,), racks=("r0", "r1"))
 SEEDS = range(4)

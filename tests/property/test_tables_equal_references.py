@@ -8,11 +8,6 @@ import pytest
 from random_markets import Recipe, check_feasible, random_market
 from small_markets import bid, machine, market, row, rows_won
 
-from audit.corners import tied_value
-from bench.apps import GangMix
-from bench.auction_markets import explicit_market
-from bench.holdings import ClusterState
-from bench.sizes import SIZES
 from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.arbiter.payments import kept_share
 from rm_plugin.solvers.brute_force import BruteForceSolver
@@ -24,6 +19,11 @@ from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.highs import HighsSolver
 from rm_plugin.solvers.port import SolveStatus
 from themis.choices import EmptyBundle
+from themis_lab.audit.corners import tied_value
+from themis_lab.bench.apps import GangMix
+from themis_lab.bench.auction_markets import explicit_market
+from themis_lab.bench.holdings import ClusterState
+from themis_lab.bench.sizes import SIZES
 
 EXPLICIT = {
     "fought over": Recipe(machines=3, explicit=True, bidders=5, rows=5, slot_gpus=2),

@@ -13,14 +13,14 @@ from am.agent.batch import phase_times_s
 from am.agent.views import GangAt
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.solvers.registry import solver
-from simulator.costs import Costs
-from simulator.observer import History
-from simulator.settings import Settings
-from simulator.simulation import Simulation
-from simulator.workload import AppTrace, JobTrace, Workload
 from themis.apps import CRUDE_SLOWDOWN, JobShape
 from themis.bids import FreeMachine, Market
 from themis.cluster import Level
+from themis_lab.simulator.costs import Costs
+from themis_lab.simulator.observer import History
+from themis_lab.simulator.settings import Settings
+from themis_lab.simulator.simulation import Simulation
+from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
 
 CLUSTERS = [cluster_of((3,), (2,)), cluster_of((4,), (2, 2)), cluster_of((2,), (2,), (1,))]
 RESTART_S = 8.0

@@ -136,7 +136,9 @@ class RmSettings(Section):
     """A ResourceManager. Relative paths are taken from where the command runs."""
 
     cluster: Path | None = Field(
-        default=None, description="machines; with the engine yarn, what their node reports do not tell: slots and racks"
+        default=None,
+        description="a cluster file, or an example's name such as `testbed-64`; with the engine yarn, what YARN's node"
+        " reports lack: slots and racks",
     )
     yarn: YarnSettings = YarnSettings()
     docker: DockerSettings = DockerSettings()

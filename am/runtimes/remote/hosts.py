@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from am.runtimes.remote import frames
 from am.runtimes.remote.frames import Frame
+from themis.files import open_regular
 
 LOG = logging.getLogger("themis.am.hosts")
 
@@ -223,7 +225,7 @@ class TaskHosts:
         if new:
             state.received[name] = known + len(new)
             try:
-                with path.open("ab") as file:
+                with os.fdopen(open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
                     file.write(new)
             except OSError as error:
                 # A full disk costs a part of the log. Sent again and again, it would keep the task's end from us.

@@ -23,6 +23,7 @@ from am.runtimes.remote.frames import Frame
 from am.runtimes.remote.turn import Turn
 from am.runtimes.task_process import inherited_environment
 from themis.errors import InputError, ThemisError
+from themis.files import keep_private
 
 LOST_S = 10.0
 """How long an app master may be away before the task is told to end."""
@@ -228,6 +229,7 @@ def _shell_code(code: int) -> int:
 
 def main() -> int:
     """Run one seat's task; returns the exit code."""
+    keep_private()
     try:
         return asyncio.run(TaskHost(os.environ, Path.cwd()).run())
     except ThemisError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import socket
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 from am.runtimes.remote import frames
 from am.runtimes.remote.frames import Frame
 from themis.errors import ThemisError
+from themis.files import open_regular
 from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
 
 _EXIT_NOT_STARTED = 127
@@ -101,7 +103,7 @@ class Turn:
     def unsent(self, name: str) -> bytes:
         """The next part of a file that was not sent yet; empty for none."""
         try:
-            with self.files[name].open("rb") as file:
+            with os.fdopen(open_regular(self.files[name], os.O_RDONLY), "rb") as file:
                 file.seek(self.sent.get(name, 0))
                 return file.read(frames.CHUNK_BYTES)
         except OSError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -95,8 +96,10 @@ class EventDigest:
         self.totals.events += 1
         if event.app_id and event.kind not in _FREQUENT:
             self._keep(event)
-        if event.kind.startswith("round_"):
-            self._take_round(event)
+        if event.kind.startswith("round_") and not event.app_id:
+            # A store of another version, or one that was damaged, costs its rounds their row.
+            with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
+                self._take_round(event)
         elif event.kind in _COUNTED:
             # Details of job events are the app masters' own words: one that lacks its number counts for nothing.
             with contextlib.suppress(KeyError, TypeError, ValueError):
@@ -137,7 +140,10 @@ def _revoked(totals: Totals, _detail: Mapping[str, object]) -> None:
 
 
 def _seconds(detail: Mapping[str, object]) -> float:
-    return float(str(detail["seconds"]))
+    seconds = float(str(detail["seconds"]))
+    if not 0.0 <= seconds < math.inf:
+        raise ValueError(f"no duration: {seconds}")
+    return seconds
 
 
 _COUNTED: Mapping[str, Callable[[Totals, Mapping[str, object]], None]] = {

@@ -68,6 +68,10 @@ def _sums(sight: Sight) -> Iterable[str]:
     yield _metric(
         "themis_leases_revoked_total", "counter", "Leases that were taken by force.", [("", {}, totals.leases_revoked)]
     )
+    refused = sum(entry.refused_messages for entry in sight.manager.entries)
+    yield _metric(
+        "themis_messages_refused_total", "counter", "Messages of app masters that were refused.", [("", {}, refused)]
+    )
     yield _summary("themis_round_seconds", "Whole rounds.", totals.round)
     yield _summary("themis_bids_seconds", "From the offer to the last bid or the deadline.", totals.bids)
     yield _summary("themis_auction_seconds", "Winner determination and payments.", totals.auction)

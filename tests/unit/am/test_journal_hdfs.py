@@ -9,8 +9,8 @@ from fake_webhdfs import Server
 from am.journal import JobRecord, Journal, JournalError
 from am.journal_hdfs import HdfsJournal
 from am.tuners.port import Observation, ObservationKind
-from hadoop.webhdfs import open_webhdfs
-from hadoop.webhdfs_retry import RetryRule
+from themis.hadoop.webhdfs import open_webhdfs
+from themis.hadoop.webhdfs_retry import RetryRule
 from themis.lifecycle import JobState
 
 

@@ -327,7 +327,13 @@ class TestAnotherAttemptMayDo:
         self.attempted(tmp_path, {"tuner": TunerSpec(name="patient")}, MissingHereError)
 
     def test_the_package_for_hdfs_is_not_installed_here(self, tmp_path, monkeypatch):
-        for module in ("am.checkpoints.hdfs", "am.checkpoints.hdfs_upload", "hadoop.webhdfs", "hdfs.client", "hdfs"):
+        for module in (
+            "am.checkpoints.hdfs",
+            "am.checkpoints.hdfs_upload",
+            "themis.hadoop.webhdfs",
+            "hdfs.client",
+            "hdfs",
+        ):
             monkeypatch.delitem(sys.modules, module, raising=False)
         monkeypatch.setattr(sys, "meta_path", [WithoutHdfs, *sys.meta_path])
         self.attempted(tmp_path, {"checkpoint_uri": "hdfs://name-node/kept"}, MissingHereError)

@@ -4,12 +4,12 @@ import argparse
 
 from documents import code, table_rows
 
-from audit.case import Case, Mechanism
-from audit.families import FAMILIES, family
-from audit.measures.registry import MEASURES
-from audit.properties.registry import PROPERTIES
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from themis_cli.audit_command import add_to
+from themis_lab.audit.case import Case, Mechanism
+from themis_lab.audit.families import FAMILIES, family
+from themis_lab.audit.measures.registry import MEASURES
+from themis_lab.audit.properties.registry import PROPERTIES
 
 PAGE = "docs/audit.md"
 

@@ -6,17 +6,17 @@ from dataclasses import fields
 import pytest
 from documents import code, table_rows, text_of
 
-from bench.apps import ELASTIC_SHARE
-from bench.auction_output import document
-from bench.auction_plan import Plan
-from bench.auction_rows import ResultRow
-from bench.explicit_tables import START_MACHINES
-from bench.simulator_cases import COMPARED_LIMIT_S, LEFT_OUT_S, SHAPES, Part
-from bench.simulator_cases import Plan as SimulatorPlan
-from bench.simulator_output import Growth
-from bench.simulator_output import document as simulator_document
-from bench.simulator_run import Row
 from themis_cli.bench_command import add_to
+from themis_lab.bench.apps import ELASTIC_SHARE
+from themis_lab.bench.auction_output import document
+from themis_lab.bench.auction_plan import Plan
+from themis_lab.bench.auction_rows import ResultRow
+from themis_lab.bench.explicit_tables import START_MACHINES
+from themis_lab.bench.simulator_cases import COMPARED_LIMIT_S, LEFT_OUT_S, SHAPES, Part
+from themis_lab.bench.simulator_cases import Plan as SimulatorPlan
+from themis_lab.bench.simulator_output import Growth
+from themis_lab.bench.simulator_output import document as simulator_document
+from themis_lab.bench.simulator_run import Row
 
 PAGE = "docs/bench.md"
 

@@ -10,11 +10,11 @@ from documents import code, table_rows, text_of
 from am import journal_hdfs
 from am.checkpoints.hdfs import LEFTOVER_AGE_S
 from am.checkpoints.hdfs_upload import PART_BYTES
-from bench.checkpoint_output import document
-from bench.checkpoint_run import Plan, Row
-from hadoop.webhdfs_retry import RetryRule
 from themis.checkpoint_uri import SCHEMES
+from themis.hadoop.webhdfs_retry import RetryRule
 from themis_cli import bench_checkpoint_command, checkpoints_command
+from themis_lab.bench.checkpoint_output import document
+from themis_lab.bench.checkpoint_run import Plan, Row
 
 PAGE = "docs/checkpoints.md"
 

@@ -16,13 +16,6 @@ from rm_plugin.policies.registry import POLICIES
 from rm_plugin.solvers.registry import SOLVERS
 from submarine_client.job_app import RESERVED
 from submarine_client.programs import check_program
-from testbed.app_report import RHO_DEFINITIONS, app_report, best_model
-from testbed.audit import audit
-from testbed.audit_values import AuditInput, AuditLimits
-from testbed.facts import Ending, RunFacts
-from testbed.mix import Mix
-from testbed.report import build_report
-from testbed.run_record import RunRecord
 from tf_jobs import exit_codes
 from themis.cluster import GpuId, Level
 from themis.config.cluster_file import load_cluster
@@ -33,6 +26,13 @@ from themis.config.placeholders import GIVEN_BY_APP_MASTER
 from themis.config.rm_settings import RmSettings
 from themis.config.tuner_settings import TUNERS
 from themis.wire import themis_pb2 as pb
+from themis_lab.testbed.app_report import RHO_DEFINITIONS, app_report, best_model
+from themis_lab.testbed.audit import audit
+from themis_lab.testbed.audit_values import AuditInput, AuditLimits
+from themis_lab.testbed.facts import Ending, RunFacts
+from themis_lab.testbed.mix import Mix
+from themis_lab.testbed.report import build_report
+from themis_lab.testbed.run_record import RunRecord
 
 APPS, TESTBED, ARCHITECTURE = "docs/apps.md", "docs/testbed.md", "ARCHITECTURE.md"
 GROUPS = ("group: program", "group: command; file: own.yaml")

@@ -13,9 +13,9 @@ from am.profiler.job_reader import SEARCH_EVERY_S, SEARCH_MOST_S
 from am.profiler.pace import WINDOW
 from am.profiler.parser import FORMATS, SILENCE_RECORDS, LogReader
 from am.profiler.records import StepLoss
-from bench.profiler_logs import EVERY_LINES, Kind
-from bench.profiler_run import Row
 from themis_cli.bench_profiler_command import add_to
+from themis_lab.bench.profiler_logs import EVERY_LINES, Kind
+from themis_lab.bench.profiler_run import Row
 
 PAGE, BENCH = "docs/profiler.md", "docs/bench.md"
 

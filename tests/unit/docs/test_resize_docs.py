@@ -4,11 +4,11 @@ import argparse
 
 from documents import code, table_rows, text_of
 
-from bench.resize_output import REACH_RATIO, document
-from bench.resize_phases import FREE_PHASES, RESERVE_STEPS, START_STEPS, STEP_PHASES
-from bench.resize_run import Plan
-from bench.resize_world import POLICY
 from themis_cli import bench_resize_command
+from themis_lab.bench.resize_output import REACH_RATIO, document
+from themis_lab.bench.resize_phases import FREE_PHASES, RESERVE_STEPS, START_STEPS, STEP_PHASES
+from themis_lab.bench.resize_run import Plan
+from themis_lab.bench.resize_world import POLICY
 
 PAGE = "docs/bench.md"
 
@@ -40,6 +40,6 @@ def test_the_aim_and_the_policy():
 
 
 def test_events_tell_the_steps():
-    rows = {code(row[0])[0]: code(row[2]) for row in table_rows("docs/events.md", "kind")}
+    rows = {code(row[0])[0]: code(row[3]) for row in table_rows("docs/events.md", "kind")}
     assert {"seconds", *RESERVE_STEPS} <= set(rows["tasks_started"])
     assert {"seconds", *START_STEPS} <= set(rows["first_step"])

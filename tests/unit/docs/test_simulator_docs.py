@@ -9,18 +9,18 @@ from documents import code, table_rows, text_of
 
 from am.agent.fairness import RhoDefinition, ideal_times_s
 from am.app_view import surroundings
-from simulator.agents import LIES
-from simulator.clusters import cluster_named
-from simulator.compare import replay_document
-from simulator.costs import Costs
-from simulator.events import Phase
-from simulator.metrics import document_of
-from simulator.runs import Run, make_run
-from simulator.settings import Settings
-from simulator.workloads.registry import workload_named
 from themis.apps import JobShape
 from themis.choices import BundleRule
 from themis_cli import replay_command, simulate_command
+from themis_lab.simulator.agents import LIES
+from themis_lab.simulator.clusters import cluster_named
+from themis_lab.simulator.compare import replay_document
+from themis_lab.simulator.costs import Costs
+from themis_lab.simulator.events import Phase
+from themis_lab.simulator.metrics import document_of
+from themis_lab.simulator.runs import Run, make_run
+from themis_lab.simulator.settings import Settings
+from themis_lab.simulator.workloads.registry import workload_named
 
 PAGE = "docs/simulator.md"
 RULE = BundleRule.CONTINUATION

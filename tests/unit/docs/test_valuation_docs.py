@@ -5,9 +5,9 @@ from dataclasses import fields
 
 from documents import code, table_rows, text_of
 
-from bench.valuation_output import document
-from bench.valuation_run import NEAR, GapRow, Plan, ReferenceRow, TimeRow
 from themis_cli.bench_valuation_command import add_to
+from themis_lab.bench.valuation_output import document
+from themis_lab.bench.valuation_run import NEAR, GapRow, Plan, ReferenceRow, TimeRow
 
 PAGE = "docs/bench.md"
 

@@ -8,8 +8,8 @@ from msgspec import field
 
 import am
 import rm_plugin
-import simulator
 import themis
+import themis_lab.simulator
 from themis.values import Value, remembered
 
 
@@ -80,13 +80,13 @@ def subclasses(kind):
 @pytest.fixture(scope="module")
 def shipped():
     """Every such class of the project."""
-    packages = (am, rm_plugin, simulator, themis)
+    packages = (am, rm_plugin, themis_lab.simulator, themis)
     for package in packages:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if module.name.rpartition(".")[2] not in ("main", "__main__"):
                 importlib.import_module(module.name)
-    names = {package.__name__ for package in packages}
-    return {kind for kind in subclasses(Value) if kind.__module__.partition(".")[0] in names}
+    names = tuple(package.__name__ for package in packages)
+    return {kind for kind in subclasses(Value) if kind.__module__.startswith(names)}
 
 
 class TestEveryClass:

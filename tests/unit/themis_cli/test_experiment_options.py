@@ -16,7 +16,7 @@ from themis_cli.main import main
     ],
 )
 def test_an_empty_name_is_refused(options, told, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("experiment.command._forecast", lambda *_: pytest.fail("the experiment was begun"))
+    monkeypatch.setattr("themis_lab.paper.live.command._forecast", lambda *_: pytest.fail("the experiment was begun"))
     out = tmp_path / "out"
     assert main(["testbed", "--workload", "w1", *options, "--out", str(out)]) == 2
     assert told in capsys.readouterr().err
@@ -25,6 +25,6 @@ def test_an_empty_name_is_refused(options, told, tmp_path, monkeypatch, capsys):
 
 def test_blanks_between_names_do_not_count(tmp_path, monkeypatch):
     asked = {}
-    monkeypatch.setattr("experiment.command.run_experiment", lambda **given: asked.update(given) or 0)
+    monkeypatch.setattr("themis_lab.paper.live.command.run_experiment", lambda **given: asked.update(given) or 0)
     assert main(["testbed", "--workload", "w1", "--policies", "themis, tiresias"]) == 0
     assert asked["policies"] == ["themis", "tiresias"]

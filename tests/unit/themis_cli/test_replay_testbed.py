@@ -5,13 +5,13 @@ import json
 import pytest
 from documents import ROOT
 
-from testbed.facts import Ending, RunFacts, write_facts
-from testbed.mix import arrivals, load_mix
-from testbed.run_folder import RunFolder
-from testbed.statuses import write_statuses
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message
 from themis_cli.main import main
+from themis_lab.testbed.facts import Ending, RunFacts, write_facts
+from themis_lab.testbed.mix import arrivals, load_mix
+from themis_lab.testbed.run_folder import RunFolder
+from themis_lab.testbed.statuses import write_statuses
 
 SMALL = ROOT / "conf/testbed/small.yaml"
 BEGAN_S = 1.7e9

@@ -9,18 +9,18 @@ import sys
 import pytest
 from documents import ROOT
 
-from simulator import recording
-from simulator.clusters import cluster_named
-from simulator.metrics import MEASURED
-from simulator.runs import Run, make_run
-from simulator.settings import NodeOutage, Settings
-from simulator.workloads.registry import workload_named
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
 from themis_cli import simulate_command
 from themis_cli.main import main
 from themis_cli.simulate_progress import Progress, span
 from themis_cli.simulate_recording import opened_recording
 from themis_cli.simulate_table import ROWS
+from themis_lab.simulator import recording
+from themis_lab.simulator.clusters import cluster_named
+from themis_lab.simulator.metrics import MEASURED
+from themis_lab.simulator.runs import Run, make_run
+from themis_lab.simulator.settings import NodeOutage, Settings
+from themis_lab.simulator.workloads.registry import workload_named
 
 ON = ("--cluster", "4x2", "--workload", "w1-small", "--apps", "3", "--scale", "40")
 QUICK = ("simulate", "--policy", "themis", *ON)

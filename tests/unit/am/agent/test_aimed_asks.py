@@ -11,9 +11,9 @@ from am.agent.aimed import aimed_asks
 from am.agent.finish_time import phase_time_s
 from am.agent.fitted import fitted_asks
 from am.agent.kinds import Room, gang_kinds, splits
-from bench.valuation_exact import divisions
 from themis.apps import JobShape
 from themis.bids import FreeMachine
+from themis_lab.bench.valuation_exact import divisions
 
 CLUSTER = cluster_of(*[(2, 2)] * 8, *[(1, 1)] * 4, racks=("r0", "r1"))
 RIGID, ELASTIC, WIDE = JobShape(tasks=2, min_tasks=2), JobShape(tasks=4), JobShape(tasks=2, gpus_per_task=2)

@@ -10,9 +10,9 @@ from am.checkpoints import CheckpointError
 from am.checkpoints.hdfs import LEFTOVER_AGE_S, WRITING_PREFIX, HdfsStore
 from am.checkpoints.manifest import CHUNK_BYTES
 from am.checkpoints.store import UnreachableStoreError
-from hadoop.webhdfs import open_webhdfs
-from hadoop.webhdfs_retry import RetryRule
 from tf_jobs.recorder import restore
+from themis.hadoop.webhdfs import open_webhdfs
+from themis.hadoop.webhdfs_retry import RetryRule
 
 PART_BYTES = 100_000
 QUICK = RetryRule(first_wait_s=0.01, longest_wait_s=0.05, deadline_s=5.0)

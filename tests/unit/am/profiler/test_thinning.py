@@ -11,8 +11,8 @@ from am.profiler.event_format import EventReader, Role
 from am.profiler.parser import LogReader
 from am.profiler.profile import JobProfile
 from am.profiler.records import CheckpointSaved, Skipped, StepLoss, Validation
-from bench.profiler_logs import Kind, write
 from themis.cluster import Level
+from themis_lab.bench.profiler_logs import Kind, write
 
 SIZE = 400_000
 LOGS = (Kind.ESTIMATOR, Kind.LINES, Kind.CNN)

@@ -12,8 +12,10 @@ from am.runtimes import yarn_source
 from am.runtimes.port import ExitReason, NoRoomError, SeatRequest
 from am.runtimes.remote.source import ContainerWish
 from am.runtimes.yarn_source import YarnLimits, YarnSource
-from hadoop.errors import AttemptGoneError, ContainerStateError, ResourceAskError, YarnError
-from hadoop.values import (
+from themis.cluster import GpuId
+from themis.errors import UnreachableError
+from themis.hadoop.errors import AttemptGoneError, ContainerStateError, ResourceAskError, YarnError
+from themis.hadoop.values import (
     AllocateReply,
     AskRefusal,
     Container,
@@ -24,8 +26,6 @@ from hadoop.values import (
     ProcessLaunch,
     Registration,
 )
-from themis.cluster import GpuId
-from themis.errors import UnreachableError
 
 LIMITS = YarnLimits(heartbeat_s=0.01, pin_timeout_s=0.3, memory_mb=700)
 

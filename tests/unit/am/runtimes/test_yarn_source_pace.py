@@ -5,8 +5,8 @@ import asyncio
 from am.runtimes.port import SeatRequest
 from am.runtimes.remote.source import ContainerWish
 from am.runtimes.yarn_source import YarnLimits, YarnSource
-from hadoop.values import AllocateReply, Container, ProcessLaunch, Registration
 from themis.cluster import GpuId
+from themis.hadoop.values import AllocateReply, Container, ProcessLaunch, Registration
 
 HEARTBEAT_S = 30.0
 """Far more than the test takes: whatever comes in time came with a hurried heartbeat."""

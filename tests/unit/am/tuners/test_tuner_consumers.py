@@ -8,13 +8,13 @@ from am.journal import Journal
 from am.profiler.profile import JobProfile
 from am.profiler.records import StepLoss
 from am.tuners.port import Phase, TunerPlan
-from simulator.costs import Costs
-from simulator.settings import Settings
-from simulator.simulation import Simulation
-from simulator.workload import AppTrace, JobTrace, LossCurve, Workload
 from themis.apps import AppSpec, Estimate, JobShape, JobSpec, ProgramSpec, Slowdown, TunerSpec
 from themis.cluster import Cluster, GpuId, Machine
 from themis.lifecycle import JobState
+from themis_lab.simulator.costs import Costs
+from themis_lab.simulator.settings import Settings
+from themis_lab.simulator.simulation import Simulation
+from themis_lab.simulator.workload import AppTrace, JobTrace, LossCurve, Workload
 
 TUNERS = [
     ("hyperband", {}),

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from hadoop.values import NodeReport
-from hadoop.values import NodeState as YarnState
 from rm_plugin.engines.inventory import NodeState
 from rm_plugin.engines.yarn_inventory import YarnInventory
 from themis.cluster import Cluster, DeviceType, Machine
+from themis.hadoop.values import NodeReport
+from themis.hadoop.values import NodeState as YarnState
 
 
 class FakeYarn:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hadoop.values import AppReport, AppState, FinalStatus
 from rm_plugin.engines import yarn_launcher
 from rm_plugin.engines.port import AmExit, AmLaunch
 from rm_plugin.engines.yarn_launcher import AmTemplate, YarnAppLauncher
 from themis.config.rm_settings import YarnSettings
 from themis.errors import UnreachableError
+from themis.hadoop.values import AppReport, AppState, FinalStatus
 
 TEMPLATE = AmTemplate(
     python="py", environment={"A": "1", "THEMIS_APP_DIR": "theirs"}, templates={"PYTHONPATH": "{{PWD}}/x"},

@@ -13,7 +13,7 @@ def test_the_archive_holds_what_app_masters_and_tasks_import_and_nothing_of_the_
         names = archive.namelist()
         archive.extractall(tmp_path)
     assert {name.split("/")[0] for name in names} == set(PACKAGES)
-    assert {"am/main.py", "tf_jobs/tables/SOURCES.md", "hadoop/pom.xml", "themis/process_guard.py"} <= set(names)
+    assert {"am/main.py", "tf_jobs/tables/SOURCES.md", "themis/hadoop/pom.xml", "themis/process_guard.py"} <= set(names)
     code = (
         "import sys, am.main, am.runtimes.remote.task_host, tf_jobs.replay; print(am.main.__file__, am.main.__cached__)"
     )

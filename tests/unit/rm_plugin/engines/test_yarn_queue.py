@@ -2,9 +2,9 @@
 
 import pytest
 
-from hadoop.values import QueueReport
 from rm_plugin.engines.yarn_queue import check_queue
 from themis.errors import InputError
+from themis.hadoop.values import QueueReport
 
 
 def queue(**changes):

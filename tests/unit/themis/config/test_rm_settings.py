@@ -7,6 +7,7 @@ import pytest
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.arbiter.round_values import RoundSettings
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
+from themis.config.examples import ExampleKind, file_or_example
 from themis.config.loader import fit, parse_yaml
 from themis.config.rm_settings import RmSettings, load_rm_settings
 from themis.errors import InputError
@@ -73,4 +74,4 @@ def test_lexicographic_bundles_go_with_a_lexicographic_auction():
 def test_the_file_that_ships_loads_and_says_what_the_defaults_say():
     shipped = load_rm_settings(CONF / "themis.yaml")
     assert shipped == RmSettings(cluster=shipped.cluster)
-    assert (CONF.parent / shipped.cluster).is_file()
+    assert file_or_example(shipped.cluster, ExampleKind.CLUSTER).is_file()

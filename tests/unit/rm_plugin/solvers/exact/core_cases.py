@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 from small_markets import bid, machine, market
 
-from audit.feasibility import infeasible
 from rm_plugin.solvers.brute_force import place_all
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.resources import Resource
@@ -15,6 +14,7 @@ from rm_plugin.solvers.port import Win
 from rm_plugin.solvers.realise import pinned_gangs
 from themis.bids import BidRow, Gang
 from themis.cluster import Allocation, Level
+from themis_lab.audit.feasibility import infeasible
 
 LEVELS = tuple(Level)
 

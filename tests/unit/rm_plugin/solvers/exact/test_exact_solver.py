@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 from small_markets import bid, gang, machine, market, row, rows_won
 
-from audit.feasibility import infeasible
-from audit.recipes import Recipe, random_market
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.exact import _core, deciding, problem
 from rm_plugin.solvers.exact.compiled import CompiledMarket
@@ -25,6 +23,8 @@ from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.port import SolveStatus
 from themis.choices import EmptyBundle
 from themis.cluster import Level
+from themis_lab.audit.feasibility import infeasible
+from themis_lab.audit.recipes import Recipe, random_market
 
 MACHINE, CLUSTER, SLOT, RACK = Level.MACHINE, Level.CLUSTER, Level.SLOT, Level.RACK
 
@@ -201,7 +201,7 @@ def test_ties_do_not_depend_on_the_order_of_bidders_rows_or_machines():
 
 _IN_A_FRESH_PROCESS = """
 import json, sys
-from audit.recipes import Recipe, random_market
+from themis_lab.audit.recipes import Recipe, random_market
 from rm_plugin.solvers.exact.solver import ExactSolver
 recipe = Recipe(bidders=4, pinned_gangs=True, units=False)
 found = [ExactSolver().solve(random_market(seed, recipe), 60.0) for seed in range(12)]

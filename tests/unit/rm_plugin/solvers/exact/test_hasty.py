@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from small_markets import bid, covers, gang, machine, market, row, rows_won
 
-from audit.feasibility import infeasible
-from audit.recipes import Recipe, random_market
 from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.exact import _core, compiled, solver
@@ -17,6 +15,8 @@ from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.port import SolveStatus
 from themis.choices import EmptyBundle
 from themis.cluster import Level
+from themis_lab.audit.feasibility import infeasible
+from themis_lab.audit.recipes import Recipe, random_market
 
 RECIPES = {
     "anything": Recipe(),

@@ -6,7 +6,6 @@ import pytest
 from small_markets import bid, gang, machine, market, row, rows_won
 from told_markets import told_as_by_knapsack
 
-from audit.recipes import Recipe, random_market
 from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.solvers.exact import one_machine as module
 from rm_plugin.solvers.exact.one_machine import one_machine
@@ -15,6 +14,7 @@ from rm_plugin.solvers.exact.rows import read_market
 from rm_plugin.solvers.exact.solver import ExactSolver
 from themis.choices import EmptyBundle
 from themis.cluster import Level
+from themis_lab.audit.recipes import Recipe, random_market
 
 ABOVE_SLOTS = (Level.MACHINE, Level.RACK, Level.CLUSTER)
 ONE = Recipe(machines=1, levels=ABOVE_SLOTS, bidders=6)

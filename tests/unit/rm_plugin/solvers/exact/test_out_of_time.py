@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from small_markets import bid, covers, gang, machine, market, row
 
-from audit.feasibility import infeasible
-from audit.recipes import Recipe, random_market
 from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.solvers.exact import _core, learning, problem, solver, tables
 from rm_plugin.solvers.exact.compiled import CompiledMarket, OutOfTimeError
@@ -23,6 +21,8 @@ from rm_plugin.solvers.highs import HighsSolver
 from rm_plugin.solvers.port import SolveStatus
 from themis.choices import EmptyBundle
 from themis.cluster import Level
+from themis_lab.audit.feasibility import infeasible
+from themis_lab.audit.recipes import Recipe, random_market
 
 MANY = Recipe(machines=10, bidders=8, rows=20, sizes=(1, 2, 3, 4, 5), racks=3, slot_gpus=4)
 EIGHT_TABLES = Recipe(machines=10, bidders=8, rows=12, slot_gpus=4, explicit=True)

@@ -7,7 +7,6 @@ import pytest
 from core_cases import all_choices, keeps, pinned_by
 from small_markets import bid, gang, machine, market, row
 
-from audit.recipes import Recipe, random_market
 from rm_plugin.solvers.brute_force import place_all
 from rm_plugin.solvers.exact.knapsack import most_pinned, pinned_together
 from rm_plugin.solvers.exact.learning import settle
@@ -15,6 +14,7 @@ from rm_plugin.solvers.exact.places import Places, Searched
 from rm_plugin.solvers.exact.resources import Resource, first_resources, pinned_resources
 from rm_plugin.solvers.exact.rows import read_market
 from themis.cluster import Level
+from themis_lab.audit.recipes import Recipe, random_market
 
 MACHINE, RACK, SLOT, CLUSTER = Level.MACHINE, Level.RACK, Level.SLOT, Level.CLUSTER
 MOST_IN_CORE, MOST_LEARNT = 160, 30

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from small_markets import bid, gang, machine, market, row
 
-from audit.recipes import Recipe, random_market
 from rm_plugin.solvers.exact.knapsack import most_pinned, pinned_together
 from rm_plugin.solvers.exact.rows import read_market
 from rm_plugin.solvers.kinds import Kind
 from themis.bids import Bid, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Level
+from themis_lab.audit.recipes import Recipe, random_market
 
 CLUSTER, MACHINE = Level.CLUSTER, Level.MACHINE
 RECIPES = (Recipe(), Recipe(pinned_gangs=True, units=False), Recipe(empty_bundle=EmptyBundle.LEXICOGRAPHIC))

@@ -6,8 +6,6 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from audit.feasibility import infeasible
-from audit.recipes import Recipe, random_market
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.exact import compiled as compiled_module
 from rm_plugin.solvers.exact.compiled import CompiledMarket
@@ -17,6 +15,8 @@ from rm_plugin.solvers.exact.places import Searched
 from rm_plugin.solvers.exact.problem import solve_problem
 from rm_plugin.solvers.exact.resources import Resource
 from themis.choices import EmptyBundle
+from themis_lab.audit.feasibility import infeasible
+from themis_lab.audit.recipes import Recipe, random_market
 
 RECIPES = {
     "anything": Recipe(),

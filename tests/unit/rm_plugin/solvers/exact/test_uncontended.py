@@ -4,7 +4,6 @@ import pytest
 from small_markets import bid, gang, machine, market, row, rows_won
 from told_markets import told_as_by_knapsack
 
-from audit.recipes import Recipe
 from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.solvers.exact.places import Places
 from rm_plugin.solvers.exact.rows import read_market
@@ -12,6 +11,7 @@ from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.exact.uncontended import uncontended
 from themis.choices import EmptyBundle
 from themis.cluster import Level
+from themis_lab.audit.recipes import Recipe
 
 ROOMY = {
     "anything": Recipe(machines=6, bidders=3, slot_gpus=8),

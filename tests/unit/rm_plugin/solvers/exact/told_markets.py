@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from audit.feasibility import infeasible
-from audit.recipes import random_market
 from rm_plugin.solvers.exact.compiled import CompiledMarket
 from rm_plugin.solvers.exact.found import as_solution
 from rm_plugin.solvers.exact.problem import solve_problem
+from themis_lab.audit.feasibility import infeasible
+from themis_lab.audit.recipes import random_market
 
 
 def by_knapsack(given, without=None):

@@ -1,0 +1,324 @@
+"""Checks messages of app masters and names that clients give, before anything changes.
+
+Every message of a session goes through `check_message` or `check_registration`. Whoever may connect may send anything:
+kinds and states must be known, names and ids the app's own, numbers finite and bounded, lists and texts bounded. Values
+of the kernel check themselves as they are made of messages (`themis.wire.values`); a specification is checked by
+`admission`. A refused message costs its sender that message.
+
+Free text that only people read (a reason, diagnostics) is cut, not refused: an app that ends must be able to say so.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
+
+from rm_plugin.service.entries import AppEntry
+from themis.cluster import Cluster, Level
+from themis.errors import InputError
+from themis.events import EMITTERS, Emitter
+from themis.lifecycle import APP_LIFECYCLE, AppState, JobState
+from themis.wire import themis_pb2 as pb
+
+MOST_NUMBER = 1e30
+"""Larger numbers of seconds or GPU seconds are nonsense, and sums of them could be infinite."""
+MOST_NAME_CHARS = 200
+MOST_PATH_CHARS = 4_096
+MOST_TEXT_CHARS = 10_000
+"""Free text is cut here."""
+MOST_DETAIL_CHARS = 1_000_000
+MOST_DETAIL_DEPTH = 8
+MOST_PARTS = 200_000
+"""Gangs and machines of all rows of a bid together. Agents send 700 rows."""
+MOST_ROWS = 10_000
+MOST_LEASES = 100_000
+MOST_RHOS = 32
+MOST_PARAMETERS = 1_000
+MOST_ATTEMPTS_AHEAD = 1_000
+"""An engine may start attempts by itself, but not without end."""
+MOST_CLOCK_LEAD_S = 86_400.0
+"""An app master's clock may be ahead of ours by a day, in seconds."""
+
+_JOB_STATES = frozenset(JobState)
+_ENDS = frozenset((AppState.FINISHED, AppState.FAILED, AppState.KILLED))
+_LEVELS = frozenset(level.label for level in Level)
+
+
+def check_registration(message: pb.Register, app: AppEntry) -> None:
+    """Raise InputError where an attempt may not open a session: a wrong token, an attempt that is over, odd facts."""
+    if not secrets.compare_digest(message.token.encode(), app.token.encode()):
+        raise InputError("the token is not this app's", value=app.app_id)
+    if app.ended or message.attempt < app.attempt:
+        raise InputError("this attempt is over", value=f"{app.app_id} attempt {message.attempt}")
+    if app.state is not AppState.RUNNING and not APP_LIFECYCLE.allows(app.state, AppState.RUNNING):
+        raise InputError("the app was not started yet", value=f"{app.app_id} is {app.state}")
+    _check_count("attempt", message.attempt, most=app.attempt + MOST_ATTEMPTS_AHEAD)
+    _check_count("pid", message.pid)
+    _check_few("held_lease_ids", message.held_lease_ids, MOST_LEASES)
+    _check_name("engine_id", message.engine_id)
+    _check_line("page_url", message.page_url)
+    # The pages link to it, and the ResourceManager fetches logs from there.
+    if message.page_url and not message.page_url.startswith(("http://", "https://")):
+        raise InputError("page_url must be an address of HTTP", value=message.page_url)
+
+
+def check_message(message: pb.AmMessage, app: AppEntry, attempt: int, cluster: Cluster, now_s: float) -> None:
+    """Raise InputError where a message of an app's session cannot be taken in; free text in it may be cut.
+
+    Args:
+        message: Any message after the registration.
+        app: The session's app.
+        attempt: The session's attempt.
+        cluster: All machines, lost ones included.
+        now_s: The present time, in seconds since the epoch.
+    """
+    body = message.WhichOneof("body")
+    check = _CHECKS.get(body)
+    if check is None:
+        raise InputError("not a message that an open session takes", value=body)
+    if message.id < 1:
+        raise InputError("a message's id must be 1 or more", value=message.id)
+    if attempt != app.attempt:
+        raise InputError("the session is of an attempt that is over", value=attempt)
+    check(getattr(message, body), app, cluster, now_s)
+
+
+def check_reference(name: str) -> str:
+    """Return an app's id or name as a client gave it; one that no app can have raises InputError.
+
+    To look for the name nearest to a very long one would take minutes.
+    """
+    _check_name("app", name)
+    return name
+
+
+def check_states(names: Sequence[str]) -> frozenset[str]:
+    """Return the states that a client asks for; an unknown one raises InputError."""
+    for name in names:
+        if name not in AppState.__members__:
+            raise InputError("unknown state of an app", value=_shown(name), remedy="known: " + ", ".join(AppState))
+    return frozenset(names)
+
+
+def read_detail(message: pb.JobEvent) -> Mapping[str, object]:
+    """The detail of a job event with its job; what no reader of events could use raises InputError."""
+    if len(message.detail) > MOST_DETAIL_CHARS:
+        raise InputError("the detail of a job event is too long", value=len(message.detail))
+    try:
+        detail = json.loads(message.detail or "{}")
+    except (ValueError, RecursionError) as error:
+        raise InputError("the detail of a job event is no JSON", value=type(error).__name__) from None
+    if not isinstance(detail, dict):
+        raise InputError("the detail of a job event must be a JSON object", value=message.kind)
+    _check_json(detail, MOST_DETAIL_DEPTH)
+    if detail.get("job_id", message.job_id) != message.job_id:
+        raise InputError("the detail of a job event names another job", value=_shown(str(detail["job_id"])))
+    return {"job_id": message.job_id, **detail} if message.job_id else detail
+
+
+# ---- bodies ---------------------------------------------------------------------------------------------------------
+
+
+def _check_rho(message: pb.RhoReport, app: AppEntry, cluster: Cluster, _now_s: float) -> None:
+    _check_number("rho", message.rho, infinite=True)
+    _check_number("t_shared_s", message.t_shared_s, infinite=True)
+    _check_number("t_ideal_s", message.t_ideal_s, infinite=True)
+    _check_number("restart_s", message.restart_s)
+    _check_few("demands", message.demands, len(app.shapes))
+    _check_few("phases_left", message.phases_left, MOST_ROWS)
+    for demand in message.demands:
+        _check_job(demand.job_id, app)
+        most_gpus = app.shapes[demand.job_id].demand_max_gpus
+        _check_count("max_gpus", demand.max_gpus, most=most_gpus)
+        _check_number("work_left_gpu_s", demand.work_left_gpu_s)
+        _check_number("faster_than", demand.faster_than, infinite=True)
+        _check_allocation(demand.held, cluster)
+        slowdown = demand.slowdown
+        for factor in (slowdown.slot, slowdown.machine, slowdown.rack, slowdown.cluster):
+            _check_number("slowdown", factor)
+        if demand.HasField("forecast"):
+            forecast = demand.forecast
+            for number in (forecast.drop, forecast.scale, forecast.power, forecast.serial_iteration_s):
+                _check_number("forecast", number)
+            _check_number("forecast.floor", abs(forecast.floor))
+    for phase in message.phases_left:
+        _check_number("work_gpu_s", phase.work_gpu_s)
+        _check_number("longest_gpu_s", phase.longest_gpu_s)
+
+
+def _check_bid(message: pb.Bid, _app: AppEntry, cluster: Cluster, _now_s: float) -> None:
+    _check_number("empty_value", message.empty_value)
+    _check_number("prepare_ms", message.prepare_ms)
+    _check_count("rows_dropped", message.rows_dropped)
+    _check_few("rows", message.rows, MOST_ROWS)
+    parts = 0
+    for row in message.rows:
+        _check_number("value", row.value)
+        parts += len(row.gangs) + len(row.pinned.counts) + sum(len(gang.counts) for gang in row.pinned_gangs)
+        # A solver looks at each gang of a row.
+        gpus = sum(gang.gpus * gang.count for gang in row.gangs)
+        if not 0 <= gpus <= cluster.gpus:
+            raise InputError("a row of a bid asks for more GPUs than there are", value=gpus)
+        for allocation in (row.pinned, *row.pinned_gangs):
+            _check_allocation(allocation, cluster)
+    if parts > MOST_PARTS:
+        raise InputError("the rows of a bid hold too many gangs", value=parts, remedy=f"at most {MOST_PARTS}")
+
+
+def _check_release(message: pb.Release, _app: AppEntry, _cluster: Cluster, _now_s: float) -> None:
+    _check_few("lease_ids", message.lease_ids, MOST_LEASES)
+    message.reason = _cut(message.reason)
+
+
+def _check_heartbeat(message: pb.Heartbeat, app: AppEntry, _cluster: Cluster, _now_s: float) -> None:
+    _check_number("progress", message.progress, most=1.0)
+    _check_number("rho", message.rho, infinite=True, unknown=True)
+    _check_count("phase", message.phase)
+    _check_count("phases", message.phases)
+    _check_count("unmet_gpus", message.unmet_gpus)
+    _check_best(message.best, app)
+    _check_jobs(message.jobs, app)
+
+
+def _check_job_event(message: pb.JobEvent, app: AppEntry, _cluster: Cluster, now_s: float) -> None:
+    if EMITTERS.get(message.kind) is not Emitter.APP_MASTER:
+        raise InputError("not a kind of event that an app master may emit", value=_shown(message.kind))
+    if message.job_id:
+        _check_job(message.job_id, app)
+    # 0 stands for the time at which it comes.
+    _check_number("time_s", message.time_s, most=now_s + MOST_CLOCK_LEAD_S)
+    detail = read_detail(message)
+    if message.kind == "job_state" and detail.get("state") not in _JOB_STATES:
+        raise InputError("unknown state of a job", value=_shown(str(detail.get("state"))))
+
+
+def _check_finish(message: pb.Finish, app: AppEntry, _cluster: Cluster, _now_s: float) -> None:
+    # Of an app that is over already nothing changes: it is told once more, and acknowledged.
+    if message.state not in _ENDS:
+        raise InputError("not a state in which an app ends", value=_shown(message.state))
+    if not app.ended and not APP_LIFECYCLE.allows(app.state, AppState(message.state)):
+        raise InputError(f"an app that is {app.state} cannot end so", value=message.state)
+    message.diagnostics = _cut(message.diagnostics)
+    _check_few("rho", message.rho, MOST_RHOS)
+    for name, rho in message.rho.items():
+        _check_name("definition of rho", name)
+        _check_number("rho", rho, infinite=True, unknown=True)
+    _check_best(message.best, app)
+    _check_line("best_checkpoint", message.best_checkpoint)
+    _check_jobs(message.jobs, app)
+
+
+_CHECKS: Mapping[str | None, Callable[..., None]] = {
+    "rho": _check_rho,
+    "bid": _check_bid,
+    "release": _check_release,
+    "heartbeat": _check_heartbeat,
+    "job_event": _check_job_event,
+    "finish": _check_finish,
+}
+
+
+# ---- parts ----------------------------------------------------------------------------------------------------------
+
+
+def _check_jobs(jobs: Sequence[pb.JobStatus], app: AppEntry) -> None:
+    _check_few("jobs", jobs, len(app.shapes))
+    if len({job.job_id for job in jobs}) < len(jobs):
+        raise InputError("a job is told of twice")
+    for job in jobs:
+        _check_job(job.job_id, app)
+        if job.state not in _JOB_STATES:
+            raise InputError("unknown state of a job", value=_shown(job.state))
+        for what in ("iteration", "target_iteration", "restarts", "gpus"):
+            _check_count(what, getattr(job, what), most=2**63)
+        _check_number("iteration_s", job.iteration_s)
+        # Losses and accuracies are a program's own words: they may be no numbers.
+        _check_few("hyper_parameters", job.hyper_parameters, MOST_PARAMETERS)
+        _check_few("slowdown", job.slowdown, len(_LEVELS))
+        for level in job.slowdown:
+            if level.level not in _LEVELS:
+                raise InputError("unknown locality level", value=_shown(level.level))
+            _check_number("slowdown", level.factor)
+            _check_number("spread", level.spread)
+        job.health = _cut(job.health)
+
+
+def _check_best(job_id: str, app: AppEntry) -> None:
+    if job_id:
+        _check_job(job_id, app)
+
+
+def _check_job(job_id: str, app: AppEntry) -> None:
+    if job_id not in app.shapes:
+        raise InputError("not a job of this app", value=_shown(job_id))
+
+
+def _check_allocation(allocation: pb.Allocation, cluster: Cluster) -> None:
+    machines = cluster.rack_of
+    for count in allocation.counts:
+        # A machine that left the cluster a moment ago is a mistake of the moment: the next round is played without it.
+        if count.machine_id not in machines:
+            raise InputError("a machine that the cluster does not have", value=_shown(count.machine_id))
+        _check_count("gpus", count.gpus, most=cluster.machine(count.machine_id).gpus)
+
+
+def _check_number(
+    what: str, value: float, *, most: float = MOST_NUMBER, infinite: bool = False, unknown: bool = False
+) -> None:
+    """A number from 0 to `most`; or infinity, or NaN, where these are allowed."""
+    if not (0.0 <= value <= most or (infinite and value == math.inf) or (unknown and math.isnan(value))):
+        raise InputError(f"{what} must be a number from 0 to {most:g}", value=value)
+
+
+def _check_count(what: str, value: int, *, most: int = 2**31) -> None:
+    if not 0 <= value <= most:
+        raise InputError(f"{what} must be from 0 to {most}", value=value)
+
+
+def _check_few(what: str, items: Sized, most: int) -> None:
+    if len(items) > most:
+        raise InputError(f"too many {what}", value=len(items), remedy=f"at most {most}")
+
+
+def _check_name(what: str, text: str) -> None:
+    if len(text) > MOST_NAME_CHARS or not text.isprintable():
+        remedy = f"use at most {MOST_NAME_CHARS} characters that can be shown"
+        raise InputError(f"unusable {what}", value=_shown(text), remedy=remedy)
+
+
+def _check_line(what: str, text: str) -> None:
+    if len(text) > MOST_PATH_CHARS or not text.isprintable():
+        remedy = f"use at most {MOST_PATH_CHARS} characters that can be shown"
+        raise InputError(f"unusable {what}", value=_shown(text), remedy=remedy)
+
+
+def _check_json(value: object, depth: int) -> None:
+    """A value of JSON that can be shown: not nested without end, and its texts can be encoded."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InputError("a text holds half a surrogate pair", value=_shown(ascii(value))) from None
+        return
+    parts: Collection[object] = ()
+    if isinstance(value, dict):
+        parts = (*value.keys(), *value.values())
+    elif isinstance(value, list):
+        parts = value
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise InputError("an integer is too large", value=_shown(str(value)))
+    if parts and not depth:
+        raise InputError("the detail of a job event is nested too deeply", remedy=f"at most {MOST_DETAIL_DEPTH} levels")
+    for part in parts:
+        _check_json(part, depth - 1)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_TEXT_CHARS else text[:MOST_TEXT_CHARS] + " .. (cut)"
+
+
+def _shown(text: str) -> str:
+    """The beginning of a text, for an error: the text may be as long as a message."""
+    return text[:MOST_NAME_CHARS]

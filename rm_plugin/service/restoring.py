@@ -1,0 +1,101 @@
+"""What a ResourceManager takes up from its store at start. What cannot be read is reported and passed over."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable
+
+from google.protobuf.message import DecodeError
+from msgspec.structs import replace
+
+from rm_plugin.service.entries import AppEntries, AppEntry
+from rm_plugin.service.store import StateStore, StoredEvent
+from themis.cluster import Cluster, GpuId
+from themis.errors import ThemisError
+from themis.events import UNREADABLE
+from themis.leases import Lease, LeaseChangeKind
+from themis.lifecycle import LEASE_LIFECYCLE, LeaseState
+
+LOG = logging.getLogger("themis.rm")
+
+
+def restored_entries(store: StateStore) -> AppEntries:
+    """All apps that can be read. The ids of others are not given to new apps, and what runs of them is to be ended."""
+    entries, lost = [], []
+    for row in store.damaged_rows():
+        LOG.error("%s of the table %s cannot be read and is passed over: %.300s", row.key, row.table, row.problem)
+        if row.table == "apps":
+            lost.append(row.key)
+    for stored in store.apps():
+        try:
+            entries.append(AppEntry.restored(stored))
+        except (ThemisError, ValueError, TypeError, DecodeError) as error:
+            LOG.error("%s cannot be read and is passed over: %.300s", stored.app_id, error)
+            lost.append(stored.app_id)
+    return AppEntries(entries, lost)
+
+
+def lasting_leases(store: StateStore, cluster: Cluster, entries: AppEntries, now_s: float) -> list[Lease]:
+    """Leases that go on.
+
+    One of an app that does not go on, on a GPU that the cluster does not have, or beside another on its GPU cannot: it
+    is written as revoked, so that its GPU can be leased again.
+    """
+    active = {entry.app_id for entry in entries.active()}
+    taken: set[tuple[bool, GpuId]] = set()
+    lasting = []
+    for lease in store.leases():
+        place = (lease.state is LeaseState.RESERVED, lease.gpu)
+        if lease.app_id not in active:
+            problem = "its app cannot be read, or has ended"
+        elif lease.gpu not in cluster.gpu_set:
+            problem = "the cluster has no such GPU"
+        elif place in taken:
+            problem = "another lease is on its GPU"
+        else:
+            taken.add(place)
+            lasting.append(lease)
+            continue
+        LOG.error("lease %d of %s on %s is revoked: %s", lease.lease_id, lease.app_id, lease.gpu, problem)
+        if lease.app_id not in active:
+            entries.lose(lease.app_id)
+        _revoke(store, lease, problem, now_s)
+    return lasting
+
+
+def _revoke(store: StateStore, lease: Lease, problem: str, now_s: float) -> None:
+    state = LeaseState.REVOKED if LEASE_LIFECYCLE.allows(lease.state, LeaseState.REVOKED) else LeaseState.RELEASED
+    detail = {"lease_id": lease.lease_id, "gpu": str(lease.gpu), "expires_at_s": lease.expires_at_s, "reason": problem}
+    kind = LeaseChangeKind.REVOKED if state is LeaseState.REVOKED else LeaseChangeKind.RELEASED
+    with store.transaction() as transaction:
+        transaction.put_lease(replace(lease, state=state))
+        transaction.append_event(kind.value, now_s, app_id=lease.app_id, detail=detail)
+
+
+def round_ids(events: Iterable[StoredEvent], kind: str) -> list[int]:
+    """The rounds of the log's events of a kind. Of an app's events none is of a round, whatever it is called."""
+    return [number for event in events if event.kind == kind and (number := round_of(event)) is not None]
+
+
+def round_of(event: StoredEvent) -> int | None:
+    """The round that an event of the ResourceManager is of; None where it tells of none."""
+    number = event.detail.get("round_id")
+    return number if isinstance(number, int) and not event.app_id else None
+
+
+def report_unreadable(events: Iterable[StoredEvent]) -> None:
+    """Log how many events cannot be read."""
+    lost = [event for event in events if event.kind == UNREADABLE]
+    if lost:
+        LOG.error(
+            "%d events cannot be read, the first is %d: %.300s", len(lost), lost[0].sequence, lost[0].detail["problem"]
+        )
+
+
+def is_finite(text: str) -> bool:
+    """Whether a text is a finite number."""
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

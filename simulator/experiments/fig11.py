@@ -1,7 +1,0 @@
-"""Figure 11: total GPU time on the testbed with workload 1. The paper: alike under all policies."""
-
-from __future__ import annotations
-
-from simulator.experiments.efficiency import Efficiency
-
-EXPERIMENT = Efficiency(name="fig11", title="total GPU time, workload 1", workload="w1", alike=True)

@@ -1,0 +1,84 @@
+"""Logs as clients get them: only regular files of the app's own jobs, whatever a task puts in their place."""
+
+import os
+import threading
+
+import pytest
+
+from rm_plugin.service.logs import LogFollower
+from themis.errors import UnknownNameError
+
+JOBS = ("job-0", "job-1")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    app = tmp_path / "apps/app-0001"
+    for job in JOBS:
+        (app / "jobs" / job).mkdir(parents=True)
+    (app / "am-1.log").write_text("begun\n")
+    (app / "jobs/job-0/task-0.log").write_text("step 1\nhal")
+    return app
+
+
+def shown(follower):
+    return [(chunk.source, chunk.text) for chunk in follower.read()]
+
+
+def in_time(work):
+    """What work returns, which must not wait for ever."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(work()), daemon=True)
+    thread.start()
+    thread.join(5)
+    assert results, "it waits for ever"
+    return results[0]
+
+
+def test_whole_lines_are_read_and_the_next_reading_goes_on(folder):
+    follower = LogFollower(folder, JOBS)
+    assert shown(follower) == [("am", "begun\n"), ("job-0/task-0", "step 1\n")]
+    with (folder / "jobs/job-0/task-0.log").open("a") as log:
+        log.write("f\n")
+    assert shown(follower) == [("job-0/task-0", "half\n")]
+    assert shown(follower) == []
+
+
+def test_a_pipe_in_the_place_of_a_log_is_passed_over(folder):
+    os.mkfifo(folder / "jobs/job-1/task-0.log")
+    os.mkfifo(folder / "am-2.log")
+    assert in_time(lambda: shown(LogFollower(folder, JOBS))) == [("am", "begun\n"), ("job-0/task-0", "step 1\n")]
+
+
+@pytest.mark.parametrize("link", ["am-2.log", "jobs/job-1/task-0.log"])
+def test_a_link_in_the_place_of_a_log_is_not_followed(folder, tmp_path, link):
+    (tmp_path / "secret").write_text("token\n")
+    (folder / link).symlink_to(tmp_path / "secret")
+    assert "token" not in str(shown(LogFollower(folder, JOBS)))
+
+
+def test_a_link_in_the_place_of_a_jobs_folder_is_not_followed(folder, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "secret.log").write_text("token\n")
+    (folder / "jobs/job-1").rmdir()
+    (folder / "jobs/job-1").symlink_to(other)
+    assert "token" not in str(shown(LogFollower(folder, JOBS)))
+    assert shown(LogFollower(folder, JOBS, "job-1")) == []
+
+
+@pytest.mark.parametrize("job_id", ["..", ".", "../..", "../../app-0002", "job-0/..", "job-9", "/etc", "a\0"])
+def test_only_jobs_of_the_app_have_logs(folder, job_id):
+    (folder / "jobs" / "job-9").mkdir()
+    with pytest.raises(UnknownNameError, match="unknown job with a log"):
+        LogFollower(folder, JOBS, job_id)
+
+
+def test_a_long_log_is_read_in_parts(folder):
+    (folder / "jobs/job-0/task-0.log").write_text("x" * 99 + "\n")
+    with (folder / "jobs/job-1/task-0.log").open("w") as log:
+        log.writelines("y" * 999 + "\n" for _ in range(6_000))
+    follower = LogFollower(folder, JOBS, "job-1")
+    first = sum(len(text) for _, text in shown(follower))
+    assert 4_000_000 < first < 4_400_000
+    assert first + sum(len(text) for _, text in shown(follower)) == 6_000_000

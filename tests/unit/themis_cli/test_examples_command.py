@@ -1,0 +1,27 @@
+"""`themis examples` lists every example file and copies them."""
+
+from pathlib import Path
+
+from themis_cli.main import main
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_list_names_every_example(capsys):
+    assert main(["examples"]) == 0
+    listed = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
+    folders = ("conf", "conf/apps", "conf/clusters", "conf/testbed", "conf/markets")
+    assert listed == {path.stem for folder in folders for path in (ROOT / folder).iterdir() if path.is_file()}
+
+
+def test_copy_makes_files_of_ones_own(tmp_path, capsys):
+    assert main(["examples", "--copy", str(tmp_path / "mine")]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'mine'}\n"
+    assert (tmp_path / "mine/apps/digits-cnn.yaml").read_bytes() == (ROOT / "conf/apps/digits-cnn.yaml").read_bytes()
+
+
+def test_copy_leaves_an_existing_folder_alone(tmp_path, capsys):
+    (tmp_path / "themis.yaml").write_text("policy: drf\n", encoding="utf-8")
+    assert main(["examples", "--copy", str(tmp_path)]) == 2
+    assert "the folder exists already" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["themis.yaml"]

@@ -1,0 +1,302 @@
+"""Each property of the auditor holds for the code as it is, and catches the defects that are planted for it."""
+
+import math
+from dataclasses import replace
+
+import mutants
+import pytest
+from mutants import Mutant, PolicyMutant, RemembersTheFirst, auction_with_shares
+
+from rm_plugin.arbiter import rounding
+from rm_plugin.arbiter.seeds import child_seed
+from rm_plugin.solvers.brute_force import BruteForceSolver
+from rm_plugin.solvers.exact import resources
+from rm_plugin.solvers.exact.hasty import HastyMarket
+from rm_plugin.solvers.exact.rows import Rows
+from rm_plugin.solvers.exact.solver import ExactSolver
+from rm_plugin.solvers.port import SolveStatus
+from themis.bids import Bid, BidRow, FreeMachine, Gang, Market, PlacedGang
+from themis.choices import Rounding
+from themis.cluster import Allocation, Level
+from themis_lab.audit.case import Case, Mechanism
+from themis_lab.audit.families import FAMILIES, family
+from themis_lab.audit.properties import grants, hurried
+from themis_lab.audit.properties.registry import PROPERTIES
+from themis_lab.audit.round_cases import snapshot_of
+
+MARKETS = [(name, number) for name in ("tiny", "mixed", "pinned", "identical") for number in range(5)]
+TRUE = Mechanism(make_solver=BruteForceSolver)
+
+
+def solving(change):
+    return Mechanism(make_solver=lambda: Mutant(change))
+
+
+def alternating():
+    """Two kinds of solvers in turn: the same call twice does not give the same."""
+    made = []
+
+    def make():
+        made.append(None)
+        return Mutant(mutants.first_winner_forgotten) if len(made) % 2 else BruteForceSolver()
+
+    return Mechanism(make_solver=make)
+
+
+PLANTED = {
+    "a worse choice": (solving(mutants.first_winner_forgotten), {"optimality", "pareto"}),
+    "worse choices without a winner": (Mechanism(make_solver=mutants.WrongWithoutWinners), {"optimality"}),
+    "a misstated objective": (solving(mutants.objective_misstated), {"optimality"}),
+    "GPUs given twice": (solving(mutants.all_on_one_machine), {"feasible"}),
+    "pinned GPUs as any others": (solving(mutants.pinned_elsewhere), {"feasible"}),
+    "the last in line goes without": (solving(mutants.last_in_line_forgotten), {"order", "optimality"}),
+    "a memory of other markets": (Mechanism(make_solver=RemembersTheFirst), {"determinism"}),
+    "another answer each time": (alternating(), {"determinism"}),
+    "fewer wins with more rows": (solving(mutants.gives_up_on_many_rows), {"monotone"}),
+    "values that are not relative": (solving(mutants.scarce_values_first), {"scale"}),
+    "a problem that is not solved": (replace(TRUE, auction=mutants.auction_without_a_problem), {"answers", "payments"}),
+    "shares past 1": (replace(TRUE, auction=auction_with_shares(lambda app, c, won: c * 1.5)), {"payments"}),
+    "losers pay": (replace(TRUE, auction=auction_with_shares(lambda app, c, won: c if won else 0.9)), {"payments"}),
+    "shares too small": (replace(TRUE, auction=auction_with_shares(lambda app, c, won: c * 0.5)), {"payments"}),
+    "shares that are no numbers": (
+        replace(TRUE, auction=auction_with_shares(lambda app, c, won: math.nan)),
+        {"payments"},
+    ),
+    "a hurry that is too sure": (
+        Mechanism(make_solver=lambda: mutants.Hasty(mutants.gives_up_and_is_sure)),
+        {"hurried"},
+    ),
+    "a hurry without a gap": (
+        Mechanism(make_solver=lambda: mutants.Hasty(mutants.gives_up_without_a_gap)),
+        {"hurried"},
+    ),
+    "a hurry that gives GPUs twice": (
+        Mechanism(make_solver=lambda: mutants.Hasty(mutants.all_on_one_machine)),
+        {"hurried"},
+    ),
+    "no payments": (replace(TRUE, share=lambda market, full, without, app: 1.0), {"truthful"}),
+    "leftovers that were won": (replace(TRUE, policy=PolicyMutant(mutants.given_twice)), {"grants"}),
+    "leftovers that stay idle": (replace(TRUE, policy=PolicyMutant(mutants.nothing_left_over)), {"grants"}),
+    "more kept than won": (replace(TRUE, policy=PolicyMutant(mutants.kept_beyond_what_was_won)), {"grants"}),
+}
+
+
+def broken(mechanism, names=tuple(PROPERTIES)):
+    """The properties that do not hold in some market under a mechanism."""
+    found = set()
+    for name, number in MARKETS:
+        for each in names:
+            case = Case(family(name).market(1, number), mechanism, seed=number)
+            if each not in found and PROPERTIES[each](case):
+                found.add(each)
+    return found
+
+
+@pytest.mark.parametrize("defect", PLANTED)
+def test_a_planted_defect_is_caught(defect):
+    mechanism, caught_by = PLANTED[defect]
+    assert broken(mechanism, caught_by) == caught_by
+
+
+def machines(*gpus):
+    return tuple(
+        FreeMachine(machine_id=f"m{place}", rack_id="r0", free_slots=(free,)) for place, free in enumerate(gpus)
+    )
+
+
+def wants(app_id, values, unit=1):
+    """A bid for one gang anywhere, of so many GPUs for such a value."""
+    rows = tuple(BidRow(value=value, gangs=(Gang(gpus, Level.CLUSTER, 1, unit),)) for gpus, value in values.items())
+    return Bid(app_id=app_id, round_id=0, empty_value=0.1, rows=rows)
+
+
+def told(mechanism, name):
+    """All that a property says of the markets under a mechanism."""
+    cases = (Case(family(drawn).market(1, number), mechanism, seed=number) for drawn, number in MARKETS)
+    return "\n".join(problem for case in cases for problem in PROPERTIES[name](case) or ())
+
+
+@pytest.mark.parametrize(
+    "change", [mutants.leftovers_in_one_gang, mutants.leftovers_gpu_by_gpu, mutants.leftovers_less_one_gpu]
+)
+def test_leftovers_that_no_job_can_use_are_told(change):
+    assert "its jobs cannot use that" in told(replace(TRUE, policy=PolicyMutant(change)), "grants")
+
+
+def test_leftovers_of_an_app_without_jobs_are_told(monkeypatch):
+    def without_jobs(case, rounding):
+        snapshot = snapshot_of(case, rounding)
+        return replace(snapshot, reports={app: replace(report, demands=()) for app, report in snapshot.reports.items()})
+
+    def one_gpu_for_nobody(decision):
+        gang = PlacedGang(gpus=Allocation.of({"m0": 1}), level=Level.MACHINE)
+        return replace(decision, leftovers={"bystander-0": (gang,)})
+
+    monkeypatch.setattr(grants, "snapshot_of", without_jobs)
+    case = Case(Market(machines=machines(1), bids=()), replace(TRUE, policy=PolicyMutant(one_gpu_for_nobody)))
+    assert "its jobs cannot use that" in PROPERTIES["grants"](case)[0]
+
+
+def test_a_part_of_a_gang_that_no_job_can_run_on_is_told(monkeypatch):
+    """a keeps 0.8 of 6 GPUs; what its jobs can use is drawn by the seed."""
+    market = Market(machines=machines(7), bids=(wants("a", {6: 1.0}), wants("b", {1: 0.8, 7: 1.0})))
+    cases = [Case(market, TRUE, seed=seed) for seed in range(20)]
+    assert not any(PROPERTIES["grants"](case) for case in cases)
+    cut = rounding._cut
+    monkeypatch.setattr(rounding, "_cut", lambda gang, gpus, demand: cut(gang, gpus, replace(demand, max_gpus=100)))
+    findings = {problem for case in cases for problem in PROPERTIES["grants"](case)}
+    assert any("of a gang, none of its jobs can run on that" in finding for finding in findings)
+
+
+@pytest.mark.parametrize("rule", [Rounding.PROBABILISTIC, Rounding.BY_GPU])
+def test_a_rounding_that_starves_winners_is_told(monkeypatch, rule):
+    monkeypatch.setitem(rounding._KEEP, rule, lambda ranked, share, rng, demands: ())
+    assert f"{rule}: a0 keeps 0.0 " in told(TRUE, "grants")
+
+
+@pytest.mark.parametrize("rule", Rounding)
+def test_a_rounding_that_keeps_the_worst_gangs_is_told(monkeypatch, rule):
+    """a wins a gang on one machine and one over two, and keeps 0.56 of them: b would win 0.18 in place of 0.1."""
+    both = BidRow(value=1.0, gangs=(Gang(2, Level.MACHINE), Gang(4, Level.CLUSTER)))
+    bid = Bid(app_id="a", round_id=0, empty_value=0.1, rows=(both,))
+    case = Case(Market(machines=machines(3, 3), bids=(bid, wants("b", {1: 0.18}))), TRUE)
+    assert PROPERTIES["grants"](case) == []
+    true = rounding._KEEP[rule]
+    monkeypatch.setitem(rounding._KEEP, rule, lambda ranked, *rest: true(ranked[::-1], *rest))
+    finding = f"{rule}: a may keep a gang that lies farther apart than one that it gives up"
+    assert finding in PROPERTIES["grants"](case)
+
+
+@pytest.mark.parametrize(
+    ("seed_of", "finding"),
+    [
+        (lambda seed, *names: child_seed(seed, *names[:1]), "and a twin keep as many gangs as each other"),
+        (lambda seed, *names: child_seed(0, *names), "keeps as many gangs whatever the seed"),
+    ],
+    ids=["one for all apps", "the same each round"],
+)
+def test_draws_that_are_not_of_their_own_are_told(monkeypatch, seed_of, finding):
+    assert finding not in told(TRUE, "grants")
+    monkeypatch.setattr(rounding, "child_seed", seed_of)
+    assert finding in told(TRUE, "grants")
+
+
+def test_a_choice_that_is_better_for_one_alone_is_told():
+    market = Market(machines=machines(2), bids=(wants("a", {1: 0.5}), wants("b", {1: 0.5})))
+    (finding,) = PROPERTIES["pareto"](Case(market, solving(mutants.first_winner_forgotten)))
+    assert "is better for a and worse for nobody" in finding
+
+
+def test_tasks_that_span_machines_are_told():
+    market = Market(machines=machines(3, 3), bids=(wants("a", {6: 0.5}, unit=2),))
+    assert PROPERTIES["feasible"](Case(market, TRUE)) == []
+    assert PROPERTIES["feasible"](Case(market, solving(mutants.units_forgotten)))
+
+
+def test_no_property_goes_without_a_planted_defect():
+    assert set().union(*(caught_by for _, caught_by in PLANTED.values())) == set(PROPERTIES)
+
+
+@pytest.mark.parametrize("make_solver", [BruteForceSolver, ExactSolver])
+def test_the_code_as_it_is_has_none_of_them(make_solver):
+    assert broken(Mechanism(make_solver=make_solver)) == set()
+
+
+@pytest.mark.parametrize("name", sorted(set(FAMILIES) - {"agents", "testbed", "large"}))
+def test_every_drawn_family_holds(name):
+    mechanism = Mechanism(make_solver=ExactSolver)
+    for number in range(2):
+        case = Case(family(name).market(3, number), mechanism, seed=number)
+        for each, check in PROPERTIES.items():
+            assert not check(case), (each, number)
+
+
+def test_properties_say_nothing_of_problems_that_ran_out_of_time():
+    def out_of_time(market, solution, calls):
+        return replace(mutants.with_wins(market, {}), status=SolveStatus.TIME_LIMIT, gap=100.0)
+
+    case = Case(family("tiny").market(1, 0), solving(out_of_time))
+    silent = {name for name, check in PROPERTIES.items() if check(case) is None}
+    assert silent == {"hurried", "pareto", "order", "determinism", "monotone", "scale", "truthful"}
+    assert not any(check(case) for check in PROPERTIES.values())
+
+
+def test_a_gap_that_is_too_small_is_caught():
+    def too_sure(market, solution, calls):
+        return replace(mutants.with_wins(market, {}), status=SolveStatus.TIME_LIMIT, gap=1e-6)
+
+    assert broken(solving(too_sure), {"optimality"}) == {"optimality"}
+
+
+def test_which_of_two_rows_that_ask_the_same_wins_is_no_matter_of_order():
+    gpu, pair = Gang(1, Level.CLUSTER, 2), Gang(2, Level.CLUSTER, 1, 2)
+    rows = (BidRow(value=0.5, gangs=(gpu, pair)), BidRow(value=0.5, gangs=(pair, Gang(1, Level.SLOT, 2))))
+    market = Market(
+        machines=(FreeMachine(machine_id="m0", rack_id="r0", free_slots=(4,)),),
+        bids=(Bid(app_id="a", round_id=0, empty_value=0.1, rows=rows),),
+    )
+    for seed in range(5):
+        assert PROPERTIES["order"](Case(market, Mechanism(make_solver=ExactSolver), seed=seed)) == []
+
+
+def test_rows_told_apart_by_their_place_in_the_bid_are_found_by_rows_regrouped(monkeypatch):
+    """Rows that differ only in which pinned GPUs belong together, as they once were: the first of the bid won."""
+    monkeypatch.setattr(Rows, "with_fewest_parts_first", lambda rows, bids: rows)
+    cases = (
+        Case(family("regrouped").market(1, number), Mechanism(make_solver=ExactSolver), seed=number)
+        for number in range(12)
+    )
+    assert any(PROPERTIES["order"](case) for case in cases)
+
+
+def found_in_unlike_slots(mechanism, name, markets=12):
+    cases = (Case(family("unlike-slots").market(1, number), mechanism, seed=number) for number in range(markets))
+    return [finding for case in cases for finding in PROPERTIES[name](case) or ()]
+
+
+def test_gangs_in_slots_that_are_too_small_are_found_by_unlike_slots():
+    """Where slots are alike it is no matter in which of them a gang is said to lie, as long as one has room."""
+    assert found_in_unlike_slots(solving(mutants.in_the_first_slot), "feasible")
+
+
+def test_a_limit_that_takes_slots_for_alike_is_found_by_unlike_slots(monkeypatch):
+    """Parts inside slots, counted as if each slot of a machine had the room of its first: too few in some machines."""
+    true = resources._parts_in_slots
+
+    def alike(machines, kinds):
+        return [
+            replace(limit, capacity=sum(m.free_slots[0] // limit.name[1] * len(m.free_slots) for m in machines))
+            for limit in true(machines, kinds)
+        ]
+
+    monkeypatch.setattr(resources, "_parts_in_slots", alike)
+    assert found_in_unlike_slots(Mechanism(make_solver=ExactSolver), "optimality")
+
+
+def test_shares_that_leave_winners_less_than_nothing_is_worth_are_found_in_a_hurry():
+    """Also that the hurried auction is the mechanism's own."""
+    poorer = replace(TRUE, auction=auction_with_shares(lambda app, c, won: c * 0.01))
+    assert any("keeps" in finding for finding in found_in_unlike_slots(poorer, "hurried"))
+
+
+def test_an_optimum_that_is_not_proven_is_no_truth_for_a_hurry():
+    """Without a bidder that loses when there is time its market is solved once more, here without a proof."""
+
+    def unproven_without(market, solution, calls):
+        return replace(solution, status=SolveStatus.TIME_LIMIT, gap=1.0) if len(market.bids) < 4 else solution
+
+    case = Case(family("unlike-slots").market(1, 0), solving(unproven_without))
+    assert len(case.market.bids) == 4
+    assert hurried._solved(case, case.market.bids[0].app_id) is None
+
+
+def test_gaps_that_leave_out_what_bidders_gain_are_found(monkeypatch):
+    """The bound of a hasty choice without what the bidders gain beyond the price."""
+    true = HastyMarket._priced.func
+
+    def nothing_beyond(market):
+        price, margins = true(market)
+        return price, [0] * len(margins)
+
+    monkeypatch.setattr(HastyMarket, "_priced", property(nothing_beyond))
+    assert found_in_unlike_slots(Mechanism(make_solver=ExactSolver), "hurried")

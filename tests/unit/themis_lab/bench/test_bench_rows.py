@@ -1,0 +1,212 @@
+"""From single markets to rows, growth, table and document; and when HiGHS is run whole, sampled or left out."""
+
+import json
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+import themis_lab.bench.auction_timing as timing
+from themis.errors import InputError, InvariantError
+from themis_lab.bench.apps import GangMix
+from themis_lab.bench.auction_markets import auction_market
+from themis_lab.bench.auction_output import document, table
+from themis_lab.bench.auction_plan import HighsUse, Plan, RowKind, Variant, variants_of
+from themis_lab.bench.auction_rows import MarketFigures, ResultRow, growths, percentile, sum_up
+from themis_lab.bench.auction_run import Progress, run_plan
+from themis_lab.bench.auction_timing import (
+    HighsAuction,
+    OurAuction,
+    Seconds,
+    relative_difference,
+    time_highs,
+    time_ours,
+)
+from themis_lab.bench.holdings import ClusterState
+from themis_lab.bench.sizes import SIZES
+from themis_lab.bench.worker import run_apart
+
+VARIANT = Variant(size=SIZES[64], gangs=GangMix.POWERS, cluster=ClusterState.EMPTY, kind=RowKind.GANGS)
+
+
+def figures(ours_s, highs_s=None, *, sampled=None, rows=100, objective=1.0, process_s=None):
+    ours = OurAuction(
+        seconds=Seconds(ours_s, ours_s if process_s is None else process_s),
+        objectives={None: 1.0},
+        optimal=True,
+        states=None,
+        fallbacks=None,
+    )
+    highs = HighsAuction(
+        seconds=Seconds(highs_s or 0.0, highs_s or 0.0), objectives={None: objective}, proven=True, sampled=sampled
+    )
+    return MarketFigures(
+        rows=rows,
+        rows_dropped=0,
+        free_gpus=64,
+        asked_gpus=100,
+        bids=(Seconds(0.01, 0.002), Seconds(0.03, 0.004)),
+        ours=ours,
+        highs=None if highs_s is None else highs,
+    )
+
+
+# ---- rows -----------------------------------------------------------------------------------------------------------
+
+
+def test_ratios_are_per_market_their_median_and_their_least():
+    row = sum_up(VARIANT, [figures(0.1, 1.0), figures(0.1, 4.0), figures(0.2, 4.0)])
+    assert (row.ratio, row.worst_ratio) == (pytest.approx(20), pytest.approx(10))
+    assert (row.ours_s, row.highs_s) == (pytest.approx(0.1), pytest.approx(4.0))
+    assert (row.highs_markets, row.highs_sampled) == (3, False)
+    assert (row.bid_p50_ms, row.bid_p95_ms) == (pytest.approx(10), pytest.approx(30))
+    assert (row.bid_p50_process_ms, row.bid_p95_process_ms) == (pytest.approx(2), pytest.approx(4))
+
+
+def test_tables_that_no_agent_makes_have_no_times_of_bids():
+    row = sum_up(VARIANT, [replace(figures(0.1), bids=())])
+    assert (row.bid_p50_ms, row.bid_p95_ms, row.bid_p50_process_ms, row.bid_p95_process_ms) == (None,) * 4
+
+
+def test_ratios_by_seconds_computed_leave_out_what_the_machine_did_besides():
+    row = sum_up(VARIANT, [figures(0.4, 1.0, process_s=0.1), figures(0.1, 4.0), figures(0.2, 4.0, process_s=0.0)])
+    assert (row.ratio, row.worst_ratio) == (pytest.approx(20), pytest.approx(2.5))
+    assert row.worst_process_ratio == pytest.approx(10)
+    assert row.process_ratio == pytest.approx(40)
+
+
+def test_the_largest_difference_of_the_objectives_counts():
+    row = sum_up(VARIANT, [figures(1, 1), figures(1, 1, objective=1.0 + 1e-6)])
+    assert row.objective_rel_diff == pytest.approx(1e-6, rel=1e-3)
+    assert relative_difference({None: -200.0, "a": 1.0, "b": 5.0}, {None: -202.0, "a": 1.0}) == pytest.approx(2 / 202)
+    assert relative_difference({None: 1e-12}, {None: 2e-12}) == pytest.approx(1e-12)
+
+
+def test_where_no_problem_was_proven_by_both_nothing_is_called_equal():
+    assert relative_difference({None: 1.0}, {"a": 1.0}) is None
+    unproven = figures(1, 600)
+    unproven = replace(unproven, highs=replace(unproven.highs, objectives={}, proven=False))
+    row = sum_up(VARIANT, [unproven])
+    assert row.objective_rel_diff is None
+    assert table(Plan(variants=(VARIANT,)), [row]).splitlines()[2].split()[-3] == "-"
+    assert sum_up(VARIANT, [unproven, figures(1, 1)]).objective_rel_diff == 0.0
+
+
+def test_samples_and_markets_without_highs_are_said():
+    row = sum_up(VARIANT, [figures(1, 30, sampled=2), figures(1)])
+    assert (row.highs_sampled, row.highs_sampled_markets, row.highs_sampled_problems) == (True, 1, 2)
+    assert row.highs_markets == 1
+    text = table(Plan(variants=(VARIANT,), markets=3), [row])
+    assert "HiGHS was sampled in 1 of 1 markets: full problem and 2 problems" in text
+    assert "HiGHS was left out in 1 of 2 markets" in text
+    assert "the time was up after 2 of 3 markets" in text
+
+
+def test_without_highs_and_without_markets_there_are_no_figures_but_a_row():
+    row = sum_up(VARIANT, [figures(1)])
+    assert (row.highs_s, row.ratio, row.worst_ratio, row.objective_rel_diff) == (None, None, None, None)
+    nothing = sum_up(VARIANT, [])
+    assert (nothing.gpus, nothing.markets, nothing.ours_s) == (64, 0, None)
+    assert "left out" not in table(Plan(variants=(VARIANT,), highs=HighsUse.NEVER), [row])
+
+
+def test_percentiles_are_values_that_were_measured():
+    values = [float(value) for value in range(1, 17)]
+    assert (percentile(values, 50), percentile(values, 95)) == (8.0, 16.0)
+    assert percentile([7.0], 50) == 7.0
+
+
+def test_growth_is_the_slope_of_logs():
+    sizes = [
+        variant.size
+        for variant in variants_of(list(SIZES.values()), [GangMix.ANY], [ClusterState.EMPTY], explicit=False)
+    ]
+    rows = [
+        sum_up(Variant(size=size, gangs=GangMix.ANY, cluster=ClusterState.EMPTY, kind=RowKind.GANGS), [each])
+        for size, each in zip(sizes, [figures(1e-6 * n**1.5, rows=n) for n in (10, 100, 1000, 5000)], strict=True)
+    ]
+    (growth,) = growths(rows)
+    assert growth.slope == pytest.approx(1.5)
+    assert growth.sizes == (64, 168, 1024, 10000)
+    assert growths(rows[:1]) == []
+
+
+def test_the_document_is_json_and_has_the_columns_that_are_fixed():
+    read = json.loads(json.dumps(document(Plan(variants=(VARIANT,)), [sum_up(VARIANT, [figures(1, 2)])])))
+    fixed = "gpus machines bidders rows ours_s highs_s ratio worst_ratio objective_rel_diff p50_ms p95_ms"
+    assert set(fixed.split()) <= read["rows"][0].keys()
+
+
+# ---- plans ----------------------------------------------------------------------------------------------------------
+
+
+def test_variants_are_every_combination_small_sizes_first():
+    both = variants_of([SIZES[168], SIZES[64]], list(GangMix), list(ClusterState), explicit=True)
+    assert len(set(both)) == len(both) == 16
+    assert [variant.size.gpus for variant in both] == [64] * 8 + [168] * 8
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"markets": 0}, {"elastic_share": 1.5}, {"elastic_share": float("nan")}, {"budget_s": 0.0}]
+)
+def test_numbers_out_of_range_are_refused(wrong):
+    with pytest.raises(InputError, match="--"):
+        Plan(variants=(VARIANT,), **wrong)
+
+
+def test_a_budget_that_is_over_leaves_rows_without_figures():
+    items = list(run_plan(Plan(variants=(VARIANT, VARIANT), budget_s=1e-9, solver="highs")))
+    assert [item.markets for item in items if isinstance(item, ResultRow)] == [0, 0]
+    assert not any(isinstance(item, Progress) for item in items)
+
+
+# ---- HiGHS ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Every solve takes ten seconds, says the clock."""
+    monkeypatch.setattr(timing, "timed", lambda work: (Seconds(10.0, 9.0), work()))
+
+
+def test_highs_runs_whole_where_that_is_affordable(slow):
+    market = auction_market(SIZES[64], 0)
+    found = time_highs(market, Random(0), whole=False, left_s=1000.0)
+    assert found.sampled is None
+    assert found.proven
+    assert relative_difference(found.objectives, time_ours(market, "highs").objectives) == 0.0
+
+
+def test_highs_is_sampled_where_the_whole_would_take_too_long(slow):
+    market = auction_market(SIZES[64], 0)
+    found = time_highs(market, Random(0), whole=False, left_s=25.0)
+    whole = time_ours(market, "highs")
+    assert found.sampled == timing.SAMPLES
+    # The full market, and a problem without each winner.
+    assert found.seconds == Seconds(10.0 * len(whole.objectives), pytest.approx(9.0 * len(whole.objectives)))
+    assert len(found.objectives) == 1 + timing.SAMPLES
+    assert relative_difference(found.objectives, whole.objectives) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_highs_is_left_out_without_time():
+    assert time_highs(auction_market(SIZES[64], 0), Random(0), whole=False, left_s=0.0) is None
+    assert time_highs(auction_market(SIZES[64], 0), Random(0), whole=False, left_s=1e-6) is None
+
+
+# ---- the other process ----------------------------------------------------------------------------------------------
+
+
+def count_to(number):
+    yield from range(number)
+    if number == 3:
+        raise InputError("three is too many", value=number)
+    if number == 4:
+        raise SystemExit(1)
+
+
+def test_what_a_generator_yields_comes_over_and_so_do_its_errors():
+    assert list(run_apart(count_to, 2)) == [0, 1]
+    with pytest.raises(InputError, match="three is too many: 3"):
+        list(run_apart(count_to, 3))
+    with pytest.raises(InvariantError, match="died"):
+        list(run_apart(count_to, 4))

@@ -1,0 +1,162 @@
+"""What is written into Hadoop's files, and how daemons are called."""
+
+import itertools
+import shlex
+import socket
+import subprocess
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+from plans import a_plan
+
+from themis.errors import InputError
+from themis.hadoop.configuration import HadoopConfiguration
+from themis_lab.devcluster.addresses import Port
+from themis_lab.devcluster.cluster import DevCluster
+from themis_lab.devcluster.configuration import MARK, NODE_MARK, QUEUES, configuration_files, node_properties
+from themis_lab.devcluster.daemon_set import DaemonSet
+from themis_lab.devcluster.daemons import daemon_command, daemon_environment, format_command, refresh_nodes_command
+from themis_lab.devcluster.folder import make_folders
+from themis_lab.devcluster.kerberos import PRINCIPALS, Kerberos
+from themis_lab.devcluster.spec import NAMENODE, ClusterSpec, node_manager
+from themis_lab.devcluster.tools import tool_scripts
+
+
+@pytest.fixture
+def plan(tmp_path):
+    # A name that XML and shells would stumble over.
+    return a_plan(tmp_path / "a <b> & 'c'")
+
+
+@pytest.fixture
+def written(plan):
+    make_folders(plan.layout, configuration_files(plan.spec, plan.addresses, plan.layout), tool_scripts(plan))
+    return plan
+
+
+@pytest.fixture
+def site(written):
+    return HadoopConfiguration.load(written.layout.conf)
+
+
+def test_every_address_is_the_clusters_own(site, plan):
+    listening = {name: site.get(name) for name in site.names() if name.endswith("address")}
+    assert len(listening) == 10
+    assert len(set(listening.values())) == 10
+    assert {value.split(":")[0] for value in listening.values()} == {plan.addresses.master}
+    assert site.get("fs.defaultFS") == f"hdfs://{plan.addresses.master}:20000"
+
+
+def test_nothing_is_kept_outside_the_folder(site, plan):
+    root = str(plan.layout.root)
+    paths = [site.get(name) for name in site.names() if name.endswith(("dir", "path"))]
+    assert len(paths) == 5
+    assert all(path.removeprefix("file://").startswith(root) for path in paths), paths
+
+
+def test_daemons_that_were_killed_can_come_back(site):
+    for name in (
+        "yarn.resourcemanager.recovery.enabled",
+        "yarn.resourcemanager.work-preserving-recovery.enabled",
+        "yarn.nodemanager.recovery.enabled",
+        "yarn.log-aggregation-enable",
+    ):
+        assert site.get_bool(name), name
+    # Containers are found by these when their NodeManager is gone.
+    assert {MARK, NODE_MARK} <= set(site.get("yarn.nodemanager.env-whitelist").split(","))
+
+
+def test_queues_share_the_whole(written):
+    root = ElementTree.parse(written.layout.conf / "capacity-scheduler.xml").getroot()
+    found = {entry.findtext("name"): entry.findtext("value") for entry in root}
+    assert found["yarn.scheduler.capacity.root.queues"] == ",".join(QUEUES)
+    assert sum(int(found[f"yarn.scheduler.capacity.root.{queue}.capacity"]) for queue in QUEUES) == 100
+
+
+def test_java_knows_the_nodes_and_this_machine(written):
+    lines = [line.split() for line in written.layout.hosts.read_text().splitlines()]
+    assert lines == [
+        ["127.0.0.1", "localhost"],
+        ["127.18.52.1", "127.18.52.1", socket.gethostname()],
+        ["127.18.52.2", "gpu-node-1"],
+        ["127.18.52.3", "gpu-node-2"],
+    ]
+
+
+def test_nodes_differ_in_name_folders_and_gpus_only(plan):
+    one, other = (node_properties(plan.spec, plan.addresses, plan.layout, index) for index in range(2))
+    assert one.keys() == other.keys()
+    assert all(one[name] != other[name] for name in one)
+    assert [each["yarn.nodemanager.resource-type.yarn.io/gpu"] for each in (one, other)] == ["4", "2"]
+    assert one["yarn.nodemanager.address"] == f"gpu-node-1:{20000 + Port.NM}"
+
+
+def test_daemons_are_called_with_the_clusters_own_files(plan):
+    for daemon in plan.spec.daemons:
+        command, environment = daemon_command(plan, daemon), daemon_environment(plan, daemon)
+        assert command[0] == "/java/bin/java"
+        assert command[command.index("-cp") + 1] == f"{plan.layout.conf}:/jars/*"
+        assert f"-Djdk.net.hosts.file={plan.layout.hosts}" in command
+        assert environment[MARK] == "c0ffee"
+        assert environment["HADOOP_CONF_DIR"] == str(plan.layout.conf)
+        assert environment["JAVA_HOME"] == "/java"
+    assert daemon_environment(plan, node_manager("gpu-node-2"))[NODE_MARK] == "gpu-node-2"
+    assert NODE_MARK not in daemon_environment(plan, NAMENODE)
+    options = daemon_command(plan, node_manager("gpu-node-2"))
+    assert ("-D", "yarn.nodemanager.hostname=gpu-node-2") in itertools.pairwise(options)
+
+
+def test_formatting_and_refreshing_are_the_same_programs_with_other_arguments(plan):
+    assert format_command(plan)[-3:] == ["-format", "-force", "-nonInteractive"]
+    assert refresh_nodes_command(plan, None)[-1] == "-refreshNodes"
+    assert refresh_nodes_command(plan, 60)[-4:] == ["-refreshNodes", "-g", "60", "-server"]
+
+
+def test_the_scripts_are_shells_and_refuse_what_they_do_not_know(written):
+    for name in ("yarn", "hdfs"):
+        script = written.layout.bin / name
+        subprocess.run(["sh", "-n", script], check=True)
+        done = subprocess.run([script, "nonsense"], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "first argument must be one of" in done.stderr
+
+
+def test_values_of_another_environment_do_not_come_in(plan, monkeypatch):
+    monkeypatch.setenv("HADOOP_OPTS", "-Dx=y")
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/elsewhere")
+    environment = daemon_environment(plan, NAMENODE)
+    assert "HADOOP_OPTS" not in environment
+    assert environment["HADOOP_CONF_DIR"] == str(plan.layout.conf)
+
+
+@pytest.mark.parametrize("gpus", [(), (4, -1), (1000,), (1,) * 51])
+def test_clusters_that_cannot_be_are_refused(gpus):
+    with pytest.raises(InputError, match="cannot be"):
+        ClusterSpec(gpus=gpus)
+
+
+def test_kerberos_is_told_to_daemons_and_clients_alike(plan):
+    kerberos = Kerberos(
+        realm="R", krb5_conf="/a b/krb5.conf", keytab="/k", proxy_user="t", proxied="alice,bob", token_life_s=20
+    )
+    secure = replace(plan, spec=replace(plan.spec, kerberos=kerberos))
+    make_folders(secure.layout, configuration_files(secure.spec, secure.addresses, secure.layout), {})
+    site = HadoopConfiguration.load(secure.layout.conf)
+    principals = {name: site.get(name) for name in site.names() if name.endswith("principal")}
+    assert {value.partition("@")[0] for value in principals.values()} == set(PRINCIPALS)
+    assert len(principals) == 6 and all(value.endswith("@R") for value in principals.values())
+    assert {site.get(name) for name in site.names() if "keytab" in name} == {"/k"}
+    assert site.get("dfs.namenode.delegation.token.renew-interval") == "20000"
+    assert site.get("hadoop.proxyuser.t.users") == "alice,bob"
+    assert not site.get_bool("yarn.log-aggregation-enable")
+    option = "-Djava.security.krb5.conf=/a b/krb5.conf"
+    assert all(option in daemon_command(secure, daemon) for daemon in secure.spec.daemons)
+    exports = DevCluster(secure, DaemonSet(secure, {})).exports
+    assert shlex.split(exports["THEMIS_HADOOP_JVM_OPTIONS"]) == [option]
+    assert "HADOOP_USER_NAME" not in exports
+
+
+def test_nobody_acts_for_others_unless_it_is_said(plan):
+    kerberos = Kerberos(realm="R", krb5_conf="/c", keytab="/k")
+    assert not any("proxyuser" in name for name in kerberos.core_site())

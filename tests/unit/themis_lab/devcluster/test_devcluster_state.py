@@ -1,0 +1,105 @@
+"""The state file and the folder around it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from plans import a_plan
+
+from themis.errors import InputError
+from themis_lab.devcluster.folder import check_free, locked, remove
+from themis_lab.devcluster.kerberos import Kerberos
+from themis_lab.devcluster.layout import Layout
+from themis_lab.devcluster.processes import KnownProcess
+from themis_lab.devcluster.state import read_state, write_state
+
+PROCESS = KnownProcess(pid=17, started=4711, boot="b")
+
+
+@pytest.fixture
+def plan(tmp_path):
+    return a_plan(tmp_path)
+
+
+def test_what_is_written_is_read_again(plan):
+    write_state(plan, {})
+    assert read_state(plan.layout.root) == (plan, {})
+    write_state(plan, {"namenode": PROCESS})
+    assert read_state(plan.layout.root) == (plan, {"namenode": PROCESS})
+    assert [path.name for path in plan.layout.root.iterdir()] == ["devcluster.json"]
+
+
+def test_a_folder_without_a_cluster_is_told(tmp_path):
+    with pytest.raises(InputError, match=r"no development cluster in this folder.*devcluster start"):
+        read_state(tmp_path / "nothing")
+
+
+def test_a_realm_is_read_again(plan):
+    secure = replace(plan, spec=replace(plan.spec, kerberos=Kerberos(realm="R", krb5_conf="/c", keytab="/k")))
+    write_state(secure, {})
+    assert read_state(plan.layout.root) == (secure, {})
+
+
+@pytest.mark.parametrize("change", [{"format": 99}, {"spec": {}}, {"processes": {"namenode": 3}}, {"identity": None}])
+def test_a_state_that_is_none_is_told(plan, change):
+    write_state(plan, {"namenode": PROCESS})
+    document = {**json.loads(plan.layout.state.read_text()), **change}
+    if document["identity"] is None:
+        del document["identity"]
+    plan.layout.state.write_text(json.dumps(document))
+    with pytest.raises(InputError, match="is unreadable"):
+        read_state(plan.layout.root)
+
+
+def test_a_state_that_is_cut_off_is_told(plan):
+    write_state(plan, {})
+    plan.layout.state.write_text(plan.layout.state.read_text()[:40])
+    with pytest.raises(InputError, match="is unreadable"):
+        read_state(plan.layout.root)
+
+
+def test_only_logs_of_ours_may_be_in_the_folder(tmp_path):
+    layout = Layout(tmp_path / "c")
+    check_free(layout)
+    layout.logs.mkdir(parents=True)
+    check_free(layout)
+    (layout.root / "thesis.txt").touch()
+    with pytest.raises(InputError, match=r"the cluster's folder is in use.*left alone"):
+        check_free(layout)
+    with pytest.raises(InputError, match="is a file"):
+        check_free(Layout(layout.root / "thesis.txt"))
+
+
+def test_a_cluster_in_the_folder_is_told_first(plan):
+    write_state(plan, {})
+    with pytest.raises(InputError, match=r"in this folder already.*devcluster stop"):
+        check_free(plan.layout)
+
+
+def test_two_cannot_change_one_cluster_at_a_time(tmp_path):
+    layout = Layout(tmp_path / "c")
+    with locked(layout), pytest.raises(InputError, match="is being started or stopped"), locked(layout):
+        pytest.fail("both have it")
+    with locked(layout):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot make the cluster's folder"), locked(Layout(tmp_path / "file" / "c")):
+        pytest.fail("it is there")
+
+
+@pytest.mark.parametrize("keep_logs", [False, True])
+def test_removing_follows_no_links(tmp_path, keep_logs):
+    layout, elsewhere = Layout(tmp_path / "c"), tmp_path / "elsewhere"
+    layout.logs.mkdir(parents=True)
+    layout.data.mkdir()
+    layout.state.touch()
+    elsewhere.mkdir()
+    (elsewhere / "kept").touch()
+    (layout.root / "link").symlink_to(elsewhere)
+    remove(layout, keep_logs=keep_logs)
+    assert (elsewhere / "kept").exists()
+    assert layout.root.exists() == keep_logs
+    assert not keep_logs or [path.name for path in layout.root.iterdir()] == ["logs"]

@@ -1,0 +1,78 @@
+"""Agents that experiments alone have: lies made for baselines, and rho by other definitions."""
+
+from dataclasses import replace
+
+import pytest
+
+from am.agent.bidding import make_bid, make_report
+from am.agent.fairness import RhoDefinition, ideal_times_s
+from tests.agent_cases import STRICT, app_of, around_of, cluster_of, jobs_of, whole_offer
+from themis.bids import LossForecast
+from themis_lab.paper.strategies import FILTERS, OWN_LIES, RankedAgent, ranked_agent
+from themis_lab.simulator.agents import HonestAgent, LyingAgent
+
+CLUSTER = cluster_of((2, 2), (2, 2))
+AROUND = around_of(CLUSTER)
+OFFER = whole_offer(CLUSTER)
+FORECAST = LossForecast(floor=0.1, drop=2.0, scale=100.0, power=1.0, iteration=40, serial_iteration_s=1.0)
+
+
+def an_app(**changes):
+    return app_of(tuple(replace(job, slowdown=STRICT, forecast=FORECAST) for job in jobs_of([50, 60])), **changes)
+
+
+def told(lie, factor, mine):
+    agent = LyingAgent(HonestAgent(), OWN_LIES[lie](factor))
+    return agent.report(mine, AROUND, 1), agent.bid(mine, OFFER, AROUND)
+
+
+@pytest.mark.parametrize("lie", OWN_LIES)
+def test_a_lie_by_one_is_the_truth(lie):
+    mine = an_app()
+    assert told(lie, 1.0, mine) == (make_report(mine, AROUND, 1), make_bid(mine, OFFER, AROUND))
+
+
+def test_strictness_is_what_s_adds_to_one():
+    report, _ = told("strictness", 0.5, an_app())
+    for demand in report.demands:
+        assert demand.slowdown.rack == pytest.approx(1.0 + (STRICT.rack - 1.0) / 2.0)
+        assert demand.slowdown.slot == STRICT.slot
+
+
+def test_a_loss_told_to_be_at_an_earlier_iteration_falls_faster_and_bids_stay_true():
+    mine = an_app()
+    report, bid = told("loss", 4.0, mine)
+    for demand in report.demands:
+        assert demand.forecast.iteration == 10
+        assert demand.forecast.decrease(10, 20) > FORECAST.decrease(40, 20)
+    assert bid == make_bid(mine, OFFER, AROUND)
+
+
+def test_jobs_without_a_forecast_have_nothing_to_lie_about():
+    mine = app_of(jobs_of([50, 60]))
+    assert told("loss", 4.0, mine)[0] == make_report(mine, AROUND, 1)
+
+
+@pytest.mark.parametrize("definition", RhoDefinition)
+def test_rho_of_reports_is_by_the_definition_the_work_as_it_was_submitted_and_n_avg_as_it_is(definition):
+    agent, new = RankedAgent(HonestAgent(), [definition]), an_app(contention=2.0)
+    jobs = tuple(replace(job, iterations_left=1) for job in new.jobs)
+    later = replace(new, elapsed_s=500.0, contention=8.0, jobs=jobs)
+
+    assert agent.report(new, AROUND, 1).t_ideal_s == pytest.approx(ideal_times_s(new, AROUND)[definition])
+    ideal_s = ideal_times_s(replace(new, contention=8.0), AROUND)[definition]
+    assert ideal_s != pytest.approx(ideal_times_s(new, AROUND)[definition])
+    report = agent.report(later, AROUND, 2)
+    assert report.rho == pytest.approx(make_report(later, AROUND, 2).t_shared_s / ideal_s)
+    assert report.demands == make_report(later, AROUND, 2).demands
+    assert agent.bid(later, OFFER, AROUND) == make_bid(later, OFFER, AROUND)
+
+
+def test_of_two_definitions_the_geometric_mean_counts():
+    mine = an_app()
+    ideals_s = ideal_times_s(mine, AROUND)
+    report = ranked_agent(None, "themis and isolated_share").report(mine, AROUND, 1)
+    product = ideals_s[RhoDefinition.THEMIS] * ideals_s[RhoDefinition.ISOLATED_SHARE]
+    assert report.t_ideal_s**2 == pytest.approx(product)
+    assert ideals_s[RhoDefinition.THEMIS] != pytest.approx(ideals_s[RhoDefinition.ISOLATED_SHARE])
+    assert len(FILTERS) == 2

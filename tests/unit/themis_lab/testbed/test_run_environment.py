@@ -1,0 +1,46 @@
+"""A run tells what it was made with, and the same code is known again."""
+
+import shutil
+from pathlib import Path
+
+import themis
+from themis_lab.testbed.environment import PACKAGES, code_digest, environment
+
+ROOT = Path(themis.__file__).parents[1]
+
+
+def copied(tmp_path, name):
+    root = tmp_path / name
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return root
+
+
+def test_the_same_code_has_the_same_digest_wherever_it_lies(tmp_path):
+    assert code_digest(copied(tmp_path, "one")) == environment()["code"]
+
+
+def test_any_other_line_is_other_code(tmp_path):
+    for package, name in (
+        ("am", "app.py"),
+        ("rm_plugin", "solvers/exact/core/search.c"),
+        ("themis", "clock.py"),
+        ("themis/hadoop", "__init__.py"),
+    ):
+        root = copied(tmp_path, package.replace("/", "-"))
+        with (root / package / name).open("a", encoding="utf-8") as file:
+            file.write("\n")
+        assert code_digest(root) != environment()["code"], name
+
+
+def test_what_is_compiled_or_left_behind_does_not_count(tmp_path):
+    root = copied(tmp_path, "one")
+    (root / "am" / "agent" / "core.o").write_bytes(b"\0")
+    assert code_digest(root) == environment()["code"]
+
+
+def test_machine_and_versions_are_told():
+    told = environment()
+    assert told["cpus"] >= 1
+    assert told["load_1min"] >= 0.0
+    assert told["python"].startswith("3.")

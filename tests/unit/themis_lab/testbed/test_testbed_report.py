@@ -1,0 +1,280 @@
+"""The report and its page: what they hold, and that they need nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from synthetic_run import LIMITS, SampleApp, SyntheticRun
+
+from themis.cluster import DeviceType
+from themis.config.rm_settings import LeaseSettings, RmSettings
+from themis.errors import InputError
+from themis.wire import themis_pb2 as pb
+from themis_lab.testbed.audit import audit
+from themis_lab.testbed.colours import app_colours
+from themis_lab.testbed.facts import Ending, RunFacts, read_facts, write_facts
+from themis_lab.testbed.live import Display, Snapshot, headline, plain_line, table
+from themis_lab.testbed.outcome import failed_conditions, print_outcome
+from themis_lab.testbed.page import page
+from themis_lab.testbed.report import Report, build_report, write_report
+from themis_lab.testbed.run_record import RunRecord, audit_limits
+from themis_lab.testbed.sampler import ProcessPeaks
+from themis_lab.testbed.statuses import read_statuses, write_statuses
+
+FACTS = RunFacts(
+    mix="tiny",
+    policy="themis",
+    seed=1,
+    time_scale=30.0,
+    expected_apps=3,
+    ending=Ending.ALL_ENDED,
+    wall_s=60.0,
+    time_limit_s=90.0,
+    processes=ProcessPeaks(count=9, rss_bytes=2**30, pss_bytes=2**29, samples=4),
+)
+VOID = {"meta", "link", "br", "hr", "img", "path", "use", "rect", "circle", "line"}
+
+
+@pytest.fixture(scope="module")
+def record() -> RunRecord:
+    apps = [
+        SampleApp(name="trained", jobs=2, tasks=1, iterations=200, replay=False),
+        SampleApp(name="one & two <3>", jobs=3, tasks=2, iterations=400, at_s=5.0),
+        SampleApp(name="late", jobs=1, tasks=4, iterations=300, at_s=12.0),
+    ]
+    run = SyntheticRun(apps, seed=4)
+    cluster = replace(run.cluster, devices={"gpu": DeviceType(name="gpu", emulated=True)})
+    lease = LeaseSettings(duration_s=LIMITS.lease_s, checkpoint_lead_s=2, grace_s=LIMITS.grace_s)
+    return RunRecord(
+        events=tuple(run.events),
+        apps=tuple(run.statuses()),
+        settings=RmSettings(cluster=Path("cluster.yaml"), lease=lease),
+        cluster=cluster,
+        facts=FACTS,
+    )
+
+
+@pytest.fixture(scope="module")
+def report(record: RunRecord) -> Report:
+    apps = [SampleApp(name="trained", jobs=2, tasks=1, iterations=200, replay=False)]
+    return build_report(record, audit(SyntheticRun(apps).audit_input()))
+
+
+@pytest.fixture(scope="module")
+def text(record: RunRecord, report: Report) -> str:
+    return page(record, report)
+
+
+def test_the_report_has_what_was_promised(report: Report, record: RunRecord):
+    promised = (
+        "apps max_rho rounds overheads invariants cluster policy time_scale seed wall_s processes "
+        "share_of_gpus_by_leftovers empty_bids"
+    )
+    assert set(promised.split()) <= set(report)
+    assert report["cluster"] == {"name": "sample", "gpus": 20, "machines": 6, "racks": 3, "emulated": True}
+    assert [app["kind"] for app in report["apps"]] == ["real", "replay", "replay"]
+    for app in report["apps"]:
+        assert {"tuner", "jobs", "state", "restarts", "resizes", "completion_s", "queueing_s"} <= set(app)
+        assert 0 < app["placement_score"] <= 1
+        assert app["gpu_time_s"] > 0
+    rho = [app["rho"]["themis"] for app in report["apps"]]
+    assert report["max_rho"]["themis"] == max(rho)
+    best = report["apps"][0]["best"]
+    assert {"job_id", "hyper_parameters", "accuracy", "loss", "checkpoint"} <= set(best)
+    assert report["rounds"] == sum(event.kind == "round_ended" for event in record.events)
+    assert 0 < report["utilisation"]["running"] <= report["utilisation"]["leased"] <= 1
+
+
+def test_the_report_is_strict_json(report: Report, tmp_path: Path):
+    write_report(tmp_path / "report.json", report)
+
+    def refuse(word: str) -> float:
+        raise AssertionError(word)
+
+    loaded = json.loads((tmp_path / "report.json").read_text(), parse_constant=refuse)
+    assert loaded["max_rho"] == report["max_rho"]
+
+
+class Checker(HTMLParser):
+    """Follows tags, so that each that is opened is closed, and collects ids and addresses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value)
+            if name in ("src", "href", "xlink:href"):
+                self.addresses.append(value)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+def test_the_page_is_sound_and_needs_nothing_else(text: str):
+    checker = Checker()
+    checker.feed(text)
+    assert not checker.open
+    assert len(checker.ids) == len(set(checker.ids))
+    assert all(address.startswith("#") and address[1:] in checker.ids for address in checker.addresses)
+    assert "<script" not in text
+    assert not re.search(r"@import|url\((?!#)", text)
+
+
+def test_the_page_says_what_is_emulated_and_what_replayed(text: str):
+    assert "All 20 GPUs are <b>emulated</b>" in text
+    assert "<b>trained</b> trains with TensorFlow" in text or "<b>trained</b> train with TensorFlow" in text
+    assert "The other 2 apps are <b>replayed</b>" in text
+    assert text.count('class="kind replay"') >= 4
+
+
+def test_names_from_outside_are_only_text(text: str):
+    assert "one &amp; two &lt;3&gt;" in text
+    assert "<3>" not in text
+
+
+def test_the_page_takes_its_colours_from_light_or_dark(text: str):
+    assert "prefers-color-scheme: dark" in text
+    assert "#010203" not in text
+    assert "#040506" not in text
+    assert "var(--ink)" in text
+
+
+def test_the_same_run_gives_the_same_page(record: RunRecord, report: Report, text: str):
+    assert page(record, report) == text
+
+
+def test_a_run_that_never_began_has_a_page_too(record: RunRecord):
+    facts = replace(FACTS, ending=Ending.RM_FAILED, trouble="it fell over")
+    empty = replace(record, events=record.events[:1], apps=(), facts=facts)
+    bare = build_report(empty, audit(SyntheticRun([]).audit_input()))
+    assert "it fell over" in page(empty, bare)
+
+
+def test_colours_differ_however_many():
+    colours = app_colours(f"app{number}" for number in range(30))
+    assert len(set(colours.values())) == 30
+    assert all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in colours.values())
+
+
+# ---- outcome
+
+
+def test_a_run_that_did_what_it_was_to_do_has_no_failed_condition(report: Report):
+    assert failed_conditions(report) == []
+    text = StringIO()
+    print_outcome(report, [], Console(file=text, width=120))
+    assert "trained: best model job-01" in text.getvalue()
+    assert "3 apps on 20 emulated GPUs under themis" in text.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"ending": "the time limit was reached"}, "cut short: the time limit"),
+        ({"expected_apps": 5}, "2 of 5 apps were never submitted"),
+        ({"invariants": {"checks": {}, "violations": ["x: y"], "measured": {}}}, "audit: x: y"),
+    ],
+)
+def test_each_condition_can_fail(report: Report, change: dict, words: str):
+    assert any(words in text for text in failed_conditions({**report, **change}))
+
+
+def test_left_over_processes_fail_a_run(report: Report):
+    processes = {**report["processes"], "left_over": [7]}
+    assert failed_conditions({**report, "processes": processes}) == ["processes would not end: [7]"]
+
+
+@pytest.mark.parametrize("best", [None, {"accuracy": None}])
+def test_a_real_app_has_to_name_its_best_model(report: Report, best):
+    apps = [{**report["apps"][0], "best": best}, *report["apps"][1:]]
+    assert any("names no best model" in text for text in failed_conditions({**report, "apps": apps}))
+
+
+def test_a_replayed_app_need_not(report: Report):
+    apps = [report["apps"][0], *({**app, "best": None} for app in report["apps"][1:])]
+    assert failed_conditions({**report, "apps": apps}) == []
+
+
+# ---- what is kept, and what is shown meanwhile
+
+
+def test_statuses_survive_their_file(record: RunRecord, tmp_path: Path):
+    write_statuses(tmp_path / "apps.json", record.apps)
+    assert read_statuses(tmp_path / "apps.json") == record.apps
+
+
+def test_facts_survive_their_file(tmp_path: Path):
+    write_facts(tmp_path / "run.json", FACTS)
+    assert read_facts(tmp_path / "run.json") == FACTS
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"mix": "x"}'])
+def test_facts_that_do_not_fit_are_refused(tmp_path: Path, text: str):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(InputError):
+        read_facts(tmp_path / "run.json")
+
+
+def test_the_bounds_of_a_round_come_from_its_settings(record: RunRecord):
+    limits = audit_limits(record.settings)
+    assert limits.round_s == pytest.approx(1.0 + 2.0 + 5.0 + 10.0 + 3.5)
+    assert (limits.lease_s, limits.policy, limits.f) == (LIMITS.lease_s, "themis", 0.8)
+
+
+def snapshot() -> Snapshot:
+    jobs = [pb.JobStatus(job_id="a", state="RUNNING"), pb.JobStatus(job_id="b", state="STOPPED")]
+    running = pb.AppStatus(name="one", state="RUNNING", gpus=3, progress=0.25, rho=1.5, jobs=jobs, phase=1, phases=3)
+    ended = pb.AppStatus(name="two", state="FINISHED", replay=True, progress=1.0)
+    cluster = pb.ClusterStatus(gpus=64, gpus_leased=3, rounds=7)
+    return Snapshot(elapsed_s=12.4, apps=[running, ended], cluster=cluster, expected=5, processes=9)
+
+
+def test_a_line_tells_how_things_stand():
+    line = plain_line(snapshot())
+    assert headline(snapshot()) in line
+    assert "3 of 64 GPUs leased  round 7  apps 1 ended, 1 active, 3 to come  9 processes" in line
+    assert line.endswith("| one 3 GPUs 25%")
+
+
+def test_a_table_tells_of_every_app():
+    text = StringIO()
+    Console(file=text, width=120).print(table(snapshot()))
+    one, two = text.getvalue().splitlines()[1:3]
+    assert one.split() == ["one", "real", "RUNNING", "2/3", "1", "1/2", "3", "1.50", "25", "%"]
+    assert two.split()[:3] == ["two", "replay", "FINISHED"]
+
+
+def test_without_a_terminal_a_line_comes_now_and_then():
+    text = StringIO()
+    with Display(Console(file=text, width=80)) as display:
+        for elapsed_s in (0.0, 1.0, 4.9, 5.1, 6.0):
+            display.show(replace(snapshot(), elapsed_s=elapsed_s))
+    assert len(text.getvalue().splitlines()) == 2
+
+
+def test_on_a_terminal_a_table_is_shown_and_taken_away_again():
+    text = StringIO()
+    console = Console(file=text, width=120, force_terminal=True)
+    with Display(console) as display:
+        display.show(snapshot())
+    assert "one" in text.getvalue()

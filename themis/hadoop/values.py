@@ -1,0 +1,305 @@
+"""What we say to YARN and what it says to us, as plain values; no Java object shows but the handle in `Container`.
+
+Memory is in MB of 2^20 bytes, times in seconds since the epoch unless the name says otherwise, GPUs are counts of the
+resource `yarn.io/gpu`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class NodeState(Enum):
+    """States of a NodeManager, as the ResourceManager sees it."""
+
+    NEW = "NEW"
+    RUNNING = "RUNNING"
+    UNHEALTHY = "UNHEALTHY"
+    DECOMMISSIONING = "DECOMMISSIONING"
+    DECOMMISSIONED = "DECOMMISSIONED"
+    LOST = "LOST"
+    REBOOTED = "REBOOTED"
+    SHUTDOWN = "SHUTDOWN"
+
+
+class AppState(Enum):
+    """States of a YARN application."""
+
+    NEW = "NEW"
+    NEW_SAVING = "NEW_SAVING"
+    SUBMITTED = "SUBMITTED"
+    ACCEPTED = "ACCEPTED"
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
+    FAILED = "FAILED"
+    KILLED = "KILLED"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the application is over."""
+        return self in (AppState.FINISHED, AppState.FAILED, AppState.KILLED)
+
+
+class FinalStatus(Enum):
+    """How a YARN application ended, by its app master's word or for want of it."""
+
+    UNDEFINED = "UNDEFINED"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    KILLED = "KILLED"
+    ENDED = "ENDED"
+
+
+class ContainerState(Enum):
+    """States of a container, as its NodeManager or the ResourceManager reports them."""
+
+    NEW = "NEW"
+    SCHEDULED = "SCHEDULED"
+    RUNNING = "RUNNING"
+    COMPLETE = "COMPLETE"
+
+
+class ResourceKind(Enum):
+    """Whether a NodeManager only downloads a file or unpacks it too."""
+
+    FILE = "FILE"
+    ARCHIVE = "ARCHIVE"
+
+
+class Visibility(Enum):
+    """Who shares a NodeManager's copy of a file: all users, one user's applications, one application."""
+
+    PUBLIC = "PUBLIC"
+    PRIVATE = "PRIVATE"
+    APPLICATION = "APPLICATION"
+
+
+class ExitCode:
+    """Exit codes that YARN gives in place of a process's own (`ContainerExitStatus`)."""
+
+    INVALID = -1000
+    ABORTED = -100
+    DISKS_FAILED = -101
+    PREEMPTED = -102
+    KILLED_EXCEEDED_VMEM = -103
+    KILLED_EXCEEDED_PMEM = -104
+    KILLED_BY_AM = -105
+    KILLED_BY_RM = -106
+    KILLED_AFTER_APP_END = -107
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReport:
+    """A NodeManager. `node_id` is "host:port"; `health` is empty for a healthy node."""
+
+    node_id: str
+    host: str
+    rack: str
+    state: NodeState
+    gpus: int
+    used_gpus: int
+    memory_mb: int
+    used_memory_mb: int
+    vcores: int
+    http_address: str = ""
+    health: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppReport:
+    """A YARN application. `attempt` counts from 1; 0 while there is none. `progress` is in [0, 1]."""
+
+    yarn_app_id: str
+    name: str
+    user: str
+    queue: str
+    app_type: str
+    tags: frozenset[str]
+    state: AppState
+    final_status: FinalStatus
+    progress: float
+    tracking_url: str
+    am_host: str
+    am_rpc_port: int
+    attempt: int
+    diagnostics: str
+    started_at_s: float
+    finished_at_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueReport:
+    """A queue; `max_capacity_share` is of its parent's resources, in [0, 1]. Only one without children takes apps."""
+
+    name: str
+    is_running: bool
+    max_capacity_share: float
+    children: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalResource:
+    """A file that a NodeManager brings into the container's working folder under `name`.
+
+    `size_bytes` and `modified_ms` must be those of the file's status, or the NodeManager refuses it. An archive is
+    unpacked into a folder called `name`.
+    """
+
+    name: str
+    uri: str
+    kind: ResourceKind
+    size_bytes: int
+    modified_ms: int
+    visibility: Visibility = Visibility.APPLICATION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessLaunch:
+    """What a NodeManager starts in a container.
+
+    Args:
+        commands: Shell lines, joined by blanks: make them with `themis.hadoop.quoting.command_line`.
+        environment: Values that the process gets letter by letter.
+        environment_templates: Values that the node's shell expands: `{{PWD}}/lib`, `$PATH`; YARN's own variables
+            are set before them. A name may stand in one of the two only.
+        resources: Files to bring.
+        tokens: Serialised credentials of the process (see `themis.hadoop.security`); empty where security is off.
+    """
+
+    commands: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    environment_templates: Mapping[str, str] = field(default_factory=dict)
+    resources: tuple[LocalResource, ...] = ()
+    tokens: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppSubmission:
+    """A YARN application to be: its app master's process and how YARN treats it.
+
+    Args:
+        name: Shown in lists.
+        launch: The app master's process.
+        memory_mb: Of the app master's container.
+        queue: A leaf queue.
+        app_type: Shown in lists, at most 20 characters.
+        tags: For finding it again; YARN keeps them in lower case, at most 10 of at most 100 ASCII characters.
+        priority: Higher goes first within a queue, if the cluster has a maximum above 0.
+        max_attempts: Starts of the app master in all; the cluster's `am.max-attempts` caps it.
+        keep_containers: Containers of a dead attempt pass to the next.
+        attempt_failures_validity_ms: Failures longer ago than this do not count against `max_attempts`; -1: all count.
+        vcores: Of the app master's container.
+        user: On whose behalf; the client's own user when empty. With Kerberos the client must be a proxy user of
+            Hadoop's (`hadoop.proxyuser.*`).
+        view_acl, modify_acl: Who beside the owner may look, and change or kill: "user1,user2 group1,group2" or "*".
+    """
+
+    name: str
+    launch: ProcessLaunch
+    memory_mb: int
+    queue: str = "default"
+    app_type: str = "THEMIS"
+    tags: frozenset[str] = frozenset()
+    priority: int = 0
+    max_attempts: int = 2
+    keep_containers: bool = True
+    attempt_failures_validity_ms: int = -1
+    vcores: int = 1
+    user: str = ""
+    view_acl: str = ""
+    modify_acl: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerAsk:
+    """One container wanted on one host and nowhere else. `allocation_request_id` (>= 1) is unique among the asks."""
+
+    allocation_request_id: int
+    host: str
+    gpus: int
+    memory_mb: int
+    vcores: int = 1
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskRefusal:
+    """An ask that YARN refused, as no node is that large now; it is withdrawn."""
+
+    allocation_request_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """A container that is ours. `raw` is Hadoop's own object: only the client that gave it may use it."""
+
+    container_id: str
+    host: str
+    node_id: str
+    gpus: int
+    memory_mb: int
+    vcores: int
+    allocation_request_id: int
+    raw: Any = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerEnd:
+    """A container is over: its process is gone, or its node is. `exit_code` is the process's own or an `ExitCode`."""
+
+    container_id: str
+    exit_code: int
+    diagnostics: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerStatus:
+    """A container as its NodeManager sees it; `exit_code` counts only when it is complete."""
+
+    container_id: str
+    state: ContainerState
+    exit_code: int
+    diagnostics: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateReply:
+    """News of one heartbeat.
+
+    Args:
+        granted: Containers that answer a pending ask; each ask is answered once.
+        ended: Containers that are over, in the order told. Also those that were released or never launched.
+        nodes: Nodes whose state changed since the last heartbeat, with the state they have now.
+        recovered: Containers of an earlier attempt whose nodes reported after we registered.
+        preempted: Ids of containers that YARN itself wants or takes back.
+        unasked: Ids of granted containers that answer no pending ask; they are released already.
+        refused: Asks that YARN refused.
+    """
+
+    granted: tuple[Container, ...] = ()
+    ended: tuple[ContainerEnd, ...] = ()
+    nodes: tuple[NodeReport, ...] = ()
+    recovered: tuple[Container, ...] = ()
+    preempted: tuple[str, ...] = ()
+    unasked: tuple[str, ...] = ()
+    refused: tuple[AskRefusal, ...] = ()
+
+    @property
+    def lost_nodes(self) -> tuple[NodeReport, ...]:
+        """Those of the changed nodes that take no containers any more."""
+        usable = (NodeState.NEW, NodeState.RUNNING, NodeState.DECOMMISSIONING)
+        return tuple(node for node in self.nodes if node.state not in usable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What an app master learns when it registers: containers of earlier attempts, and the largest ask allowed."""
+
+    previous: tuple[Container, ...]
+    max_memory_mb: int
+    max_vcores: int
+    max_gpus: int

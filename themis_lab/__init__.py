@@ -1,0 +1,1 @@
+"""The laboratory: simulator, paper experiments, auditor, benchmarks, testbed and development cluster."""

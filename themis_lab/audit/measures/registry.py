@@ -1,0 +1,16 @@
+"""Measures by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from themis_lab.audit.case import Case
+from themis_lab.audit.measures.envy import envy
+from themis_lab.audit.measures.misreport import misreport
+from themis_lab.audit.measures.payment import payment
+from themis_lab.audit.values import Sample
+
+Measure = Callable[[Case], list[Sample]]
+
+MEASURES: Mapping[str, Measure] = {"envy": envy, "misreport": misreport, "payment": payment}
+"""What is measured in each market; a measure may give samples of several names, which begin with its own."""

@@ -1,0 +1,94 @@
+"""What a bidder would gain by a lie, while all others tell the truth.
+
+Three ways to count what an app has after its hidden payment, with e the value of its empty bundle, V that of what it
+won, by its true rows, and c its kept share:
+
+- `scaled`: c V, and e when it wins nothing. The whole value scales with the kept share. The product that the auction
+  maximises is then c V times something that the bidder cannot move, so that no lie pays, whatever the valuations are,
+  as long as winner determination is exact (Cole, Gkatzelis and Goel 2013, the proof of truthfulness).
+- `win`: e + c (V - e). Only what was won scales; what was held before stays.
+- `rounded`: the expected value of the gangs that the rounding leaves, each outcome valued by the app's own rows.
+
+All three agree for valuations homogeneous of degree one without anything kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rm_plugin.solvers.port import Solution, SolveStatus
+from themis.bids import Bid, PlacedGang
+from themis.choices import EmptyBundle
+from themis_lab.audit.case import Case
+from themis_lab.audit.lies import FalseBid, lies
+from themis_lab.audit.rounding_odds import expected, kept_odds
+from themis_lab.audit.valuation import Valuer
+from themis_lab.audit.variants import with_bid
+
+MOST_LIARS = 4
+"""Bidders of one market whose lies are tried; of more, so many are drawn."""
+
+UTILITIES = ("scaled", "win", "rounded")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misreport:
+    """A lie and what it gains: utility over that of the truth, minus 1, by each way of counting."""
+
+    app_id: str
+    lie: FalseBid
+    gains: Mapping[str, float]
+
+
+def misreports(case: Case) -> tuple[Misreport, ...]:
+    """All lies of up to `MOST_LIARS` bidders of a finite market, without those whose problems were not solved."""
+    return case.once("misreports", lambda: tuple(_all(case)))
+
+
+def _all(case: Case) -> Iterator[Misreport]:
+    if not case.solved or case.market.empty_bundle is not EmptyBundle.FINITE:
+        return
+    rng = case.rng("liars")
+    liars = list(case.bids.values())
+    if len(liars) > MOST_LIARS:
+        liars = rng.sample(liars, MOST_LIARS)
+    valuer = Valuer(case)
+    for bid in liars:
+        yield from _of_one(case, bid, valuer)
+
+
+def _of_one(case: Case, bid: Bid, valuer: Valuer) -> Iterator[Misreport]:
+    without = case.solve(case.market.without(bid.app_id))
+    truth = case.outcome.wins.get(bid.app_id)
+    honest = _utilities(case, bid, bid, without, valuer)
+    if without.status is not SolveStatus.OPTIMAL or honest is None:
+        return
+    for lie in lies(bid, None if truth is None else truth.row, case.rng(f"lies of {bid.app_id}")):
+        lying = _utilities(case, bid, lie.bid, without, valuer)
+        if lying is not None:
+            gains = {name: lying[name] / honest[name] - 1.0 for name in UTILITIES}
+            yield Misreport(app_id=bid.app_id, lie=lie, gains=gains)
+
+
+def _utilities(case: Case, truth: Bid, stated: Bid, without: Solution, valuer: Valuer) -> dict[str, float] | None:
+    """What an app has when it states a bid, by its true rows; None when the market was not solved."""
+    market = with_bid(case.market, stated)
+    full = case.solve(market)
+    if full.status is not SolveStatus.OPTIMAL:
+        return None
+    win = full.wins.get(truth.app_id)
+    empty = truth.empty_value
+    if win is None:
+        return dict.fromkeys(UTILITIES, empty)
+    share = case.mechanism.share(market, full, without, truth.app_id)
+    worth = valuer.value(truth, win.gangs)
+
+    def value(gangs: Sequence[PlacedGang]) -> float:
+        return valuer.value(truth, gangs)
+
+    return {
+        "scaled": share * worth,
+        "win": empty + share * (worth - empty),
+        "rounded": expected(kept_odds(win.gangs, share), value),
+    }

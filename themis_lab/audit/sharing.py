@@ -1,0 +1,61 @@
+"""Sharing incentive over rounds: simulated searches, and how late their apps end against their fair share."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from am.agent.fairness import RhoDefinition
+from rm_plugin.arbiter.seeds import child_seed
+from rm_plugin.solvers.port import WinnerDetermination
+from themis.errors import InvariantError
+from themis_lab.audit.agent_markets import SMALL_CLUSTER, cluster_of, random_app
+from themis_lab.simulator.settings import Settings
+from themis_lab.simulator.simulation import Simulation
+from themis_lab.simulator.workload import Workload
+
+APPS = 10
+_AUCTION_LIMIT_S = 30.0
+_LOADS = (4.0, 12.0)
+"""Together the apps want between so many times the cluster's GPUs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldRho:
+    """Rho at completion by app of one world (definition `themis`), and how many rounds it took."""
+
+    number: int
+    rounds: int
+    rho: dict[str, float]
+
+    @property
+    def worst(self) -> float:
+        """The largest rho."""
+        return max(self.rho.values())
+
+
+def play_world(seed: int, number: int, make_solver: Callable[[], WinnerDetermination]) -> WorldRho:
+    """One world from the first arrival to the last end, by the production arbiter, policy, auction and agents.
+
+    Args:
+        seed: The audit's seed.
+        number: Which world.
+        make_solver: Makes the solver of the auctions.
+
+    Raises:
+        InvariantError: An invariant of the arbiter did not hold after a round.
+    """
+    rng = random.Random(child_seed(seed, "world", str(number)))
+    cluster = cluster_of(SMALL_CLUSTER)
+    demand_gpus = rng.uniform(*_LOADS) * cluster.gpus / APPS
+    at_s, traces = 0.0, []
+    for index in range(APPS):
+        traces.append(random_app(rng, f"a{index}", demand_gpus, at_s))
+        at_s += rng.choice((0.0, 0.0, 60.0, 600.0))
+    settings = Settings(cluster=cluster, seed=rng.getrandbits(32), auction_limit_s=_AUCTION_LIMIT_S)
+    record = Simulation(Workload(name="audit", apps=tuple(traces)), settings, solver=make_solver()).run()
+    if record.counts.violations:
+        raise InvariantError("an invariant of the arbiter was broken", value=record.counts.violations[0])
+    rho = {app.name: app.rho[RhoDefinition.THEMIS] for app in record.apps}
+    return WorldRho(number=number, rounds=record.counts.rounds, rho=rho)

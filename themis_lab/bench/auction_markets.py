@@ -1,0 +1,154 @@
+# Seeded markets for the auction, bid on by real agents: `auction_market` (rows over gangs), `explicit_market` (tables).
+# The same arguments give the same market to the byte. Sizes are in sizes.py, distributions in apps.py and holdings.py.
+"""Markets to measure the auction on: a round as it is framed, and the bids that the agents make on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import count
+from random import Random
+
+from am.agent.bidding import make_bid
+from am.agent.views import AppView, Surroundings
+from am.app_view import surroundings
+from rm_plugin.arbiter.seeds import child_seed
+from themis.bids import Bid, FreeMachine, Market, Offer
+from themis.choices import BundleRule
+from themis.cluster import Allocation
+from themis_lab.bench.apps import ELASTIC_SHARE, GangMix, draw_app
+from themis_lab.bench.explicit_tables import explicit_bid
+from themis_lab.bench.holdings import ClusterState, Holdings, draw_holdings, nothing_held
+from themis_lab.bench.sizes import MarketSize, cluster_of
+
+APPS_A_BIDDER = 5
+"""Active apps for each that bids: with the fairness knob f at 0.8 the worst fifth does."""
+
+LEAST_CONTENTION = 1.2
+"""Bidders ask for at least so many times the GPUs on offer; apps that ask for less are drawn again."""
+
+_LEASE_S = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bidding:
+    """What one agent is given to make its bid."""
+
+    app: AppView
+    offer: Offer
+    around: Surroundings
+
+    def bid(self) -> Bid:
+        """The agent's bid."""
+        return make_bid(self.app, self.offer, self.around)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundScene:
+    """A round before the bids: machines with what is on offer, and what each bidder knows."""
+
+    machines: tuple[FreeMachine, ...]
+    bidders: tuple[Bidding, ...]
+
+
+def auction_market(
+    size: MarketSize,
+    seed: int,
+    *,
+    gangs: GangMix = GangMix.POWERS,
+    cluster: ClusterState = ClusterState.EMPTY,
+    elastic_share: float = ELASTIC_SHARE,
+) -> Market:
+    """A market whose bids are made by the agent on apps drawn by themis.md, section 7.
+
+    Args:
+        size: One of `themis_lab.bench.sizes.SIZES`.
+        seed: Together with the other arguments it decides everything.
+        gangs: Sizes of the gangs.
+        cluster: Whether all GPUs are free or gangs are held.
+        elastic_share: Share of the apps whose jobs are elastic.
+    """
+    scene = round_scene(size, seed, gangs=gangs, cluster=cluster, elastic_share=elastic_share)
+    return Market(machines=scene.machines, bids=tuple(bidding.bid() for bidding in scene.bidders))
+
+
+def explicit_market(
+    size: MarketSize, seed: int, *, gangs: GangMix = GangMix.POWERS, cluster: ClusterState = ClusterState.EMPTY
+) -> Market:
+    """A market of the same apps whose rows name GPUs by machine, in tables of geometric sizes and start machines.
+
+    Held gangs are all kept: a table of rows has no way to say what is renewed in place.
+    """
+    scene = round_scene(size, seed, gangs=gangs, cluster=cluster, renewals=False)
+    bids = (
+        explicit_bid(each.app, each.offer, each.around, Random(child_seed(seed, "table", each.app.app_id)))
+        for each in scene.bidders
+    )
+    return Market(machines=scene.machines, bids=tuple(bids))
+
+
+def round_scene(
+    size: MarketSize,
+    seed: int,
+    *,
+    gangs: GangMix = GangMix.POWERS,
+    cluster: ClusterState = ClusterState.EMPTY,
+    elastic_share: float = ELASTIC_SHARE,
+    renewals: bool = True,
+) -> RoundScene:
+    """What a round finds; bidders ask for at least `LEAST_CONTENTION` times what it offers."""
+    around = _around(size)
+    for attempt in count():
+        rng = Random(child_seed(seed, "market", str(size.gpus), gangs, cluster, str(attempt)))
+        contentions = [around.active_apps * rng.uniform(0.7, 1.1) for _ in range(size.bidders)]
+        apps = [
+            draw_app(f"app-{number:04d}", rng, gangs, around, contention, elastic_share=elastic_share)
+            for number, contention in enumerate(contentions)
+        ]
+        holdings = _draw_state(apps, size, gangs, cluster, rng, renewals=renewals)
+        free_gpus = sum(machine.free for machine in holdings.machines)
+        if sum(map(_asked_gpus, holdings.apps)) >= LEAST_CONTENTION * free_gpus > 0:
+            return _scene(holdings, around)
+    raise AssertionError("attempts do not end")
+
+
+def _draw_state(
+    apps: list[AppView], size: MarketSize, gangs: GangMix, state: ClusterState, rng: Random, *, renewals: bool
+) -> Holdings:
+    if state is ClusterState.EMPTY:
+        return nothing_held(apps, cluster_of(size))
+    return draw_holdings(apps, cluster_of(size), gangs, _around(size).share_gpus, rng, renewals=renewals)
+
+
+@lru_cache
+def _around(size: MarketSize) -> Surroundings:
+    """What all bidders share; the table of levels that it holds takes seconds to make for 10,000 GPUs."""
+    active = APPS_A_BIDDER * size.bidders
+    return surroundings(cluster_of(size), active_apps=active, lease_s=_LEASE_S, rule=BundleRule.CONTINUATION)
+
+
+def _scene(holdings: Holdings, around: Surroundings) -> RoundScene:
+    free = Allocation.of({machine.machine_id: machine.free for machine in holdings.machines})
+    slots = {machine.machine_id: machine.free_slots for machine in holdings.machines if machine.free}
+    bidders = []
+    for app in holdings.apps:
+        up = sum((gang.up for gang in app.held), Allocation())
+        offer = Offer(
+            round_id=1,
+            now_s=0.0,
+            deadline_s=1.0,
+            lease_s=_LEASE_S,
+            free=free,
+            slots=slots,
+            renewable=up,
+            kept=sum((gang.gpus for gang in app.held), Allocation()) - up,
+            contention=app.contention,
+            active_apps=around.active_apps,
+        )
+        bidders.append(Bidding(app=app, offer=offer, around=around))
+    return RoundScene(machines=holdings.machines, bidders=tuple(bidders))
+
+
+def _asked_gpus(app: AppView) -> int:
+    goes_on = sum(gang.gpus.gpus - gang.up.gpus for gang in app.held)
+    return sum(job.shape.demand_max_gpus for job in app.jobs) - goes_on

@@ -1,0 +1,157 @@
+"""Runs `bench checkpoint`: our HDFS store and plain WebHDFS side by side, alternating, on the same files."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+from am.checkpoints.hdfs import open_hdfs_store
+from themis.errors import InputError
+from themis.hadoop.webhdfs import open_webhdfs
+from themis.hadoop.webhdfs_address import configuration_of, resolve, user_name
+from themis.hadoop.webhdfs_errors import HdfsAwayError
+from themis.hadoop.webhdfs_retry import ONCE
+from themis_lab.bench.checkpoint_raw import RawHdfs
+
+MB = 1_000_000
+MAX_MB = 100_000
+_JOB = "bench"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is measured.
+
+    Attributes:
+        uri: A folder on HDFS; all is written to a new folder in it, and removed.
+        sizes_mb: Sizes of the one file of a checkpoint, in MB (10^6 bytes).
+        rounds: How often each is done; the median counts.
+        seed: Of the files' content.
+        wait_s: How long HDFS may be away, in seconds.
+    """
+
+    uri: str
+    sizes_mb: Sequence[int] = (10, 100)
+    rounds: int = 3
+    seed: int = 1
+    wait_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not self.sizes_mb or not all(0 < size <= MAX_MB for size in self.sizes_mb):
+            raise InputError("--sizes must be 1 to 100000 MB", value=list(self.sizes_mb))
+        if self.rounds < 1:
+            raise InputError("--rounds must be 1 or more", value=self.rounds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One size: medians over the rounds, in seconds; ratios are ours to the plain request's (docs/bench.md)."""
+
+    size_mb: int
+    rounds: int
+    save_s: float
+    put_s: float
+    save_ratio: float
+    fetch_s: float
+    get_s: float
+    fetch_ratio: float
+    verify_s: float
+
+
+def run_sizes(plan: Plan) -> Iterator[str | Row]:
+    """What is about to be done, then its row, for each size.
+
+    Raises:
+        InputError: A URI that does not resolve.
+        ThemisError: HDFS cannot be written, or what comes back is not what was written.
+    """
+    bench = _Bench(plan)
+    try:
+        for size_mb in plan.sizes_mb:
+            yield f"{size_mb} MB, {plan.rounds} times"
+            yield bench.row(size_mb)
+    finally:
+        bench.close()
+
+
+class _Bench:
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._uri = f"{plan.uri.rstrip('/')}/bench-{uuid.uuid4().hex}"
+        self._place = resolve(self._uri, configuration_of())
+        self._store = open_hdfs_store(self._uri, wait_s=plan.wait_s)
+        self._raw = RawHdfs(self._place, user_name())
+        self._folder = tempfile.TemporaryDirectory(prefix="themis-bench-")
+        self._iteration = 0
+
+    def row(self, size_mb: int) -> Row:
+        source = Path(self._folder.name) / "source"
+        _fill(source, size_mb, self._plan.seed)
+        rounds = [self._round(source) for _ in range(self._plan.rounds)]
+        took = {name: median(each[name] for each in rounds) for name in rounds[0]}
+        return Row(
+            size_mb=size_mb,
+            rounds=len(rounds),
+            save_ratio=took["save_s"] / took["put_s"],
+            fetch_ratio=took["fetch_s"] / took["get_s"],
+            **took,
+        )
+
+    def _round(self, source: Path) -> Mapping[str, float]:
+        """Every measurement once; which of a pair goes first alternates, so that caches favour neither."""
+        self._iteration += 1
+        job = f"{_JOB}-{self._iteration}"
+        plain, into = f"{self._place.path}/plain", Path(self._folder.name) / "out"
+        into.mkdir(exist_ok=True)
+
+        def save() -> float:
+            begun_s = perf_counter()
+            self._store.save(job, self._iteration, {"f": source}, {})
+            return perf_counter() - begun_s
+
+        def fetch() -> float:
+            begun_s = perf_counter()
+            self._store.fetch(saved, into)
+            return perf_counter() - begun_s
+
+        pairs = [("save_s", save), ("put_s", lambda: self._raw.put_s(plain, source))]
+        ordered = pairs[:: 1 if self._iteration % 2 else -1]
+        took = {name: measure() for name, measure in ordered}
+        (saved,) = self._store.checkpoints(job)
+        pairs = [("fetch_s", fetch), ("get_s", lambda: self._raw.get_s(plain, into / "plain"))]
+        ordered = pairs[:: 1 if self._iteration % 2 else -1]
+        took |= {name: measure() for name, measure in ordered}
+        begun_s = perf_counter()
+        self._store.is_whole(saved)
+        took["verify_s"] = perf_counter() - begun_s
+        self._remove(f"{self._place.path}/{job}")
+        return took
+
+    def close(self) -> None:
+        """Remove what was written, here and there."""
+        self._folder.cleanup()
+        # Where HDFS went away the benchmark has said so, and what it wrote has to stay.
+        with suppress(HdfsAwayError):
+            self._remove(self._place.path)
+
+    def _remove(self, path: str) -> None:
+        hdfs, _ = open_webhdfs(self._uri, rule=ONCE)
+        hdfs.delete(path)
+
+
+def _fill(path: Path, size_mb: int, seed: int) -> None:
+    """Write that many MB that no layer can compress: one drawn MB, each time with another number before it."""
+    block = random.Random(seed).randbytes(MB - 8)
+    with path.open("wb") as stream:
+        for number in range(size_mb):
+            stream.write(number.to_bytes(8, "big") + block)
+        stream.flush()
+        os.fsync(stream.fileno())

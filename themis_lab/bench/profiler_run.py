@@ -1,0 +1,125 @@
+"""Runs `bench profiler`: every log is read from a file by the parts that the app master reads it with."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from am.profiler.event_format import EventReader, Role
+from am.profiler.follower import MAX_POLL_BYTES, FileFollower, LogFollower
+from am.profiler.parser import LogReader
+from am.profiler.profile import JobProfile
+from am.profiler.records import Record
+from themis.cluster import Level
+from themis_lab.bench.profiler_logs import SOURCES, Kind, write
+
+MB = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to measure: the kinds of logs, the size of each in MB (10^6 bytes), and of how many runs the best counts."""
+
+    kinds: tuple[Kind, ...] = tuple(Kind)
+    size_mb: int = 16
+    repeats: int = 3
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One kind of log. Rates are of 10^6 bytes a second of one core's time.
+
+    Attributes:
+        kind: What the log holds.
+        mb: Its size.
+        records: Records that were read.
+        mb_per_s: Reading the file, finding and parsing records, and feeding them to the job's profile.
+        limit_mb_per_s: Reading the file and splitting it into lines, and nothing else.
+        share_of_limit: The first by the second.
+        us_a_record: Microseconds a record, of all the time.
+    """
+
+    kind: Kind
+    mb: float
+    records: int
+    mb_per_s: float
+    limit_mb_per_s: float
+    share_of_limit: float
+    us_a_record: float | None
+
+
+def run_plan(plan: Plan) -> Iterator[Row]:
+    """The rows, as they are measured."""
+    with tempfile.TemporaryDirectory(prefix="bench-profiler-") as folder:
+        for kind in plan.kinds:
+            path = Path(folder) / kind
+            path.write_bytes(write(kind, plan.seed, plan.size_mb * MB))
+            yield _measure(kind, path, plan.repeats)
+            path.unlink()
+
+
+def _measure(kind: Kind, path: Path, repeats: int) -> Row:
+    read = _read_events if SOURCES[kind].events else _read_log
+    # Taken in turns: what else the machine does then hits both alike.
+    runs = [(_timed(lambda: read(path)), _timed(lambda: _split(path))) for _ in range(repeats)]
+    seconds = min(ours for (ours, _), _ in runs)
+    limit_s = min(limit for _, (limit, _) in runs)
+    records, mb = runs[0][0][1], path.stat().st_size / MB
+    return Row(
+        kind=kind,
+        mb=mb,
+        records=records,
+        mb_per_s=mb / seconds,
+        limit_mb_per_s=mb / limit_s,
+        share_of_limit=limit_s / seconds,
+        us_a_record=1e6 * seconds / records if records else None,
+    )
+
+
+def _timed(work: Callable[[], int]) -> tuple[float, int]:
+    begun_s = time.process_time()
+    result = work()
+    return max(time.process_time() - begun_s, 1e-9), result
+
+
+def _read_log(path: Path) -> int:
+    follower, reader = LogFollower(path), LogReader()
+    try:
+        return _fed(reader.read(data) for data in iter(follower.read, b""))
+    finally:
+        follower.close()
+
+
+def _read_events(path: Path) -> int:
+    follower, reader = FileFollower(path), EventReader(Role.TRAINING)
+    try:
+        return _fed(reader.read(part.data) for parts in iter(follower.poll, []) for part in parts)
+    finally:
+        follower.close()
+
+
+def _fed(reads: Iterable[list[Record]]) -> int:
+    """Feed a job's profile; how many records there were."""
+    profile = JobProfile()
+    profile.started(1, Level.SLOT)
+    fed = 0
+    for records in reads:
+        for record in records:
+            profile.feed(record)
+        fed += len(records)
+    return fed
+
+
+def _split(path: Path) -> int:
+    """What no reader of lines can be faster than."""
+    lines = 0
+    with path.open("rb", buffering=0) as file:
+        rest = b""
+        while data := file.read(MAX_POLL_BYTES):
+            *whole, rest = (rest + data).split(b"\n")
+            lines += len(whole)
+    return lines

@@ -1,0 +1,82 @@
+"""One `themis simulate` in a fresh process, measured from outside: wall and CPU seconds, peak memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import themis.process_guard as process_guard
+from themis.errors import ThemisError
+from themis_lab.bench import simulator_starter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a process took from its start to its end, the interpreter's start included, and what it printed.
+
+    Attributes:
+        cpu_s: Seconds that it computed, in user and kernel mode.
+        peak_mib: The most memory that it ever held, in MiB.
+        document: The document of the run.
+    """
+
+    wall_s: float
+    cpu_s: float
+    peak_mib: float
+    document: Mapping[str, Any]
+
+
+def simulate_apart(arguments: Sequence[str], folder: Path, limit_s: float) -> Usage | None:
+    """Run `themis simulate` with these arguments and `--json`.
+
+    Args:
+        arguments: Of the command, without `--json`.
+        folder: For what the process prints.
+        limit_s: After so many seconds the process is killed.
+
+    Returns:
+        None when it took longer than the limit.
+
+    Raises:
+        ThemisError: The run failed.
+    """
+    printed, told = folder / "document.json", folder / "progress.txt"
+    with told.open("wb") as progress:
+        started = subprocess.Popen(
+            [*_guarded(), str(limit_s), str(printed), *_command(arguments)], stdout=subprocess.PIPE, stderr=progress
+        )
+        try:
+            out, _ = started.communicate()
+        finally:
+            # However this ends, also with Ctrl-C: the kernel ends the run with its starter.
+            started.kill()
+            started.wait()
+    taken = json.loads(out) if out else {"exit_code": started.returncode}
+    if taken["exit_code"] == -signal.SIGKILL and taken["wall_s"] >= limit_s:
+        return None
+    if taken.pop("exit_code") != 0:
+        raise ThemisError("a simulation failed", value=_last_line(told), remedy=f"themis {' '.join(arguments)}")
+    return Usage(**taken, document=json.loads(printed.read_text(encoding="utf-8")))
+
+
+def _guarded() -> list[str]:
+    """The starter, as a process that dies with this one."""
+    alone = [sys.executable, "-I", "-S"]
+    guard = [str(process_guard.__file__), str(os.getpid()), str(int(signal.SIGKILL))]
+    return [*alone, *guard, *alone, str(simulator_starter.__file__)]
+
+
+def _command(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "themis_cli.main", *arguments, "--json"]
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return lines[-1].removeprefix("themis: ") if lines else "it said nothing"

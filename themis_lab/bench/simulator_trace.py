@@ -1,0 +1,92 @@
+"""Draws a trace in Gavel's format that is like the public one of 120 jobs, by statistics that ship with the product."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+from random import Random
+
+from rm_plugin.arbiter.seeds import child_seed
+from themis_lab.simulator.workloads.gavel import DEFAULT_GPU_TYPE
+from themis_lab.simulator.workloads.models import DATA
+
+STATISTICS_GPUS = 32
+"""GPUs of the cluster for which the public trace was made."""
+
+_THROUGHPUT_COLUMNS = (
+    "model", "batch_size", "num_gpus", "gpu_type", "steps_per_s_consolidated", "steps_per_s_unconsolidated",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnJob:
+    """A job: seconds on its GPUs on one server, steps a second there, and how many times slower it is on several."""
+
+    gpus: int
+    run_s: float
+    steps_per_s: float
+    across: float
+    arrival_s: float
+
+
+@cache
+def read_statistics() -> Mapping[str, tuple[float, ...]]:
+    """The statistics of the public trace by name (themis_lab/simulator/workloads/data/SOURCES.md)."""
+    with (DATA / "gavel_statistics.csv").open(newline="", encoding="utf-8") as stream:
+        return {row["statistic"]: tuple(map(float, row["values"].split())) for row in csv.DictReader(stream)}
+
+
+def draw_jobs(count: int, gpus: int, seed: int) -> tuple[DrawnJob, ...]:
+    """So many jobs for a cluster of so many GPUs, as loaded as the public trace loads its 32.
+
+    Poisson arrivals, their mean gap shorter in proportion to the cluster. GPUs, seconds, steps a second and the loss
+    across servers are each drawn by themselves, from the trace's deciles, linear in logs between them.
+    """
+    known, rng = read_statistics(), Random(child_seed(seed, "bench trace", str(count)))
+    gap_s = known["mean_gap_s"][0] * STATISTICS_GPUS / gpus
+    arrivals_s = [0.0, *accumulate(rng.expovariate(1.0 / gap_s) for _ in range(count - 1))]
+    return tuple(_draw(known, at_s, rng) for at_s in arrivals_s)
+
+
+def _draw(known: Mapping[str, tuple[float, ...]], arrival_s: float, rng: Random) -> DrawnJob:
+    return DrawnJob(
+        gpus=int(rng.choices(known["gpus"], known["jobs_by_gpus"])[0]),
+        run_s=_quantile(known["run_s_deciles"], rng),
+        steps_per_s=_quantile(known["steps_per_s_deciles"], rng),
+        across=_quantile(known["across_servers_deciles"], rng),
+        arrival_s=arrival_s,
+    )
+
+
+def _quantile(deciles: Sequence[float], rng: Random) -> float:
+    place = rng.random() * (len(deciles) - 1)
+    low, high = (math.log(deciles[int(place) + step]) for step in (0, 1))
+    return math.exp(low + (high - low) * (place - int(place)))
+
+
+def write_trace(jobs: Sequence[DrawnJob], folder: Path, name: str) -> tuple[Path, Path]:
+    """Write the jobs as a trace and its table of throughputs; returns both paths."""
+    trace, table = folder / f"{name}.trace", folder / f"{name}.csv"
+    trace.write_text("".join(_line(number, job) for number, job in enumerate(jobs)), encoding="utf-8")
+    with table.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(_THROUGHPUT_COLUMNS)
+        for number, job in enumerate(jobs):
+            speeds = (job.steps_per_s, job.steps_per_s / job.across)
+            writer.writerow((_model(number), "", job.gpus, DEFAULT_GPU_TYPE, *speeds))
+    return trace, table
+
+
+def _line(number: int, job: DrawnJob) -> str:
+    steps = max(1, round(job.run_s * job.steps_per_s))
+    words = (_model(number), "-", "-", "--steps", 1, steps, job.gpus, "static", 1, -1.0, job.run_s, job.arrival_s)
+    return "\t".join(map(str, words)) + "\n"
+
+
+def _model(number: int) -> str:
+    return f"drawn-{number:04d}"

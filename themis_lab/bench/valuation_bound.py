@@ -1,0 +1,167 @@
+"""A time below which an app's jobs cannot end on a bundle, however it is divided: proven, for bundles of any size.
+
+Two bounds first. A linear programme over kinds of gangs: jobs may be cut into parts that run one after the other, and
+gangs into fractions of gangs. And bin packing: each job as fast as anywhere, on as many gangs as can be. Where these
+leave a gap it is narrowed by proofs that keep both whole (`valuation_columns`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from am.agent.finish_time import job_time_s
+from am.agent.kinds import GangKind, Room, gang_kinds
+from am.agent.views import AppView, Surroundings
+from rm_plugin.solvers.highs_package import highspy
+from themis.bids import FreeMachine
+from themis.cluster import Level
+from themis_lab.bench.valuation_columns import is_too_soon
+
+_TOLERANCE = 1e-7
+
+_NEAR = 1.0005
+"""Ends are told apart to such a factor."""
+
+Times = NDArray[np.float64]
+
+
+def bound_s(app: AppView, machines: Sequence[FreeMachine], around: Surroundings, reached_s: float) -> float:
+    """Seconds that the app's jobs need at least.
+
+    Args:
+        app: Without later phases, holding nothing.
+        machines: The bundle.
+        around: For the racks.
+        reached_s: A time that can be reached: no job need be put where it alone takes longer.
+    """
+    room, kinds = kinds_of(app, machines, around)
+    times_s, limits = times_of(app, kinds), limits_of(kinds, machines, room)
+    low_s = max(_packing_s(times_s, kinds, room), _relaxed_s(times_s, limits, reached_s))
+    return _narrowed_s(times_s, limits, low_s, reached_s)
+
+
+def kinds_of(app: AppView, machines: Sequence[FreeMachine], around: Surroundings) -> tuple[Room, tuple[GangKind, ...]]:
+    """The room of a bundle, and the kinds of gangs that an app can form of it."""
+    free = {machine.machine_id: machine.free for machine in machines}
+    room = Room(free, {machine.machine_id: machine.free_slots for machine in machines}, around)
+    return room, gang_kinds(app, room)
+
+
+def times_of(app: AppView, kinds: Sequence[GangKind]) -> Times:
+    """J x K seconds of each job on a gang of each kind, infinite where it cannot run."""
+    return np.array([[job_time_s(job, kind.at) for kind in kinds] for job in app.jobs])
+
+
+def _narrowed_s(times_s: Times, limits: Sequence[tuple[list[float], int]], low_s: float, reached_s: float) -> float:
+    """The latest end found by which it is proven that not all jobs can be done; first one near what is reached."""
+    if math.isinf(reached_s):
+        return low_s
+    high_s, middle_s = reached_s, reached_s / _NEAR
+    while high_s > _NEAR * low_s:
+        if is_too_soon(times_s, limits, middle_s):
+            low_s = middle_s
+        else:
+            high_s = middle_s
+        middle_s = (low_s + high_s) / 2.0
+    return low_s
+
+
+def _packing_s(times_s: Times, kinds: Sequence[GangKind], room: Room) -> float:
+    """The least T at which a bound of bin packing allows all jobs, each at its fastest, on the most gangs there are."""
+    smallest = min(kinds, key=lambda kind: kind.at.gpus)
+    gangs = room.gpus // smallest.at.gpus
+    if len({(kind.at.gpus, kind.unit_gpus) for kind in kinds}) == 1:
+        gangs = room.most(smallest.at.gpus, smallest.unit_gpus, Level.CLUSTER)
+    fastest_s = np.sort(times_s.min(axis=1))[::-1]
+    low_s = max(float(fastest_s[0]), float(fastest_s.sum()) / gangs)
+    for more in range(1, (len(fastest_s) - 1) // gangs + 1):
+        # Of more than k jobs a gang, some gang runs k + 1.
+        last = more * gangs
+        low_s = max(low_s, float(fastest_s[last - more : last + 1].sum()))
+    high_s = 2.0 * low_s
+    if _bins(fastest_s, low_s) <= gangs:
+        return low_s
+    while high_s - low_s > _TOLERANCE * high_s:
+        middle_s = (low_s + high_s) / 2.0
+        low_s, high_s = (middle_s, high_s) if _bins(fastest_s, middle_s) > gangs else (low_s, middle_s)
+    return low_s
+
+
+def _bins(fastest_s: Times, end_s: float) -> int:
+    """The bound L2 of bin packing (Martello and Toth, "Knapsack Problems", 1990, chapter 8): gangs needed at least."""
+    most = 0
+    for small_s in (0.0, *fastest_s[fastest_s <= end_s / 2].tolist()):
+        alone = fastest_s[fastest_s > end_s - small_s]
+        large = fastest_s[(fastest_s > end_s / 2) & (fastest_s <= end_s - small_s)]
+        others = fastest_s[(fastest_s >= small_s) & (fastest_s <= end_s / 2)]
+        over_s = others.sum() - (len(large) * end_s - large.sum())
+        most = max(most, len(alone) + len(large) + max(0, math.ceil(over_s / end_s - _TOLERANCE)))
+    return most
+
+
+def limits_of(kinds: Sequence[GangKind], machines: Sequence[FreeMachine], room: Room) -> list[tuple[list[float], int]]:
+    """Rows of «so much of each kind is no more than so much»; every division of the bundle keeps to them."""
+    limits: list[tuple[list[float], int]] = [([float(kind.at.gpus) for kind in kinds], room.gpus)]
+    slots = [count for machine in machines for count in machine.free_slots]
+    for size in sorted({kind.at.gpus for kind in kinds}):
+        limits.append(([float(_parts(kind, size)) for kind in kinds], sum(each.free // size for each in machines)))
+        in_slots = [float(kind.at.gpus // size) if kind.within is Level.SLOT else 0.0 for kind in kinds]
+        limits.append((in_slots, sum(count // size for count in slots)))
+    for size in sorted({_together(kind) for kind in kinds} - {1}):
+        lies = [float(kind.at.gpus) if _together(kind) >= size else 0.0 for kind in kinds]
+        limits.append((lies, sum(each.free for each in machines if each.free >= size)))
+        in_slots = [gpus if kind.within is Level.SLOT else 0.0 for gpus, kind in zip(lies, kinds, strict=True)]
+        limits.append((in_slots, sum(count for count in slots if count >= size)))
+    for like in kinds:
+        holds = [
+            float(kind.at.gpus >= like.at.gpus and kind.unit_gpus % like.unit_gpus == 0 and kind.within <= like.within)
+            for kind in kinds
+        ]
+        limits.append((holds, like.most))
+    return limits
+
+
+def _together(kind: GangKind) -> int:
+    """How many GPUs of a gang of a kind surely lie on one machine."""
+    return kind.at.gpus if kind.within <= Level.MACHINE else kind.unit_gpus
+
+
+def _parts(kind: GangKind, size: int) -> int:
+    """How many parts of a size, each on one machine, a gang of a kind surely has."""
+    if kind.within <= Level.MACHINE:
+        return kind.at.gpus // size
+    return kind.at.gpus // kind.unit_gpus * (kind.unit_gpus // size)
+
+
+def _relaxed_s(times_s: Times, limits: Sequence[tuple[list[float], int]], reached_s: float) -> float:
+    """The linear programme: least T, busy gang seconds of each kind, shares of each job on each kind; 0 unsolved."""
+    kinds = times_s.shape[1]
+    fits = [(job, kind) for job, kind in np.argwhere(times_s <= reached_s * (1.0 + _TOLERANCE)).tolist()]
+    share = {pair: 1 + kinds + place for place, pair in enumerate(fits)}
+    columns = 1 + kinds + len(fits)
+    rows: list[tuple[float, float, dict[int, float]]] = []
+    work: list[dict[int, float]] = [{1 + kind: -1.0} for kind in range(kinds)]
+    for job in range(len(times_s)):
+        mine = [pair for pair in fits if pair[0] == job]
+        rows.append((1.0, 1.0, {share[pair]: 1.0 for pair in mine}))
+        rows.append((-math.inf, 0.0, {0: -1.0} | {share[pair]: float(times_s[pair]) for pair in mine}))
+        for pair in mine:
+            work[pair[1]][share[pair]] = float(times_s[pair])
+    rows += [(-math.inf, 0.0, uses) for uses in work]
+    for uses, most in limits:
+        rows.append((-math.inf, 0.0, {0: -float(most)} | {1 + kind: use for kind, use in enumerate(uses) if use}))
+    model = highspy.Highs()  # type: ignore[no-untyped-call]
+    model.setOptionValue("output_flag", False)
+    model.setOptionValue("threads", 1)
+    model.addVars(columns, np.zeros(columns), np.full(columns, math.inf))
+    model.changeColCost(0, 1.0)
+    for low, high, terms in rows:
+        model.addRow(low, high, len(terms), np.array(list(terms), dtype=np.int32), np.array(list(terms.values())))
+    model.run()
+    if model.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        return 0.0
+    return float(model.getInfo().objective_function_value) * (1.0 - _TOLERANCE)

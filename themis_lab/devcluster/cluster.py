@@ -1,0 +1,346 @@
+"""A development cluster as an object: started, looked at, hurt on purpose and mended, stopped."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import shlex
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from themis.errors import UnknownNameError
+from themis.hadoop.errors import HadoopMissingError
+from themis.hadoop.jars import JARS_VARIABLE, jar_folder, java_program
+from themis.interruption import OneInterruption
+from themis_lab.devcluster import web
+from themis_lab.devcluster.addresses import Port, free_addresses
+from themis_lab.devcluster.configuration import configuration_files
+from themis_lab.devcluster.daemon_set import DaemonSet
+from themis_lab.devcluster.daemons import Plan, Programs, format_command, refresh_nodes_command
+from themis_lab.devcluster.folder import check_free, locked, make_folders, remove
+from themis_lab.devcluster.layout import Layout
+from themis_lab.devcluster.readiness import Say, wait_until_none, what_is_missing
+from themis_lab.devcluster.spec import NAMENODE, RESOURCE_MANAGER, ClusterSpec, node_manager
+from themis_lab.devcluster.state import read_state
+from themis_lab.devcluster.tools import tool_scripts
+
+START_LIMIT_S = 120.0
+STOP_GRACE_S = 5.0
+SHARED_FOLDERS = ("/tmp", "/themis")
+"""Folders in HDFS that everyone may write to, made at the start."""
+_NODE_LIMIT_S = 60.0
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+class DevCluster:
+    """Daemons that were started by `start`, here or in a process that has ended since.
+
+    Attributes:
+        plan: What was decided before the start: specification, addresses, paths.
+    """
+
+    def __init__(self, plan: Plan, daemons: DaemonSet) -> None:
+        self.plan = plan
+        self._daemons = daemons
+
+    @classmethod
+    def start(
+        cls,
+        spec: ClusterSpec,
+        folder: Path,
+        *,
+        say: Say = _silent,
+        limit_s: float = START_LIMIT_S,
+        identity: str = "",
+    ) -> DevCluster:
+        """Start a cluster and wait until it is ready; when that fails or is interrupted nothing is left but logs.
+
+        Args:
+            spec: What it shall be like.
+            folder: For all that it writes; must be empty or not be there.
+            say: Told what is going on, a line at a time.
+            limit_s: How long the daemons may take, in seconds, the fetching of jars not counted.
+            identity: Value of the mark `MARK` (configuration.py) in the environment of all daemons. A process that must
+                end them after the death of this one finds them by it. By default a new one.
+
+        Raises:
+            InputError: The folder is in use.
+            HadoopMissingError: No Java, or no jars and no way to fetch them.
+            DevClusterError: A daemon ended or is not ready in time; the end of its log is in the message.
+        """
+        layout = Layout(folder.absolute())
+        check_free(layout)
+        programs = Programs(java=java_program(), jars=_jars(spec.version, say))
+        with OneInterruption() as interruption, locked(layout):
+            # Looked at again: another start may have been faster.
+            check_free(layout)
+            plan = _plan(spec, layout, programs, identity or new_identity())
+            cluster = cls(plan, DaemonSet(plan, {}))
+            try:
+                cluster._start_all(say, limit_s)
+            except BaseException:
+                interruption.shield()
+                cluster._daemons.end_all(grace_s=0.0)
+                remove(layout, keep_logs=True)
+                raise
+        return cluster
+
+    @classmethod
+    def attach(cls, folder: Path) -> DevCluster:
+        """The cluster in that folder, whatever is left of it.
+
+        Raises:
+            InputError: There is none.
+        """
+        plan, processes = read_state(folder)
+        return cls(plan, DaemonSet(plan, processes))
+
+    def stop(self, *, grace_s: float = STOP_GRACE_S, keep_logs: bool = False) -> None:
+        """End all processes, containers too, and remove the folder.
+
+        Args:
+            grace_s: Between SIGTERM and SIGKILL, in seconds.
+            keep_logs: Leave the folder with the daemons' logs in it.
+        """
+        with locked(self.plan.layout):
+            self._daemons.end_all(grace_s)
+            remove(self.plan.layout, keep_logs=keep_logs)
+
+    # ---- what it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def conf_dir(self) -> Path:
+        """What HADOOP_CONF_DIR shall name."""
+        return self.plan.layout.conf
+
+    @property
+    def hosts_file(self) -> Path:
+        """What Java's `-Djdk.net.hosts.file` shall name: the nodes' names are known nowhere else."""
+        return self.plan.layout.hosts
+
+    @property
+    def bin_dir(self) -> Path:
+        """Folder with Hadoop's commands `yarn` and `hdfs`, bound to this cluster."""
+        return self.plan.layout.bin
+
+    @property
+    def rm_web(self) -> str:
+        """URL of the ResourceManager's pages and REST service, without a final slash."""
+        return f"http://{self.plan.addresses.at_master(Port.RM_WEB)}"
+
+    @property
+    def namenode_web(self) -> str:
+        """URL of the NameNode's pages and of WebHDFS, without a final slash."""
+        return f"http://{self.plan.addresses.at_master(Port.NAMENODE_WEB)}"
+
+    @property
+    def fs_uri(self) -> str:
+        """The default file system: `hdfs://host:port`."""
+        return f"hdfs://{self.plan.addresses.at_master(Port.NAMENODE)}"
+
+    @property
+    def node_gpus(self) -> Mapping[str, int]:
+        """GPUs that each node declares, by host."""
+        return dict(zip(self.plan.spec.hosts, self.plan.spec.gpus, strict=True))
+
+    @property
+    def node_addresses(self) -> Mapping[str, str]:
+        """IP address of each node, by host."""
+        return {host: self.plan.addresses.node(index) for index, host in enumerate(self.plan.spec.hosts)}
+
+    @property
+    def exports(self) -> Mapping[str, str]:
+        """Environment variables by which clients find the cluster."""
+        kerberos = self.plan.spec.kerberos
+        option = {"THEMIS_HADOOP_JVM_OPTIONS": shlex.quote(kerberos.java_option)} if kerberos else {}
+        who = option or {"HADOOP_USER_NAME": self.plan.spec.user}
+        return {
+            "HADOOP_CONF_DIR": str(self.conf_dir),
+            "THEMIS_HADOOP_HOSTS_FILE": str(self.hosts_file),
+            JARS_VARIABLE: str(self.plan.programs.jars),
+            **who,
+        }
+
+    # ---- how it is ---------------------------------------------------------------------------------------------------
+
+    def daemons(self) -> Mapping[str, int | None]:
+        """Process id of each daemon, by name; None where it does not run."""
+        return self._daemons.pids()
+
+    def nodes(self) -> Mapping[str, web.NodeReport]:
+        """What the ResourceManager says of each node, by host; empty when it does not answer."""
+        try:
+            return web.node_reports(self.rm_web)
+        except web.NoAnswerError:
+            return {}
+
+    def hdfs(self) -> web.HdfsState:
+        """How HDFS is."""
+        return web.hdfs_state(self.namenode_web)
+
+    def is_ready(self) -> bool:
+        """Whether all daemons run, all nodes are in service with their GPUs, and HDFS can be written."""
+        every = dict.fromkeys(self.plan.spec.daemons, 0.0)
+        up = self._daemons.running() == every.keys()
+        return up and what_is_missing(self.plan.spec, every, self.hdfs(), self.nodes()) is None
+
+    def wait_for_node(self, host: str, *states: str, limit_s: float = _NODE_LIMIT_S) -> None:
+        """Return when the ResourceManager says that the node is in one of these states, e.g. `LOST`.
+
+        Raises:
+            DevClusterError: It does not come to be within `limit_s` seconds.
+        """
+        self._check_host(host)
+
+        def missing() -> str | None:
+            report = self.nodes().get(host)
+            state = report.state if report else "unknown"
+            return None if state in states else state
+
+        wait_until_none(missing, limit_s=limit_s, trouble=f"{host} does not become {' or '.join(states)}", say=_silent)
+
+    # ---- what is done to it ------------------------------------------------------------------------------------------
+
+    def kill(self, daemon: str) -> None:
+        """SIGKILL to a daemon, and nothing else: its containers, if it is a NodeManager, live on as orphans."""
+        self._daemons.kill(self._known(daemon))
+
+    def kill_node(self, host: str) -> None:
+        """What a power cut does: SIGKILL to the node's NodeManager and to all that runs in containers there."""
+        self._check_host(host)
+        self._daemons.kill_node(host)
+
+    def start_daemon(self, daemon: str, *, limit_s: float = START_LIMIT_S) -> None:
+        """Start a daemon that does not run, with its former ports and folders, and wait until it is ready.
+
+        Raises:
+            DevClusterError: It ends or is not ready in time.
+        """
+        if self._known(daemon) not in self._daemons.running():
+            self._bring_up([daemon], limit_s)
+
+    def decommission(self, host: str, *, graceful_s: int | None = None) -> None:
+        """Take a node out of service by the list of excluded nodes; its NodeManager then ends by itself.
+
+        Args:
+            host: The node.
+            graceful_s: Let its containers go on for so many seconds at most; None: end them at once.
+        """
+        self._check_host(host)
+        self._exclude(self._excluded() | {host}, graceful_s)
+        states = {web.DECOMMISSIONED} if graceful_s is None else {web.DECOMMISSIONED, web.DECOMMISSIONING}
+        self.wait_for_node(host, *states)
+
+    def recommission(self, host: str) -> None:
+        """Take a node back into service, and start its NodeManager where it has ended; waits until it runs."""
+        self._check_host(host)
+        self._exclude(self._excluded() - {host}, None)
+        daemon = node_manager(host)
+
+        def missing() -> str | None:
+            report = self.nodes().get(host)
+            if report is not None and report.state == web.RUNNING:
+                return None
+            if report is not None and report.state == web.DECOMMISSIONED and daemon in self._daemons.running():
+                # It was told to end, perhaps a moment ago, and takes a while for it.
+                self._daemons.end(daemon, STOP_GRACE_S)
+            self.start_daemon(daemon)
+            return report.state if report else "unknown"
+
+        wait_until_none(missing, limit_s=2 * _NODE_LIMIT_S, trouble=f"{host} does not come back", say=_silent)
+
+    def mend(self) -> None:
+        """Bring everything back that was killed or decommissioned, and wait until the cluster is ready."""
+        away = self._excluded()
+        present = set(self.plan.spec.daemons) - {node_manager(host) for host in away}
+        self._bring_up(present - self._daemons.running(), START_LIMIT_S)
+        for host in sorted(away):
+            self.recommission(host)
+
+    # ---- how that is done --------------------------------------------------------------------------------------------
+
+    def _start_all(self, say: Say, limit_s: float) -> None:
+        plan = self.plan
+        make_folders(plan.layout, configuration_files(plan.spec, plan.addresses, plan.layout), tool_scripts(plan))
+        # From here on `stop` finds by the mark whatever was started, should this process be killed.
+        self._daemons.save()
+        say(f"starting Hadoop on {plan.addresses.network}.*, logs in {plan.layout.logs}")
+        # The ResourceManager takes longest; an empty file system is made meanwhile.
+        self._daemons.spawn(RESOURCE_MANAGER)
+        self._daemons.run(format_command(plan), NAMENODE, "the NameNode cannot format its folder")
+        for daemon in plan.spec.daemons:
+            if daemon != RESOURCE_MANAGER:
+                self._daemons.spawn(daemon)
+        self._wait_ready(dict.fromkeys(plan.spec.daemons, 0.0), limit_s, say)
+        if plan.spec.kerberos is None:
+            trouble = "HDFS's folders cannot be made"
+            wait_until_none(self._folders_missing, limit_s=limit_s, trouble=trouble, say=_silent)
+        say("ready")
+
+    def _folders_missing(self) -> str | None:
+        """Make HDFS's folders; what stands in the way, on a busy machine a slow answer."""
+        user = self.plan.spec.user
+        try:
+            web.make_folder(self.namenode_web, f"/user/{user}", user, "755")
+            for shared in SHARED_FOLDERS:
+                web.make_folder(self.namenode_web, shared, user, "1777")
+        except web.NoAnswerError as error:
+            return str(error)
+        return None
+
+    def _bring_up(self, daemons: Iterable[str], limit_s: float) -> None:
+        """Start these daemons, and wait until they and all others that run are ready."""
+        # Those of decommissioned nodes are about to end.
+        leaving = {node_manager(host) for host in self._excluded()}
+        others = self._daemons.running() - leaving
+        started_s = time.time()
+        for daemon in daemons:
+            self._daemons.spawn(daemon)
+        self._wait_ready(dict.fromkeys(others, 0.0) | dict.fromkeys(daemons, started_s), limit_s, _silent)
+
+    def _wait_ready(self, since_s: Mapping[str, float], limit_s: float, say: Say) -> None:
+        def missing() -> str | None:
+            self._daemons.check_running(since_s)
+            return what_is_missing(self.plan.spec, since_s, self.hdfs(), self.nodes())
+
+        wait_until_none(missing, limit_s=limit_s, trouble="the development cluster does not become ready", say=say)
+
+    def _excluded(self) -> set[str]:
+        return set(self.plan.layout.exclude.read_text(encoding="utf-8").split())
+
+    def _exclude(self, hosts: set[str], graceful_s: int | None) -> None:
+        text = "".join(f"{host}\n" for host in sorted(hosts))
+        self.plan.layout.exclude.write_text(text, encoding="utf-8")
+        command = refresh_nodes_command(self.plan, graceful_s)
+        self._daemons.run(command, "rmadmin", "the ResourceManager does not read the list of nodes again")
+
+    def _known(self, daemon: str) -> str:
+        if daemon not in self.plan.spec.daemons:
+            raise UnknownNameError("daemon", daemon, self.plan.spec.daemons)
+        return daemon
+
+    def _check_host(self, host: str) -> None:
+        if host not in self.plan.spec.hosts:
+            raise UnknownNameError("node", host, self.plan.spec.hosts)
+
+
+def new_identity() -> str:
+    """An identity that no other cluster has."""
+    return secrets.token_hex(8)
+
+
+def _plan(spec: ClusterSpec, layout: Layout, programs: Programs, identity: str) -> Plan:
+    addresses = free_addresses(len(spec.gpus), random.Random())
+    return Plan(identity=identity, spec=spec, addresses=addresses, layout=layout, programs=programs)
+
+
+def _jars(version: str | None, say: Say) -> Path:
+    try:
+        return jar_folder(version)
+    except HadoopMissingError:
+        say("fetching Hadoop's jars with Maven, once")
+        return jar_folder(version, fetch=True)

@@ -1,0 +1,125 @@
+"""How Hadoop's daemons and tools are started: command lines and environments, nothing run yet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from themis_lab.devcluster.addresses import Addresses
+from themis_lab.devcluster.configuration import MARK, NODE_MARK, node_properties
+from themis_lab.devcluster.layout import Layout
+from themis_lab.devcluster.spec import DATANODE, NAMENODE, RESOURCE_MANAGER, ClusterSpec, host_of
+
+_MAINS = {
+    NAMENODE: "org.apache.hadoop.hdfs.server.namenode.NameNode",
+    DATANODE: "org.apache.hadoop.hdfs.server.datanode.DataNode",
+    RESOURCE_MANAGER: "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager",
+}
+_NODE_MANAGER_MAIN = "org.apache.hadoop.yarn.server.nodemanager.NodeManager"
+_RM_ADMIN_MAIN = "org.apache.hadoop.yarn.client.cli.RMAdminCLI"
+_HEAP_MB = {NAMENODE: 96, DATANODE: 64, RESOURCE_MANAGER: 128}
+_NODE_MANAGER_HEAP_MB = 64
+TOOL_HEAP_MB = 96
+# Small and quick to start: the classes below cost more than what runs in them.
+_JVM = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xss512k",
+    # No file in /tmp/hsperfdata_*, which would outlive a killed daemon.
+    "-XX:-UsePerfData",
+    "-Djava.net.preferIPv4Stack=true",
+    # Hadoop 3.4 reaches into java.lang (RM and NM die of InaccessibleObjectException); 3.5 does not mind.
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+)
+# What a daemon, and by the whitelist a container, needs of the user's own environment.
+_PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Programs:
+    """What daemons are made of.
+
+    Attributes:
+        java: The program itself, not a link to it.
+        jars: Folder with Hadoop's jars.
+    """
+
+    java: Path
+    jars: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All that is decided before anything starts.
+
+    Attributes:
+        identity: Value of the mark that all processes of the cluster carry.
+    """
+
+    identity: str
+    spec: ClusterSpec
+    addresses: Addresses
+    layout: Layout
+    programs: Programs
+
+
+def daemon_command(plan: Plan, daemon: str) -> list[str]:
+    """The command line that starts a daemon."""
+    host = host_of(daemon)
+    if host is None:
+        return java_command(plan, _MAINS[daemon], _HEAP_MB[daemon])
+    index = plan.spec.hosts.index(host)
+    own = node_properties(plan.spec, plan.addresses, plan.layout, index)
+    options = [word for name, value in own.items() for word in ("-D", f"{name}={value}")]
+    return [*java_command(plan, _NODE_MANAGER_MAIN, _NODE_MANAGER_HEAP_MB), *options]
+
+
+def format_command(plan: Plan) -> list[str]:
+    """The command that makes an empty file system."""
+    return [*daemon_command(plan, NAMENODE), "-format", "-force", "-nonInteractive"]
+
+
+def refresh_nodes_command(plan: Plan, graceful_s: int | None) -> list[str]:
+    """The command by which the ResourceManager reads the list of decommissioned nodes again."""
+    graceful = [] if graceful_s is None else ["-g", str(graceful_s), "-server"]
+    return [*java_command(plan, _RM_ADMIN_MAIN, TOOL_HEAP_MB), "-refreshNodes", *graceful]
+
+
+def java_command(plan: Plan, main: str, heap_mb: int) -> list[str]:
+    """A Java program with Hadoop's jars and this cluster's configuration on its class path."""
+    layout = plan.layout
+    return [
+        str(plan.programs.java),
+        f"-Xmx{heap_mb}m",
+        *_JVM,
+        f"-Djdk.net.hosts.file={layout.hosts}",
+        f"-Dhadoop.home.dir={layout.root}",
+        f"-Djava.io.tmpdir={layout.temporary}",
+        *([plan.spec.kerberos.java_option] if plan.spec.kerberos else []),
+        "-cp",
+        f"{layout.conf}:{plan.programs.jars}/*",
+        main,
+    ]
+
+
+def daemon_environment(plan: Plan, daemon: str) -> dict[str, str]:
+    """The whole environment of a daemon."""
+    host = host_of(daemon)
+    return hadoop_environment(plan) | ({} if host is None else {NODE_MARK: host})
+
+
+def hadoop_environment(plan: Plan) -> dict[str, str]:
+    """The whole environment of a program that belongs to the cluster."""
+    own: Mapping[str, str] = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    return {
+        **own,
+        MARK: plan.identity,
+        "HADOOP_CONF_DIR": str(plan.layout.conf),
+        "HADOOP_HOME": str(plan.layout.root),
+        "HADOOP_USER_NAME": plan.spec.user,
+        "JAVA_HOME": str(plan.programs.java.parents[1]),
+        # Else glibc takes 64 MB of address space a thread.
+        "MALLOC_ARENA_MAX": "2",
+    }

@@ -1,0 +1,78 @@
+"""The state file: what a cluster is and which processes are its own, for whoever comes later to stop or look at it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from themis.errors import InputError
+from themis_lab.devcluster.addresses import Addresses
+from themis_lab.devcluster.daemons import Plan, Programs
+from themis_lab.devcluster.kerberos import Kerberos
+from themis_lab.devcluster.layout import Layout
+from themis_lab.devcluster.processes import KnownProcess
+from themis_lab.devcluster.spec import ClusterSpec
+
+_FORMAT = 1
+
+
+def write_state(plan: Plan, processes: Mapping[str, KnownProcess]) -> None:
+    """Replace the state file in one step."""
+    document = {
+        "format": _FORMAT,
+        "identity": plan.identity,
+        "spec": asdict(plan.spec),
+        "addresses": asdict(plan.addresses),
+        "java": str(plan.programs.java),
+        "jars": str(plan.programs.jars),
+        "processes": {daemon: asdict(process) for daemon, process in processes.items()},
+    }
+    path = plan.layout.state
+    fresh = path.with_suffix(".tmp")
+    fresh.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    fresh.replace(path)
+
+
+def read_state(folder: Path) -> tuple[Plan, dict[str, KnownProcess]]:
+    """What is in the state file of a cluster's folder.
+
+    Raises:
+        InputError: The folder holds no cluster, or a state file that cannot be read.
+    """
+    layout = Layout(folder.absolute())
+    try:
+        document = json.loads(layout.state.read_text(encoding="utf-8"))
+        return _plan(document, layout), _processes(document)
+    except FileNotFoundError:
+        remedy = "start one: themis devcluster start --dir DIR"
+        raise InputError("there is no development cluster in this folder", value=str(folder), remedy=remedy) from None
+    except (KeyError, TypeError, ValueError) as error:
+        remedy = f"written by another version? ({error!r})"
+        raise InputError(
+            "the state of this development cluster is unreadable", value=str(layout.state), remedy=remedy
+        ) from error
+
+
+def _plan(document: Mapping[str, Any], layout: Layout) -> Plan:
+    if document["format"] != _FORMAT:
+        raise ValueError(f"format {document['format']}")
+    return Plan(
+        identity=document["identity"],
+        spec=_spec(document["spec"]),
+        addresses=Addresses(**document["addresses"]),
+        layout=layout,
+        programs=Programs(java=Path(document["java"]), jars=Path(document["jars"])),
+    )
+
+
+def _spec(fields: Mapping[str, Any]) -> ClusterSpec:
+    kerberos = fields.get("kerberos")
+    typed = {"gpus": tuple(fields["gpus"]), "names": tuple(fields["names"])}
+    return ClusterSpec(**{**fields, **typed, "kerberos": Kerberos(**kerberos) if kerberos else None})
+
+
+def _processes(document: Mapping[str, Any]) -> dict[str, KnownProcess]:
+    return {daemon: KnownProcess(**process) for daemon, process in document["processes"].items()}

@@ -1,0 +1,107 @@
+"""What the runs of an experiment show, and what the simulator says of the same runs, as rows of the same columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from themis_lab.paper.live.folder import ExperimentFolder
+from themis_lab.paper.live.live_run import read_live
+from themis_lab.paper.live.runs import finished_report, why_cut_short
+from themis_lab.paper.statistics import DEFINITIONS, Row
+from themis_lab.simulator.record import AppOutcome
+from themis_lab.simulator.runs import make_run
+
+TESTBED, SIMULATOR = "testbed", "simulator"
+PREDICTIONS = 3
+"""Simulated runs a live one: leftovers are drawn, so one would not do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """All runs of one workload.
+
+    Attributes:
+        rows: A row an app and run. Column `source` says whether it ran on the testbed or in the simulator.
+        reports: The testbed's report of each policy whose run came to its end.
+        unfinished: Apps without a rho, by policy: they are in no row.
+        cut_short: Why the run of a policy did not come to its end; it is in no row either.
+    """
+
+    workload: str
+    rows: tuple[Row, ...]
+    reports: Mapping[str, Mapping[str, Any]]
+    unfinished: Mapping[str, Sequence[str]]
+    cut_short: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Those that have apps to show, in the order of the experiment."""
+        shown = {row["policy"] for row in self.rows}
+        return tuple(policy for policy in self.reports if policy in shown)
+
+    def of(self, source: str, policy: str = "") -> list[Row]:
+        """The rows of one source, and of one policy where it is named."""
+        return [row for row in self.rows if row["source"] == source and policy in ("", row["policy"])]
+
+
+def read_results(folder: ExperimentFolder, workload: str, policies: Sequence[str]) -> Results:
+    """The runs of these policies that came to their end, and their predictions; what has not been run is left out."""
+    rows: list[Row] = []
+    reports, unfinished, cut_short = {}, {}, {}
+    for policy in policies:
+        report = finished_report(folder, policy)
+        if report is None:
+            if why := why_cut_short(folder, policy):
+                cut_short[policy] = why
+            continue
+        reports[policy] = report
+        unfinished[policy] = [app["name"] for app in report["apps"] if app["rho"]["themis"] is None]
+        known = [app for app in report["apps"] if app["rho"]["themis"] is not None]
+        labels = {"workload": workload, "policy": policy}
+        rows += [{**labels, "source": TESTBED, "seed": report["seed"], **_live(app)} for app in known]
+        rows += [{**labels, "source": SIMULATOR, **row} for row in _predicted(folder, policy)]
+    return Results(workload=workload, rows=tuple(rows), reports=reports, unfinished=unfinished, cut_short=cut_short)
+
+
+def _predicted(folder: ExperimentFolder, policy: str) -> Iterable[Row]:
+    """The run again in virtual time: the same arrivals and settings, starts and stops as long as they were measured."""
+    run = read_live(folder.run(policy).root).run
+    for number in range(PREDICTIONS):
+        settings = replace(run.settings, seed=run.settings.seed + number, record_rounds=False)
+        record = make_run(replace(run, settings=settings))
+        yield from ({"seed": settings.seed, **_simulated(app)} for app in record.apps)
+
+
+def _live(app: Mapping[str, Any]) -> Row:
+    return {
+        "app": app["name"],
+        "kind": app["kind"],
+        "jobs": app["jobs"],
+        **{f"rho_{name}": _number(app["rho"][name]) for name in DEFINITIONS},
+        "completion_s": _number(app["completion_s"]),
+        "queueing_s": _number(app["queueing_s"]),
+        "gpu_time_s": _number(app["gpu_time_s"]),
+        "placement_score": _number(app["placement_score"]),
+        "restarts": app["resizes"] + app["restarts"],
+    }
+
+
+def _simulated(app: AppOutcome) -> Row:
+    return {
+        "app": app.name,
+        "kind": "simulated",
+        "jobs": app.jobs,
+        **{f"rho_{name}": app.rho[name] for name in DEFINITIONS},
+        "completion_s": app.completion_s,
+        "queueing_s": app.queueing_s,
+        "gpu_time_s": app.gpu_time_s,
+        "placement_score": app.placement_score,
+        "restarts": app.restarts,
+    }
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)

@@ -1,0 +1,71 @@
+"""The overheads of NSDI'20, section 8.3.2: bids, auctions, resizes, checkpoints, as the testbed measured them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from themis_lab.paper.live.findings import OURS, Line
+from themis_lab.paper.live.results import Results
+
+_WHAT = {
+    "bid_ms": "one bid (ms)",
+    "auction_ms": "one auction (ms)",
+    "round_ms": "one round, messages and all (ms)",
+    "resize_s": "one resize, from the word to stop to the first step (s)",
+    "checkpoint_s": "one checkpoint (s)",
+    "first_step_s": "start of a job's tasks to its first step (s)",
+    "cut_short_s": "start that was cut short before a first step (s)",
+}
+_QUANTILES = {"median": "median", "p95": "95th percentile"}
+_PAPER = {
+    ("bid_ms", "median"): 29.0,
+    ("bid_ms", "p95"): 334.0,
+    ("auction_ms", "median"): 354.0,
+    ("auction_ms", "p95"): 1398.0,
+    ("resize_s", "median"): 35.0,
+    ("resize_s", "p95"): 50.0,
+}
+_PAPER_RANGES = {"checkpoint_s": "5 to 10"}
+"""What the paper tells without quantiles."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overheads:
+    """What deciding and moving cost in the run of themis; the simulator takes these times from the run."""
+
+    name: str = "overheads"
+    title: str = "system overheads"
+
+    def lines(self, results: Results) -> Sequence[Line]:
+        """Median and 95th percentile of each, and how many starts were for nothing."""
+        report = results.reports.get(OURS)
+        if report is None:
+            return []
+        measured = report["overheads"]
+        lines = [
+            Line(
+                what=f"{what}, {name}",
+                paper=_paper(key, quantile),
+                paper_value=_PAPER.get((key, quantile)),
+                testbed=value,
+            )
+            for key, what in _WHAT.items()
+            for quantile, name in _QUANTILES.items()
+            if (value := measured.get(key, {}).get(quantile)) is not None
+        ]
+        counts = {"starts that came to a first step": "first_step_s", "starts cut short": "cut_short_s"}
+        return lines + [
+            Line(what=what, testbed=measured[key]["count"]) for what, key in counts.items() if key in measured
+        ]
+
+    def draw(self, results: Results) -> None:
+        """Nothing: they are told in words."""
+
+
+def _paper(key: str, quantile: str) -> str:
+    value = _PAPER.get((key, quantile))
+    return _PAPER_RANGES.get(key, "") if value is None else f"{value:g}"
+
+
+OVERHEADS = Overheads()

@@ -1,0 +1,339 @@
+"""Whether lying pays over whole runs, under themis and under policies without an auction: what the auction buys."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rm_plugin.arbiter.round_values import RoundSettings
+from rm_plugin.policies.registry import POLICIES
+from themis_lab.paper import sweeps
+from themis_lab.paper.plans import make_workload, settings_of
+from themis_lab.paper.plotting import COLOURS, GRID, INK, legend_below, new_figure
+from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
+from themis_lab.paper.statistics import Row, Summary, grouped, mean, numbers, run_metrics, summary
+from themis_lab.paper.strategies import lie_of, lying_agent
+from themis_lab.simulator.record import AppOutcome, RunRecord
+
+CLUSTER = "4x2+6x4"
+"""Half of the testbed."""
+
+APPS = 8
+OPTIONS: Mapping[str, object] = {"apps": APPS, "jobs": 4, "load": 2.0, "task_gpu_s": 3600.0, "sigma": 0.7}
+"""Apps that compete all the time: twice as much work arrives as the cluster does. Their size keeps runs short."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """A policy with what it goes by, and the lies that reach it."""
+
+    name: str
+    policy: str
+    f: float
+    lies: tuple[str, ...]
+
+
+IN_BIDS, IN_REPORTS, IN_BOTH = "bids", "reports", "both at once"
+
+CONTENDERS = (
+    Contender(
+        name="themis", policy="themis", f=0.8, lies=("rho", "work", "rows", "largest_row", "throughout", "strictness")
+    ),
+    Contender(name="themis, f = 0", policy="themis", f=0.0, lies=("work", "rows", "largest_row")),
+    Contender(name="worst_rho_first", policy="worst_rho_first", f=0.8, lies=("rho", "work")),
+    Contender(name="gandiva", policy="gandiva", f=0.8, lies=("strictness",)),
+    Contender(name="optimus", policy="optimus", f=0.8, lies=("strictness",)),
+    Contender(name="slaq", policy="slaq", f=0.8, lies=("loss",)),
+    Contender(name="srtf", policy="srtf", f=0.8, lies=("work",)),
+    Contender(name="srsf", policy="srsf", f=0.8, lies=("work",)),
+)
+"""With f = 0 all apps bid in every auction, and no report decides who does: the auction alone.
+
+Tiresias and drf go by what the arbiter itself has metered, so that these lies do not reach them.
+"""
+
+FACTORS: Mapping[Scale, Sequence[float]] = {Scale.QUICK: (0.5, 2.0, 4.0), Scale.PAPER: (0.5, 0.8, 1.25, 2.0, 4.0)}
+LIARS: Mapping[Scale, int] = {Scale.QUICK: 3, Scale.PAPER: APPS}
+"""How many of the apps lie in turn on each workload."""
+
+HONEST = "none"
+_PAYS = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LyingOverRuns:
+    """One app lies in every round of its life; what it gains by that, and what the others lose."""
+
+    name: str = "lying"
+    title: str = "what an app gains by lying in every round, and what it costs the others"
+
+    def cells(self, scale: Scale, seeds: int) -> Sequence[Cell]:
+        """Each lie by each of several apps, and a run a seed in which nobody lies."""
+        return [
+            cell
+            for contender in CONTENDERS
+            if contender.policy in POLICIES
+            for seed in range(1, seeds + 1)
+            for cell in _cells_of(contender, seed, scale)
+        ]
+
+    def evaluate(self, done: Sequence[Done]) -> Findings:
+        """Rows of lies: gain of the liar and change of the others, against the same run without the lie."""
+        honest = {_run_key(run): run.record for run in done if run.cell.labels["lie"] == HONEST}
+        rows = tuple(_row(run, honest[_run_key(run)]) for run in done if run.cell.labels["lie"] != HONEST)
+        compared = [*_best_lies(rows), *_each_lie(rows)]
+        return Findings(
+            rows=rows,
+            comparisons=tuple(compared),
+            remarks=_remarks(rows),
+            claims=_claims(rows),
+            causes=(_cause(rows),) if rows else (),
+        )
+
+    def draw(self, findings: Findings) -> Figure:
+        """For each lie, by policy: mean gain of the liar with its standard error, and the change of the others."""
+        rows = findings.rows
+        figure = new_figure(2, width=11.0, height=7.4)
+        for axes, column, label in zip(
+            figure.axes,
+            ("gain_percent", "others_percent"),
+            ("liar's completion time gained, %", "others' completion time added, %"),
+            strict=True,
+        ):
+            _bars(axes, rows, column)
+            axes.set_xlabel(label)
+        legend_below(figure, len(CONTENDERS))
+        return figure
+
+
+def _cells_of(contender: Contender, seed: int, scale: Scale) -> list[Cell]:
+    # Other apps with the next seed, so that a few seeds have had them all.
+    liars = [_liar(((seed - 1) * LIARS[scale] + turn) % APPS) for turn in range(LIARS[scale])]
+    lies = [(lie, factor, liar) for lie in contender.lies for factor in FACTORS[scale] for liar in liars]
+    return [_cell(contender, seed, *told) for told in [(HONEST, 1.0, ""), *lies]]
+
+
+def _liar(place: int) -> str:
+    return f"app-{place:03d}"
+
+
+def _cell(contender: Contender, seed: int, lie: str, factor: float, liar: str) -> Cell:
+    told = lie != HONEST
+    return Cell(
+        labels={"policy": contender.name, "lie": lie, "factor": factor, "seed": seed, "liar": liar},
+        make_workload=make_workload,
+        workload_arguments={
+            "name": "synthetic",
+            "seed": seed,
+            "cluster": CLUSTER,
+            "options": tuple(sorted(OPTIONS.items())),
+        },
+        settings=settings_of(CLUSTER, contender.policy, seed, rounds=RoundSettings(f=contender.f)),
+        make_agent=lying_agent if told else None,
+        agent_arguments={"liar": liar, "lie": lie, "amount": factor} if told else {},
+    )
+
+
+def _run_key(run: Done) -> tuple[str | float, str | float]:
+    return run.cell.labels["policy"], run.cell.labels["seed"]
+
+
+def _row(run: Done, honest: RunRecord) -> Row:
+    labels = run.cell.labels
+    before = {app.name: app for app in honest.apps}
+    liar = next(app for app in run.record.apps if app.name == labels["liar"])
+    others = [app for app in run.record.apps if app is not liar]
+    return {
+        **labels,
+        "gain_percent": -_change(liar, before),
+        "gain_rho_percent": (1.0 - liar.rho["themis"] / before[liar.name].rho["themis"]) * 100.0,
+        "others_percent": mean(_change(app, before) for app in others),
+        "worst_other_percent": max(_change(app, before) for app in others),
+        "others_max_rho": max(app.rho["themis"] for app in others),
+        "others_max_rho_before": max(before[app.name].rho["themis"] for app in others),
+        "liar_completion_s": liar.completion_s,
+        "liar_completion_before_s": before[liar.name].completion_s,
+        **run_metrics(run.record),
+    }
+
+
+def _change(app: AppOutcome, before: Mapping[str, AppOutcome]) -> float:
+    """Percent that an app's completion time grew by."""
+    return (app.completion_s / before[app.name].completion_s - 1.0) * 100.0
+
+
+def _lie_groups(rows: Sequence[Row]) -> dict[tuple[str, str, float], list[Row]]:
+    return {
+        (str(policy), str(lie), float(factor)): group
+        for (policy, lie, factor), group in grouped(rows, "policy", "lie", "factor").items()
+    }
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Of the mean; 0 for less than two values."""
+    if len(values) < 2:
+        return 0.0
+    middle = mean(values)
+    return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1) / len(values))
+
+
+def _best_lies(rows: Sequence[Row]) -> list[Comparison]:
+    """By policy the lie that gains most on average, over the apps that may tell it."""
+    lines = []
+    for policy in _policies(rows):
+        groups = {key: group for key, group in _lie_groups(rows).items() if key[0] == policy}
+        (_, lie, factor), group = max(groups.items(), key=lambda item: mean(numbers(item[1], "gain_percent")))
+        gain, error = mean(numbers(group, "gain_percent")), standard_error(numbers(group, "gain_percent"))
+        verdict = "lying pays" if gain > 2.0 * error and gain > 100 * _PAYS else "no gain that stands out"
+        lines.append(
+            Comparison(
+                what=f"gain of the best lie, completion time, {policy} (%)",
+                paper="no gain" if policy.startswith(sweeps.OURS) else "",
+                ours=gain,
+                spread=_by_seed(group, "gain_percent").spread,
+                remark=f"{_words(lie)} times {factor:g}, standard error {error:.2g} over {len(group)} liars; {verdict}."
+                f" The others take {mean(numbers(group, 'others_percent')):+.2g} %.",
+            )
+        )
+    return lines
+
+
+def _each_lie(rows: Sequence[Row]) -> list[Comparison]:
+    lines = []
+    for (policy, lie, factor), group in _lie_groups(rows).items():
+        gains = numbers(group, "gain_percent")
+        winners = mean(float(gain > 100 * _PAYS) for gain in gains)
+        losers = mean(float(gain < -100 * _PAYS) for gain in gains)
+        lines.append(
+            Comparison(
+                what=f"gain by {_words(lie)} times {factor:g}, {policy} (%)",
+                ours=mean(gains),
+                spread=_by_seed(group, "gain_percent").spread,
+                remark=f"{winners:.0%} of the liars gain more than {_PAYS:.0%}, {losers:.0%} lose more; in rho "
+                f"{mean(numbers(group, 'gain_rho_percent')):+.2g} %; the others take "
+                f"{mean(numbers(group, 'others_percent')):+.2g} %.",
+            )
+        )
+    return lines
+
+
+def _claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
+    gains = {policy: _gains_by_place(rows, policy).get(IN_BIDS) for policy in _policies(rows)}
+    told = [f"{policy} {gain:+.1f} %" for policy, gain in gains.items() if gain is not None]
+    return (
+        Claim(
+            paper="hidden payments make the truth the best bid (lying)",
+            here=f"mean gain in completion time of the best lie in bids alone: {', '.join(told) or 'none was told'}",
+        ),
+    )
+
+
+def _cause(rows: Sequence[Row]) -> str:
+    told = [
+        f"{policy} {' and '.join(f'in {place} {gain:+.1f} %' for place, gain in _gains_by_place(rows, policy).items())}"
+        for policy in _policies(rows)
+    ]
+    return (
+        "**What the auction buys.** The best lie, told in every round of an app's life, takes so much off its "
+        f"completion time in the mean: {'; '.join(told)}. Payments guard the bids; nothing guards what "
+        "apps report, by which the filter chooses who bids and the other policies choose who runs. With f = 0 all "
+        "apps bid whatever they report, so that a lie in both at once is one in bids."
+    )
+
+
+def _policies(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(str(row["policy"]) for row in rows))
+
+
+def _gains_by_place(rows: Sequence[Row], policy: str) -> dict[str, float]:
+    """Mean gain in percent of the best lie under a policy by where it is told; places without a lie are left out."""
+    gains: dict[str, float] = {}
+    for (name, lie, _), group in _lie_groups(rows).items():
+        if name == policy:
+            place, gain = told_in(lie, policy), mean(numbers(group, "gain_percent"))
+            gains[place] = max(gain, gains.get(place, gain))
+    return {place: gains[place] for place in (IN_BIDS, IN_REPORTS, IN_BOTH) if place in gains}
+
+
+def told_in(lie: str, policy: str) -> str:
+    """Where a policy is told a lie of that kind; only ours asks for bids."""
+    told = lie_of(lie, 1.0)
+    if not policy.startswith(sweeps.OURS) or not told.in_bids:
+        return IN_REPORTS
+    return IN_BOTH if told.in_reports else IN_BIDS
+
+
+def _by_seed(rows: Sequence[Row], column: str) -> Summary:
+    return summary(mean(numbers(group, column)) for group in grouped(rows, "seed").values())
+
+
+def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
+    texts = []
+    for policy in _policies(rows):
+        paying = [
+            f"{_words(lie)} times {factor:g}"
+            for (name, lie, factor), group in _lie_groups(rows).items()
+            if name == policy and _stands_out(numbers(group, "gain_percent"))
+        ]
+        texts.append(
+            f"Under {policy} these lies gain more than {_PAYS:.0%} and more than twice their standard error: "
+            f"{', '.join(paying)}."
+            if paying
+            else f"Under {policy} no lie gains more than {_PAYS:.0%} and more than twice its standard error."
+        )
+    return (
+        *texts,
+        "Several apps lie in turn, each in every round of its life, all others are honest; a gain is against the "
+        "same run without the lie, in percent of the completion time then. From the fourth round at one moment on a "
+        "liar tells the truth: its lie would have such rounds repeat without end. Many lies are tried, so a few "
+        "stand out by chance.",
+        "Hidden payments guard the auction, not the filter before it: with f above 0 the apps that report the worst "
+        "rho are asked first. The paper argues that agents report what they have cached from their last bid; nothing "
+        "makes a lying agent do so.",
+        "Lies in rows do not reach policies that ask for no bids; tiresias and drf go by what the arbiter meters. "
+        "Gandiva and optimus go by S, slaq by forecasts of the loss: each is told the lie that reaches it. "
+        "Workload: synthetic, 8 searches, load 2, half of the testbed.",
+    )
+
+
+def _stands_out(gains: Sequence[float]) -> bool:
+    return mean(gains) > max(100 * _PAYS, 2.0 * standard_error(gains))
+
+
+# ---- the figure -----------------------------------------------------------------------------------------------------
+
+_COLOURS: Mapping[str, str] = {**COLOURS, "themis, f = 0": "#e6a39b"}
+
+
+_THICK = 0.3
+
+
+def _bars(axes: Axes, rows: Sequence[Row], column: str) -> None:
+    lies = list(dict.fromkeys((str(row["lie"]), float(row["factor"])) for row in rows))
+    policies = _policies(rows)
+    for group, (lie, factor) in enumerate(lies):
+        told = {policy: sweeps.where(rows, policy=policy, lie=lie, factor=factor) for policy in policies}
+        values = {policy: numbers(chosen, column) for policy, chosen in told.items() if chosen}
+        height = 0.8 / len(values)
+        for place, (policy, each) in enumerate(values.items()):
+            at = group + (place - (len(values) - 1) / 2) * height
+            axes.barh(at, mean(each), min(height, _THICK) * 0.9, color=_COLOURS.get(policy, INK))
+            axes.errorbar(mean(each), at, xerr=standard_error(each), fmt="none", ecolor=INK, elinewidth=0.7)
+    for policy in policies:
+        axes.barh(0.0, 0.0, color=_COLOURS.get(policy, INK), label=policy)
+    axes.set_yticks(range(len(lies)), [f"{_words(lie)} x{factor:g}" for lie, factor in lies])
+    axes.set_ylim(len(lies) - 0.4, -0.6)
+    axes.axvline(0.0, color=INK, linewidth=0.8)
+    axes.grid(axis="x", color=GRID)
+
+
+EXPERIMENT = LyingOverRuns()
+
+
+def _words(lie: str) -> str:
+    """A kind of lie as tables write it."""
+    return lie.replace("_", " ")

@@ -1,0 +1,260 @@
+"""How the figures of the experiments look: one colour a policy, one typeface, few helpers in the paper's forms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from themis_lab.paper.statistics import Summary, cdf
+
+INK = "#2b2b2b"
+GRID = "#d9d9d9"
+
+COLOURS: Mapping[str, str] = {
+    "themis": "#c0392b",
+    "gandiva": "#2e86ab",
+    "tiresias": "#e08e1b",
+    "optimus": "#4c9f70",
+    "slaq": "#8e6bbf",
+    "srtf": "#7f8c8d",
+    "srsf": "#2bb3b1",
+    "drf": "#9c6644",
+    "worst_rho_first": "#e377a8",
+}
+"""One colour a policy in every figure. `colour_of` gives others one too."""
+
+_OTHERS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#9c6bd3", "#2bb3b1", "#d4a72c", "#ef7fb0")
+
+# Matplotlib names every key in its type; a dictionary of texts would not do.
+_STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 9.0,
+    "text.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 10.0,
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "hatch.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8.0,
+    "savefig.dpi": 150.0,
+}
+
+PANEL_WIDTH, HEIGHT = 4.8, 3.2
+
+PAPER = "the paper"
+"""What points that the paper prints are called in a legend."""
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Figures that are made, and written, inside look like all others."""
+    with mpl.rc_context(_STYLE):
+        yield
+
+
+def new_figure(
+    panels: int = 1,
+    *,
+    width: float = 0.0,
+    height: float = HEIGHT,
+    sharex: bool = False,
+    sharey: bool = False,
+    widths: Sequence[float] | None = None,
+) -> Figure:
+    """A figure with panels side by side (`figure.axes`). Call it within `house_style`.
+
+    Args:
+        panels: How many.
+        width: In inches; 0 for the usual width of so many panels.
+        height: In inches.
+        sharex: The panels have one horizontal scale.
+        sharey: The panels have one vertical scale.
+        widths: How wide the panels are to each other; alike if None.
+    """
+    figure = Figure(figsize=(width or PANEL_WIDTH * panels, height), layout="constrained")
+    figure.subplots(1, panels, sharex=sharex, sharey=sharey, width_ratios=widths)
+    return figure
+
+
+def colour_of(name: str, place: int = 0) -> str:
+    """A policy's colour; for any other name the one of its place."""
+    return COLOURS.get(name, _OTHERS[place % len(_OTHERS)])
+
+
+def cdf_lines(axes: Axes, series: Mapping[str, Sequence[float]], xlabel: str, *, log: bool = False) -> None:
+    """The share of values no larger than x, a staircase a series; themis is drawn heavier and last, on top.
+
+    Args:
+        axes: Drawn into.
+        series: Values by name; a policy's name gives the colour.
+        xlabel: What the values are.
+        log: A logarithmic axis of values.
+    """
+    for place, (name, values) in enumerate(_themis_last(series)):
+        if not values:
+            continue
+        xs, shares = cdf(values)
+        axes.step(
+            [xs[0], *xs],
+            [0.0, *shares],
+            where="post",
+            label=name,
+            color=colour_of(name, place),
+            linewidth=2.2 if name == "themis" else 1.3,
+        )
+    axes.set(xlabel=xlabel, ylabel="share of apps", ylim=(0.0, 1.02))
+    if log:
+        axes.set_xscale("log")
+        plain_log_axis(axes, "x")
+    axes.grid(visible=True)
+
+
+def grouped_bars(
+    axes: Axes,
+    groups: Sequence[str],
+    series: Mapping[str, Sequence[Summary]],
+    *,
+    colours: Mapping[str, str] | None = None,
+    labels: str = "",
+) -> None:
+    """Bars side by side in each group, with whiskers from the least to the largest over seeds.
+
+    Args:
+        axes: Drawn into.
+        groups: Names under the groups.
+        series: By name, a summary a group; the name gives the colour if it is a policy's.
+        colours: By series, where the name does not give it.
+        labels: A format such as `.2f` for numbers over the bars; empty for none.
+    """
+    width = 0.8 / max(1, len(series))
+    for place, (name, values) in enumerate(series.items()):
+        at = [group + (place - (len(series) - 1) / 2) * width for group in range(len(values))]
+        colour = (colours or {}).get(name) or colour_of(name, place)
+        heights = [value.median for value in values]
+        axes.bar(at, heights, width * 0.92, label=name, color=colour)
+        if any(value.runs > 1 for value in values):
+            axes.errorbar(at, heights, yerr=_whiskers(values), fmt="none", ecolor=INK, elinewidth=0.8, capsize=1.5)
+        if labels:
+            for x, value in zip(at, values, strict=True):
+                axes.annotate(f"{value.median:{labels}}", (x, value.most), (0, 2), **_ABOVE)
+    axes.set_xticks(range(len(groups)), groups)
+    axes.tick_params(axis="x", length=0)
+    axes.grid(axis="y")
+
+
+def policy_bars(axes: Axes, values: Mapping[str, Summary], *, labels: str = ".2f") -> None:
+    """One bar a policy in its colour, with whiskers over seeds and its number on top."""
+    names = list(values)
+    for place, name in enumerate(names):
+        value = values[name]
+        axes.bar(place, value.median, 0.7, color=colour_of(name, place))
+        if value.runs > 1:
+            axes.errorbar(
+                place, value.median, yerr=_whiskers([value]), fmt="none", ecolor=INK, elinewidth=0.8, capsize=2
+            )
+        axes.annotate(f"{value.median:{labels}}", (place, value.most), (0, 2), **_ABOVE)
+    slanted = len(names) > 4
+    axes.set_xticks(
+        range(len(names)),
+        names,
+        rotation=35 if slanted else 0,
+        ha="right" if slanted else "center",
+        rotation_mode="anchor",
+    )
+    axes.tick_params(axis="x", length=0)
+    axes.grid(axis="y")
+
+
+def lines(
+    axes: Axes,
+    xs: Sequence[float],
+    series: Mapping[str, Sequence[Summary]],
+    xlabel: str,
+    ylabel: str,
+    *,
+    apart: float = 0.0,
+) -> None:
+    """A line a series through the medians, with a light band from the least to the largest over seeds.
+
+    Args:
+        axes: Drawn into.
+        xs: Where the values of each series are.
+        series: By name, a summary at each of xs; one of no runs draws nothing.
+        xlabel: What xs are.
+        ylabel: What the values are.
+        apart: Series that would hide each other's bands are drawn so far apart along x, with whiskers in their place.
+    """
+    for place, (name, values) in enumerate(_themis_last(series)):
+        colour = colour_of(name, place)
+        shift = (place - (len(series) - 1) / 2) * apart
+        there = [(x + shift, value) for x, value in zip(xs, values, strict=True) if value.runs]
+        at, values = [x for x, _ in there], [value for _, value in there]
+        axes.plot(
+            at,
+            [value.median for value in values],
+            "o-",
+            label=name,
+            color=colour,
+            markersize=3.5,
+            linewidth=2.2 if name == "themis" else 1.3,
+        )
+        if not any(value.runs > 1 for value in values):
+            continue
+        if apart:
+            heights = [value.median for value in values]
+            axes.errorbar(at, heights, yerr=_whiskers(values), fmt="none", ecolor=colour, elinewidth=0.9, capsize=2)
+        else:
+            low, high = [value.least for value in values], [value.most for value in values]
+            axes.fill_between(at, low, high, color=colour, alpha=0.12, linewidth=0)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    axes.grid(visible=True)
+
+
+def fair_line(axes: Axes, *, vertical: bool = False) -> None:
+    """A dashed line at rho 1: above it, or right of it, sharing is a loss."""
+    (axes.axvline if vertical else axes.axhline)(1.0, color=INK, linewidth=0.9, linestyle="--")
+
+
+def plain_log_axis(axes: Axes, which: str) -> None:
+    """Label a logarithmic axis by 1, 2, 5 and their tenfolds, a long one by powers of ten alone, written plainly."""
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    least, most = sorted(axes.get_xlim() if which == "x" else axes.get_ylim())
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if most < _LONG * least else (1.0,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+_LONG = 2000.0
+
+
+def legend_below(figure: Figure, columns: int = 5) -> None:
+    """One legend for all panels, under them; themis stands first though it is drawn last, the paper's points last."""
+    handles, names = figure.axes[0].get_legend_handles_labels()
+    order = sorted(range(len(names)), key=lambda place: (names[place] != "themis", names[place] == PAPER))
+    handles, names = [handles[place] for place in order], [names[place] for place in order]
+    figure.legend(handles, names, loc="outside lower center", ncols=min(columns, max(1, len(names))))
+
+
+def _whiskers(values: Sequence[Summary]) -> list[list[float]]:
+    return [[value.median - value.least for value in values], [value.most - value.median for value in values]]
+
+
+def _themis_last(series: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return sorted(series.items(), key=lambda item: item[0] == "themis")
+
+
+_ABOVE: Any = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 7}

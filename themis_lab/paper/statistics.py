@@ -1,0 +1,154 @@
+"""Sums over apps and seeds, and the rows that experiments share: medians, percentiles, CDFs, one run's metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from themis_lab.simulator.metrics import jain, percentile, share_over
+from themis_lab.simulator.record import RunRecord
+
+Row = Mapping[str, str | float]
+"""A row of an experiment's CSV."""
+
+DEFINITIONS = ("themis", "isolated_share", "placement_aware", "private_cluster", "attainable")
+"""The five definitions of rho (themis.md, section 2): reported side by side, never compared with one another."""
+
+UNFAIR_RHO = 1.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A quantity over seeds: its median, the least and the largest, and of how many runs."""
+
+    median: float
+    least: float
+    most: float
+    runs: int
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """Least and largest."""
+        return self.least, self.most
+
+
+def summary(values: Iterable[float]) -> Summary:
+    """Median, least and largest; all nan for no values."""
+    ordered = sorted(values)
+    if not ordered:
+        return Summary(median=math.nan, least=math.nan, most=math.nan, runs=0)
+    return Summary(median=median(ordered), least=ordered[0], most=ordered[-1], runs=len(ordered))
+
+
+def median(values: Iterable[float]) -> float:
+    """The middle value, the mean of the two middle ones for an even number; nan for none."""
+    return percentile(values, 0.5)
+
+
+def mean(values: Iterable[float]) -> float:
+    """The arithmetic mean; nan for none."""
+    numbers = list(values)
+    return math.fsum(numbers) / len(numbers) if numbers else math.nan
+
+
+def cdf(values: Iterable[float]) -> tuple[list[float], list[float]]:
+    """The values in order, and the share of all that is no larger than each."""
+    ordered = sorted(values)
+    return ordered, [(place + 1) / len(ordered) for place in range(len(ordered))]
+
+
+def rhos(record: RunRecord, definition: str = "themis") -> list[float]:
+    """Rho at the end of every app by one definition."""
+    return [app.rho[definition] for app in record.apps]
+
+
+def max_rho(record: RunRecord, definition: str = "themis") -> float:
+    """The worst rho of a run by one definition."""
+    return max(rhos(record, definition), default=math.nan)
+
+
+def gpu_time_h(record: RunRecord) -> float:
+    """GPU hours that apps held leases."""
+    return math.fsum(app.gpu_time_s for app in record.apps) / 3600.0
+
+
+def placement_scores(record: RunRecord) -> list[float]:
+    """The mean placement score 1/S of every app."""
+    return [app.placement_score for app in record.apps]
+
+
+def run_metrics(record: RunRecord) -> dict[str, float]:
+    """The metrics of one run (themis.md, section 8) as columns of a CSV; times in seconds unless named otherwise."""
+    completions = [app.completion_s for app in record.apps]
+    counts = record.counts
+    own = rhos(record)
+    return {
+        **{f"max_rho_{definition}": max_rho(record, definition) for definition in DEFINITIONS},
+        "median_rho_themis": median(own),
+        "p95_rho_themis": percentile(own, 0.95),
+        "share_rho_above_1": share_over(own, 1.0),
+        "share_rho_above_1.05": share_over(own, UNFAIR_RHO),
+        "jain_rho_themis": jain(own),
+        "worst_at_bound": _worst_at_bound(record),
+        "max_bound": max((app.bound for app in record.apps), default=math.nan),
+        "gpu_time_h": gpu_time_h(record),
+        "placement_score_mean": mean(placement_scores(record)),
+        "completion_mean_s": mean(completions),
+        "completion_median_s": median(completions),
+        "completion_p95_s": percentile(completions, 0.95),
+        "queueing_max_s": max((app.queueing_s for app in record.apps), default=math.nan),
+        "makespan_s": record.makespan_s,
+        "leased_share": record.leased_share,
+        "running_share": record.running_share,
+        "restarts": float(sum(app.restarts for app in record.apps)),
+        "lost_gpu_h": math.fsum(app.lost_gpu_s for app in record.apps) / 3600.0,
+        "rounds": float(counts.rounds),
+        "leftover_share": counts.leftover_gpus / max(1, counts.leftover_gpus + counts.granted_gpus),
+        "wins_to_nothing": float(counts.wins_to_nothing),
+        "empty_bid_share": counts.empty_bids / max(1, counts.bids),
+        "checkpoints": float(sum(app.checkpoints for app in record.apps)),
+    }
+
+
+NEAR_BOUND = 1.1
+"""An app whose rho is no larger than so many times its lower bound is said to be at its bound."""
+
+
+def _worst_at_bound(record: RunRecord) -> float:
+    """1 where the worst app of the run is at its lower bound, so that max rho tells of the workload; else 0."""
+    worst = max(record.apps, key=lambda app: app.rho["themis"], default=None)
+    return float(worst is not None and worst.rho["themis"] <= NEAR_BOUND * worst.bound)
+
+
+def grouped(rows: Iterable[Row], *columns: str) -> dict[tuple[str | float, ...], list[Row]]:
+    """The rows by what stands in these columns, in the order of their first row."""
+    groups: dict[tuple[str | float, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[column] for column in columns), []).append(row)
+    return groups
+
+
+def numbers(rows: Iterable[Row], column: str) -> list[float]:
+    """A column of numbers."""
+    return [float(row[column]) for row in rows]
+
+
+def summarized(rows: Iterable[Row], by: str, column: str) -> dict[str | float, Summary]:
+    """A column over all rows that are alike in column `by`, which are as a rule the seeds."""
+    return {key: summary(numbers(group, column)) for (key,), group in grouped(rows, by).items()}
+
+
+def paired_ratios(
+    rows: Iterable[Row], column: str, of: Callable[[Row], bool], to: Callable[[Row], bool]
+) -> list[float]:
+    """`column` of the rows that `of` picks over that of the rows that `to` picks, seed by seed."""
+    rows = list(rows)
+    over = {row["seed"]: float(row[column]) for row in rows if of(row)}
+    under = {row["seed"]: float(row[column]) for row in rows if to(row)}
+    return [over[seed] / under[seed] for seed in sorted(over.keys() & under.keys(), key=float) if under[seed]]
+
+
+def of_policies(rows: Sequence[Row]) -> list[str]:
+    """The policies that the rows tell of, in the order of their first row."""
+    return list(dict.fromkeys(str(row["policy"]) for row in rows))

@@ -1,0 +1,117 @@
+"""Agents for cells: functions of a module with plain arguments, so that runs with them cross to other processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from am.agent.fairness import RhoDefinition, ideal_times_s
+from am.agent.views import AppView, Surroundings
+from rm_plugin.arbiter.seeds import child_seed
+from themis.apps import Slowdown
+from themis.bids import AppReport, Bid, GangDemand, Offer, RhoOf
+from themis_lab.simulator.agents import Agent, ErringAgent, HonestAgent, Lie, LyingAgent, lie_named, with_slowdowns
+from themis_lab.simulator.workload import AppTrace
+
+
+def erring_agent(app: AppTrace, error: float, seed: int) -> Agent:
+    """An honest agent that errs by up to `error`; each app errs on its own."""
+    return ErringAgent(HonestAgent(), error, child_seed(seed, "error", app.name))
+
+
+def lying_agent(app: AppTrace, liar: str, lie: str, amount: float) -> Agent:
+    """A liar for the app of that name, honest agents for all others.
+
+    Args:
+        app: Whose agent is wanted.
+        liar: The name of the app that lies.
+        lie: A key of OWN_LIES or of `themis_lab.simulator.agents.LIES`.
+        amount: What the lie takes.
+    """
+    told = lie_of(lie, amount)
+    return LyingAgent(HonestAgent(), told) if app.name == liar else HonestAgent()
+
+
+def lie_of(kind: str, amount: float) -> Lie:
+    """Return the lie of a kind in OWN_LIES or the simulator's LIES; raise UnknownNameError for another."""
+    return OWN_LIES[kind](amount) if kind in OWN_LIES else lie_named(kind, amount)
+
+
+def lie_about_strictness(factor: float) -> Lie:
+    """The app claims that what S adds to 1 is `factor` times as much at every level, in its reports as in its bids."""
+
+    def claimed(true: Slowdown) -> Slowdown:
+        levels = (true.slot, true.machine, true.rack, true.cluster)
+        return Slowdown(*(1.0 + (level - 1.0) * factor for level in levels))
+
+    return Lie(name=f"S - 1 times {factor:g}", view=lambda app: with_slowdowns(app, claimed))
+
+
+def lie_about_loss(factor: float) -> Lie:
+    """The app claims to be at its iterations over `factor`: with more than 1 its losses seem to fall faster."""
+
+    def told(demand: GangDemand) -> GangDemand:
+        true = demand.forecast
+        return (
+            demand if true is None else replace(demand, forecast=replace(true, iteration=int(true.iteration / factor)))
+        )
+
+    def report(truth: AppReport) -> AppReport:
+        return replace(truth, demands=tuple(told(demand) for demand in truth.demands))
+
+    return Lie(name=f"loss as at an iteration {factor:g} times earlier", report=report)
+
+
+OWN_LIES: Mapping[str, Callable[[float], Lie]] = MappingProxyType(
+    {"strictness": lie_about_strictness, "loss": lie_about_loss}
+)
+"""Lies made for baselines: gandiva and optimus go by S, slaq by forecasts of the loss."""
+
+
+class RankedAgent:
+    """The production agent, but for rho in its reports, which is by other definitions: the arbiter filters by it.
+
+    The ideal is of the app as it was submitted, among as many apps as it has had in its time so far (N_avg).
+    Bids are as they are: T_ideal is one number for all bundles of an app, which the auction's product does not tell.
+
+    Args:
+        inner: Answers on the app as it is.
+        definitions: Of t_ideal; of several the geometric mean is taken.
+    """
+
+    def __init__(self, inner: Agent, definitions: Sequence[RhoDefinition]) -> None:
+        self._inner = inner
+        self._definitions = tuple(definitions)
+        self._whole: AppView | None = None
+
+    def report(self, app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+        """The report with rho by these definitions."""
+        if self._whole is None:
+            # The first report is asked before the app has held a GPU: its work is then as it was submitted.
+            self._whole = replace(app, elapsed_s=0.0, held=())
+        truth = self._inner.report(app, around, round_id, rho_of)
+        ideals_s = ideal_times_s(replace(self._whole, contention=app.contention), around)
+        logs = [math.log(ideals_s[definition]) for definition in self._definitions]
+        ideal_s = math.exp(math.fsum(logs) / len(logs))
+        return replace(truth, rho=truth.t_shared_s / ideal_s, t_ideal_s=ideal_s)
+
+    def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
+        """What the production agent bids."""
+        return self._inner.bid(app, offer, around)
+
+
+FILTERS: Mapping[str, tuple[RhoDefinition, ...]] = MappingProxyType(
+    {
+        "isolated_share": (RhoDefinition.ISOLATED_SHARE,),
+        "themis and isolated_share": (RhoDefinition.THEMIS, RhoDefinition.ISOLATED_SHARE),
+    }
+)
+"""Other definitions that apps can be filtered by, by name."""
+
+
+def ranked_agent(app: AppTrace, by: str) -> Agent:
+    """An honest agent whose reports tell rho by other definitions; `by` is a key of FILTERS."""
+    del app
+    return RankedAgent(HonestAgent(), FILTERS[by])

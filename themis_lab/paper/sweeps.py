@@ -1,0 +1,189 @@
+"""What experiments that vary one thing share: their workloads and clusters, rows of runs, ratios run by run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from themis.choices import LeaseEnds
+from themis_lab.paper.macro import LOADS
+from themis_lab.paper.plans import ENDS, PAPER_POLICIES, Load
+from themis_lab.paper.plotting import grouped_bars, legend_below, new_figure
+from themis_lab.paper.port import Comparison, Done, Scale
+from themis_lab.paper.statistics import Row, Summary, grouped, numbers, run_metrics, summary
+
+ALIGNED, STAGGERED = LeaseEnds.ALIGNED.value, LeaseEnds.STAGGERED.value
+OURS = "themis"
+MAX_RHO = "max_rho_themis"
+GPU_TIME = "gpu_time_h"
+BASELINES = tuple(name for name in PAPER_POLICIES if name != OURS)
+
+SIMULATED: Mapping[Scale, str] = {Scale.QUICK: "7x8+1x4/1+4x1", Scale.PAPER: "paper-256"}
+"""The cluster of the paper's simulations; at quick scale a quarter of its machines, 64 GPUs."""
+
+_TESTBED_GPUS, _SIMULATED_GPUS = 64, 256
+
+
+def simulated_load(scale: Scale, **options: object) -> Load:
+    """Workload 2 for the simulated cluster, as busy as the testbed is with it: the paper does not say how busy.
+
+    Args:
+        scale: How large.
+        options: More options of the workload.
+    """
+    load = LOADS[scale]["w2"]
+    pace: dict[str, object] = {"stretch": _TESTBED_GPUS / _SIMULATED_GPUS} if scale is Scale.PAPER else {}
+    return Load(name=load.name, options={**load.options, **pace, **options})
+
+
+def ends_of(scale: Scale, *, both: bool) -> tuple[LeaseEnds, ...]:
+    """How leases end: both ways at the paper's scale, and at quick scale at points that are to be told `both` ways.
+
+    Staggered runs take longest.
+    """
+    return ENDS if both or scale is Scale.PAPER else (LeaseEnds.ALIGNED,)
+
+
+def rows_of_runs(done: Iterable[Done]) -> tuple[Row, ...]:
+    """A row a run: its labels and all metrics of the run."""
+    return tuple({**run.cell.labels, **run_metrics(run.record)} for run in done)
+
+
+def where(rows: Iterable[Row], **wanted: str | float) -> list[Row]:
+    """The rows in which these columns have these values."""
+    return [row for row in rows if all(row[column] == value for column, value in wanted.items())]
+
+
+def over_seeds(rows: Iterable[Row], column: str, **wanted: str | float) -> Summary:
+    """A column of the rows that have these values."""
+    return summary(numbers(where(rows, **wanted), column))
+
+
+def series(rows: Sequence[Row], by: str, along: str, column: str) -> dict[str, list[Summary]]:
+    """For each value of `by`, in the order of its first row, a summary of `column` at each value of `along`."""
+    points = axis(rows, along)
+    return {
+        str(name): [over_seeds(group, column, **{along: point}) for point in points]
+        for (name,), group in grouped(rows, by).items()
+    }
+
+
+def axis(rows: Iterable[Row], column: str) -> list[float]:
+    """The values of a column of numbers, each once, least first."""
+    return sorted({float(row[column]) for row in rows})
+
+
+def ratios(
+    rows: Sequence[Row],
+    column: str,
+    over: Mapping[str, str | float],
+    under: Mapping[str, str | float],
+    like: Sequence[str] = ("seed",),
+) -> Summary:
+    """`column` of the rows that have the values `over`, divided by that of the rows that have `under`.
+
+    Args:
+        rows: Of runs.
+        column: Divided.
+        over: Values by column of the runs above.
+        under: Of those below.
+        like: A run above is divided by the run below that has the same values in these columns.
+    """
+    below = {_key(row, like): float(row[column]) for row in where(rows, **under)}
+    pairs = [(float(row[column]), below.get(_key(row, like), 0.0)) for row in where(rows, **over)]
+    return summary(top / bottom for top, bottom in pairs if bottom)
+
+
+def to_ours(
+    rows: Sequence[Row], column: str, names: Iterable[str] = BASELINES, ends: str = ALIGNED
+) -> dict[str, Summary]:
+    """By policy its column over that of themis, seed by seed, with leases that end alike."""
+    present = {str(row["policy"]) for row in rows}
+    return {
+        name: ratios(rows, column, {"policy": name, "ends": ends}, {"policy": OURS, "ends": ends})
+        for name in names
+        if name in present
+    }
+
+
+def line(what: str, value: Summary, *, paper: str = "", number: float | None = None, remark: str = "") -> Comparison:
+    """A line of the comparison from a summary over runs."""
+    spread = value.spread if value.runs > 1 else None
+    return Comparison(what=what, paper=paper, paper_value=number, ours=value.median, spread=spread, remark=remark)
+
+
+def nearest_and_farthest(values: Mapping[str, Summary]) -> tuple[str, str]:
+    """The names of the least and the largest median."""
+    return min(values, key=lambda name: values[name].median), max(values, key=lambda name: values[name].median)
+
+
+def ranking(rows: Sequence[Row], column: str) -> list[tuple[str, float]]:
+    """Policies and the medians of a column, least first."""
+    medians = [
+        (str(name), summary(numbers(group, column)).median) for (name,), group in grouped(rows, "policy").items()
+    ]
+    return sorted(medians, key=lambda item: item[1])
+
+
+def ranking_text(rows: Sequence[Row], column: str) -> str:
+    """`ranking` as a sentence has it: name and number."""
+    return ", ".join(f"{name} {value:.3g}" for name, value in ranking(rows, column))
+
+
+def left_out(rows: Sequence[Row], along: str) -> str:
+    """A sentence on where runs with staggered lease ends are left out, and that definitions stay apart.
+
+    Args:
+        rows: Of runs.
+        along: The column that was varied.
+    """
+    staggered = axis(where(rows, ends=STAGGERED), along)
+    missing = [f"{point:g}" for point in axis(rows, along) if point not in staggered]
+    told = f" Staggered lease ends are left out at this scale at: {', '.join(missing)}." if missing else ""
+    return f"Rho is by definition `themis`; the CSV has all five, side by side.{told}"
+
+
+def bound_text(bound: Summary) -> str:
+    """What the largest lower bound of an app in themis's own runs says: N_avg, and so rho, differs between policies."""
+    return (
+        f"in themis's own runs the largest lower bound of an app is {bound.median:.3g} ({bound.least:.3g} to "
+        f"{bound.most:.3g}), less than which no policy could have given it at the same N_avg"
+    )
+
+
+def bars_by_policy(
+    rows: Sequence[Row],
+    along: str,
+    column: str,
+    name_of: Callable[[float], str],
+    decorate: Callable[[Axes], None],
+) -> Figure:
+    """Bars of every policy at each value of `along`, a panel for each way of ending leases.
+
+    Args:
+        rows: Of runs.
+        along: The column that was varied.
+        column: What is drawn.
+        name_of: The name of a group.
+        decorate: Sets labels and lines of a panel.
+    """
+    groups = grouped(rows, "ends")
+    points = [float(len(axis(chosen, along))) for chosen in groups.values()]
+    width = 8.4 if len(groups) == 1 else 13.2
+    figure = new_figure(len(groups), width=width, height=3.6, sharey=True, widths=points)
+    for axes, ((ends,), chosen) in zip(figure.axes, groups.items(), strict=True):
+        names = [name_of(point) for point in axis(chosen, along)]
+        grouped_bars(axes, names, series(chosen, "policy", along, column))
+        decorate(axes)
+        if len(groups) > 1:
+            axes.set_title(f"{ends} lease ends")
+    for axes in figure.axes[1:]:
+        axes.set_ylabel("")
+    legend_below(figure, 9)
+    return figure
+
+
+def _key(row: Row, columns: Sequence[str]) -> tuple[str | float, ...]:
+    return tuple(row[column] for column in columns)

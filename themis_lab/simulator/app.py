@@ -1,0 +1,471 @@
+"""A simulated app master: the production tuner, planner and agent's view over jobs that are numbers."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+from msgspec.structs import replace
+
+from am.agent.demands import is_content
+from am.agent.views import AppView, HeldGang, JobView, Surroundings, median_job
+from am.agent.waiting import Waiting
+from am.app_view import at_once_gpus, held_gang, search_work_gpu_s
+from am.jobs.planner import NOWHERE, Holdings, Plan, make_plan
+from am.tuners.port import Observation, ObservationKind, TunerPlan
+from am.tuners.registry import make_tuner
+from themis.apps import JobSpec
+from themis.cluster import Cluster, GpuId
+from themis.errors import InvariantError
+from themis.leases import Lease, LeaseChange, LeaseChangeKind
+from themis.lifecycle import LeaseState
+from themis.values import Value
+from themis_lab.simulator.costs import Costs
+from themis_lab.simulator.jobs import SimJob
+from themis_lab.simulator.workload import AppTrace
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Sums over an app's life; GPU seconds where not said otherwise."""
+
+    running_gpu_s: float = 0.0
+    scored_gpu_s: float = 0.0
+    lost_gpu_s: float = 0.0
+    restarts: int = 0
+    checkpoints: int = 0
+
+
+class Started(Value, frozen=True, kw_only=True):
+    """A job that runs: `ends_at_s` is when it reaches its target or its tuner hears of it, if nothing comes between."""
+
+    job: SimJob
+    ends_at_s: float
+
+
+class Acted(Value, frozen=True, kw_only=True):
+    """What an app did: jobs started, jobs that write a checkpoint before they stop, leases to give back.
+
+    `moved`: jobs were stopped that had nothing to save, so that there may be more to do at once.
+    """
+
+    moved: bool = False
+    started: tuple[Started, ...] = ()
+    stopping: tuple[SimJob, ...] = ()
+    returned: tuple[int, ...] = ()
+
+
+_NOTHING_DONE = Acted()
+
+
+class _Holds(Value, frozen=True, kw_only=True):
+    """Gangs of an app, for leases up for renewal by any time from `at_s` on and before `until_s`.
+
+    `content`: they are all that its jobs can use.
+    """
+
+    gangs: tuple[HeldGang, ...]
+    content: bool
+    at_s: float
+    until_s: float
+
+
+class SimApp:
+    """One app. Times are on the run's clock.
+
+    Args:
+        app_id: Its id in the arbiter.
+        trace: Its jobs as they really are.
+        cluster: The cluster.
+        costs: What starting and stopping costs.
+        submitted_at_s: Now.
+    """
+
+    def __init__(self, app_id: str, trace: AppTrace, cluster: Cluster, costs: Costs, submitted_at_s: float) -> None:
+        self.app_id = app_id
+        self.trace = trace
+        self.submitted_at_s = submitted_at_s
+        self.first_gpu_at_s: float | None = None
+        self.ended_at_s: float | None = None
+        self.tally = Tally()
+        self.leases: dict[GpuId, Lease] = {}
+        self._reserved: set[GpuId] = set()
+        self._cluster = cluster
+        self.costs = costs
+        self._restart_s = costs.restart_s
+        specs = [
+            JobSpec(job_id=job.job_id, shape=job.shape, iterations_total=job.iterations_total) for job in trace.jobs
+        ]
+        self._tuner = make_tuner(trace.tuner, specs)
+        self.plan: TunerPlan = self._tuner.plan()
+        self.first_phases = self.plan.phases
+        self._at_once_gpus = at_once_gpus(specs, self.first_phases[0])
+        self.jobs = {job.job_id: SimJob(job) for job in sorted(trace.jobs, key=lambda job: job.job_id)}
+        self._gangs: dict[tuple[str, int], tuple[tuple[tuple[GpuId, ...], list[GpuId]], HeldGang]] = {}
+        self._still: tuple[JobView, ...] | None = None
+        self._median: dict[frozenset[str], JobView] = {}
+        self._reference_now: JobView | None = None
+        self._planned: Mapping[str, tuple[GpuId, ...]] = {}
+        self._moving: Mapping[str, tuple[GpuId, ...]] = NOWHERE
+        self._holds: _Holds | None = None
+        self._warm: set[GpuId] = set()
+        self._heard: list[SimJob] = []
+        self.work_total_gpu_s = self._work_gpu_s()
+        self.phases: list[tuple[JobView, ...]] = []
+        self._follow_plan()
+
+    # ---- for the agent ----
+
+    def view(self, now_s: float, up_until_s: float, contention: float) -> AppView:
+        """The app as its agent sees it; leases that end by `up_until_s` are up for renewal, `contention` is N_avg."""
+        return AppView(
+            app_id=self.app_id,
+            elapsed_s=now_s - self.submitted_at_s,
+            contention=contention,
+            jobs=self.jobs_at(now_s),
+            later_phases=self._later_phases,
+            work_total_gpu_s=self.work_total_gpu_s,
+            demand_max_gpus=self._at_once_gpus,
+            reference=self._reference_now or self._reference(),
+            held=self._held_now(up_until_s).gangs if self.leases or self._planned else (),
+            restart_s=self._restart_s,
+        )
+
+    def is_content(self, up_until_s: float) -> bool:
+        """True while the app wants nothing but what it holds, of which nothing is up for renewal."""
+        return bool(self.leases) and self._held_now(up_until_s).content
+
+    def same_until_s(self, up_until_s: float) -> float:
+        """Until when that holds, unless something happens: from that `up_until_s` on a lease more is up for renewal."""
+        return self._held_now(up_until_s).until_s
+
+    def waiting(self, now_s: float, around: Surroundings) -> Waiting | None:
+        """The app as one that has nothing, until something happens to it; None where it has, or no jobs to run."""
+        if self.leases or self._planned or not self._pending:
+            return None
+        return Waiting(self.view(now_s, now_s, contention=1.0), around)
+
+    def jobs_at(self, now_s: float) -> tuple[JobView, ...]:
+        """The jobs of the phase as the agent sees them.
+
+        As long as none of them runs it is the same tuple, by which agents know it again.
+        """
+        still = self._still
+        if still is not None and not (self.leases and _one_runs(self._pending)):
+            return still
+        views = tuple([job.view(now_s) for job in self._pending])
+        if self.plan.latest:
+            jobs = zip(self._pending, views, strict=True)
+            views = tuple([self._until_latest(job, view, now_s) for job, view in jobs])
+        if still is None or not all(map(operator.is_, views, still)):
+            self._still = still = views
+        return still
+
+    def _until_latest(self, job: SimJob, view: JobView, now_s: float) -> JobView:
+        """The view of a job that its tuner foresees to stop: with the iterations left until then."""
+        latest = self.plan.latest.get(job.job_id)
+        return view if latest is None else replace(view, iterations_left=max(1, latest - job.iteration_at(now_s)))
+
+    def whole_view(self, contention: float) -> AppView:
+        """The app as submitted, with all its work still to do, and N_avg of its life."""
+        jobs = tuple(self._first_views())
+        return AppView(
+            app_id=self.app_id,
+            elapsed_s=0.0,
+            contention=contention,
+            jobs=jobs,
+            later_phases=tuple(self.first_phases[1:]),
+            work_total_gpu_s=self.work_total_gpu_s,
+            demand_max_gpus=self._at_once_gpus,
+            reference=median_job(jobs),
+            restart_s=self._restart_s,
+        )
+
+    # ---- leases ----
+
+    @property
+    def smallest_gang_gpus(self) -> int:
+        """GPUs of the smallest gang that one of the jobs can start with."""
+        return min(job.shape.demand_min_gpus for job in self.trace.jobs)
+
+    def hear(self, change: LeaseChange) -> bool:
+        """A lease of the app changed. Returns True when the app has to act on it: not on a renewal."""
+        lease = change.lease
+        self._holds = None
+        if change.kind in (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED):
+            if change.reserved:
+                self._reserved.discard(lease.gpu)
+            else:
+                self.leases.pop(lease.gpu, None)
+                self._warm.discard(lease.gpu)
+        elif change.kind is LeaseChangeKind.RESERVED:
+            self._reserved.add(lease.gpu)
+        else:
+            self._reserved.discard(lease.gpu)
+            self.leases[lease.gpu] = lease
+        return change.kind is not LeaseChangeKind.RENEWED
+
+    # ---- what happens to jobs ----
+
+    def target_reached(self, job: SimJob, now_s: float) -> None:
+        """A job has done the iterations that its tuner wanted, or so many that the tuner hears of them."""
+        self._holds = None
+        iteration = job.iteration_at(now_s)
+        if self.plan.hears_every and iteration < job.target:
+            self._progressed(job, iteration, now_s)
+            return
+        self._count_run(job, now_s)
+        job.halt(job.target, interrupted=False)
+        self.tally.checkpoints += 1
+        loss = job.trace.curve.at(job.iteration)
+        self._observe(ObservationKind.TARGET_REACHED, job, job.iteration, loss)
+
+    def stopped(self, job: SimJob) -> None:
+        """A job's checkpoint is written: nothing of it runs any more."""
+        self._holds = None
+        job.freed()
+
+    def machine_lost(self, machine_id: str, now_s: float) -> None:
+        """Jobs on that machine fall back to their newest checkpoint; their other GPUs are idle at once."""
+        self._holds = None
+        for job in (*self._pending, *self._losers()):
+            if any(gpu.machine_id == machine_id for gpu in job.gpus):
+                self._lose(job, now_s)
+
+    def validate(self) -> None:
+        """Assert that every job is on GPUs of the app, and no GPU has two jobs; else InvariantError."""
+        busy = list(chain.from_iterable([job.gpus for job in self.jobs.values()]))
+        gpus = set(busy)
+        if len(busy) != len(gpus):
+            raise InvariantError(f"two jobs of app {self.app_id} share a GPU", value=sorted(map(str, busy)))
+        if not gpus <= self.leases.keys():
+            stray = [str(gpu) for gpu in busy if gpu not in self.leases]
+            raise InvariantError(f"jobs of app {self.app_id} run on GPUs that it does not hold", value=stray)
+
+    # ---- acting ----
+
+    def act(self, now_s: float) -> Acted:
+        """Follow tuner and leases: start, stop and move jobs, and say which leases to give back."""
+        self._holds = None
+        if not (self.leases or self._reserved or self._heard) and not self._busy():
+            # As every app that gave back all it had.
+            self._planned, self._moving = {}, NOWHERE
+            return _NOTHING_DONE
+        if self.leases and self.first_gpu_at_s is None:
+            self.first_gpu_at_s = now_s
+        holdings = self._holdings()
+        plan = self._make_plan(holdings, now_s)
+        if not (plan.stop or plan.start or plan.release or holdings.expiring or self._heard):
+            # Mostly an app that something happened to goes on as it is.
+            self._planned, self._moving = plan.wait, plan.move
+            return _NOTHING_DONE
+        ending = [job_id for job_id in plan.stop if not self.jobs[job_id].stopping]
+        stopping = tuple(job for job_id in ending if self._stop(job := self.jobs[job_id], now_s))
+        heard = tuple(self._started(job, now_s) for job in self._heard if job.running)
+        self._heard.clear()
+        started = heard + tuple(self._start(self.jobs[job_id], gpus, now_s) for job_id, gpus in plan.start.items())
+        self._planned, self._moving = plan.wait, plan.move
+        busy = self._busy()
+        back = {*plan.release, *(holdings.expiring - busy)}
+        returned = tuple(sorted(self.leases[gpu].lease_id for gpu in back if gpu in self.leases))
+        return Acted(moved=len(stopping) < len(ending), started=started, stopping=stopping, returned=returned)
+
+    # ---- inside ----
+
+    def _observe(self, kind: ObservationKind, job: SimJob, iteration: int, loss: float) -> None:
+        self._tuner.observe(Observation(kind=kind, job_id=job.job_id, iteration=iteration, loss=loss))
+        self.plan = self._tuner.plan()
+        self._follow_plan()
+
+    def _progressed(self, job: SimJob, iteration: int, now_s: float) -> None:
+        """The tuner hears of a running job, which may be the end of it; with the last one the app ends at once."""
+        self._observe(ObservationKind.PROGRESS, job, iteration, job.trace.curve.at(iteration))
+        if self.plan.finished:
+            self._stop(job, now_s)
+        elif job.job_id in self.plan.targets:
+            self._heard.append(job)
+
+    def _losers(self) -> list[SimJob]:
+        """Jobs that their tuner has stopped while they ran and whose GPUs are not free yet."""
+        if not self.plan.hears_every:
+            return []
+        return [job for job_id, job in self.jobs.items() if job.gpus and job_id not in self.plan.targets]
+
+    def _busy(self) -> set[GpuId]:
+        """GPUs on which jobs are."""
+        return {gpu for job in (*self._pending, *self._losers()) for gpu in job.gpus}
+
+    def _follow_plan(self) -> None:
+        """Take over the targets of the tuner's plan; jobs that are not in it do not run."""
+        self._pending = [self.jobs[job_id] for job_id in sorted(self.plan.targets)]
+        self._later_phases = self.plan.phases[1:]
+        self._still = self._reference_now = None
+        for job in self._pending:
+            job.aim(self.plan.targets[job.job_id])
+        if self.plan.hears_every:
+            # Who is stopped when depends on the schedule: there is no work that any schedule must do.
+            return
+        if len(self.phases) <= self.plan.phase and self._pending:
+            self.phases += [()] * (self.plan.phase - len(self.phases))
+            self.phases.append(tuple(_view_of(job, job.target - job.iteration) for job in self._pending))
+
+    def _make_plan(self, holdings: Holdings, now_s: float) -> Plan:
+        planned = [job.planned(now_s) for job in self._pending]
+        losers = {job.job_id: job.gpus for job in self._losers()}
+        return make_plan(planned, losers, holdings, self._cluster, self._restart_s, self._moving)
+
+    def _holdings(self) -> Holdings:
+        expiring = frozenset(gpu for gpu, lease in self.leases.items() if lease.state is LeaseState.EXPIRING)
+        return Holdings(
+            granted=frozenset(self.leases.keys() - expiring),
+            reserved=frozenset(self._reserved - self.leases.keys()),
+            expiring=expiring,
+        )
+
+    def _start(self, job: SimJob, gpus: tuple[GpuId, ...], now_s: float) -> Started:
+        cold = not self._warm.issuperset(gpus)
+        self._warm.update(gpus)
+        self.tally.restarts += job.interrupted
+        job.interrupted = False
+        delay_s = self.costs.restore_s + (self.costs.container_s if cold else 0.0)
+        job.start(gpus, self._cluster.level_of_gpus(gpus), now_s, delay_s)
+        return self._started(job, now_s)
+
+    def _started(self, job: SimJob, now_s: float) -> Started:
+        """What comes next of a running job: its target, or that its tuner hears of it."""
+        heard_at = job.iteration_at(now_s) + self.plan.hears_every
+        if self.plan.hears_every and heard_at < job.target:
+            return Started(job=job, ends_at_s=job.ready_at_s + (heard_at - job.iteration) * job.iteration_s)
+        return Started(job=job, ends_at_s=job.reaches_at_s + self.costs.finish_s)
+
+    def _stop(self, job: SimJob, now_s: float) -> bool:
+        """Stop a job; False when it has nothing to save and is gone at once."""
+        self._still = None
+        reached = job.iteration_at(now_s)
+        progressed = reached > job.iteration
+        self._count_run(job, now_s)
+        self.tally.lost_gpu_s += _unfinished_gpu_s(job, reached, now_s)
+        saving = progressed and self.costs.checkpoint_s > 0.0
+        kept = job.iteration + self._saved_iterations(job, now_s)
+        job.halt(reached, interrupted=reached > 0, saving=saving, saved=kept)
+        self.tally.checkpoints += progressed
+        return saving
+
+    def _lose(self, job: SimJob, now_s: float) -> None:
+        """Its machine is gone: the job falls back to what was saved whole, not to what it was about to save."""
+        self._still = None
+        reached = job.iteration_at(now_s)
+        kept = job.saved if job.stopping else job.iteration + self._saved_iterations(job, now_s)
+        lost_gpu_s = (reached - kept) * job.trace.serial_iteration_s
+        self.tally.checkpoints -= job.stopping
+        self._count_run(job, now_s)
+        self.tally.lost_gpu_s += lost_gpu_s + _unfinished_gpu_s(job, reached, now_s)
+        job.halt(kept, interrupted=reached > 0)
+
+    def _saves(self, job: SimJob, now_s: float) -> int:
+        """How often a running job has saved itself since it started."""
+        every_s = self.costs.checkpoint_every_s
+        return int(job.ran_s(now_s) // every_s) if every_s else 0
+
+    def _saved_iterations(self, job: SimJob, now_s: float) -> int:
+        """Iterations since its start that are in its newest save."""
+        saves = self._saves(job, now_s)
+        return int(saves * self.costs.checkpoint_every_s / job.iteration_s) if saves else 0
+
+    def _count_run(self, job: SimJob, now_s: float) -> None:
+        """Add the run that ends now to the app's sums."""
+        self.tally.checkpoints += self._saves(job, now_s)
+        gpu_s = len(job.gpus) * job.ran_s(now_s)
+        self.tally.running_gpu_s += gpu_s
+        self.tally.scored_gpu_s += gpu_s / job.trace.slowdown.at(job.level)
+
+    def _held_now(self, up_until_s: float) -> _Holds:
+        """The gangs held; worked out again once something happened to the app, or a lease is up for renewal."""
+        holds = self._holds
+        if holds is None or not holds.at_s <= up_until_s < holds.until_s:
+            ends_s = [lease.expires_at_s for lease in self.leases.values() if lease.expires_at_s > up_until_s]
+            gangs = tuple(self._held(up_until_s))
+            content = is_content([job.trace.shape for job in self._pending], gangs)
+            until_s = min(ends_s, default=math.inf)
+            holds = self._holds = _Holds(gangs=gangs, content=content, at_s=up_until_s, until_s=until_s)
+        return holds
+
+    def _held(self, up_until_s: float) -> Iterator[HeldGang]:
+        for job in self._pending:
+            gpus = job.gpus if job.running else self._planned.get(job.job_id, ())
+            if gpus:
+                up = self._up(gpus, up_until_s)
+                if up is not None:
+                    yield self._gang(job.job_id, gpus, up)
+
+    def _up(self, gpus: Iterable[GpuId], until_s: float) -> list[GpuId] | None:
+        """Those of some GPUs whose leases end by a time; None when the app holds or has won not all of them."""
+        up = []
+        for gpu in gpus:
+            lease = self.leases.get(gpu)
+            if lease is None:
+                if gpu not in self._reserved:
+                    return None
+            elif lease.expires_at_s <= until_s and lease.state is LeaseState.GRANTED:
+                up.append(gpu)
+        return up
+
+    def _gang(self, job_id: str, gpus: tuple[GpuId, ...], up: list[GpuId]) -> HeldGang:
+        """The gang as the agent sees it; most of the time it is what it was in the round before."""
+        known = self._gangs.get((job_id, len(up)))
+        if known is None or known[0] != (gpus, up):
+            known = (gpus, up), held_gang(job_id, gpus, up, self._cluster)
+            self._gangs[job_id, len(up)] = known
+        return known[1]
+
+    def _reference(self) -> JobView:
+        """The median job of those still in the search; stands for the jobs of later phases."""
+        stopped = self.plan.stopped
+        if stopped not in self._median:
+            self._median = {stopped: median_job(tuple(self._survivors(stopped)))}
+        self._reference_now = self._median[stopped]
+        return self._reference_now
+
+    def _survivors(self, stopped: Iterable[str]) -> list[JobView]:
+        out = set(stopped)
+        views = [_view_of(job, 1) for job_id, job in self.jobs.items() if job_id not in out]
+        return views or [_view_of(job, 1) for job in self.jobs.values()]
+
+    def _work_gpu_s(self) -> float:
+        """B: the first phase by its own jobs, later ones by the median job (themis.md, section 2)."""
+        return search_work_gpu_s(self._first_views(), self.first_phases[1:], self._reference())
+
+    def _first_views(self) -> list[JobView]:
+        """The jobs of the first phase; of a tuner that tries them a few at a time, those with the first ids."""
+        first = self.first_phases[0]
+        return [_view_of(job, first.iterations) for job in list(self.jobs.values())[: first.jobs]]
+
+
+def _one_runs(jobs: Iterable[SimJob]) -> bool:
+    """True when one of the jobs runs. Asked of every app in every round: `any` takes three times as long."""
+    for job in jobs:  # noqa: SIM110
+        if job.gpus and not job.stopping:
+            return True
+    return False
+
+
+def _view_of(job: SimJob, iterations: int) -> JobView:
+    """A job with so many iterations to do, or all that it has."""
+    return JobView(
+        job_id=job.trace.job_id,
+        iterations_left=min(iterations, job.trace.iterations_total),
+        serial_iteration_s=job.trace.serial_iteration_s,
+        slowdown=job.trace.slowdown,
+        shape=job.trace.shape,
+    )
+
+
+def _unfinished_gpu_s(job: SimJob, reached: int, now_s: float) -> float:
+    """Work at S = 1 of the iteration that a stop interrupts."""
+    if not job.running:
+        return 0.0
+    share = job.ran_s(now_s) / job.iteration_s - (reached - job.iteration)
+    return max(0.0, min(1.0, share)) * job.trace.serial_iteration_s

@@ -1,0 +1,171 @@
+"""Why an app got what it got: every round of its life, from the records of the rounds alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from themis_lab.simulator.record import BidRecord, RoundRecord
+from themis_lab.simulator.workload import unknown_app
+
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppRound:
+    """One round as one app went through it. GPUs are counts by machine.
+
+    Attributes:
+        rho: What it told.
+        rank: Its place among the apps that reported, worst rho first, from 1 on.
+        apps: How many reported.
+        asked: Whether it was asked to bid.
+        won: What the auction gave it before payments; `granted` is after them, or by the policy's own rule.
+        share: c_i, the share of its win that it keeps; None when it did not bid.
+        payment: 1 - c_i.
+        kept: GPUs that it had whatever the round decided.
+        renewable: GPUs that it would lose unless it got them again.
+        lease_end_s: When the last of what it was granted ends; None when it was granted nothing.
+        why: Why it got no more, in words.
+    """
+
+    round_id: int
+    now_s: float
+    reasons: tuple[str, ...]
+    rho: float
+    rank: int
+    apps: int
+    demand_gpus: int
+    free_gpus: int
+    kept: Mapping[str, int]
+    renewable: Mapping[str, int]
+    asked: bool
+    bid: BidRecord | None
+    won: Mapping[str, int]
+    share: float | None
+    granted: Mapping[str, int]
+    leftovers: Mapping[str, int]
+    lease_end_s: float | None
+    why: tuple[str, ...]
+
+    @property
+    def payment(self) -> float | None:
+        """The share of its win that it gave up."""
+        return None if self.share is None else 1.0 - self.share
+
+
+def explain(rounds: Iterable[RoundRecord], app: str) -> tuple[AppRound, ...]:
+    """Every round that an app reported in.
+
+    Raises:
+        UnknownNameError: No round has that app.
+    """
+    seen: dict[str, None] = {}
+    found = []
+    for round_ in rounds:
+        seen.update(dict.fromkeys(round_.rho))
+        if app in round_.rho:
+            found.append(_app_round(round_, app))
+    if not found:
+        raise unknown_app(app, seen)
+    return tuple(found)
+
+
+def _app_round(round_: RoundRecord, app: str) -> AppRound:
+    granted, leftovers = round_.granted.get(app, {}), round_.leftovers.get(app, {})
+    bid = round_.bids.get(app)
+    return AppRound(
+        round_id=round_.round_id,
+        now_s=round_.now_s,
+        reasons=round_.reasons,
+        rho=round_.rho[app],
+        rank=list(round_.rho).index(app) + 1,
+        apps=len(round_.rho),
+        demand_gpus=round_.demand_gpus.get(app, 0),
+        free_gpus=_gpus(round_.free),
+        kept=round_.kept.get(app, {}),
+        renewable=round_.renewable.get(app, {}),
+        asked=app in round_.asked,
+        bid=bid,
+        won=round_.proportional.get(app, {}),
+        share=None if bid is None else round_.shares.get(app, 1.0),
+        granted=granted,
+        leftovers=leftovers,
+        lease_end_s=round_.later_ends_s.get(app, round_.lease_end_s) if granted or leftovers else None,
+        why=tuple(_why(round_, app)),
+    )
+
+
+def _why(round_: RoundRecord, app: str) -> Iterator[str]:
+    """Why the app got no more, the auction first, then what was left."""
+    unmet = unmet_gpus(round_, app)
+    if not round_.demand_gpus.get(app, 0):
+        yield "it could use nothing more"
+        return
+    if not round_.free:
+        yield "no GPU was free"
+        return
+    if round_.asked:
+        yield from _in_the_auction(round_, app)
+    if not unmet:
+        yield "its demand was met"
+        return
+    served = _served(round_)
+    left = _gpus(round_.free) - sum(served.values())
+    if left:
+        yield f"none of the {_count(left)} left serves any of its jobs better than what they have"
+        return
+    others = {name: gpus for name, gpus in served.items() if name != app}
+    after = f" after {_named(others)}" if others else ""
+    yield f"nothing was left{after} for the {_count(unmet)} that it could still use"
+
+
+def _in_the_auction(round_: RoundRecord, app: str) -> Iterator[str]:
+    if app not in round_.asked:
+        yield f"not asked: {len(round_.asked)} of {len(round_.rho)} apps were, the worst that could use more"
+        return
+    bid, won = round_.bids.get(app), _gpus(round_.proportional.get(app, {}))
+    if bid is None:
+        yield "its bid was refused"
+    elif not bid.rows:
+        yield "no bundle of what was free is worth more to it than what it keeps"
+    elif not won:
+        yield _lost_against(round_, app)
+    taken = won - _gpus(round_.granted.get(app, {}))
+    if taken > 0:
+        yield f"payment took {_count(taken)}"
+
+
+def _lost_against(round_: RoundRecord, app: str) -> str:
+    winners = {name: _gpus(gpus) for name, gpus in round_.proportional.items() if name != app and gpus}
+    if not winners:
+        return f"nobody won: the auction ended {round_.status or 'without an outcome'}"
+    return f"lost against {_named(winners)}"
+
+
+def unmet_gpus(round_: RoundRecord, app: str) -> int:
+    """GPUs that the app could still use after the round."""
+    got = _gpus(round_.granted.get(app, {})) + _gpus(round_.leftovers.get(app, {}))
+    return max(0, round_.demand_gpus.get(app, 0) - got)
+
+
+def _served(round_: RoundRecord) -> dict[str, int]:
+    """GPUs by app, granted and leftovers together."""
+    apps = {**round_.granted, **round_.leftovers}
+    return {name: _gpus(round_.granted.get(name, {})) + _gpus(round_.leftovers.get(name, {})) for name in apps}
+
+
+def _named(served: Mapping[str, int]) -> str:
+    """Apps with their GPUs, those of most GPUs first."""
+    ordered = sorted(served, key=lambda name: (-served[name], name))
+    named = [f"{name} ({served[name]})" for name in ordered[:_MOST_NAMED]]
+    more = len(ordered) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
+
+
+def _gpus(by_machine: Mapping[str, int]) -> int:
+    return sum(by_machine.values())
+
+
+def _count(gpus: int) -> str:
+    return f"{gpus} GPU" if gpus == 1 else f"{gpus} GPUs"

@@ -1,0 +1,131 @@
+"""A simulated job: where it stands, and how far it is at any time. Progress is worked out, never stepped."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from am.agent.views import JobView
+from am.jobs.planner import PlannedJob
+from themis.bids import LossForecast
+from themis.cluster import GpuId, Level
+from themis_lab.simulator.workload import JobTrace, LossCurve
+
+_ROUNDING = 1e-9
+
+
+@dataclass(slots=True)
+class SimJob:
+    """One job. `iteration` is what it has done and kept up to its last start.
+
+    `run` changes with every start and stop, so that what was foreseen for another run can be told apart. `interrupted`:
+    it was stopped short of its target and has not run since. While it runs, `gpus` are its gang and `ready_at_s` is
+    when its first iteration begins. While it stops, `gpus` are still busy though it makes no iterations.
+    """
+
+    trace: JobTrace
+    iteration: int = 0
+    target: int = 0
+    gpus: tuple[GpuId, ...] = ()
+    level: Level = Level.SLOT
+    ready_at_s: float = 0.0
+    reaches_at_s: float = math.inf
+    iteration_s: float = math.inf
+    stopping: bool = False
+    run: int = 0
+    interrupted: bool = False
+    saved: int = 0
+    _view: JobView | None = field(default=None, repr=False)
+    _viewed: int = field(default=-1, repr=False)
+    _waiting: PlannedJob | None = field(default=None, repr=False)
+
+    @property
+    def job_id(self) -> str:
+        """The job's id."""
+        return self.trace.job_id
+
+    @property
+    def running(self) -> bool:
+        """True while it makes iterations, or is about to."""
+        return bool(self.gpus) and not self.stopping
+
+    def start(self, gpus: tuple[GpuId, ...], level: Level, now_s: float, delay_s: float) -> float:
+        """Run on a gang, its first iteration after `delay_s`; returns when the target will be reached, in seconds."""
+        self.gpus, self.level, self.stopping = gpus, level, False
+        self.ready_at_s = now_s + delay_s
+        usable = self.trace.shape.usable_gpus(len(gpus))
+        self.iteration_s = self.trace.serial_iteration_s * self.trace.slowdown.at(level) / usable
+        self.run += 1
+        self._view = self._waiting = None
+        self.reaches_at_s = self.ready_at_s + (self.target - self.iteration) * self.iteration_s
+        return self.reaches_at_s
+
+    def aim(self, target: int) -> None:
+        """Set the iteration to reach."""
+        if target != self.target:
+            self.target, self._view, self._waiting = target, None, None
+
+    def halt(self, iteration: int, *, interrupted: bool, saving: bool = False, saved: int = 0) -> None:
+        """Make no more iterations. While it is `saving` its GPUs stay busy, and `saved` is all that is saved whole."""
+        self.saved = saved
+        self.iteration, self.interrupted, self.stopping = iteration, interrupted, saving
+        self.run += 1
+        self._view = self._waiting = None
+        if not saving:
+            self.gpus = ()
+
+    def freed(self) -> None:
+        """What it saved is written; its GPUs are idle."""
+        self.gpus, self.stopping = (), False
+
+    def iteration_at(self, now_s: float) -> int:
+        """Whole iterations done by then."""
+        if self.stopping or not self.gpus or now_s <= self.ready_at_s:
+            return self.iteration
+        done = int((now_s - self.ready_at_s) / self.iteration_s + _ROUNDING)
+        return min(self.target, self.iteration + done)
+
+    def ran_s(self, now_s: float) -> float:
+        """Seconds for which it has made iterations since it was started."""
+        return max(0.0, min(now_s, self.reaches_at_s) - self.ready_at_s) if self.running else 0.0
+
+    def view(self, now_s: float) -> JobView:
+        """The job as its agent sees it: with the iterations left to its target, at least one."""
+        view = self._view
+        if view is not None and (self.stopping or not self.gpus):
+            return view
+        iteration = self.iteration_at(now_s)
+        if view is None or self._viewed != iteration:
+            self._viewed = iteration
+            trace = self.trace
+            view = self._view = JobView(
+                job_id=trace.job_id,
+                iterations_left=max(1, self.target - iteration),
+                serial_iteration_s=trace.serial_iteration_s,
+                slowdown=trace.slowdown,
+                shape=trace.shape,
+                forecast=self._forecast(iteration),
+            )
+        return view
+
+    def planned(self, now_s: float) -> PlannedJob:
+        """The job as the planner sees it."""
+        if self.gpus:
+            return PlannedJob(view=self.view(now_s), gpus=self.gpus, stopping=self.stopping)
+        if self._waiting is None:
+            self._waiting = PlannedJob(view=self.view(now_s))
+        return self._waiting
+
+    def _forecast(self, iteration: int) -> LossForecast | None:
+        """The job's loss to come; known exactly, unless its curve is a recorded one."""
+        curve = self.trace.curve
+        if not isinstance(curve, LossCurve):
+            return None
+        return LossForecast(
+            floor=curve.floor,
+            drop=curve.drop,
+            scale=curve.scale,
+            power=curve.power,
+            iteration=iteration,
+            serial_iteration_s=self.trace.serial_iteration_s,
+        )

@@ -1,0 +1,44 @@
+"""What is asked of a workload and settings before they make a run: every job can run, and every outage can happen."""
+
+from __future__ import annotations
+
+from themis.errors import InputError
+from themis_lab.simulator.settings import Settings
+from themis_lab.simulator.workload import AppTrace, Workload
+
+
+def check_fits(workload: Workload, settings: Settings) -> None:
+    """Raise InputError: outages that overlap, a job that no machines can hold or that saves itself for too long."""
+    cluster = settings.cluster
+    away_until_s: dict[str, float] = {}
+    for outage in sorted(settings.outages, key=lambda outage: outage.lost_at_s):
+        machine_id = cluster.machine(outage.machine_id).machine_id
+        if outage.lost_at_s < away_until_s.get(machine_id, 0.0):
+            value = f"{machine_id}:{outage.lost_at_s:.15g}:{outage.back_at_s:.15g}"
+            raise InputError("a machine cannot be lost while it is away", value=value, remedy="make one outage of both")
+        away_until_s[machine_id] = outage.back_at_s
+    room: dict[int, int] = {}
+    for app in workload.apps:
+        _check_costs(app, settings)
+        for job in app.jobs:
+            least, unit = job.shape.demand_min_gpus, job.shape.gpus_per_task
+            if unit not in room:
+                room[unit] = sum(machine.gpus // unit * unit for machine in cluster.machines)
+            if room[unit] < least:
+                raise InputError(
+                    f"job {job.job_id} of app {app.name} can never run on cluster {cluster.name}",
+                    value=f"at least {least} GPUs in tasks of {unit}",
+                    remedy=f"the cluster has {cluster.gpus} GPUs, its largest machine {cluster.largest_machine_gpus}",
+                )
+
+
+def _check_costs(app: AppTrace, settings: Settings) -> None:
+    """A job that saves itself for too long would lose its GPUs by force, which is not simulated."""
+    costs, leases = app.costs or settings.costs, settings.leases
+    most_s = leases.checkpoint_lead_s + leases.grace_s
+    if costs.checkpoint_s > most_s:
+        raise InputError(
+            "writing a checkpoint takes longer than a lease that ends allows",
+            value=f"{costs.checkpoint_s:g} s",
+            remedy=f"at most the lead and the grace together, here {most_s:g} s: raise the lead (--lead-s)",
+        )

@@ -1,0 +1,99 @@
+"""A run as it is asked for: a workload, settings, and whose agents err or lie; and making it."""
+
+from __future__ import annotations
+
+import gc
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from msgspec import field
+
+from rm_plugin.arbiter.seeds import child_seed
+from themis.errors import InputError, UnknownNameError
+from themis.values import Value
+from themis_lab.simulator.agents import LIES, Agent, ErringAgent, HonestAgent, LyingAgent, lie_named
+from themis_lab.simulator.record import RunRecord
+from themis_lab.simulator.settings import Settings
+from themis_lab.simulator.simulation import MakeAgent, Simulation, Watch
+from themis_lab.simulator.workload import AppTrace, Workload, unknown_app
+
+MOST_LIED = 1e6
+"""Larger factors say no more, and values would leave the range of numbers."""
+
+_KIB = 1024.0
+_ALLOCATIONS = 500_000
+
+
+class LieChoice(Value, frozen=True, kw_only=True):
+    """An app whose agent lies: the kind, a key of `themis_lab.simulator.agents.LIES`, and its factor."""
+
+    app: str
+    kind: str
+    factor: float
+
+    def __post_init__(self) -> None:
+        if self.kind not in LIES:
+            raise UnknownNameError("lie", self.kind, LIES)
+        # A lie about S has a share, of which none is the truth.
+        of_share = self.kind == "slowdown"
+        least, told = (0.0, "0") if of_share else (1.0 / MOST_LIED, f"1/{MOST_LIED:,.0f}")
+        if not least <= self.factor <= MOST_LIED:
+            what = f"the factor of a lie must lie in {told} to {MOST_LIED:,.0f}"
+            raise InputError(what, value=self.factor, remedy=f"{0 if of_share else 1} is the truth")
+
+
+class Run(Value, frozen=True, kw_only=True):
+    """A run to make. `error` is X of every app's ErringAgent, 0 for none.
+
+    Raises:
+        InputError: An app is to lie that the workload does not have, or twice.
+    """
+
+    workload: Workload
+    settings: Settings
+    error: float = 0.0
+    lies: tuple[LieChoice, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.error < 1.0:
+            raise InputError("an error must be 0 or more and less than 1", value=self.error)
+        names = [app.name for app in self.workload.apps]
+        liars = [lie.app for lie in self.lies]
+        for name in liars:
+            if name not in names:
+                raise unknown_app(name, names)
+            if liars.count(name) > 1:
+                raise InputError("an app can tell one lie only", value=name)
+
+    @property
+    def make_agent(self) -> MakeAgent:
+        """The agent of each app."""
+        lies = {lie.app: lie_named(lie.kind, lie.factor) for lie in self.lies}
+
+        def make(app: AppTrace) -> Agent:
+            agent: Agent = HonestAgent()
+            if self.error:
+                agent = ErringAgent(agent, self.error, child_seed(self.settings.seed, "errors", app.name))
+            return LyingAgent(agent, lies[app.name]) if app.name in lies else agent
+
+        return make
+
+
+@contextmanager
+def few_collections() -> Iterator[None]:
+    """Look for cycles of garbage seldom: a run makes many values and hardly a cycle."""
+    usual = gc.get_threshold()
+    gc.set_threshold(_ALLOCATIONS, *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+
+
+def make_run(run: Run, watch: Watch | None = None) -> RunRecord:
+    """Make it. `peak_memory_mb` of the record is the most that this process has ever held, in MiB."""
+    with few_collections():
+        record = Simulation(run.workload, run.settings, run.make_agent).run(watch)
+    return replace(record, peak_memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _KIB)

@@ -1,0 +1,60 @@
+"""Makes many runs and keeps what users read of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from themis_lab.simulator.metrics import Document, document_of
+from themis_lab.simulator.parallel import Board, mapped
+from themis_lab.simulator.runs import Run, make_run
+from themis_lab.simulator.simulation import Simulation, Watch
+
+Progress = Callable[[int, int], None]
+
+
+def documents_of(
+    runs: Sequence[Run],
+    processes: int,
+    progress: Progress = lambda *_: None,
+    watch: Watch | None = None,
+    watch_apart: Progress = lambda *_: None,
+) -> list[Document]:
+    """The documents of runs, in their order.
+
+    Args:
+        runs: What to run.
+        processes: Runs at a time; with 1 they are made here, one after the other.
+        progress: Told (runs made, runs in all) after each.
+        watch: Called after every round of a run that is made here.
+        watch_apart: Told (apps ended, apps in all), over all runs, ten times a second while runs are made elsewhere.
+    """
+    found: dict[int, Document] = {}
+    workers = min(processes, len(runs))
+    for place, document in _here(runs, watch) if workers <= 1 else _apart(runs, workers, watch_apart):
+        found[place] = document
+        progress(len(found), len(runs))
+    return [found[place] for place in range(len(runs))]
+
+
+def _here(runs: Sequence[Run], watch: Watch | None) -> Iterator[tuple[int, Document]]:
+    for place, run in enumerate(runs):
+        yield place, document_of(make_run(run, watch))
+
+
+def _apart(runs: Sequence[Run], workers: int, watch: Progress) -> Iterator[tuple[int, Document]]:
+    board = Board(len(runs))
+    apps = sum(len(run.workload.apps) for run in runs)
+    items = ((place, (place, run)) for place, run in enumerate(runs))
+    return mapped(_document, items, workers, board, lambda: watch(sum(board.numbers()), apps))
+
+
+def _document(item: tuple[int, Run]) -> Document:
+    """The document of a run, made in another process; its place on the board has how many of its apps have ended."""
+    place, run = item
+    board = Board.here
+
+    def watch(simulation: Simulation) -> None:
+        if board is not None:
+            board.put(place, len(simulation.ended))
+
+    return document_of(make_run(run, watch))

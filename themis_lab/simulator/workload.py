@@ -1,0 +1,136 @@
+"""What arrives at a cluster: apps with their jobs as they really are, which the scheduler may only learn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Protocol
+
+from msgspec import field
+
+from themis.apps import JobShape, Slowdown, TunerSpec
+from themis.errors import InputError, UnknownNameError
+from themis.values import Value
+from themis_lab.simulator.costs import A_CENTURY_S, Costs
+
+LEAST_ITERATION_S = 1e-15
+
+
+class Curve(Protocol):
+    """What a job's loss is by iteration."""
+
+    def at(self, iteration: float) -> float:
+        """The loss after so many iterations."""
+        ...
+
+
+class LossCurve(Value, frozen=True, kw_only=True):
+    """loss(k) = floor + drop * (1 + k / scale) ** -power, k iterations from the start."""
+
+    floor: float = 0.0
+    drop: float = 1.0
+    scale: float = 100.0
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.floor) and 0.0 <= self.drop < math.inf and self.scale > 0.0 and self.power > 0.0):
+            value = (self.floor, self.drop, self.scale, self.power)
+            raise InputError("a loss needs a finite floor, a drop of 0 or more, a scale and a power", value=value)
+
+    def at(self, iteration: float) -> float:
+        """The loss after so many iterations."""
+        return self.floor + self.drop * math.pow(1.0 + iteration / self.scale, -self.power)
+
+
+class JobTrace(Value, frozen=True, kw_only=True):
+    """One training run: `iterations_total` iterations of `serial_iteration_s` seconds on one GPU at S = 1."""
+
+    job_id: str
+    iterations_total: int
+    serial_iteration_s: float
+    slowdown: Slowdown
+    shape: JobShape = field(default_factory=JobShape)
+    curve: Curve = field(default_factory=LossCurve)
+
+    def __post_init__(self) -> None:
+        if self.iterations_total < 1 or not self.serial_iteration_s >= LEAST_ITERATION_S:
+            value = (self.job_id, self.iterations_total, self.serial_iteration_s)
+            raise InputError("a job needs iterations, and each of them time: a femtosecond or more", value=value)
+        if self.work_gpu_s > A_CENTURY_S:
+            work = f"{self.work_gpu_s:.3g} GPU seconds in {self.job_id}"
+            raise InputError("a job cannot have more work than a century of one GPU", value=work)
+
+    @property
+    def work_gpu_s(self) -> float:
+        """The whole run in GPU seconds at S = 1."""
+        return self.iterations_total * self.serial_iteration_s
+
+
+class AppTrace(Value, frozen=True, kw_only=True):
+    """An app: when it arrives, its jobs, the tuner that searches them, and the model, for the reader only.
+
+    `startup_s` is how long its app master takes from the app's arrival until it can answer the arbiter; `costs` are
+    those of its jobs where they differ from the run's.
+    """
+
+    name: str
+    arrival_s: float
+    jobs: tuple[JobTrace, ...]
+    startup_s: float = 0.0
+    costs: Costs | None = None
+    tuner: TunerSpec = field(default_factory=lambda: TunerSpec(name="single"))
+    model: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.jobs:
+            raise InputError("an app needs at least one job", value=self.name)
+        if not self.arrival_s >= 0.0:
+            raise InputError("an app cannot arrive before the start", value=(self.name, self.arrival_s))
+        if self.arrival_s > A_CENTURY_S:
+            raise InputError("an app cannot arrive more than a century later", value=(self.name, self.arrival_s))
+        if not 0.0 <= self.startup_s <= A_CENTURY_S:
+            what = "an app master must be up after it is started, within a century"
+            raise InputError(what, value=(self.name, self.startup_s))
+        if len({job.job_id for job in self.jobs}) < len(self.jobs):
+            raise InputError("two jobs of an app share one id", value=self.name)
+
+    @property
+    def demand_max_gpus(self) -> int:
+        """The most GPUs that all jobs together can use."""
+        return sum(job.shape.demand_max_gpus for job in self.jobs)
+
+
+class Workload(Value, frozen=True, kw_only=True):
+    """Apps in order of arrival.
+
+    Attributes:
+        source: A sentence on where they come from and what in them is made up.
+        gaps: What of a trace is left out, or stood in for: how much, and why. Empty where nothing is.
+    """
+
+    name: str
+    apps: tuple[AppTrace, ...]
+    source: str = ""
+    gaps: str = ""
+
+    def __post_init__(self) -> None:
+        names = [app.name for app in self.apps]
+        if len(set(names)) != len(names):
+            raise InputError("two apps of a workload share one name", value=self.name)
+        if list(self.apps) != sorted(self.apps, key=lambda app: app.arrival_s):
+            raise InputError("the apps of a workload must stand in order of arrival", value=self.name)
+
+
+_MOST_NAMED = 12
+
+
+def unknown_app(name: str, known: Iterable[str]) -> UnknownNameError:
+    """The error for an app that is not there, with the first of those that are.
+
+    Apps are mostly numbered: the name that looks most like another is no more likely to be meant than the others.
+    """
+    names = list(known)
+    more = len(names) - _MOST_NAMED
+    error = UnknownNameError("app", name, names)
+    error.remedy = f"known: {', '.join(names[:_MOST_NAMED])}" + (f" and {more} more" if more > 0 else "")
+    return error

@@ -1,0 +1,206 @@
+"""Gavel's trace format with its table of measured throughputs: every job is an app of its own."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from random import Random
+
+from rm_plugin.arbiter.seeds import child_seed
+from themis.apps import CRUDE_SLOWDOWN, Slowdown
+from themis.errors import InputError
+from themis.values import Value
+from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
+from themis_lab.simulator.workloads.fields import number_of_field
+from themis_lab.simulator.workloads.jobs import LEAST_ITERATIONS, draw_curve, shape_of
+
+DEFAULT_GPU_TYPE = "v100"
+FIELDS = 12
+
+_JOB_TYPE = re.compile(r"(?P<model>\S.*?)(?: \(batch size (?P<batch>\d+)\))?")
+_COLUMNS = ("model", "batch_size", "num_gpus", "gpu_type", "steps_per_s_consolidated", "steps_per_s_unconsolidated")
+_SOURCE = (
+    "a trace in Gavel's format: every job one app, of so many steps at the throughput measured for its GPUs on one "
+    "server; S across machines from the throughput measured there; loss curves drawn"
+)
+
+
+class GavelJob(Value, frozen=True, kw_only=True):
+    """A line of the trace.
+
+    Attributes:
+        batch: Batch size, empty for a model that has none.
+        steps: Steps to run, of all GPUs together.
+        gpus: Its scale factor.
+        duration_s: How long it is said to take on its GPUs.
+    """
+
+    model: str
+    batch: str
+    steps: int
+    gpus: int
+    duration_s: float
+    arrival_s: float
+
+
+class Throughput(Value, frozen=True, kw_only=True):
+    """Steps a second, on one server and on several."""
+
+    consolidated: float
+    unconsolidated: float
+
+
+Throughputs = Mapping[tuple[str, str, int], Throughput]
+"""By model, batch size and number of GPUs."""
+
+
+def unreadable(error: Exception) -> str:
+    """Why a file could not be read, in few words."""
+    return str(error.strerror) if isinstance(error, OSError) else "it is not the text that it should be"
+
+
+def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughputs:
+    """The table of throughputs for one type of GPU, without rows that tell a throughput of 0.
+
+    Raises:
+        InputError: The file cannot be read, is malformed (file, line and field are named), or has other types only.
+    """
+    found, types = {}, set()
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            reader = csv.DictReader(stream)
+            lacking = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
+            if lacking:
+                raise InputError(f"{path}, line 1: column {lacking[0]} is missing", remedy=f"it needs {_COLUMNS}")
+            for row in reader:
+                place = f"{path}, line {reader.line_num}"
+                _check_complete(row, place)
+                key = (row["model"], row["batch_size"], _whole(row["num_gpus"], f"{place}: num_gpus"))
+                types.add(row["gpu_type"])
+                # The public table tells 0 of what was not measured.
+                if row["gpu_type"] == gpu_type and _number(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}") > 0.0:
+                    found[key] = Throughput(
+                        consolidated=_positive(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}"),
+                        unconsolidated=_positive(row[_COLUMNS[5]], f"{place}: {_COLUMNS[5]}"),
+                    )
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        remedy = "name the throughputs.csv that belongs to the trace"
+        raise InputError(f"cannot read {path}", value=unreadable(error), remedy=remedy) from None
+    if not types:
+        raise InputError(f"{path} holds no throughput", remedy="name the throughputs.csv that belongs to the trace")
+    if gpu_type not in types:
+        remedy = f"known: {', '.join(sorted(types))}"
+        raise InputError(f"{path} has no such type of GPU", value=gpu_type, remedy=remedy)
+    return found
+
+
+def _check_complete(row: Mapping[str, str | None], place: str) -> None:
+    """Raise InputError for a row that ends before the last of the columns needed."""
+    for name in _COLUMNS:
+        if row[name] is None:
+            raise InputError(f"{place}: {name} is missing", remedy=f"it needs {_COLUMNS}")
+
+
+def read_gavel_trace(path: Path) -> tuple[GavelJob, ...]:
+    """The jobs of a trace, tab-separated as Gavel writes it; raises InputError naming file, line and field."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"cannot read {path}", value=unreadable(error), remedy="name a trace as Gavel writes it"
+        ) from None
+    return tuple(_job(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1) if line.strip())
+
+
+def from_gavel(jobs: tuple[GavelJob, ...], throughputs: Throughputs, seed: int, name: str) -> Workload:
+    """The workload of a trace; it begins with the first arrival.
+
+    Work: a step is an iteration, and its steps take `steps / throughput` seconds on a job's GPUs on one server, so an
+    iteration takes `gpus / throughput` seconds on one at S = 1. Where the table lacks the throughput, the trace's
+    duration stands for it, with 1,024 iterations.
+
+    S: 1 within a slot and a machine, since the throughput on one server is what work is measured by; within a rack
+    the ratio of the throughputs on one server and on several, at least 1; across racks the same. Crude S without a
+    throughput.
+    """
+    if not jobs:
+        raise InputError(f"{name} holds no job")
+    ordered = sorted(jobs, key=lambda job: job.arrival_s)
+    width = len(str(len(ordered) - 1))
+    apps = tuple(_app(f"app-{n:0{width}d}", job, ordered[0], throughputs, seed) for n, job in enumerate(ordered))
+    gaps = _gaps(sum((job.model, job.batch, job.gpus) not in throughputs for job in ordered), len(ordered))
+    return Workload(name=name, apps=apps, source=f"{name}: {'; '.join(filter(None, (_SOURCE, gaps)))}.", gaps=gaps)
+
+
+def _gaps(lacking: int, jobs: int) -> str:
+    if not lacking:
+        return ""
+    return f"the throughput of {lacking} of the {jobs} jobs is not known, their durations stand in for it"
+
+
+def _app(name: str, job: GavelJob, first: GavelJob, throughputs: Throughputs, seed: int) -> AppTrace:
+    speed = throughputs.get((job.model, job.batch, job.gpus))
+    steps = job.steps if speed else LEAST_ITERATIONS
+    serial_s = job.gpus / speed.consolidated if speed else job.gpus * job.duration_s / steps
+    try:
+        trace = JobTrace(
+            job_id="j000",
+            iterations_total=steps,
+            serial_iteration_s=serial_s,
+            slowdown=_slowdown(speed),
+            shape=shape_of(job.gpus, rigid=True),
+            curve=draw_curve(steps, Random(child_seed(seed, "gavel", name))),
+        )
+    except InputError as error:
+        place = f"the job that arrives at {job.arrival_s:g} s, {name},"
+        raise InputError(f"{place} cannot be: {error.what}", value=error.value) from None
+    return AppTrace(name=name, arrival_s=job.arrival_s - first.arrival_s, jobs=(trace,), model=job.model)
+
+
+@cache
+def _slowdown(speed: Throughput | None) -> Slowdown:
+    if speed is None:
+        return CRUDE_SLOWDOWN
+    across = max(1.0, speed.consolidated / speed.unconsolidated)
+    return Slowdown(1.0, 1.0, across, across)
+
+
+def _job(line: str, place: str) -> GavelJob:
+    fields = line.split("\t")
+    if len(fields) != FIELDS:
+        raise InputError(f"{place}: {len(fields)} fields in place of {FIELDS}", remedy="fields are parted by tabs")
+    match = _JOB_TYPE.fullmatch(fields[0].strip())
+    if match is None:
+        raise InputError(f"{place}: job type is missing", value=fields[0])
+    return GavelJob(
+        model=match["model"],
+        batch=match["batch"] or "",
+        steps=_whole(fields[5], f"{place}: total steps"),
+        gpus=_whole(fields[6], f"{place}: scale factor"),
+        duration_s=_positive(fields[10], f"{place}: duration"),
+        arrival_s=_number(fields[11], f"{place}: arrival"),
+    )
+
+
+def _whole(text: str | None, place: str) -> int:
+    number = _positive(text, place)
+    if number != int(number):
+        raise InputError(f"{place}: not a whole number", value=text)
+    return int(number)
+
+
+def _positive(text: str | None, place: str) -> float:
+    number = _number(text, place)
+    if not number > 0.0:
+        raise InputError(f"{place}: must be above 0", value=text)
+    return number
+
+
+def _number(text: str | None, place: str) -> float:
+    number = number_of_field(text)
+    if number is None:
+        raise InputError(f"{place}: not a number of 0 or more", value=text)
+    return number

@@ -1,0 +1,90 @@
+"""Jobs of an app from its model and the work they have: whole iterations of a sane number, and loss curves by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from random import Random
+
+from am.tuners.registry import make_tuner
+from themis.apps import JobShape, JobSpec, TunerSpec
+from themis_lab.simulator.workload import JobTrace, LossCurve
+from themis_lab.simulator.workloads.models import Model
+
+MOST_ITERATIONS = 100_000
+LEAST_ITERATIONS = 1024
+"""An iteration takes what the model's takes, unless the app's longest job would have more or fewer of them."""
+
+ITERATION_SIGMA = 0.15
+"""Iteration times of the jobs of one search differ with their hyper-parameters: lognormal, so wide."""
+
+
+@cache
+def shape_of(gpus: int, *, rigid: bool) -> JobShape:
+    """The shape of jobs of so many GPUs, or of up to so many: one object, by which agents know it again."""
+    return JobShape(tasks=gpus, min_tasks=gpus if rigid else 1)
+
+
+def jobs_of_work(
+    works_gpu_s: Sequence[float], model: Model, shape: JobShape, rng: Random, *, prefix: str = "j"
+) -> tuple[JobTrace, ...]:
+    """Jobs that run to their own end, each with so many GPU seconds of work at S = 1, on one iteration time."""
+    longest = max(works_gpu_s)
+    serial_s = longest / whole_iterations(longest, model.serial_iteration_s)
+    return tuple(
+        JobTrace(
+            job_id=f"{prefix}{number:03d}",
+            iterations_total=max(1, round(work_gpu_s / serial_s)),
+            serial_iteration_s=serial_s,
+            slowdown=model.slowdown,
+            shape=shape,
+            curve=draw_curve(longest / serial_s, rng),
+        )
+        for number, work_gpu_s in enumerate(works_gpu_s)
+    )
+
+
+def jobs_of_search(
+    count: int, work_gpu_s: float, tuner: TunerSpec, model: Model, shape: JobShape, rng: Random, *, prefix: str = "j"
+) -> tuple[JobTrace, ...]:
+    """Jobs of equally many iterations that a tuner searches in phases: the search runs `work_gpu_s` in all.
+
+    What the search runs is the sum over its phases of jobs times iterations, at the mean iteration time.
+    """
+    per_iteration = search_iterations(count, MOST_ITERATIONS, tuner) / MOST_ITERATIONS
+    total = whole_iterations(work_gpu_s / per_iteration, model.serial_iteration_s)
+    factors = [rng.lognormvariate(0.0, ITERATION_SIGMA) for _ in range(count)]
+    mean_s = work_gpu_s / search_iterations(count, total, tuner)
+    scale_s = mean_s * count / sum(factors)
+    return tuple(
+        JobTrace(
+            job_id=f"{prefix}{number:03d}",
+            iterations_total=total,
+            serial_iteration_s=scale_s * factor,
+            slowdown=model.slowdown,
+            shape=shape,
+            curve=draw_curve(total, rng),
+        )
+        for number, factor in enumerate(factors)
+    )
+
+
+def search_iterations(count: int, total: int, tuner: TunerSpec) -> int:
+    """Iterations that a search of so many jobs, of `total` iterations each, runs over all its phases."""
+    specs = [JobSpec(job_id=f"j{number:06d}", iterations_total=total) for number in range(count)]
+    return sum(phase.jobs * phase.iterations for phase in make_tuner(tuner, specs).plan().phases)
+
+
+def whole_iterations(work_gpu_s: float, serial_iteration_s: float) -> int:
+    """How many iterations the longest job is to have: as the model's time has it, within the limits above."""
+    return min(max(round(work_gpu_s / serial_iteration_s), LEAST_ITERATIONS), MOST_ITERATIONS)
+
+
+def draw_curve(iterations: float, rng: Random) -> LossCurve:
+    """A loss curve for a run of about so many iterations: it falls fast for a hundredth to a fifth of them."""
+    return LossCurve(
+        floor=rng.uniform(0.05, 1.0),
+        drop=rng.uniform(1.0, 4.0),
+        scale=iterations * rng.uniform(0.01, 0.2),
+        power=rng.uniform(0.5, 1.5),
+    )

@@ -1,0 +1,142 @@
+"""Apps as their users specify them, a testbed's mix for instance, made into a workload on the testbed's own clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from random import Random
+
+from rm_plugin.arbiter.seeds import child_seed
+from tf_jobs.tables_reader import Curve as Recorded
+from tf_jobs.tables_reader import Speed, family_of, model_speed, nearest_curve, parse_slowdown
+from themis.apps import CRUDE_SLOWDOWN, AppSpec, HyperParameter, JobSpec, Slowdown
+from themis.errors import InputError
+from themis_lab.simulator.workload import AppTrace, Curve, JobTrace, Workload
+from themis_lab.simulator.workloads.jobs import draw_curve
+
+REPLAY = "replay"
+DEFAULT_LEARNING_RATE = 0.05
+DEFAULT_LOG_EVERY = 20
+DEFAULT_CURVE_ITERATIONS = 500
+DEFAULT_MODEL = "resnet50"
+"""What the replay job takes for flags that are not given; a test compares them with its catalogue."""
+
+_SOURCE = (
+    "apps as submitted to the testbed; replayed jobs run at their measured speeds and on their recorded curves, others "
+    "at their users' estimates with loss curves drawn"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedCurve:
+    """The loss that a replay job logged last at an iteration.
+
+    The job adds noise by its app's seed and the iteration, a factor that all jobs of the app share: it decides nothing
+    among them and is left out here. Nor is `log_every_s` known here, by which a slow job may log more often.
+    """
+
+    recorded: Recorded
+    iterations: int
+    log_every: int
+
+    def at(self, iteration: float) -> float:
+        """The loss of the last log line at or before an iteration."""
+        logged = max(1, int(iteration) // self.log_every * self.log_every)
+        return self.recorded.loss(logged / self.iterations)
+
+
+def from_specs(
+    arrivals: Iterable[tuple[float, AppSpec]], *, name: str, time_scale: float = 1.0, seed: int = 0
+) -> Workload:
+    """The workload of these apps, each with the second at which it is submitted.
+
+    A replayed app's iterations take `1 / time_scale` of what was measured, as on the testbed; any other app's take
+    what its user estimates. S is the one measured or estimated, else the crude one.
+
+    Args:
+        arrivals: Seconds after the start and apps, in any order.
+        name: The workload's.
+        time_scale: How many times faster replayed jobs run than they were measured.
+        seed: Of the loss curves that have to be drawn.
+
+    Raises:
+        InputError: An app that is not replayed has no estimate of its serial iteration time, or a replayed one's
+            arguments do not fit.
+    """
+    ordered = sorted(arrivals, key=lambda arrival: arrival[0])
+    apps = tuple(
+        AppTrace(
+            name=spec.name,
+            arrival_s=at_s,
+            jobs=_replayed(spec, time_scale) if _is_replay(spec) else _estimated(spec, seed),
+            tuner=spec.tuner,
+            model=str(spec.program.arguments.get("model", "") or spec.program.name),
+        )
+        for at_s, spec in ordered
+    )
+    return Workload(name=name, apps=apps, source=f"{name}: {_SOURCE}.")
+
+
+def _is_replay(spec: AppSpec) -> bool:
+    return spec.replay or spec.program.name == REPLAY
+
+
+def _replayed(spec: AppSpec, time_scale: float) -> tuple[JobTrace, ...]:
+    return tuple(_replayed_job(job, _Arguments(spec, job), time_scale) for job in spec.jobs)
+
+
+def _replayed_job(job: JobSpec, given: _Arguments, time_scale: float) -> JobTrace:
+    model = given.text("model") or DEFAULT_MODEL
+    speed: Speed = model_speed(model)
+    serial_s = given.number("serial_iteration_s", 0.0) or speed.serial_iteration_time_s
+    slowdown = parse_slowdown(given.text("slowdown")) if given.text("slowdown") else speed.slowdown
+    recorded = nearest_curve(
+        given.text("curve") or family_of(model), given.number("learning_rate", DEFAULT_LEARNING_RATE)
+    )
+    curve = ReplayedCurve(
+        recorded=recorded,
+        iterations=int(given.number("curve_iterations", DEFAULT_CURVE_ITERATIONS)),
+        log_every=int(given.number("log_every", DEFAULT_LOG_EVERY)),
+    )
+    return _trace(job, serial_s / time_scale, Slowdown(**slowdown), curve)
+
+
+def _estimated(spec: AppSpec, seed: int) -> tuple[JobTrace, ...]:
+    serial_s = spec.estimate.serial_iteration_s
+    if serial_s is None:
+        remedy = "add estimate.serial_iteration_s to its group"
+        raise InputError("an app that trains can only be simulated by its estimate", value=spec.name, remedy=remedy)
+    slowdown = spec.estimate.slowdown or CRUDE_SLOWDOWN
+    rng = Random(child_seed(seed, "mix", spec.name))
+    return tuple(_trace(job, serial_s, slowdown, draw_curve(job.iterations_total, rng)) for job in spec.jobs)
+
+
+def _trace(job: JobSpec, serial_s: float, slowdown: Slowdown, curve: Curve) -> JobTrace:
+    return JobTrace(
+        job_id=job.job_id,
+        iterations_total=job.iterations_total,
+        serial_iteration_s=serial_s,
+        slowdown=slowdown,
+        shape=job.shape,
+        curve=curve,
+    )
+
+
+class _Arguments:
+    """What a replay job is given: its app's arguments, and over them its own hyper-parameters."""
+
+    def __init__(self, spec: AppSpec, job: JobSpec) -> None:
+        self._app = spec.name
+        self._values: dict[str, HyperParameter] = {**spec.program.arguments, **job.hyper_parameters}
+
+    def text(self, name: str) -> str:
+        """A text; empty where it is not given."""
+        return str(self._values.get(name, ""))
+
+    def number(self, name: str, default: float) -> float:
+        """A number; raises InputError where it is none."""
+        value = self._values.get(name, default)
+        try:
+            return float(value)
+        except ValueError:
+            raise InputError(f"app {self._app}: {name} must be a number", value=value) from None

@@ -1,0 +1,218 @@
+"""The paper's two workloads (NSDI'20, section 6.1), as far as public data can stand in for them (docs/workloads.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from random import Random
+
+from rm_plugin.arbiter.seeds import child_seed
+from themis.apps import JobShape, TunerSpec
+from themis.config.tuner_settings import SINGLE, SUCCESSIVE_HALVING
+from themis.errors import InputError
+from themis.values import Value
+from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
+from themis_lab.simulator.workloads.extract import ExtractApp, read_extract
+from themis_lab.simulator.workloads.jobs import jobs_of_search, jobs_of_work, shape_of
+from themis_lab.simulator.workloads.models import Model, draw_models, shared_out
+from themis_lab.simulator.workloads.sampling import (
+    APPS,
+    MEDIAN_APP_GPU_S,
+    SINGLE_SHARE,
+    TAIL_FACTOR,
+    lognormal,
+    middle_share,
+    search_jobs,
+    tail_sigma,
+)
+
+W1_GPUS = (1, 2)
+W2_GPUS: Mapping[str, float] = {"2": 1.0, "4": 1.0, "8": 1.0}
+"""Tasks of a job in workload 2, equally many apps each: the paper only says that there are more than in workload 1."""
+SPREAD = 10.0
+
+_MOST_JOBS = 10_000
+"""Jobs of an app: a hundred times the paper's largest."""
+
+_SOURCE_1 = (
+    "Workload 1, a stand-in: arrivals, order by size and spread within an app from bursts of Philly jobs (8 to 21 "
+    "October 2017); job counts and GPU time set to the paper's distributions; models, 2-GPU jobs and loss curves drawn."
+)
+_SOURCE_2 = (
+    "Workload 2, a stand-in: arrivals, job counts and GPU time of workload 1; successive halving, gangs of 2, 4 and 8 "
+    "tasks; models, iteration times and loss curves drawn."
+)
+
+
+class PaperOptions(Value, frozen=True, kw_only=True):
+    """How a workload departs from the paper's.
+
+    Attributes:
+        apps: Apps to choose. With fewer than 85 the arrivals move together in proportion, so that the load stays.
+        scale: All work is divided by it, and the arrivals move together by the same factor.
+        stretch: Gaps between arrivals are multiplied by it: the load falls, the work stays.
+        job_divisor: Counts of jobs are divided by it, but not the app's work: its jobs become so much longer.
+        network_intensive: Share of apps with models strict about placement; None for the paper's mix.
+        rigid: Jobs need all their tasks; otherwise, as in the paper's formula, any number up to them will do.
+        app_spread: An app of the 5th or 95th percentile has so many times less or more work than the median app.
+        job_spread: A job lasts at most so many times longer or shorter than the median job of its app (workload 1).
+    """
+
+    apps: int = APPS
+    scale: float = 1.0
+    stretch: float = 1.0
+    job_divisor: float = 1.0
+    network_intensive: float | None = None
+    rigid: bool = False
+    app_spread: float = TAIL_FACTOR
+    job_spread: float = SPREAD
+
+    def __post_init__(self) -> None:
+        if self.apps < 1:
+            raise InputError("a workload needs at least one app", value=self.apps)
+        factors = (self.scale, self.stretch, self.job_divisor)
+        if not all(0.0 < factor < inf for factor in factors):
+            raise InputError("scale, stretch and job_divisor must be above 0", value=factors)
+        spreads = (self.app_spread, self.job_spread)
+        if not all(1.0 <= spread < inf for spread in spreads):
+            raise InputError("app_spread and job_spread must be 1 or more", value=spreads)
+
+
+class Workload1Options(PaperOptions, frozen=True, kw_only=True):
+    """Options of workload 1: beside those of both, the share of the apps whose jobs have two GPUs.
+
+    It is made up: the paper says 1 or 2, and Philly's bursts hardly have any of 2.
+    """
+
+    two_gpu_share: float = 0.25
+
+    def __post_init__(self) -> None:
+        PaperOptions.__post_init__(self)
+        if not 0.0 <= self.two_gpu_share <= 1.0:
+            raise InputError("the share of apps with 2-GPU jobs must lie in 0 to 1", value=self.two_gpu_share)
+
+
+class _Draft(Value, frozen=True, kw_only=True):
+    """An app before its jobs are made: what both workloads share."""
+
+    name: str
+    arrival_s: float
+    jobs: int
+    work_gpu_s: float
+    model: Model
+    origin: ExtractApp
+
+
+def workload_1(seed: int, options: Workload1Options | None = None) -> Workload:
+    """Searches of 1- and 2-GPU jobs in one phase: in the trace a job's end already tells when its tuner stopped it."""
+    options = options or Workload1Options()
+    drafts = _drafts(seed, options)
+    shares = {"2": options.two_gpu_share, "1": 1.0 - options.two_gpu_share}
+    gpus = _dealt(shares, len(drafts), Random(child_seed(seed, "w1", "gpus")))
+    apps = []
+    for draft, count in zip(drafts, gpus, strict=True):
+        rng = Random(child_seed(seed, "w1", draft.name))
+        apps.append(
+            _app(draft, _ragged_jobs(draft, shape_of(count, rigid=options.rigid), options.job_spread, rng), SINGLE)
+        )
+    return Workload(name="w1", apps=tuple(apps), source=_SOURCE_1)
+
+
+def workload_2(seed: int, options: PaperOptions | None = None) -> Workload:
+    """Successive halving, more tasks a job; arrivals, job counts, models and GPU time of an app as in workload 1."""
+    options = options or PaperOptions()
+    drafts = _drafts(seed, options)
+    gpus = _dealt(W2_GPUS, len(drafts), Random(child_seed(seed, "w2", "gpus")))
+    tuner = TunerSpec(name=SUCCESSIVE_HALVING)
+    apps = []
+    for draft, count in zip(drafts, gpus, strict=True):
+        rng = Random(child_seed(seed, "w2", draft.name))
+        jobs = jobs_of_search(
+            draft.jobs, draft.work_gpu_s, tuner, draft.model, shape_of(count, rigid=options.rigid), rng
+        )
+        apps.append(_app(draft, jobs, SUCCESSIVE_HALVING))
+    return Workload(name="w2", apps=tuple(apps), source=_SOURCE_2)
+
+
+def _app(draft: _Draft, jobs: tuple[JobTrace, ...], tuner: str) -> AppTrace:
+    spec = TunerSpec(name=tuner)
+    return AppTrace(name=draft.name, arrival_s=draft.arrival_s, jobs=jobs, tuner=spec, model=draft.model.name)
+
+
+def _dealt(shares: Mapping[str, float], count: int, rng: Random) -> list[int]:
+    """Whole numbers in the proportion of their shares, in an order drawn."""
+    dealt = [int(name) for name in shared_out(shares, count)]
+    rng.shuffle(dealt)
+    return dealt
+
+
+def _drafts(seed: int, options: PaperOptions) -> list[_Draft]:
+    chosen = _choose(options.apps, Random(child_seed(seed, "apps")))
+    models = draw_models(len(chosen), Random(child_seed(seed, "models")), options.network_intensive)
+    jobs, works = _job_counts(chosen), _works_gpu_s(chosen, tail_sigma(options.app_spread))
+    pace = min(1.0, options.apps / APPS) * options.stretch / options.scale
+    return [
+        _Draft(
+            name=f"app-{number:02d}",
+            arrival_s=(app.arrival_s - chosen[0].arrival_s) * pace,
+            jobs=_divided(jobs[app.name], options.job_divisor),
+            work_gpu_s=works[app.name] / options.scale,
+            model=model,
+            origin=app,
+        )
+        for number, (app, model) in enumerate(zip(chosen, models, strict=True))
+    ]
+
+
+def _choose(count: int, rng: Random) -> list[ExtractApp]:
+    """So many apps of the extract whose jobs have 1 or 2 GPUs, a tenth of them of one job, in order of arrival."""
+    fitting = [app for app in read_extract() if app.gpus in W1_GPUS]
+    singles = [app for app in fitting if app.jobs == 1]
+    searches = [app for app in fitting if app.jobs > 1]
+    alone = round(count * SINGLE_SHARE)
+    if alone > len(singles) or count - alone > len(searches):
+        most = _most_apps(len(singles), len(searches))
+        raise InputError("the extract of the trace has fewer apps", value=count, remedy=f"at most {most}")
+    chosen = {app.name for app in (*rng.sample(singles, alone), *rng.sample(searches, count - alone))}
+    return [app for app in fitting if app.name in chosen]
+
+
+def _most_apps(singles: int, searches: int) -> int:
+    """How many apps may be chosen of which a tenth have one job."""
+    most = singles + searches
+    while (alone := round(most * SINGLE_SHARE)) > singles or most - alone > searches:
+        most -= 1
+    return most
+
+
+def _job_counts(chosen: Sequence[ExtractApp]) -> dict[str, int]:
+    """The trace says which search has more jobs, the paper how many (rank for rank)."""
+    searches = sorted((app for app in chosen if app.jobs > 1), key=lambda app: (app.jobs, app.name))
+    counts = {app.name: search_jobs(middle_share(rank, len(searches))) for rank, app in enumerate(searches)}
+    return {app.name: counts.get(app.name, 1) for app in chosen}
+
+
+def _works_gpu_s(chosen: Sequence[ExtractApp], sigma: float) -> dict[str, float]:
+    """The trace says which app takes more GPU time, the paper how much (rank for rank); apps of one job come first."""
+    ordered = sorted(chosen, key=lambda app: (app.jobs > 1, app.gpu_s, app.name))
+    return {
+        app.name: lognormal(middle_share(rank, len(ordered)), MEDIAN_APP_GPU_S, sigma)
+        for rank, app in enumerate(ordered)
+    }
+
+
+def _divided(jobs: int, divisor: float) -> int:
+    divided = jobs if jobs == 1 else max(2.0, jobs / divisor)
+    if divided > _MOST_JOBS:
+        raise InputError("an app would have too many jobs", value=divided, remedy="choose a larger job_divisor")
+    return round(divided)
+
+
+def _ragged_jobs(draft: _Draft, shape: JobShape, spread: float, rng: Random) -> tuple[JobTrace, ...]:
+    """Jobs as unequal as the burst's, in an order drawn: the deciles tell how unequal, not which job was which."""
+    median_s = draft.origin.duration_s(0.5)
+    low, high = median_s / spread, median_s * spread
+    ragged = [min(max(draft.origin.duration_s(middle_share(job, draft.jobs)), low), high) for job in range(draft.jobs)]
+    rng.shuffle(ragged)
+    unit = draft.work_gpu_s / sum(ragged)
+    return jobs_of_work([part * unit for part in ragged], draft.model, shape, rng)

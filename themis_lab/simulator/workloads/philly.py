@@ -1,0 +1,246 @@
+"""Microsoft's Philly trace: its flat table, its public JSON release, and the bursts of jobs that stand in for apps."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from themis.errors import InputError
+from themis.values import Value
+from themis_lab.simulator.costs import A_CENTURY_S
+from themis_lab.simulator.workloads.fields import number_of_field
+
+BURST_GAP_S = 30.0
+"""Jobs submitted within so many seconds of the one before them belong together."""
+
+_COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
+_EPOCH = datetime(1970, 1, 1)
+_MOST_DIGITS = 9
+_LEAST_S = 1e-3
+
+
+class PhillyJob(Value, frozen=True, kw_only=True):
+    """A job of the trace. `submitted_s` counts the trace's own wall clock from 1970; `user` is empty where unknown."""
+
+    submitted_s: float
+    duration_s: float
+    gpus: int
+    virtual_cluster: str
+    user: str = ""
+
+    @property
+    def gpu_s(self) -> float:
+        """GPU seconds that it ran."""
+        return self.gpus * self.duration_s
+
+
+class PhillyTrace(Value, frozen=True, kw_only=True):
+    """The jobs of a trace that ran; `gaps` says what else there was, as in a Workload."""
+
+    jobs: tuple[PhillyJob, ...]
+    gaps: str = ""
+
+
+class Burst(Value, frozen=True, kw_only=True):
+    """Jobs that stand in for one app, in order of submission."""
+
+    jobs: tuple[PhillyJob, ...]
+
+    @property
+    def submitted_s(self) -> float:
+        """When the first was submitted."""
+        return self.jobs[0].submitted_s
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of each job."""
+        return self.jobs[0].gpus
+
+    @property
+    def gpu_s(self) -> float:
+        """GPU seconds of all its jobs."""
+        return sum(job.gpu_s for job in self.jobs)
+
+
+def read_philly_csv(path: Path) -> PhillyTrace:
+    """The jobs of the flat table with columns timestamp, duration, num_gpus and cluster; others are left aside.
+
+    Jobs that never ran, of duration 0, are left out and counted.
+
+    Raises:
+        InputError: The file cannot be read, lacks a column, or a field does not fit; file, line and field are named.
+    """
+    with _opened(path) as stream:
+        reader = csv.DictReader(stream)
+        lacking = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
+        if lacking:
+            remedy = f"its first line must name {', '.join(_COLUMNS)}"
+            raise InputError(f"{path}, line 1: column {lacking[0]} is missing", remedy=remedy)
+        twice = [name for name in _COLUMNS if list(reader.fieldnames or ()).count(name) > 1]
+        if twice:
+            raise InputError(f"{path}, line 1: column {twice[0]} is there twice", remedy="name each column once")
+        jobs = [_csv_job(row, f"{path}, line {reader.line_num}") for row in reader]
+    ran = tuple(job for job in jobs if job.duration_s > 0.0)
+    return PhillyTrace(jobs=ran, gaps=_gaps(len(jobs) - len(ran), len(jobs), 0))
+
+
+def read_philly_json(path: Path) -> PhillyTrace:
+    """The jobs of `cluster_job_log` as released: a list of jobs, each with its attempts.
+
+    A job ran for the sum of its attempts' durations and had as many GPUs as the largest of them; attempts without an
+    end or without GPUs do not count, and jobs without an attempt that counts are left out; both are counted.
+
+    Raises:
+        InputError: The file cannot be read, or a field does not fit; file, number of the job and field are named.
+    """
+    with _opened(path) as stream:
+        try:
+            # No field of a job is a number, and Python refuses to read a very long whole one: so each field is named.
+            log = json.load(stream, parse_int=float)
+        except (json.JSONDecodeError, RecursionError) as error:
+            line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+            raise InputError(f"{path}{line}: not valid JSON", remedy="is it the public release?") from None
+    if not isinstance(log, list):
+        raise InputError(f"{path}: must hold a list of jobs", value=type(log).__name__)
+    told = [_json_job(entry, f"{path}, job {number}") for number, entry in enumerate(log, start=1)]
+    ran = tuple(job for job, _ in told if job is not None)
+    return PhillyTrace(jobs=ran, gaps=_gaps(len(told) - len(ran), len(told), sum(unknown for _, unknown in told)))
+
+
+def bursts_of(jobs: Iterable[PhillyJob], gap_s: float = BURST_GAP_S) -> tuple[Burst, ...]:
+    """Group jobs into apps: one virtual cluster, one user where known, equal GPUs, each at most `gap_s` after the last.
+
+    The chain is of the last submission, not of the first: a burst may last longer than the gap. Jobs submitted in
+    one second keep their order in the trace; bursts come in order of their first submission.
+    """
+    bursts: list[list[PhillyJob]] = []
+    newest: dict[tuple[str, str, int], list[PhillyJob]] = {}
+    for job in sorted(jobs, key=lambda each: each.submitted_s):
+        key = (job.virtual_cluster, job.user, job.gpus)
+        burst = newest.get(key)
+        if burst is None or job.submitted_s - burst[-1].submitted_s > gap_s:
+            burst = newest[key] = []
+            bursts.append(burst)
+        burst.append(job)
+    return tuple(Burst(jobs=tuple(burst)) for burst in bursts)
+
+
+def _gaps(never_ran: int, jobs: int, unknown_attempts: int) -> str:
+    never = f"{never_ran} of the {jobs} jobs have no time in which they ran: left out"
+    unknown = f"{unknown_attempts} of the other jobs' attempts tell no time or no GPUs: not counted"
+    return "; ".join(text for text, number in ((never, never_ran), (unknown, unknown_attempts)) if number)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """The file as text; one that cannot be read as such raises InputError."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            yield stream
+    except OSError as error:
+        raise InputError(f"cannot read {path}", value=error.strerror, remedy="check the path") from None
+    except (UnicodeDecodeError, csv.Error):
+        raise InputError(f"cannot read {path}", value="it is not the text that it should be") from None
+
+
+def _believed(job: PhillyJob, place: str) -> PhillyJob:
+    """The job; one that ran for less than a millisecond, or for more than a century of one GPU, raises InputError."""
+    if job.duration_s > 0.0 and not (job.duration_s >= _LEAST_S and job.gpu_s <= A_CENTURY_S):
+        value = f"{job.duration_s:g} s on {job.gpus} GPUs"
+        remedy = "a job takes a millisecond or more, and at most a century of one GPU"
+        raise InputError(f"{place}: a duration that cannot be", value=value, remedy=remedy)
+    return job
+
+
+def _csv_job(row: Mapping[Any, Any], place: str) -> PhillyJob:
+    # Where the reader puts what it has no column for.
+    surplus = row.get(None)
+    if surplus:
+        remedy = "a comma within a field must stand in quotes"
+        raise InputError(f"{place}: more fields than there are columns", value=surplus, remedy=remedy)
+    job = PhillyJob(
+        submitted_s=_seconds(row["timestamp"], f"{place}: timestamp"),
+        duration_s=_duration(row["duration"], f"{place}: duration"),
+        gpus=_gpus(row["num_gpus"], f"{place}: num_gpus"),
+        virtual_cluster=_text(row["cluster"], f"{place}: cluster"),
+    )
+    return _believed(job, place)
+
+
+def _json_job(entry: Any, place: str) -> tuple[PhillyJob | None, int]:
+    """The job, None if it never ran, and how many attempts of one that ran tell no time or no GPUs."""
+    if not isinstance(entry, dict):
+        raise InputError(f"{place}: must be a mapping", value=entry)
+    attempts = entry.get("attempts")
+    if not isinstance(attempts, list):
+        raise InputError(f"{place}: attempts: must be a list", value=attempts)
+    told = [_attempt(attempt, f"{place}: attempts[{number}]") for number, attempt in enumerate(attempts, start=1)]
+    ran = [each for each in told if each is not None and each[0] > 0.0]
+    if not ran:
+        return None, 0
+    job = PhillyJob(
+        submitted_s=_seconds(entry.get("submitted_time"), f"{place}: submitted_time"),
+        duration_s=sum(seconds for seconds, _ in ran),
+        gpus=max(gpus for _, gpus in ran),
+        virtual_cluster=_text(entry.get("vc"), f"{place}: vc"),
+        user=_text(entry.get("user"), f"{place}: user"),
+    )
+    return _believed(job, place), told.count(None)
+
+
+def _attempt(attempt: Any, place: str) -> tuple[float, int] | None:
+    """Seconds and GPUs of an attempt; None where it does not tell both."""
+    if not isinstance(attempt, dict):
+        raise InputError(f"{place}: must be a mapping", value=attempt)
+    gpus = _detail_gpus(attempt.get("detail"), f"{place}.detail")
+    begun, ended = attempt.get("start_time"), attempt.get("end_time")
+    # The release marks a time that it does not know by "None".
+    if not gpus or begun in (None, "None") or ended in (None, "None"):
+        return None
+    seconds = _seconds(ended, f"{place}.end_time") - _seconds(begun, f"{place}.start_time")
+    if seconds < 0.0:
+        raise InputError(f"{place}.end_time: lies before start_time", value=ended)
+    return seconds, gpus
+
+
+def _detail_gpus(detail: Any, place: str) -> int:
+    if not isinstance(detail, list):
+        raise InputError(f"{place}: must be a list", value=detail)
+    machines = [machine.get("gpus") if isinstance(machine, dict) else None for machine in detail]
+    if any(not isinstance(gpus, list) for gpus in machines):
+        raise InputError(f"{place}: each entry needs a list of gpus", value=detail)
+    return sum(len(gpus) for gpus in machines if gpus is not None)
+
+
+def _seconds(value: object, place: str) -> float:
+    """A wall clock time as the trace writes it, in seconds; the time zone is the trace's own and is not converted."""
+    try:
+        moment = datetime.strptime(str(value).strip(), "%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        raise InputError(f"{place}: not a time", value=value, remedy="written as in 2017-10-09 07:01:55") from None
+    return (moment - _EPOCH) / timedelta(seconds=1)
+
+
+def _duration(value: str | None, place: str) -> float:
+    seconds = number_of_field(value)
+    if seconds is None:
+        raise InputError(f"{place}: not a number of seconds", value=value)
+    return seconds
+
+
+def _gpus(value: str | None, place: str) -> int:
+    text = value or ""
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text) > 0):
+        raise InputError(f"{place}: not a number of GPUs", value=value)
+    return int(text)
+
+
+def _text(value: object, place: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{place}: is missing", value=value)
+    return value

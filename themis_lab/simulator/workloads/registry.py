@@ -1,0 +1,135 @@
+"""Workloads by name, or from the file of a public trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from themis.cluster import Cluster
+from themis.errors import InputError, UnknownNameError
+from themis.values import Value
+from themis_lab.simulator.workload import Workload
+from themis_lab.simulator.workloads.gavel import DEFAULT_GPU_TYPE, from_gavel, read_gavel_trace, read_throughputs
+from themis_lab.simulator.workloads.options import build_options
+from themis_lab.simulator.workloads.paper import PaperOptions, Workload1Options, workload_1, workload_2
+from themis_lab.simulator.workloads.philly import bursts_of, read_philly_csv, read_philly_json
+from themis_lab.simulator.workloads.synthetic import SyntheticOptions, synthetic
+from themis_lab.simulator.workloads.trace_apps import from_bursts, from_extract
+
+SMALL: Mapping[str, Any] = {"apps": 12, "scale": 10.0, "job_divisor": 5.0}
+"""The small workloads: 12 apps that load a cluster as the 85 do; a fifth of the jobs, each of half the work."""
+
+
+class NoOptions(Value, frozen=True, kw_only=True):
+    """A workload that takes no options."""
+
+
+class PhillyOptions(Value, frozen=True, kw_only=True):
+    """Options of a Philly trace: `least_jobs` leaves smaller bursts out."""
+
+    least_jobs: int = 1
+
+    def __post_init__(self) -> None:
+        if self.least_jobs < 1:
+            raise InputError("a burst has at least one job", value=self.least_jobs, remedy="least_jobs is 1 or more")
+
+
+class GavelOptions(Value, frozen=True, kw_only=True):
+    """Options of a Gavel trace: the path of its throughputs, by default beside it, and the type of GPU."""
+
+    throughputs: str = ""
+    gpu_type: str = DEFAULT_GPU_TYPE
+
+
+class Entry(Value, frozen=True, kw_only=True):
+    """A workload: one line on it, what it is made by, its options, and those that its name sets."""
+
+    summary: str
+    make: Callable[[int, Cluster, Any], Workload]
+    options: type[Any]
+    defaults: Mapping[str, Any]
+
+
+WORKLOADS: Mapping[str, Entry] = {
+    "w1": Entry(
+        summary="the paper's workload 1: 85 searches of 1- and 2-GPU jobs over two weeks",
+        make=lambda seed, _, options: workload_1(seed, options),
+        options=Workload1Options,
+        defaults={},
+    ),
+    "w2": Entry(
+        summary="the paper's workload 2: the same arrivals, successive halving, jobs of 2 to 8 GPUs",
+        make=lambda seed, _, options: workload_2(seed, options),
+        options=PaperOptions,
+        defaults={},
+    ),
+    "w1-small": Entry(
+        summary="workload 1 scaled down to 12 apps over about four hours",
+        make=lambda seed, _, options: workload_1(seed, options),
+        options=Workload1Options,
+        defaults=SMALL,
+    ),
+    "w2-small": Entry(
+        summary="workload 2 scaled down to 12 apps over about four hours",
+        make=lambda seed, _, options: workload_2(seed, options),
+        options=PaperOptions,
+        defaults=SMALL,
+    ),
+    "synthetic": Entry(
+        summary="Poisson arrivals at a load relative to the cluster",
+        make=synthetic,
+        options=SyntheticOptions,
+        defaults={},
+    ),
+    "philly": Entry(
+        summary="the extract of the Philly trace as it is: 526 apps over two weeks",
+        make=lambda seed, *_: from_extract(seed),
+        options=NoOptions,
+        defaults={},
+    ),
+}
+"""What `workload_named` knows by name."""
+
+SUFFIXES = (".trace", ".csv", ".json")
+RELEASED = "cluster_job_log"
+"""The name under which Philly's JSON was released."""
+
+
+def workload_named(text: str, seed: int, cluster: Cluster, **options: Any) -> Workload:
+    """The workload of that name, or of the trace at that path.
+
+    Args:
+        text: A key of WORKLOADS, or the path of a Gavel trace (`.trace`), of Philly's flat table (`.csv`) or of its
+            JSON release (`.json`, or `cluster_job_log` as it is called there).
+        seed: The same seed gives the same workload.
+        cluster: Where it is to run; only `synthetic` goes by it.
+        options: By keyword, the attributes of the workload's options (see its Entry; PhillyOptions and GavelOptions
+            for files), as values or as text.
+
+    Raises:
+        UnknownNameError: An unknown workload or option.
+        InputError: A file or an option that does not fit.
+    """
+    path = Path(text)
+    if path.suffix in SUFFIXES or path.name == RELEASED:
+        return _from_file(path, seed, options)
+    if text not in WORKLOADS and path.is_file():
+        remedy = f"its name must end with {', '.join(SUFFIXES)}, or be {RELEASED}"
+        raise InputError("a file whose kind its name does not tell", value=text, remedy=remedy)
+    if text not in WORKLOADS:
+        raise UnknownNameError("workload", text, WORKLOADS)
+    entry = WORKLOADS[text]
+    workload = entry.make(seed, cluster, build_options(entry.options, {**entry.defaults, **options}, text))
+    return Workload(name=text, apps=workload.apps, source=workload.source)
+
+
+def _from_file(path: Path, seed: int, options: Mapping[str, Any]) -> Workload:
+    if path.suffix == ".trace":
+        gavel: GavelOptions = build_options(GavelOptions, options, path.name)
+        table = Path(gavel.throughputs) if gavel.throughputs else path.parent / "throughputs.csv"
+        return from_gavel(read_gavel_trace(path), read_throughputs(table, gavel.gpu_type), seed, path.name)
+    philly: PhillyOptions = build_options(PhillyOptions, options, path.name)
+    read = read_philly_csv if path.suffix == ".csv" else read_philly_json
+    trace = read(path)
+    return from_bursts(bursts_of(trace.jobs), seed, path.name, philly.least_jobs, trace.gaps)

@@ -1,0 +1,133 @@
+"""What a workload achieves of the distributions that the paper tells, side by side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from am.tuners.port import Phase
+from am.tuners.registry import make_tuner
+from themis.apps import JobSpec
+from themis_lab.simulator.metrics import percentile
+from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
+from themis_lab.simulator.workloads.models import CATEGORY_SHARES, read_models
+from themis_lab.simulator.workloads.sampling import (
+    APPS,
+    DAY_S,
+    HOUR_S,
+    MEDIAN_APP_GPU_S,
+    MEDIAN_JOBS,
+    MEDIAN_TASK_GPU_S,
+    SINGLE_SHARE,
+    TAIL_FACTOR,
+)
+
+USUAL_GANGS = (1, 2, 4, 8)
+DEMAND_GPUS = 50
+"""The paper's mean demand of the apps of its trace, in GPUs (NSDI'20, section 2.2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportRow:
+    """One quantity, with its unit: what the paper says, None where it says nothing, and what the workload has."""
+
+    quantity: str
+    paper: float | None
+    ours: float
+
+
+def report(workload: Workload, cluster_gpus: Sequence[int] = ()) -> tuple[ReportRow, ...]:
+    """The table of a workload; for each number of GPUs also how much work there is for them over the arrivals.
+
+    Work is what the tuners plan to run, in GPU seconds at S = 1. The paper's tails ("10X shorter", "10X longer") are
+    taken as the 5th and the 95th percentile.
+    """
+    return (
+        *_counts(workload),
+        *_spread("GPU days an app", [planned_work_gpu_s(app) for app in workload.apps], DAY_S, MEDIAN_APP_GPU_S),
+        *_spread("GPU hours a task", _tasks_gpu_s(workload), HOUR_S, MEDIAN_TASK_GPU_S),
+        *_gangs(workload),
+        *_models(workload),
+        *_loads(workload, cluster_gpus),
+    )
+
+
+def planned_work_gpu_s(app: AppTrace) -> float:
+    """What the app's tuner plans to run, in GPU seconds at S = 1, whichever jobs survive."""
+    return sum(_planned_runs_gpu_s(app))
+
+
+def _planned_runs_gpu_s(app: AppTrace) -> list[float]:
+    """Work of each job as planned; where a tuner lets jobs go, survivors are taken to be like the others."""
+    phases = make_tuner(app.tuner, [_spec(job) for job in app.jobs]).plan().phases
+    if len(phases) == 1:
+        return [min(phases[0].iterations, job.iterations_total) * job.serial_iteration_s for job in app.jobs]
+    mean_s = sum(job.serial_iteration_s for job in app.jobs) / len(app.jobs)
+    return [iterations * mean_s for iterations in _iterations(phases)]
+
+
+def _iterations(phases: Sequence[Phase]) -> Iterator[int]:
+    """Iterations of each job: those that leave after a phase have run it and all before it."""
+    done = 0
+    leaving = [phase.jobs for phase in phases[1:]] + [0]
+    for phase, kept in zip(phases, leaving, strict=True):
+        done += phase.iterations
+        yield from [done] * (phase.jobs - kept)
+
+
+def _spec(job: JobTrace) -> JobSpec:
+    return JobSpec(job_id=job.job_id, iterations_total=job.iterations_total, shape=job.shape)
+
+
+def _tasks_gpu_s(workload: Workload) -> list[float]:
+    """GPU seconds of each task: its share of its job."""
+    return [
+        work_gpu_s / app.jobs[0].shape.tasks
+        for app in workload.apps
+        for work_gpu_s in _planned_runs_gpu_s(app)
+        for _ in range(app.jobs[0].shape.tasks)
+    ]
+
+
+def _counts(workload: Workload) -> Iterator[ReportRow]:
+    counts = [len(app.jobs) for app in workload.apps]
+    yield ReportRow(quantity="apps", paper=APPS, ours=len(counts))
+    alone = counts.count(1) / len(counts)
+    yield ReportRow(quantity="apps of one job, %", paper=100 * SINGLE_SHARE, ours=100 * alone)
+    yield ReportRow(quantity="jobs an app, median", paper=MEDIAN_JOBS, ours=percentile(counts, 0.5))
+    yield ReportRow(quantity="jobs an app, most", paper=100, ours=max(counts))
+
+
+def _spread(quantity: str, values: Sequence[float], unit: float, median: float) -> Iterator[ReportRow]:
+    told = (("5 %", 0.05, median / TAIL_FACTOR), ("median", 0.5, median), ("95 %", 0.95, median * TAIL_FACTOR))
+    for label, share, paper in told:
+        yield ReportRow(quantity=f"{quantity}, {label}", paper=paper / unit, ours=percentile(values, share) / unit)
+
+
+def _gangs(workload: Workload) -> Iterator[ReportRow]:
+    gangs = Counter(job.shape.demand_max_gpus for app in workload.apps for job in app.jobs)
+    for gpus in sorted({*USUAL_GANGS, *gangs}):
+        unit = "GPU" if gpus == 1 else "GPUs"
+        yield ReportRow(quantity=f"jobs of {gpus} {unit}, %", paper=None, ours=100 * gangs[gpus] / gangs.total())
+
+
+def _models(workload: Workload) -> Iterator[ReportRow]:
+    models = read_models()
+    known = [models[app.model] for app in workload.apps if app.model in models]
+    for category, share in CATEGORY_SHARES.items():
+        ours = sum(model.category == category for model in known) / len(workload.apps)
+        yield ReportRow(quantity=f"apps of {category}, %", paper=100 * share, ours=100 * ours)
+    strict = sum(model.strict for model in known) / len(workload.apps)
+    yield ReportRow(quantity="network-intensive apps, %", paper=None, ours=100 * strict)
+
+
+def _loads(workload: Workload, cluster_gpus: Sequence[int]) -> Iterator[ReportRow]:
+    """Work by the time over which the apps arrive."""
+    span_s = workload.apps[-1].arrival_s - workload.apps[0].arrival_s
+    if span_s <= 0.0:
+        return
+    demand = sum(planned_work_gpu_s(app) for app in workload.apps) / span_s
+    yield ReportRow(quantity="work by the time of the arrivals, GPUs", paper=DEMAND_GPUS, ours=demand)
+    for gpus in cluster_gpus:
+        yield ReportRow(quantity=f"load on {gpus} GPUs", paper=None, ours=demand / gpus)

@@ -1,0 +1,99 @@
+"""One app's part of the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from submarine_client import status
+from themis.wire import themis_pb2 as pb
+from themis.wire.values import app_from_message
+from themis_lab.testbed.events import Event
+from themis_lab.testbed.live import kind_of
+from themis_lab.testbed.measures import gpu_time_s, number, placement_score, slowdown_or_crude
+from themis_lab.testbed.spans import LeaseSpan, TaskSpan
+
+RHO_DEFINITIONS = ("themis", "isolated_share", "placement_aware", "private_cluster", "attainable")
+
+
+def app_report(
+    app: pb.AppStatus,
+    events: Sequence[Event],
+    leases: Sequence[LeaseSpan],
+    tasks: Sequence[TaskSpan],
+    end_s: float,
+) -> dict[str, Any]:
+    """What the report says of an app.
+
+    Args:
+        app: Its status at the end.
+        events: Its own events.
+        leases: Its leases.
+        tasks: What it ran.
+        end_s: When the record ends, in seconds since the epoch.
+    """
+    slowdown = app_from_message(app.spec).estimate.slowdown if app.HasField("spec") else None
+    first_s = min((lease.start_s for lease in leases), default=math.nan)
+    return {
+        "name": app.name,
+        "app_id": app.app_id,
+        "tuner": app.tuner,
+        "program": app.program,
+        "kind": kind_of(app),
+        "jobs": len(app.jobs) or len(app.spec.jobs),
+        "state": app.state,
+        "diagnostics": app.diagnostics,
+        "rho": {name: finite(app.final_rho.get(name, math.nan)) for name in RHO_DEFINITIONS},
+        "gpu_time_s": gpu_time_s(leases, end_s),
+        "placement_score": placement_score(tasks, slowdown_or_crude(slowdown), end_s),
+        "restarts": _count(events, "job_restarted"),
+        "resizes": _count(events, "resize"),
+        "checkpoints": _count(events, "checkpoint"),
+        "am_attempts": app.attempts,
+        "best": best_model(app, events),
+        "submitted_at_s": app.submitted_at_s,
+        "completion_s": status.duration_s(app),
+        "queueing_s": finite(first_s - app.submitted_at_s),
+    }
+
+
+def best_model(app: pb.AppStatus, events: Sequence[Event]) -> dict[str, Any] | None:
+    """The model that the search came up with; None while nobody knows.
+
+    The accuracy is the one on held-out data, from the app's last word or else from what the job itself logged.
+    """
+    job = status.best_job(app)
+    if job is None:
+        return None
+    validated = [event for event in events if event.kind == "validation" and event.detail.get("job_id") == job.job_id]
+    accuracy = status.accuracy(job)
+    if math.isnan(accuracy) and validated:
+        accuracy = number(validated[-1].detail.get("accuracy"))
+    return {
+        "job_id": job.job_id,
+        "hyper_parameters": status.hyper_parameters(app, job.job_id),
+        "iteration": job.iteration,
+        "accuracy": finite(accuracy),
+        "loss": finite(status.loss(job)),
+        "checkpoint": _below(app.best_checkpoint, app.folder),
+    }
+
+
+def finite(value: float) -> float | None:
+    """The number, or None for one that JSON has no word for."""
+    return value if math.isfinite(value) else None
+
+
+def _below(place: str, folder: str) -> str | None:
+    """A checkpoint's place, from the folder that holds all apps where it lies below it."""
+    if not place:
+        return None
+    path = Path(place.removeprefix("file://"))
+    root = Path(folder).parent
+    return str(path.relative_to(root)) if folder and path.is_relative_to(root) else place
+
+
+def _count(events: Sequence[Event], kind: str) -> int:
+    return sum(event.kind == kind for event in events)

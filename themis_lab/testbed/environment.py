@@ -1,0 +1,58 @@
+"""What a run was made with: which code, on what machine, and how busy that was before."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import themis
+
+PACKAGES = (
+    *("am", "rm_plugin", "submarine_client", "tf_jobs", "themis", "themis_cli"),
+    *("themis_lab/devcluster", "themis_lab/testbed"),
+)
+"""What takes part in a run."""
+
+_KINDS = ("py", "c", "h", "csv", "json", "yaml")
+"""Code, and the data that it goes by."""
+
+_CODE_DIGITS = 12
+
+
+def environment() -> dict[str, Any]:
+    """`code` (a digest of it), versions, `cpus`, `load_1min`: the processes that wanted a core in the minute before."""
+    return {
+        "code": code_digest(Path(themis.__file__).parents[1]),
+        "python": platform.python_version(),
+        "tensorflow": _version_of("tensorflow-cpu", "tensorflow"),
+        "cpus": os.cpu_count(),
+        "load_1min": round(os.getloadavg()[0], 2),
+    }
+
+
+def code_digest(root: Path) -> str:
+    """A digest of all code and data of PACKAGES below a folder: runs with the same one were made by the same code."""
+    digest = hashlib.sha256()
+    for path in _sources(root):
+        digest.update(f"{path.relative_to(root).as_posix()}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:_CODE_DIGITS]
+
+
+def _sources(root: Path) -> Iterator[Path]:
+    for package in PACKAGES:
+        yield from sorted(path for suffix in _KINDS for path in (root / package).rglob(f"*.{suffix}"))
+
+
+def _version_of(*names: str) -> str | None:
+    for name in names:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return None

@@ -1,0 +1,63 @@
+"""What the driver knows of a run beside its events: how it ended, how long it took, what it cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from themis.errors import InputError
+from themis_lab.testbed.sampler import ProcessPeaks
+
+
+class Ending(StrEnum):
+    """Why a run was over."""
+
+    ALL_ENDED = "every app ended"
+    TIME_LIMIT = "the time limit was reached"
+    INTERRUPTED = "interrupted"
+    RM_FAILED = "the ResourceManager failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """A run, in short. `expected_apps` is how many the mix has; `left_over` are processes that would not end.
+
+    `environment` is as `themis_lab.testbed.environment` tells it; empty for a run of before that was kept.
+    """
+
+    mix: str
+    policy: str
+    seed: int
+    time_scale: float
+    expected_apps: int
+    ending: Ending
+    wall_s: float
+    time_limit_s: float
+    processes: ProcessPeaks = field(default_factory=ProcessPeaks)
+    left_over: tuple[int, ...] = ()
+    trouble: str = ""
+    engine: str = "local"
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+
+def write_facts(path: Path, facts: RunFacts) -> None:
+    """Write the facts of a run."""
+    path.write_text(json.dumps(asdict(facts), indent=1) + "\n", encoding="utf-8")
+
+
+def read_facts(path: Path) -> RunFacts:
+    """The inverse of write_facts; a file that does not fit raises InputError."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        content["ending"] = Ending(content["ending"])
+        content["processes"] = ProcessPeaks(**content["processes"])
+        content["left_over"] = tuple(content["left_over"])
+        return RunFacts(**content)
+    except OSError as error:
+        raise InputError(f"cannot read {path}", value=error.strerror) from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{path} holds no facts of a run", value=str(error)) from None

@@ -1,0 +1,97 @@
+"""Whether a run did what it was to do, and the words for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from themis_lab.testbed.facts import Ending
+from themis_lab.testbed.report import Report
+
+
+def failed_conditions(report: Report) -> list[str]:
+    """What keeps a run from being a success, one line each; empty when nothing does."""
+    failed = []
+    if report["ending"] != Ending.ALL_ENDED:
+        failed.append(f"the run was cut short: {report['ending']}{_because(report['trouble'])}")
+    missing = report["expected_apps"] - len(report["apps"])
+    if missing:
+        failed.append(f"{missing} of {report['expected_apps']} apps were never submitted")
+    for app in report["apps"]:
+        if app["state"] != "FINISHED":
+            failed.append(f"{app['name']} is {app['state']}{_because(app['diagnostics'])}")
+        elif app["kind"] == "real" and (not app["best"] or app["best"]["accuracy"] is None):
+            failed.append(f"{app['name']} names no best model with its accuracy on held-out data")
+    if report["processes"]["left_over"]:
+        failed.append(f"processes would not end: {report['processes']['left_over']}")
+    failed += [f"audit: {violation}" for violation in report["invariants"]["violations"]]
+    return failed
+
+
+def print_outcome(report: Report, failed: list[str], console: Console) -> None:
+    """The run in a table, and every failed condition."""
+    console.print(_apps_table(report))
+    for app in report["apps"]:
+        if app["kind"] == "real" and app["best"]:
+            console.print(_best_line(app["name"], app["best"]), markup=False, highlight=False, soft_wrap=True)
+    console.print(_summary_line(report), markup=False, highlight=False, soft_wrap=True)
+    for text in failed:
+        console.print(f"FAILED: {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _apps_table(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("app", "kind", "state"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("jobs", "rho", "GPU s", "placement", "moves", "wait s", "done s"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for app in report["apps"]:
+        table.add_row(
+            app["name"],
+            app["kind"],
+            app["state"],
+            str(app["jobs"]),
+            shown(app["rho"]["themis"], 2),
+            shown(app["gpu_time_s"], 0),
+            shown(app["placement_score"], 2),
+            str(app["resizes"]),
+            shown(app["queueing_s"], 1),
+            shown(app["completion_s"], 1),
+        )
+    return table
+
+
+def _best_line(name: str, best: dict[str, Any]) -> str:
+    parameters = ", ".join(f"{name}={value}" for name, value in best["hyper_parameters"].items())
+    return (
+        f"{name}: best model {best['job_id']} ({parameters}), held-out accuracy "
+        f"{shown(best['accuracy'], 4)}, loss {shown(best['loss'], 4)}"
+    )
+
+
+def _summary_line(report: Report) -> str:
+    cluster, checks = report["cluster"], report["invariants"]["checks"]
+    emulated = " emulated" if cluster["emulated"] else ""
+    where = f"{cluster['gpus']}{emulated} GPUs under {report['policy']}{by_engine(report['engine'])}"
+    return (
+        f"{report['mix']}: {len(report['apps'])} apps on {where}, "
+        f"{report['rounds']} rounds, {report['wall_s']:.0f} s; max rho {shown(report['max_rho']['themis'], 2)}; "
+        f"audit: {sum(checks.values())} checks, {len(report['invariants']['violations'])} violations; "
+        f"at most {report['processes']['peak_count']} processes"
+    )
+
+
+def by_engine(engine: str) -> str:
+    """How a report says that a run was no run of local processes."""
+    return ", on YARN and HDFS" if engine == "yarn" else ""
+
+
+def shown(value: float | None, digits: int) -> str:
+    """A number for people; a dash for one that is not known."""
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _because(text: str) -> str:
+    return f" ({text.splitlines()[0]})" if text.strip() else ""

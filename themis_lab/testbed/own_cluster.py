@@ -1,0 +1,47 @@
+"""A development cluster that ends with the process that started it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from themis_lab.devcluster.cluster import DevCluster, new_identity
+from themis_lab.devcluster.configuration import MARK
+from themis_lab.devcluster.spec import ClusterSpec
+
+
+@contextmanager
+def own_cluster(spec: ClusterSpec, folder: Path, say: Callable[[str], None]) -> Iterator[DevCluster]:
+    """Hadoop's daemons for as long as the block runs; they end with this process, also when it is killed.
+
+    Raises:
+        HadoopMissingError: No Java, or no jars and no way to fetch them.
+        DevClusterError: They do not come up.
+    """
+    identity = new_identity()
+    with _ended_with_us(identity):
+        cluster = DevCluster.start(spec, folder, say=say, identity=identity)
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+@contextmanager
+def _ended_with_us(identity: str) -> Iterator[None]:
+    """Have all processes of a development cluster killed when this process dies while the block runs."""
+    reaper = subprocess.Popen(
+        [sys.executable, "-m", "themis_lab.testbed.reaper", identity, MARK],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        # Ctrl-C at the terminal is for the driver.
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        reaper.communicate()

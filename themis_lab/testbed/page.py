@@ -1,0 +1,149 @@
+"""The report of a run, for people: one page of HTML that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from themis_lab.testbed import plots
+from themis_lab.testbed.colours import app_colours
+from themis_lab.testbed.outcome import by_engine, failed_conditions, shown
+from themis_lab.testbed.page_style import STYLE
+from themis_lab.testbed.page_tables import (
+    apps_table,
+    audit_table,
+    best_table,
+    chip,
+    facts_table,
+    kind_label,
+    overheads_table,
+    percent,
+    rho_table,
+    text,
+)
+from themis_lab.testbed.report import Report
+from themis_lab.testbed.run_record import RunRecord
+
+
+def write_page(path: Path, record: RunRecord, report: Report) -> None:
+    """Draw the page and write it."""
+    path.write_text(page(record, report), encoding="utf-8")
+
+
+def page(record: RunRecord, report: Report) -> str:
+    """The page as text."""
+    colours = app_colours(app.app_id for app in record.apps)
+    sections = [
+        _heading(report),
+        _figure(
+            "GPUs by app",
+            "Leased GPUs, stacked. Rest the pointer on an area for its app.",
+            plots.occupancy(record, colours),
+        ),
+        _legend(report, colours),
+        _figure("Fairness over time", _RHO_NOTE, plots.rho_over_time(record, report, colours)),
+        _figure("Fairness at completion", _FINAL_NOTE, plots.final_rho(report, colours)),
+        _figure("What the real apps learn", _LOSS_NOTE, plots.loss_curves(record)),
+        _figure("Leases", "A row a GPU, machines apart, coloured by app.", plots.gantt(record, colours)),
+        _legend(report, colours),
+        _section(
+            "Best models",
+            best_table(report),
+            note="Real apps were trained by TensorFlow; the accuracy is on held-out data.",
+        ),
+        _section("Apps", apps_table(report, colours), note=_APPS_NOTE),
+        _section("Finish-time fairness by definition", rho_table(report), note="Never compare across definitions."),
+        _section("Overheads", overheads_table(report)),
+        _section("Audit", audit_table(report), note=_AUDIT_NOTE),
+        _section("The run", facts_table(report)),
+    ]
+    return html_page(f"{report['mix']}: {report['policy']}", sections)
+
+
+def html_page(title: str, sections: Iterable[str]) -> str:
+    """A page of these sections, empty ones left out, in the style of the reports."""
+    return _PAGE.format(title=text(title), style=STYLE, body="\n".join(part for part in sections if part))
+
+
+_RHO_NOTE = (
+    "Rho as each round heard it, logarithmic; the dot is rho at completion. Real apps are drawn heavier. "
+    "Above the dashed line an app is worse off than with a private share of the cluster."
+)
+_FINAL_NOTE = "By the definition <code>themis</code>. Filled bars are real apps, hatched ones replayed."
+_LOSS_NOTE = "Training loss of each job, logarithmic. A curve that ends early was stopped by its tuner."
+_APPS_NOTE = (
+    "Seconds are real ones. Placement is the mean of 1/S over the GPU time of an app's tasks: 1 is as fast as on one "
+    "slot. Waiting is the time until the first GPU."
+)
+_AUDIT_NOTE = (
+    "Judged from the events of the run, and from what tasks wrote themselves, not by the code that decided. "
+    "A check that looked at no case says nothing."
+)
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+{body}
+</main>
+</body>
+</html>
+"""
+
+
+def _heading(report: Report) -> str:
+    cluster, failed = report["cluster"], failed_conditions(report)
+    real = [app["name"] for app in report["apps"] if app["kind"] == "real"]
+    replayed = len(report["apps"]) - len(real)
+    emulated = (
+        f"All {cluster['gpus']} GPUs are <b>emulated</b>: leases are real, cards are not; tasks run on CPUs. "
+        if cluster["emulated"]
+        else f"The cluster has {cluster['gpus']} GPUs. "
+    )
+    trained = f"<b>{text(', '.join(real))}</b> train with TensorFlow. " if real else "No app trains. "
+    replay = (
+        f"The other {replayed} apps are <b>replayed</b>: their jobs follow measured speeds, {report['time_scale']:g} "
+        "times faster than they were measured, and recorded loss curves."
+    )
+    verdict = "passed" if not failed else "failed"
+    tiles = [
+        ("max rho", shown(report["max_rho"]["themis"], 2)),
+        ("apps", str(len(report["apps"]))),
+        ("rounds", str(report["rounds"])),
+        ("GPU time leased", percent(report["utilisation"]["leased"])),
+        ("wall time", f"{report['wall_s']:.0f} s"),
+        ("violations", str(len(report["invariants"]["violations"]))),
+    ]
+    return (
+        f"<header><h1>{text(report['mix'])} "
+        f"<small>under {text(report['policy'])} on {text(cluster['name'])}{by_engine(report['engine'])}</small> "
+        f'<span class="verdict {verdict}">{verdict}</span></h1>'
+        f"<p>{emulated}{trained}{replay if replayed else ''}</p>"
+        + "".join(f'<p class="failure">{text(line)}</p>' for line in failed[:20])
+        + '<dl class="tiles">'
+        + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles)
+        + "</dl></header>"
+    )
+
+
+def _legend(report: Report, colours: plots.Colours) -> str:
+    chips = "".join(
+        f"<li>{chip(colours[app['app_id']])}{text(app['name'])}{kind_label(app['kind'])}</li>" for app in report["apps"]
+    )
+    return f'<ul class="legend">{chips}</ul>'
+
+
+def _figure(title: str, note: str, svg: str) -> str:
+    return _section(title, f"<figure>{svg}</figure>", note=note) if svg else ""
+
+
+def _section(title: str, content: str, note: str = "") -> str:
+    if not content:
+        return ""
+    return f"<section><h2>{title}</h2>{f'<p>{note}</p>' if note else ''}{content}</section>"

@@ -1,0 +1,164 @@
+"""The tables of the report's page."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from themis_lab.testbed.app_report import RHO_DEFINITIONS
+from themis_lab.testbed.outcome import shown
+from themis_lab.testbed.report import Report
+
+Cell = tuple[str, str]
+"""The HTML of a table's cell, and its class."""
+
+
+def apps_table(report: Report, colours: Mapping[str, str]) -> str:
+    """Every app in a row; `colours` by app id."""
+    heads = (
+        "app",
+        "kind",
+        "tuner",
+        "state",
+        "jobs",
+        "rho",
+        "GPU s",
+        "placement",
+        "resizes",
+        "restarts",
+        "waited s",
+        "took s",
+    )
+    rows = [
+        [
+            (chip(colours[app["app_id"]]) + text(app["name"]), ""),
+            (kind_label(app["kind"]), ""),
+            (text(app["tuner"]), ""),
+            (text(app["state"]), "" if app["state"] == "FINISHED" else "bad"),
+            *_numbers(
+                (app["jobs"], 0),
+                (app["rho"]["themis"], 2),
+                (app["gpu_time_s"], 0),
+                (app["placement_score"], 2),
+                (app["resizes"], 0),
+                (app["restarts"], 0),
+                (app["queueing_s"], 1),
+                (app["completion_s"], 1),
+            ),
+        ]
+        for app in report["apps"]
+    ]
+    return table(heads, rows, first_number=4)
+
+
+def best_table(report: Report) -> str:
+    """The best model of each real app; empty without any."""
+    rows = []
+    for app in report["apps"]:
+        best = app["best"]
+        if best is None or app["kind"] != "real":
+            continue
+        parameters = ", ".join(f"{name} = {value}" for name, value in best["hyper_parameters"].items())
+        rows.append(
+            [
+                (text(app["name"]), ""),
+                (text(best["job_id"]), ""),
+                (text(parameters), ""),
+                (f"<code>{text(best['checkpoint'] or '-')}</code>", "path"),
+                *_numbers((best["accuracy"], 4), (best["loss"], 4), (best["iteration"], 0)),
+            ]
+        )
+    heads = ("app", "job", "hyper-parameters", "checkpoint", "accuracy", "loss", "iteration")
+    return table(heads, rows, first_number=4) if rows else ""
+
+
+def rho_table(report: Report) -> str:
+    """Finish-time fairness by all definitions."""
+    rows = [
+        [(text(app["name"]), ""), *_numbers(*((app["rho"][name], 2) for name in RHO_DEFINITIONS))]
+        for app in report["apps"]
+    ]
+    rows.append([("<b>largest</b>", ""), *_numbers(*((report["max_rho"][name], 2) for name in RHO_DEFINITIONS))])
+    return table(("app", *RHO_DEFINITIONS), rows, first_number=1)
+
+
+def overheads_table(report: Report) -> str:
+    """What deciding and moving costs."""
+    rows = [
+        [(text(name), ""), *_numbers((values["median"], 2), (values["p95"], 2), (values["count"], 0))]
+        for name, values in report["overheads"].items()
+    ]
+    return table(("what", "median", "95th", "count"), rows, first_number=1)
+
+
+def audit_table(report: Report) -> str:
+    """Every check, and every violation."""
+    violations: Sequence[str] = report["invariants"]["violations"]
+    rows = []
+    for check, cases in report["invariants"]["checks"].items():
+        bad = sum(line.startswith(f"{check}: ") for line in violations)
+        verdict = ("nothing to look at", "dim") if not cases else ("holds", "") if not bad else ("violated", "bad")
+        rows.append([(text(check), ""), verdict, *_numbers((cases, 0), (bad, 0))])
+    listed = "".join(f'<p class="failure">{text(line)}</p>' for line in violations[:50])
+    return table(("check", "verdict", "cases", "violations"), rows, first_number=2) + listed
+
+
+def facts_table(report: Report) -> str:
+    """What else there is to know."""
+    processes, bids, measured = report["processes"], report["empty_bids"], report["invariants"]["measured"]
+    made_with = report["environment"]
+    facts = {
+        "ending": report["ending"],
+        "seed": report["seed"],
+        "time scale of replayed jobs": f"{report['time_scale']:g}",
+        "lease": f"{report['lease_s']:g} s",
+        "cluster": "{machines} machines on {racks} racks".format(**report["cluster"]),
+        "GPU time leased, and running tasks": " and ".join(
+            percent(report["utilisation"][name]) for name in ("leased", "running")
+        ),
+        "leased but idle": f"{measured.get('leased_but_idle_gpu_s', 0.0):,.0f} GPU s",
+        "GPUs that came as leftovers": percent(report["share_of_gpus_by_leftovers"]),
+        "bids": f"{bids['bids']}, {bids['empty']} empty, {bids['cut']} cut, {bids['absent']} not sent in time",
+        "processes at most": processes["peak_count"],
+        "memory at most": f"{processes['peak_pss_bytes'] / 2**30:.1f} GiB, shared pages divided among their users; "
+        f"{processes['peak_rss_bytes'] / 2**30:.1f} GiB with them counted for each",
+        "machine": "not known" if not made_with else "{cpus} CPUs, a load of {load_1min:g} before".format(**made_with),
+        "made with": "not known" if not made_with else "code {code}, Python {python}".format(**made_with),
+    }
+    return table(("", ""), [[(text(name), ""), (text(value), "")] for name, value in facts.items()], first_number=9)
+
+
+def table(heads: Iterable[str], rows: Iterable[Sequence[Cell]], *, first_number: int) -> str:
+    """A table whose columns are numbers from `first_number` on."""
+    head = "".join(
+        f'<th class="{"number" if index >= first_number else ""}">{text(name)}</th>' for index, name in enumerate(heads)
+    )
+    body = "".join(
+        "<tr>" + "".join(f'<td class="{name}">{content}</td>' for content, name in row) + "</tr>" for row in rows
+    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _numbers(*values: tuple[Any, int]) -> list[Cell]:
+    return [(shown(value, digits), "number") for value, digits in values]
+
+
+def kind_label(kind: str) -> str:
+    """Whether an app is real or replayed."""
+    return f'<span class="kind {kind}">{"real" if kind == "real" else "replayed"}</span>'
+
+
+def chip(colour: str) -> str:
+    """A patch of an app's colour."""
+    return f'<span class="chip" style="background:{colour}"></span>'
+
+
+def percent(share: float | None) -> str:
+    """A share of 1 for people."""
+    return "-" if share is None else f"{100 * share:.0f} %"
+
+
+def text(value: object) -> str:
+    """Any value as text that HTML takes for nothing else."""
+    return html.escape(str(value))

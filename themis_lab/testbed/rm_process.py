@@ -1,0 +1,125 @@
+"""The ResourceManager of a run as a process: started, waited for, stopped, with nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from themis.errors import ThemisError
+from themis.processes import GUARD, kill_marked
+from themis_lab.testbed.reaper import RUN_MARK
+
+START_LIMIT_S = 30.0
+STOP_GRACE_S = 10.0
+_POLL_S = 0.05
+_LOG_LINES = 15
+
+
+class RmFailedError(ThemisError):
+    """The ResourceManager ended, or never came up."""
+
+
+def rm_command(settings: Path) -> tuple[str, ...]:
+    """The command that starts a ResourceManager with these settings."""
+    return (sys.executable, "-m", "themis_cli.main", "rm", "start", "-c", str(settings))
+
+
+class RmProcess:
+    """A ResourceManager and all that it starts, known by their mark.
+
+    Two things end it when this process dies: the guard has the kernel send it SIGTERM, so that it stops in good order,
+    and the reaper kills whatever of the run is left.
+
+    Args:
+        command: What to run.
+        run_id: The mark of everything of this run.
+        log: File for its output.
+        environment: Variables beside those of this process.
+    """
+
+    def __init__(
+        self, command: Sequence[str], run_id: str, log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._marks = {RUN_MARK: run_id}
+        self._log = log
+        plain = {name: value for name, value in os.environ.items() if name != RUN_MARK}
+        self._reaper = subprocess.Popen(
+            [sys.executable, "-m", "themis_lab.testbed.reaper", run_id],
+            env=plain,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), str(int(signal.SIGTERM))]
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [*guard, *command],
+                env={**plain, **(environment or {}), **self._marks},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def running(self) -> bool:
+        """Whether the ResourceManager itself lives."""
+        return self._process.poll() is None
+
+    def check(self) -> None:
+        """Raise RmFailedError with the end of its log when it has ended."""
+        if not self.running:
+            code = self._process.returncode
+            raise RmFailedError(
+                f"the ResourceManager ended with code {code}", remedy=f"its log ends with:\n{self._tail()}"
+            )
+
+    def wait_for_address(self, path: Path, cancelled: Callable[[], bool]) -> str:
+        """The address that it writes to `path` once it listens; empty when `cancelled` turns true first.
+
+        Raises:
+            RmFailedError: It ended, or wrote none within START_LIMIT_S seconds.
+        """
+        deadline_s = time.monotonic() + START_LIMIT_S
+        while not cancelled():
+            self.check()
+            if path.is_file():
+                return path.read_text(encoding="utf-8").strip()
+            if time.monotonic() > deadline_s:
+                remedy = f"its log ends with:\n{self._tail()}"
+                raise RmFailedError(f"the ResourceManager was not ready within {START_LIMIT_S:g} s", remedy=remedy)
+            time.sleep(_POLL_S)
+        return ""
+
+    def stop(self, hurry: Callable[[], bool] = lambda: False) -> tuple[int, ...]:
+        """End it and all that it started: SIGTERM, SIGKILL after a grace, then whatever carries the mark.
+
+        Args:
+            hurry: Turns true when there is to be no more grace.
+
+        Returns:
+            Ids of processes that would not die, normally none.
+        """
+        deadline_s = time.monotonic() + STOP_GRACE_S
+        if self.running:
+            self._process.terminate()
+        while self.running and time.monotonic() < deadline_s and not hurry():
+            time.sleep(_POLL_S)
+        if self.running:
+            self._process.kill()
+        self._process.wait()
+        left = kill_marked(self._marks)
+        if self._reaper.stdin is not None:
+            self._reaper.stdin.close()
+        self._reaper.wait()
+        return left
+
+    def _tail(self) -> str:
+        text = self._log.read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-_LOG_LINES:]) or "(nothing)"

@@ -1,0 +1,90 @@
+"""Everything that is kept of a run, read back from its folder: what the audit and the report are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from themis.cluster import Cluster
+from themis.config.cluster_file import load_cluster
+from themis.config.rm_settings import RmSettings, load_rm_settings
+from themis.wire import themis_pb2 as pb
+from themis.wire.values import app_from_message
+from themis_lab.testbed.audit_values import AuditedJob, AuditInput, AuditLimits, HistoryLine, JobKey
+from themis_lab.testbed.events import Event, read_events
+from themis_lab.testbed.facts import RunFacts, read_facts
+from themis_lab.testbed.histories import read_histories
+from themis_lab.testbed.run_folder import RunFolder
+from themis_lab.testbed.statuses import read_statuses
+
+ROUND_SLACK_S = 3.5
+"""What a round may take beside its bounds: an auction is given up 2 s past its limit, and processes of a busy machine
+have to get their turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """A run: its events by sequence, the apps at its end in order of submission, and what it went by."""
+
+    events: tuple[Event, ...]
+    apps: tuple[pb.AppStatus, ...]
+    settings: RmSettings
+    cluster: Cluster
+    facts: RunFacts
+    histories: Mapping[JobKey, tuple[HistoryLine, ...]] = field(default_factory=dict)
+
+
+def read_run(folder: RunFolder) -> RunRecord:
+    """Read a run's folder; a file that is missing or does not fit raises InputError."""
+    apps = read_statuses(folder.apps)
+    return RunRecord(
+        events=read_events(folder.events),
+        apps=apps,
+        settings=load_rm_settings(folder.settings),
+        cluster=load_cluster(folder.cluster),
+        facts=read_facts(folder.facts),
+        histories=read_histories(folder, [(app.app_id, job.job_id) for app in apps for job in app.jobs]),
+    )
+
+
+def audit_input(record: RunRecord) -> AuditInput:
+    """What the audit needs of a run."""
+    return AuditInput(
+        events=record.events,
+        gpus=tuple(str(gpu) for gpu in record.cluster.gpu_ids()),
+        limits=audit_limits(record.settings),
+        jobs={key: job for app in record.apps for key, job in _audited(app).items()},
+        histories=record.histories,
+    )
+
+
+def audit_limits(settings: RmSettings) -> AuditLimits:
+    """The bounds that a ResourceManager with these settings has to keep."""
+    round_s = (
+        settings.coalesce_s
+        + settings.report_deadline_s
+        + settings.bid_deadline_s
+        + settings.auction.time_limit_s
+        + ROUND_SLACK_S
+    )
+    return AuditLimits(
+        lease_s=settings.lease.duration_s,
+        grace_s=settings.lease.grace_s,
+        round_s=round_s,
+        policy=settings.policy,
+        f=settings.auction.f,
+    )
+
+
+def _audited(app: pb.AppStatus) -> dict[JobKey, AuditedJob]:
+    shapes = {job.job_id: job.shape for job in app_from_message(app.spec).jobs} if app.HasField("spec") else {}
+    jobs = {}
+    for job in app.jobs:
+        shape = shapes.get(job.job_id)
+        jobs[app.app_id, job.job_id] = AuditedJob(
+            state=job.state,
+            target_iteration=job.target_iteration,
+            min_tasks=shape.min_tasks if shape else 1,
+            gpus_per_task=shape.gpus_per_task if shape else 1,
+        )
+    return jobs
