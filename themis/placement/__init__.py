@@ -18,5 +18,5 @@ goes to the slot of m0 and not over both slots of m1: a slot is never slower. A 
 taken whole, and the fifth GPU comes from m2.
 
 Modules: `free_capacity` (how many GPUs are free in each slot), `best_fit` (where a gang goes), `gpu_choice` (which GPUs
-of a machine, by index).
+of a machine, by index), `enumeration` (all distinct placements, for exhaustive search).
 """
