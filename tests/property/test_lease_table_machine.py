@@ -40,7 +40,7 @@ def decisions(draw, machines, apps=APPS):
         parts = {}
         for name in draw(st.lists(st.sampled_from(sorted(free)), min_size=1, max_size=2, unique=True)):
             parts[name] = draw(st.integers(1, free[name]))
-        gang = capacity.take(parts)
+        gang = capacity.place(parts)
         if draw(st.booleans()):
             gang = PlacedGang(gpus=gang.gpus, level=gang.level, pinned=True)
         grants.setdefault(app, []).append(gang)
