@@ -12,8 +12,8 @@ from themis.bids import RhoOf
 class DrfPolicy:
     """Free GPUs go one unit at a time to the app with the least share of the cluster's GPUs; ties by app id.
 
-    There are no leases to it: whatever is up for renewal is renewed in place first, apps in order of their ids, as far
-    as the app's jobs can still use it. So only GPUs that jobs gave back are shared anew.
+    DRF knows no leases. So all renewable GPUs that an app's jobs can still use are renewed in place first, apps in
+    order of their ids. Only GPUs that jobs gave back are divided again.
     """
 
     name = "drf"

@@ -12,12 +12,11 @@ from themis.bids import AppReport, GangDemand, RhoOf
 
 
 class GandivaPolicy:
-    """Jobs are served by the placement score 1/S of the best gang that they find on what is free, highest first.
+    """Jobs are served by the placement score 1/S of the best gang that they find on free GPUs, highest first.
 
-    A job that finds its app's old GPUs free renews in place, unless it could lie strictly better by more than a restart
-    costs: then it migrates. Of equal scores those that renew come first, then the larger gang (while there is room for
-    it in one place), then the app submitted first, then the app id; of an app's jobs the longest. There is no time
-    slicing and no sharing of GPUs, as in the paper.
+    A job whose app's old GPUs are free renews in place, unless a gang of less S saves more than a restart costs: then
+    it migrates. Ties: jobs that renew first, then the larger gang, the app submitted first, the app id, and of an app's
+    jobs the longest. There is no time slicing and no sharing of GPUs, as in the paper.
     """
 
     name = "gandiva"
@@ -38,7 +37,7 @@ class GandivaPolicy:
 
 
 def stay_or_move(allocator: GangAllocator, app_id: str, job: int, reports: Mapping[str, AppReport]) -> Proposal | None:
-    """In place where a job can renew, unless the best gang elsewhere has less S and makes good for a restart."""
+    """Propose a renewal in place, unless the best gang elsewhere has less S and recovers the cost of a restart."""
     stay = allocator.renewal(app_id, job)
     if stay is None:
         return allocator.anywhere(app_id, job)

@@ -11,10 +11,10 @@ from themis.bids import AppReport, RhoOf
 
 
 class SrtfPolicy:
-    """Apps are served whole in the order of the time that they still need, least first; ties by app id.
+    """Whole apps are served in order of the time that they still need, least first; ties by app id.
 
-    That time is what the app would need with all that is on offer beside what it keeps, phases to come included: an
-    offer that scatters its gangs makes it longer.
+    That is the time with the GPUs that the app keeps and all offered ones, for all remaining phases. An offer that
+    scatters its gangs makes it longer.
     """
 
     name = "srtf"
@@ -31,10 +31,10 @@ class SrtfPolicy:
 
 
 def remaining_time_s(allocator: GangAllocator, report: AppReport, kept_gpus: int) -> float:
-    """Seconds that an app still needs on all free GPUs that it can use beside those it keeps.
+    """Seconds that an app still needs on the GPUs that it keeps and all free GPUs that it can use.
 
-    **Choice** S is that of the best gang that its longest job finds (the first that finds any), for all its work;
-    infinite when none does, since nothing on offer makes such an app faster.
+    **Choice** all work has the S of the best gang that its longest job finds (or the next job that finds one). The time
+    is infinite if no job finds a gang, since no offered GPU makes such an app faster.
     """
     jobs = allocator.jobs(report.app_id)
     found = (allocator.anywhere(report.app_id, job) for job in range(len(jobs)))

@@ -9,7 +9,7 @@ from themis.bids import RhoOf
 
 
 class TiresiasPolicy:
-    """Apps are served whole in the order of the GPU time that they had so far, least first; ties by app id."""
+    """Whole apps are served in order of the GPU time that they had so far, least first; ties by app id."""
 
     name = "tiresias"
     rho_of = RhoOf.NO_APP

@@ -1,4 +1,4 @@
-"""The policy `worst_rho_first`: what Themis would do without its auction, to show what that adds."""
+"""The policy `worst_rho_first`: Themis without its auction, to measure what the auction adds."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from themis.bids import RhoOf
 
 
 class WorstRhoFirstPolicy:
-    """Apps are served whole in the order of their rho as reported, worst first; ties by app id.
+    """Whole apps are served in order of their reported rho, worst first; ties by app id.
 
-    Nobody bids, so nobody pays either: an app that reports a worse rho than it has gains by that.
+    Apps neither bid nor pay, so an app gains if it reports a worse rho than it has.
     """
 
     name = "worst_rho_first"
