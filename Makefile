@@ -22,15 +22,21 @@ testbed: setup
 
 # In two processes, as many tests wait for programs that they started. A file's tests stay together, with their fixtures.
 # Files begin in their order: by the number of tests, as pytest-xdist has it, those that take longest would come last.
+BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
+
 test: setup lint
-	@exec $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not hadoop and not stack and not docker"
+	@exec $(BIN)/python -m pytest $(BY_FILE) -m "not slow and not hadoop and not stack and not docker"
 
+# Tests that measure how long something takes run after the others, by themselves. The others share no fixtures that
+# take long, so each goes to the process that is free: half of them are in one file.
 test-slow: setup
-	@exec $(BIN)/python -m pytest -m "slow and not hadoop and not stack and not docker"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not alone and not hadoop and not stack and not docker"
+	$(BIN)/python -m pytest -m "slow and alone and not hadoop and not stack and not docker"
 
-# Against real daemons of Hadoop (docs/devcluster.md); needs Java and Maven, and fails without them where CI is set.
+# Against real daemons of Hadoop (docs/devcluster.md), a cluster for each of two processes, of 1 GB each; needs Java and
+# Maven, and fails without them where CI is set.
 test-hadoop: setup
-	@exec $(BIN)/python -m pytest tests/hadoop -m hadoop
+	@exec $(BIN)/python -m pytest $(BY_FILE) tests/hadoop -m hadoop
 
 # The containers of docker-compose.yml (docs/stack.md); needs nothing but Docker.
 stack:

@@ -16,7 +16,18 @@ class FreeGpus:
     The GPUs of a machine are a number, with the bit of each index set (`gpu_choice`).
     """
 
-    __slots__ = ("_closed", "_cluster", "_free", "_leased", "_lost", "_offers", "_stirred", "_there")
+    __slots__ = (
+        "_closed",
+        "_cluster",
+        "_free",
+        "_leased",
+        "_lost",
+        "_offers",
+        "_stirred",
+        "_there",
+        "count",
+        "version",
+    )
 
     def __init__(self, cluster: Cluster, lost: Iterable[str] = ()) -> None:
         self._leased: dict[str, int] = {}
@@ -26,6 +37,8 @@ class FreeGpus:
         self._offers: dict[str, tuple[int, FreeMachine]] = {}
         self._stirred: set[str] = set()
         self._cluster = cluster
+        # How many GPUs are free, and a number that grows whenever they may have become others: to read.
+        self.count = self.version = 0
         self._find_all()
 
     @property
@@ -119,13 +132,18 @@ class FreeGpus:
         self._there = self._givable()
         self._free = self._without(self._leased)
         self._stirred = set(self._there)
+        self.count = sum([gpus.bit_count() for gpus in self._free.values()])
+        self.version += 1
 
     def _forget(self, machine_id: str) -> None:
         """After a change of a machine, or of the leases on it."""
         # A lease on a machine that the cluster does not have is a defect that `validate` tells of.
         if machine_id in self._there:
             self._stirred.add(machine_id)
-            self._free[machine_id] = self._there[machine_id] & ~self._leased.get(machine_id, 0)
+            gpus = self._there[machine_id] & ~self._leased.get(machine_id, 0)
+            self.count += gpus.bit_count() - self._free[machine_id].bit_count()
+            self.version += 1
+            self._free[machine_id] = gpus
 
     def _givable(self) -> dict[str, int]:
         """The GPUs of every machine that may be given out while they are not leased."""
@@ -174,7 +192,7 @@ class FreeGpus:
                 raise InvariantError("a lease lies on a machine that is lost", value=machine_id)
             if machine_id not in there or gpus & ~_all_of(cluster.machine(machine_id)):
                 raise InvariantError("a lease lies on a GPU that the cluster does not have", value=machine_id)
-        if self._without(leased) != self._free:
+        if self._without(leased) != self._free or self.count != len(self.gpus()):
             raise InvariantError("the free GPUs of a machine are not those to give out", value=dict(self._free))
         for machine_id in self._offers:
             if machine_id not in there or not self._is_kept_up(cluster.machine(machine_id)):

@@ -29,8 +29,8 @@ from themis.hadoop.client_configuration import DEFAULT_CONNECT_WAIT_S, yarn_conf
 from themis.hadoop.errors import LoginError
 from themis.hadoop.java_errors import typed_errors
 from themis.hadoop.jvm import start_jvm
-from themis.hadoop.login_tokens import IssuedToken
 from themis.hadoop.records import java_class
+from themis.hadoop.webhdfs_token import IssuedToken
 
 KEYTAB_VARIABLE = "THEMIS_HADOOP_KEYTAB"
 PRINCIPAL_VARIABLE = "THEMIS_HADOOP_PRINCIPAL"

@@ -25,7 +25,12 @@ def test_the_table_is_that_of_the_code():
 
 def test_what_the_resource_manager_records_is_its_own():
     own = {kind for kind, emitter in EMITTERS.items() if emitter is Emitter.RESOURCE_MANAGER}
-    recorded = {*emitted("rm_plugin/service", "record"), *LeaseChangeKind}
+    recorded = {
+        *emitted("rm_plugin/service", "record"),
+        *emitted("rm_plugin/service", "event"),
+        *emitted("rm_plugin/service", "_record"),
+        *LeaseChangeKind,
+    }
     assert recorded <= own
     assert own - recorded == {"unreadable"}
 
