@@ -1,6 +1,6 @@
 """A lower bound on the finish time of jobs on given gangs.
 
-It needs sums only: about 5 % of the time of packing (decision 0039). The planner skips divisions whose bound exceeds
+It needs sums only: about 5 % of the time of packing. The planner skips divisions whose bound exceeds
 the best finish time so far.
 """
 

@@ -18,7 +18,7 @@ from themis.values import Value
 Column = tuple[object, ...]
 
 _MOST_COMPARED = 1_000
-"""How many better rows of its bidder each row is compared with, as in `exact` (0037). Bids of agents have fewer."""
+"""How many better rows of its bidder each row is compared with, as in `exact`. Bids of agents have fewer."""
 
 
 class Candidate(Value, frozen=True, kw_only=True):
