@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from am.journal_store import JournalError, open_journal_store
+from am.journal_store import JournalError, JournalFile, JournalStore
 from am.tuners.port import Observation, ObservationKind
 from themis.lifecycle import JobState
 
@@ -52,10 +52,11 @@ class Journal:
 
     Raises:
         JournalError: The place cannot be used, or a line that is not the last is damaged.
+        InputError: The URI does not resolve.
     """
 
     def __init__(self, place: Path | str) -> None:
-        self._store = open_journal_store(place)
+        self._store = _open_store(place)
         try:
             self.content = _content(self._store.content(), self._store.place)
         except BaseException:
@@ -84,6 +85,15 @@ class Journal:
 
     def _append(self, line: Mapping[str, object]) -> None:
         self._store.append(json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n")
+
+
+def _open_store(place: Path | str) -> JournalStore:
+    if isinstance(place, str) and place.lower().startswith(("hdfs://", "webhdfs://")):
+        # Imported here: an app master whose journal is a file needs neither the packages nor the time they take.
+        from am.journal_hdfs import open_hdfs_journal
+
+        return open_hdfs_journal(place)
+    return JournalFile(Path(place))
 
 
 def _content(data: bytes, place: str) -> JournalContent:

@@ -33,21 +33,6 @@ class JournalStore(Protocol):
         ...
 
 
-def open_journal_store(place: Path | str) -> JournalStore:
-    """The store at a local path, or in the folder that an `hdfs://` or `webhdfs://` URI names.
-
-    Raises:
-        JournalError: It cannot be opened.
-        InputError: A URI that does not resolve.
-    """
-    if isinstance(place, str) and place.lower().startswith(("hdfs://", "webhdfs://")):
-        # Imported here: an app master whose journal is a file needs neither the packages nor the time they take.
-        from am.journal_hdfs import open_hdfs_journal
-
-        return open_hdfs_journal(place)
-    return JournalFile(Path(place))
-
-
 class JournalFile:
     """A file of lines. Every line is one `write` of its own; a torn last line is cut off when it is opened.
 

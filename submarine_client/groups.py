@@ -13,7 +13,7 @@ from themis.config.group_file import load_group
 from themis.errors import InputError
 
 
-def load_app(file: str) -> AppSpec:
+def load_app(file: str | Path) -> AppSpec:
     """Read a group file, or an example by its name, and check all of it, its program and parameters included.
 
     Raises:

@@ -1,7 +1,7 @@
 """The compiled functions of `am/agent/core` that build and prune candidates, in plain Python.
 
-Each function has the signature of its compiled twin (`am/agent/_candidates.pyi`) and returns bit-identical results. Tests
-call both, or put this module in the place of the compiled one.
+Each function has the signature of its compiled twin (`am/agent/_candidates.pyi`) and returns bit-identical results.
+Tests call both, or put this module in the place of the compiled one.
 """
 
 import heapq

@@ -1,4 +1,4 @@
-"""A ResourceManager in memory with rounds of its own, to which a test sends messages; and its restart."""
+"""A ResourceManager in memory that a test sends messages to, its restart, and an app master that answers rounds."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rm_plugin.engines.memory import MemoryAppLauncher
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.manager import ResourceManager
+from rm_plugin.service.memory_service import MemoryService
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.restoring import restored_entries
 from rm_plugin.service.round_runner import RoundRunner
@@ -19,10 +20,12 @@ from rm_plugin.service.status import app_status
 from rm_plugin.service.store import StateStore
 from rm_plugin.solvers.registry import solver
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TunerSpec
+from themis.bids import AppReport, GangDemand, PhaseLeft
 from themis.clock import VirtualClock
 from themis.cluster import Cluster, DeviceType, Machine
 from themis.config.rm_settings import RmSettings
 from themis.wire import themis_pb2 as pb
+from themis.wire.values import report_to_message
 
 NOW_S = 1_700_000_000.0
 CLUSTER = Cluster(
@@ -30,6 +33,15 @@ CLUSTER = Cluster(
     machines=tuple(Machine(machine_id=f"m{place}", rack_id="r0", slots=(2, 2), device="v100") for place in range(2)),
     devices={"v100": DeviceType(name="v100", emulated=True)},
 )
+
+SPEC = AppSpec(
+    name="mine",
+    tuner=TunerSpec(name="single"),
+    program=ProgramSpec(name="digits"),
+    jobs=(JobSpec(job_id="job-0", iterations_total=10),),
+)
+_DEMAND = GangDemand(job_id="job-0", min_gpus=1, max_gpus=1, work_left_gpu_s=10.0)
+_PHASE = PhaseLeft(jobs=1, work_gpu_s=10.0, longest_gpu_s=10.0, gang_gpus=1)
 
 
 class InlineAuctioneer:
@@ -69,7 +81,7 @@ class ServiceCase:
             arbiter=self.arbiter,
             policy=make_policy(policy),
             entries=self.entries,
-            recorder=self.recorder,
+            changes=self.manager.changes,
             auctioneer=InlineAuctioneer(),
             clock=self.clock,
             notify=self.manager.live_cluster.notify,
@@ -79,25 +91,30 @@ class ServiceCase:
     async def started(self, name: str, jobs: int = 2) -> tuple[AppEntry, Session]:
         """An app that was submitted, and whose app master registered."""
         entry = await self.manager.submit(app(name, jobs))
-        return self.manager.register(registration(entry))
+        return await self.manager.register(registration(entry))
 
-    def send(self, entry: AppEntry, session: Session, **body: object) -> None:
+    async def send(self, entry: AppEntry, session: Session, **body: object) -> None:
         """Receive a message of an app master, as the next of its session unless it has an id."""
         message = body.pop("message", None) or pb.AmMessage(**body)
         if not message.id:
             self.numbers[entry.app_id] = message.id = self.numbers.get(entry.app_id, 0) + 1
-        self.manager.receive(entry, session, message)
+        await self.manager.receive(entry, session, message)
 
     async def round(self, answers=lambda round_id, body: ()) -> None:
         """Play a round; `answers` gives (entry, session, message) when reports and when bids are asked for."""
         round_id = self.arbiter._next_round_id
         playing = asyncio.ensure_future(self.rounds._play(["test"]))
         for body in ("rho", "bid"):
-            await asyncio.sleep(0.002)
+            while not playing.done() and not self._asked(body):
+                await asyncio.sleep(0.001)
             for entry, session, message in answers(round_id, body):
-                self.send(entry, session, message=message)
-            await asyncio.sleep(0.002)
+                await self.send(entry, session, message=message)
         await playing
+
+    def _asked(self, body: str) -> bool:
+        """Whether the round waits for answers of this kind: what is sent before is dropped."""
+        sessions = [entry.session for entry in self.entries.active() if entry.session]
+        return any(session._reports if body == "rho" else session._bids for session in sessions)
 
     def check(self) -> None:
         """Lists, statuses and invariants hold."""
@@ -164,3 +181,23 @@ def finish(state: str = "FINISHED") -> pb.Finish:
 
 async def _nothing(_exit: object) -> None:
     return None
+
+
+async def answer(rm: MemoryService, entry: AppEntry, session: Session, *, deaf_for: int = 0) -> None:
+    """An app that could use one GPU more than it has, as long as it has none; deaf to the first rounds."""
+    async for message in session.outgoing():
+        if message.WhichOneof("body") != "ask_rho":
+            continue
+        deaf_for -= 1
+        if deaf_for < 0:
+            wanted = () if rm.arbiter.table.live_of(entry.app_id) else (_DEMAND,)
+            report = AppReport(
+                app_id=entry.app_id,
+                round_id=message.ask_rho.round_id,
+                rho=2.0,
+                t_shared_s=20.0,
+                t_ideal_s=10.0,
+                demands=wanted,
+                phases_left=(_PHASE,),
+            )
+            await rm.manager.receive(entry, session, pb.AmMessage(id=message.id, rho=report_to_message(report)))

@@ -126,7 +126,13 @@ class RmCase:
         changes = self.arbiter.table.settle(
             grants, [], now_s=now_s, end_s=lambda begins_s: begins_s + 600, round_id=round_id
         )
-        self.recorder.record_leases(changes)
+        batch = self.recorder.batch()
+        batch.lease_changes(changes)
+        self.recorder.write_now(batch)
+
+    async def made(self, step, *arguments: object, **named: object) -> object:
+        """A change of one step, made and written."""
+        return await self.manager.changes.make(lambda change: step(change, *arguments, **named))
 
     def round(self, round_id: int, rho: dict[str, float], *, offered: list[str], won: dict[str, int]) -> None:
         """A whole round in the log: all that won bid, and kept four fifths."""

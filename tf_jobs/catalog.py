@@ -7,13 +7,13 @@ parse their command lines by it, so the two cannot disagree.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from themis.errors import InputError, UnknownNameError
 from themis.numerals import plain
+from themis.python_programs import module_command
 
 FlagValue = int | float | str
 
@@ -233,7 +233,7 @@ def program_command(name: str, values: Mapping[str, FlagValue] | None = None) ->
     """
     checked = check_values(name, values or {})
     flags = [word for flag, value in checked.items() for word in (f"--{flag}", str(value))]
-    return [sys.executable, "-m", program(name).module, *flags]
+    return list(module_command(program(name).module, *flags))
 
 
 def check_values(name: str, values: Mapping[str, object]) -> dict[str, FlagValue]:

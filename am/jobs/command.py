@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from themis.apps import HyperParameter, JobSpec, ProgramSpec
 from themis.config.placeholders import substitute
 from themis.errors import InputError
+from themis.python_programs import module_command
 
 CATALOGUE_PACKAGE = "tf_jobs"
 RESERVED = ("iterations", "checkpoint_every", "keep_checkpoints", "seed")
@@ -61,7 +62,7 @@ def job_command(
     if not _MODULE.fullmatch(program.name):
         raise InputError("unusable program name", value=program.name, remedy="use a-z, 0-9 and '_'")
     flags = (f"--{name}={value_text(value)}" for name, value in values.items())
-    return (python, "-m", f"{CATALOGUE_PACKAGE}.{program.name}", *flags)
+    return module_command(f"{CATALOGUE_PACKAGE}.{program.name}", *flags, python=python)
 
 
 def value_text(value: HyperParameter) -> str:

@@ -24,6 +24,7 @@ from themis.docker_host import (
     DockerHost,
 )
 from themis.docker_watch import ContainerWatch
+from themis.python_programs import module_command
 
 LOG = logging.getLogger("themis.am.docker")
 
@@ -67,7 +68,7 @@ class TaskContainers:
         return ContainerSpec(
             name=f"themis-{wish.seat_id}-{self.name_suffix}",
             image=self.image,
-            command=(self.python, "-m", "am.runtimes.remote.task_host"),
+            command=module_command("am.runtimes.remote.task_host", python=self.python),
             environment={
                 "HOME": HOME,
                 **self.environment,

@@ -25,6 +25,7 @@ from themis.hadoop.quoting import command_line
 from themis.hadoop.security import task_tokens
 from themis.hadoop.values import FinalStatus, LocalResource, ProcessLaunch, ResourceKind, Visibility
 from themis.lifecycle import AppState
+from themis.python_programs import module_command
 
 _CONTAINER = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_(\d+)_\d+")
 _STATUS = {AppState.FINISHED: FinalStatus.SUCCEEDED, AppState.KILLED: FinalStatus.KILLED}
@@ -101,7 +102,7 @@ class YarnEngine:
     def _launch(self, wish: ContainerWish) -> ProcessLaunch:
         settings = self._settings
         return ProcessLaunch(
-            commands=(command_line([settings["python"], "-m", "am.runtimes.remote.task_host"]),),
+            commands=(command_line(module_command("am.runtimes.remote.task_host", python=settings["python"])),),
             environment={**settings["environment"], **wish.environment},
             environment_templates=settings["templates"],
             resources=tuple(resource_from(each) for each in settings["resources"]),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from msgspec.structs import replace
@@ -58,6 +58,15 @@ class _Account:
     leaving: bool = False
 
 
+@dataclass(slots=True)
+class _Undo:
+    """What the arbiter's own figures were: GPU time of ended leases by app, of those that had leases end."""
+
+    next_round_id: int
+    up: frozenset[int]
+    attained_gpu_s: dict[str, float] = field(default_factory=dict)
+
+
 class Arbiter:
     """Decides nothing by itself: it frames rounds and applies what a policy decided."""
 
@@ -85,6 +94,32 @@ class Arbiter:
         self._standings: dict[str, AppStanding] = {}
         self._noted: set[str] = set()
         self._up: frozenset[int] = frozenset()
+        self._undo: _Undo | None = None
+
+    # ---- changes that may have to be undone ----
+
+    def begin(self) -> None:
+        """Note from now on what rounds, ends of leases and lost machines change, until it is kept or undone.
+
+        An app that comes, leaves or ends is not noted, nor are machines that come: such a change follows what was kept.
+        """
+        self.table.begin()
+        self._undo = _Undo(next_round_id=self._next_round_id, up=self._up)
+
+    def keep(self) -> None:
+        """What was changed since `begin` stays."""
+        self.table.keep()
+        self._undo = None
+
+    def undo(self) -> None:
+        """Everything noted since `begin` is as it was."""
+        undo, self._undo = self._undo, None
+        self.table.undo()
+        if undo is not None:
+            self._next_round_id, self._up = undo.next_round_id, undo.up
+            for app_id, attained_gpu_s in undo.attained_gpu_s.items():
+                self._apps[app_id].attained_gpu_s = attained_gpu_s
+                self._noted.add(app_id)
 
     # ---- apps ----
 
@@ -234,6 +269,10 @@ class Arbiter:
         """Leases past their end and the grace, whose holder did not give the GPU back."""
         return self.table.overdue(now_s, self._leases.grace_s)
 
+    def overdue_apps(self, now_s: float) -> set[str]:
+        """Apps with such a lease. Only leases that expire are looked at."""
+        return {lease.app_id for lease in self.overdue(now_s)}
+
     # ---- machines ----
 
     @property
@@ -341,14 +380,17 @@ class Arbiter:
         for change in changes:
             lease = change.lease
             if change.kind in _ENDS and not change.reserved and lease.app_id in self._apps:
-                self._apps[lease.app_id].attained_gpu_s += now_s - lease.granted_at_s
+                account = self._apps[lease.app_id]
+                if self._undo is not None:
+                    self._undo.attained_gpu_s.setdefault(lease.app_id, account.attained_gpu_s)
+                account.attained_gpu_s += max(0.0, now_s - lease.granted_at_s)
                 self._noted.add(lease.app_id)
         return changes
 
 
 def _running_gpu_s(leases: Iterable[Lease], now_s: float) -> float:
-    """GPU time of leases until now."""
-    return sum([now_s - lease.granted_at_s for lease in leases])
+    """GPU time of leases until now; a lease of a store whose clock was ahead has had none."""
+    return sum([max(0.0, now_s - lease.granted_at_s) for lease in leases])
 
 
 _NOTHING = Allocation()

@@ -49,7 +49,7 @@ class LeaseIndex:
     the leases of others.
     """
 
-    __slots__ = ("_by_app", "_by_gpu", "_ends", "by_app", "by_gpu")
+    __slots__ = ("_by_app", "_by_gpu", "_ends", "_expiring", "by_app", "by_gpu", "expiring")
 
     def __init__(self) -> None:
         self._by_gpu: dict[GpuId, Lease] = {}
@@ -59,6 +59,9 @@ class LeaseIndex:
         # The leases of every app that has one, by their GPU: to read.
         self.by_app: Mapping[str, Mapping[GpuId, Lease]] = self._by_app
         self._ends: dict[float, int] = {}
+        self._expiring: dict[GpuId, Lease] = {}
+        # The EXPIRING leases, by their GPU: to read.
+        self.expiring: Mapping[GpuId, Lease] = self._expiring
 
     @property
     def holders(self) -> KeysView[str]:
@@ -74,17 +77,12 @@ class LeaseIndex:
         """When the first GRANTED lease ends."""
         return min(self._ends, default=None)
 
-    @property
-    def all_granted(self) -> bool:
-        """True when every lease here is GRANTED."""
-        return sum(self._ends.values()) == len(self._by_gpu)
-
     def put(self, lease: Lease) -> Lease | None:
         """Set the lease of a GPU, in the place of the one before, which is returned."""
         gpu, app_id = lease.gpu, lease.app_id
         before = self._by_gpu.get(gpu)
         if before is not None:
-            self._count_end(before, -1)
+            self._count_out(before)
             if before.app_id != app_id:
                 self._take_from(before)
         self._by_gpu[gpu] = lease
@@ -92,7 +90,10 @@ class LeaseIndex:
         if mine is None:
             mine = self._by_app[app_id] = {}
         mine[gpu] = lease
-        self._count_end(lease, 1)
+        if lease.state is _GRANTED:
+            self._ends[lease.expires_at_s] = self._ends.get(lease.expires_at_s, 0) + 1
+        elif lease.state is _EXPIRING:
+            self._expiring[gpu] = lease
         return before
 
     def renew(self, before: Lease, lease: Lease) -> None:
@@ -101,14 +102,14 @@ class LeaseIndex:
         self._by_gpu[gpu] = self._by_app[lease.app_id][gpu] = lease
         if end_s != before.expires_at_s:
             self._ends[end_s] = self._ends.get(end_s, 0) + 1
-            self._count_end(before, -1)
+            self._count_out(before)
 
     def drop(self, gpu: GpuId) -> Lease | None:
         """Take the lease of a GPU out; None when there is none."""
         lease = self._by_gpu.pop(gpu, None)
         if lease is not None:
             self._take_from(lease)
-            self._count_end(lease, -1)
+            self._count_out(lease)
         return lease
 
     def validate(self, by_id: Mapping[int, Lease]) -> Told:
@@ -137,6 +138,10 @@ class LeaseIndex:
             told.count(app_id, mine)
         if not all(by_app) or told.ends != self._ends:
             raise InvariantError("the leases and their index by app or by end differ", value=sorted(self._by_app))
+        if self.expiring is not self._expiring or self._expiring != {
+            lease.gpu: lease for lease in leases if lease.state is _EXPIRING
+        }:
+            raise InvariantError("the expiring leases and their index differ", value=sorted(map(str, self._expiring)))
         return told
 
     def check_sizes(self) -> None:
@@ -163,6 +168,8 @@ class LeaseIndex:
                 raise InvariantError("the leases and their index by app differ", value=lease)
             if lease.state is _GRANTED and lease.expires_at_s not in self._ends:
                 raise InvariantError("the leases and their index by app or by end differ", value=lease)
+            if (lease.state is _EXPIRING) != (self._expiring.get(gpu) is lease):
+                raise InvariantError("the expiring leases and their index differ", value=lease)
         return leased
 
     def _take_from(self, lease: Lease) -> None:
@@ -171,13 +178,15 @@ class LeaseIndex:
         if not mine:
             del self._by_app[lease.app_id]
 
-    def _count_end(self, lease: Lease, more: int) -> None:
-        if lease.state is LeaseState.GRANTED:
-            count = self._ends.get(lease.expires_at_s, 0) + more
+    def _count_out(self, lease: Lease) -> None:
+        if lease.state is _GRANTED:
+            count = self._ends[lease.expires_at_s] - 1
             if count:
                 self._ends[lease.expires_at_s] = count
             else:
                 del self._ends[lease.expires_at_s]
+        elif lease.state is _EXPIRING:
+            del self._expiring[lease.gpu]
 
 
 def _same(one: Iterable[object], other: Iterable[object]) -> bool:

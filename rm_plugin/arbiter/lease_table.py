@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, KeysView, Mapping, S
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.free_gpus import FreeGpus
-from rm_plugin.arbiter.gang_gpus import gpus_of_gangs, slots_first
+from rm_plugin.arbiter.gang_assignment import assign_gangs, slots_first
 from rm_plugin.arbiter.lease_index import LeaseIndex
 from themis.bids import FreeMachine, PlacedGang
 from themis.cluster import Allocation, Cluster, GpuId
@@ -42,6 +42,7 @@ class LeaseTable:
         self._unchecked: set[str] = set()
         self._unchecked_apps: set[str] = set()
         self._next_id = next_lease_id
+        self._undo: _Undo | None = None
         for lease in leases:
             index = self._index_for(lease)
             if lease.gpu in index.by_gpu:
@@ -123,7 +124,12 @@ class LeaseTable:
     @property
     def has_free_gpus(self) -> bool:
         """True when there is a GPU to give out."""
-        return any(self._free.by_machine.values())
+        return self._free.count > 0
+
+    @property
+    def free_version(self) -> int:
+        """A number that grows whenever the GPUs to give out may have become others."""
+        return self._free.version
 
     def ending(self, until_s: float) -> list[Lease]:
         """GRANTED leases that end by a time: up for renewal."""
@@ -140,13 +146,7 @@ class LeaseTable:
 
     def overdue(self, now_s: float, grace_s: float) -> list[Lease]:
         """EXPIRING leases whose holder has not given the GPU back `grace_s` seconds past their end."""
-        if self._live.all_granted:
-            return []
-        return [
-            lease
-            for lease in self.live.values()
-            if lease.state is LeaseState.EXPIRING and lease.expires_at_s + grace_s <= now_s
-        ]
+        return [lease for lease in self._live.expiring.values() if lease.expires_at_s + grace_s <= now_s]
 
     def offered_machines(self, renewable: Iterable[Lease]) -> tuple[FreeMachine, ...]:
         """Every machine with its GPUs to offer by slot: free ones and those of leases up for renewal.
@@ -154,6 +154,35 @@ class LeaseTable:
         A lost machine is among them, without a GPU: gangs next to it ask for its rack.
         """
         return self._free.offered([lease.gpu for lease in renewable])
+
+    # ---- undoing ----
+
+    def begin(self) -> None:
+        """Note every change from now on, until it is kept or undone."""
+        if self._undo is not None:
+            raise InvariantError("changes of leases that are neither kept nor undone")
+        self._undo = _Undo(next_id=self._next_id)
+
+    def keep(self) -> None:
+        """What was changed since `begin` stays."""
+        self._undo = None
+
+    def undo(self) -> None:
+        """Everything changed since `begin` is as it was; the table holds the very leases of then.
+
+        Only the order in which an app got its GPUs may be another.
+        """
+        undo, self._undo = self._undo, None
+        if undo is None:
+            raise InvariantError("no changes of leases to undo")
+        for machine_id in undo.lost:
+            self.regain(machine_id)
+        for before, after in reversed(undo.changes):
+            if before is not None:
+                self._put(before)
+            elif after is not None:
+                self._drop(after)
+        self._next_id = undo.next_id
 
     # ---- changing ----
 
@@ -181,7 +210,7 @@ class LeaseTable:
         live = self.live
         # Mostly it is the same object, and to compare all that leases say takes long.
         up = {lease.gpu: lease for lease in renewable if (now := live.get(lease.gpu)) is lease or now == lease}
-        gangs = gpus_of_gangs(self._cluster, grants, up, self._free.by_machine)
+        gangs = assign_gangs(self._cluster, grants, up, self._free.by_machine)
         ends_s: dict[float, float] = {}
         for gang in gangs:
             gpus = [*gang.renewed, *gang.others] if gang.others else gang.renewed
@@ -229,6 +258,8 @@ class LeaseTable:
         won = [self.reserved[gpu].lease_id for gpu in here if gpu in self.reserved]
         held = [self.live[gpu].lease_id for gpu in here if gpu in self.live]
         changes = [*self.release(won, now_s=now_s, reason=reason), *self.revoke(held, now_s=now_s, reason=reason)]
+        if self._undo is not None and machine_id not in self._free.lost:
+            self._undo.lost.append(machine_id)
         self._free.lose(machine_id)
         self._unchecked.add(machine_id)
         return changes
@@ -270,6 +301,8 @@ class LeaseTable:
         LEASE_LIFECYCLE.check(lease.state, LeaseState.GRANTED, lease.lease_id)
         renewed = replace(lease, expires_at_s=expires_at_s, renewals=lease.renewals + 1)
         self._live.renew(lease, renewed)
+        if self._undo is not None:
+            self._undo.changes.append((lease, renewed))
         self._unchecked.add(lease.gpu.machine_id)
         self._by_id[lease.lease_id] = renewed
         return LeaseChange(kind=LeaseChangeKind.RENEWED, lease=renewed, round_id=round_id)
@@ -329,10 +362,14 @@ class LeaseTable:
         self._by_id[lease.lease_id] = lease
         if before is None and lease.state is not LeaseState.RESERVED:
             self._free.lease(lease.gpu)
+        if self._undo is not None:
+            self._undo.changes.append((before, lease))
         self._touch(lease)
 
     def _drop(self, lease: Lease) -> None:
         """Every lease goes out here."""
+        if self._undo is not None:
+            self._undo.changes.append((lease, None))
         self._index_for(lease).drop(lease.gpu)
         del self._by_id[lease.lease_id]
         if lease.state is not LeaseState.RESERVED:
@@ -410,6 +447,15 @@ class LeaseTable:
         """Ids under which a lease stands that is in no other index."""
         known = {lease.lease_id for lease in (*self.live.values(), *self.reserved.values())}
         return sorted(self._by_id.keys() - known)
+
+
+class _Undo:
+    """What there was before each change: a lease that came in, went out, or took the place of its former self."""
+
+    def __init__(self, next_id: int) -> None:
+        self.next_id = next_id
+        self.changes: list[tuple[Lease | None, Lease | None]] = []
+        self.lost: list[str] = []
 
 
 EndOf = Callable[[float], float]

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from rm_plugin.engines.docker_launcher import AmContainers, DockerAppLauncher
-from rm_plugin.engines.engine import MachinesOf
 from rm_plugin.engines.inventory import FixedInventory, NodeInventory
-from rm_plugin.engines.port import AppLauncher, OnAmExit
+from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
 from themis.cluster import Cluster
 from themis.config.rm_settings import DockerSettings, RmSettings
 from themis.docker_host import CONTAINER_SOCKET, DockerHost

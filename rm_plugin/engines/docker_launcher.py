@@ -25,6 +25,7 @@ from themis.docker_host import (
     DockerHost,
 )
 from themis.docker_watch import ContainerWatch
+from themis.python_programs import module_command
 
 LOG = logging.getLogger("themis.rm.docker")
 
@@ -72,7 +73,7 @@ class AmContainers:
         return ContainerSpec(
             name=f"themis-{launch.app_id}-{launch.attempt}-{self.name_suffix}",
             image=self.image,
-            command=(*_INTO_LOG, f"am-{launch.attempt}.log", self.python, "-m", "am.main"),
+            command=(*_INTO_LOG, f"am-{launch.attempt}.log", *module_command("am.main", python=self.python)),
             environment={"HOME": folder, **self.environment, **launch.environment, **ours},
             labels=labels,
             network=self.network,

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Protocol
 
 from rm_plugin.engines.inventory import FixedInventory, NodeInventory
 from rm_plugin.engines.local import LocalAppLauncher
-from rm_plugin.engines.port import AppLauncher, OnAmExit
+from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
 from themis.cluster import Cluster
 from themis.config.cluster_file import load_cluster
 from themis.config.examples import ExampleKind, file_or_example
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError
-
-MachinesOf = Callable[[str], Collection[str]]
-"""The machines on which an app has leases."""
 
 
 class Engine(Protocol):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import Mapping, Sequence
 
 from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
@@ -22,15 +21,16 @@ from themis.processes import (
     start,
     wait_for_exit,
 )
+from themis.python_programs import module_command
 
 _LOG = logging.getLogger(__name__)
-AM_COMMAND = (sys.executable, "-m", "am.main")
+AM_COMMAND = module_command("am.main")
 APP_MARK = "THEMIS_APP_ID"
 RUN_MARK = "THEMIS_RUN_ID"
 
 
 class LocalAppLauncher:
-    """Starts `python -m am.main` in a session of its own, its output in `am-ATTEMPT.log` of the app's folder.
+    """Starts `am.main` in a session of its own, its output in `am-ATTEMPT.log` of the app's folder.
 
     Args:
         run_id: Marks all processes of this ResourceManager's run, over its restarts too.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -50,6 +50,9 @@ class AmExit:
 
 OnAmExit = Callable[[AmExit], Awaitable[None]]
 """Told once for each app master that ends for whatever cause, after all its tasks are gone."""
+
+MachinesOf = Callable[[str], Collection[str]]
+"""The machines on which an app has leases."""
 
 
 class AppLauncher(Protocol):

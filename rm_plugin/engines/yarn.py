@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from rm_plugin.engines.engine import MachinesOf
 from rm_plugin.engines.inventory import NodeInventory
-from rm_plugin.engines.port import AppLauncher, OnAmExit
+from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
 from rm_plugin.engines.remote_logs import fetch_archive, fetch_page
 from rm_plugin.engines.yarn_inventory import YarnInventory
 from rm_plugin.engines.yarn_launcher import AmTemplate, YarnAppLauncher

@@ -22,6 +22,7 @@ from themis.hadoop.quoting import command_line
 from themis.hadoop.security import current_user, submission_tokens
 from themis.hadoop.values import AppReport, AppState, AppSubmission, LocalResource, ProcessLaunch
 from themis.hadoop.yarn_client import YarnClient
+from themis.python_programs import module_command
 
 LOG = logging.getLogger("themis.rm.yarn")
 
@@ -182,7 +183,7 @@ class YarnAppLauncher:
         return AppSubmission(
             name=launch.name or launch.app_id,
             launch=ProcessLaunch(
-                commands=(command_line([template.python, "-m", "am.main"]),),
+                commands=(command_line(module_command("am.main", python=template.python)),),
                 environment=environment,
                 environment_templates=template.templates,
                 resources=template.resources,

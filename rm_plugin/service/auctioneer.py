@@ -28,34 +28,54 @@ class Auctioneer:
         solver(solver_name)
         self._solver_name = solver_name
         self._time_limit_s = time_limit_s
-        self._pool = _start_pool()
+        self._pool: ProcessPoolExecutor | None = _start_pool()
 
     async def run(self, market: Market) -> AuctionOutcome | None:
         """Run one auction. None when there is no outcome: the round then goes on as if nobody had won.
 
-        A worker that died or overran its deadline is replaced. A solver that contradicts itself is a defect of ours,
-        but it must not keep leases from ending.
+        A worker that died or overran its deadline is replaced; one that died while it was idle costs no outcome. A
+        solver that contradicts itself is a defect of ours, but it must not keep leases from ending.
         """
-        loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._pool, _solve, market, self._solver_name, self._time_limit_s)
         try:
+            future = self._submit(market)
             async with asyncio.timeout(self._time_limit_s + _MARGIN_S):
                 return await future
         except (TimeoutError, BrokenProcessPool):
             LOG.warning("the auction's worker died or overran its deadline")
             self._replace()
             return None
+        except OSError:
+            LOG.exception("the auction's worker cannot be started")
+            self.close()
+            return None
         except ThemisError:
             LOG.exception("the auction failed")
             return None
 
+    def _submit(self, market: Market) -> asyncio.Future[AuctionOutcome]:
+        for _ in range(2):
+            if self._pool is None:
+                self._pool = _start_pool()
+            try:
+                loop = asyncio.get_running_loop()
+                return loop.run_in_executor(self._pool, _solve, market, self._solver_name, self._time_limit_s)
+            except BrokenProcessPool:
+                LOG.warning("the auction's worker died while it was idle")
+                self.close()
+        raise BrokenProcessPool("the auction's worker dies as it starts")
+
     def close(self) -> None:
-        """End the worker."""
-        _kill(self._pool)
+        """End the worker; another auction starts one."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            _kill(pool)
 
     def _replace(self) -> None:
-        _kill(self._pool)
-        self._pool = _start_pool()
+        self.close()
+        try:
+            self._pool = _start_pool()
+        except OSError as error:
+            LOG.warning("the auction's worker cannot be started now: %s", error)
 
 
 def _start_pool() -> ProcessPoolExecutor:

@@ -13,7 +13,7 @@ from rm_plugin.service.logs import LogFollower
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.message_checks import check_reference, check_states
 from rm_plugin.service.status import app_status
-from rm_plugin.service.store import StoredEvent
+from rm_plugin.service.store import StoredEvent, StoreError
 from rm_plugin.service.store_json import to_json
 from themis.errors import InputError, ThemisError, UnknownNameError
 from themis.wire import themis_pb2 as pb
@@ -78,7 +78,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
     async def Kill(self, request: pb.KillRequest, context: Context) -> pb.AppStatus:
         """Stop an app."""
         try:
-            entry = self._manager.kill(request.app_id, request.reason)
+            entry = await self._manager.kill(request.app_id, request.reason)
         except ThemisError as error:
             await _refuse(context, error)
             raise
@@ -97,7 +97,12 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         while True:
             ended = bool(app_id) and self._manager.entries.get(app_id).ended
             news = asyncio.ensure_future(recorder.news())
-            events = recorder.events(after, app_id, _EVENTS_A_READ)
+            try:
+                events = await recorder.read_events(after, app_id, _EVENTS_A_READ)
+            except ThemisError as error:
+                news.cancel()
+                await _refuse(context, error)
+                raise
             for event in events:
                 yield _event_message(event)
                 after = event.sequence
@@ -164,6 +169,10 @@ def _event_message(event: StoredEvent) -> pb.Event:
 async def _refuse(context: Context, error: Exception) -> None:
     if isinstance(error, UnknownNameError):
         code = grpc.StatusCode.NOT_FOUND
+    elif isinstance(error, StoreError):
+        # Clients try again; the text tells them from a ResourceManager that nobody reaches.
+        code = grpc.StatusCode.UNAVAILABLE
+        context.set_trailing_metadata((("themis-store", "unavailable"),))
     elif isinstance(error, InputError | ValueError):
         code = grpc.StatusCode.INVALID_ARGUMENT
     else:

@@ -169,13 +169,14 @@ class AppEntries:
     def __init__(self, entries: Sequence[AppEntry] = (), lost: Iterable[str] = ()) -> None:
         self._entries = {entry.app_id: entry for entry in entries}
         self.lost = set(lost)
+        self._active = dict(self._entries)
 
     def __iter__(self) -> Iterator[AppEntry]:
         return iter(self._entries.values())
 
     def add(self, entry: AppEntry) -> None:
         """Add a new app."""
-        self._entries[entry.app_id] = entry
+        self._entries[entry.app_id] = self._active[entry.app_id] = entry
 
     def next_id(self) -> str:
         """The id of the next app to come."""
@@ -189,8 +190,9 @@ class AppEntries:
         self.lost.add(app_id)
 
     def active(self) -> list[AppEntry]:
-        """Apps that have not ended."""
-        return [entry for entry in self._entries.values() if not entry.ended]
+        """Apps that have not ended, in order of submission. Those that ended before are looked at once."""
+        self._active = {app_id: entry for app_id, entry in self._active.items() if not entry.ended}
+        return list(self._active.values())
 
     def get(self, app_id: str) -> AppEntry:
         """The app of an id, or the newest one of a name; an unknown one raises UnknownNameError."""

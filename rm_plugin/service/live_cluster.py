@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 
 from rm_plugin.arbiter.core import Arbiter
+from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries
-from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.round_runner import RoundRunner
 from themis.clock import Clock
 from themis.cluster import Cluster, GpuId
@@ -23,13 +24,14 @@ LOG = logging.getLogger("themis.rm")
 class LiveCluster:
     """The arbiter's machines and leases, but for what rounds grant, with what every change of them entails.
 
-    It goes into the store, the apps that it concerns are told, and it may be a reason for a round.
+    It goes into the store, then the apps that it concerns are told, and it may be a reason for a round. Methods that
+    take a `Change` are steps of it: called while it is decided, they have what follows done once it is written.
 
     Args:
-        settings: `unfit_s` and `validate_state` are heeded.
+        settings: `unfit_s` is heeded.
         arbiter: Whose cluster and leases are changed.
         entries: The apps to tell.
-        recorder: Writes it down.
+        changes: Writes changes of machines.
         clock: Tells when.
         rounds: Gives the rounds, which are there later than this, as they tell their own grants by `notify`.
     """
@@ -40,14 +42,14 @@ class LiveCluster:
         settings: RmSettings,
         arbiter: Arbiter,
         entries: AppEntries,
-        recorder: Recorder,
+        changes: Changes,
         clock: Clock,
         rounds: Callable[[], RoundRunner],
     ) -> None:
         self._settings = settings
         self._arbiter = arbiter
         self._entries = entries
-        self._recorder = recorder
+        self._changes = changes
         self._clock = clock
         self._rounds = rounds
         self._unfit_until_s: dict[GpuId, float] = {}
@@ -55,47 +57,56 @@ class LiveCluster:
 
     # ---- leases ----
 
-    def release(self, app_id: str, message: pb.Release) -> None:
+    def release(self, change: Change, app_id: str, message: pb.Release) -> None:
         """An app gives leases back; those that are not its own stay."""
         mine = {lease.lease_id for lease in self._arbiter.table.of_app(app_id)}
         ids = mine & set(message.lease_ids)
         if not ids:
             return
-        now_s = self._clock.now_s()
-        changes = self._arbiter.release(ids, now_s=now_s, reason=message.reason)
+        ended = self._arbiter.release(ids, now_s=change.now_s, reason=message.reason)
         if message.no_room:
             # Whoever was given them now would fare no better; the watch over the machines closes them for a while.
-            gpus = [change.lease.gpu for change in changes if change.kind is LeaseChangeKind.RELEASED]
-            self._unfit_until_s |= dict.fromkeys(gpus, now_s + self._settings.unfit_s)
-        self.leases_ended(changes)
+            gpus = [each.lease.gpu for each in ended if each.kind is LeaseChangeKind.RELEASED]
+            change.then(lambda: self._close_unfit(gpus))
+        self.leases_ended(change, ended)
 
-    def release_unheld(self, app_id: str, held: Collection[int]) -> None:
+    def release_unheld(self, change: Change, app_id: str, held: Collection[int]) -> None:
         """Leases that were ending and that a new attempt does not run on are given back at once."""
         leases = self._arbiter.table.of_app(app_id)
         gone = [lease.lease_id for lease in leases if lease.state is LeaseState.EXPIRING and lease.lease_id not in held]
-        self.release(app_id, pb.Release(lease_ids=gone, reason="not used by the new attempt"))
+        self.release(change, app_id, pb.Release(lease_ids=gone, reason="not used by the new attempt"))
 
-    def leave(self, app_id: str, reason: str) -> None:
+    def leave(self, change: Change, app_id: str, reason: str) -> None:
         """An app is about to end: it gets nothing any more, and keeps what its tasks run on until they end."""
-        changes = self._arbiter.leave(app_id, now_s=self._clock.now_s(), reason=reason)
-        if changes:
-            self.leases_ended(changes)
+        won = [lease.lease_id for lease in self._arbiter.table.of_app(app_id) if lease.state is LeaseState.RESERVED]
+        ended = self._arbiter.release(won, now_s=change.now_s, reason=reason)
+        # What it had won is gone by then, so this only keeps it from being given more.
+        change.then(lambda: self._leave(app_id, reason))
+        if ended:
+            self.leases_ended(change, ended)
 
-    def revoke(self, lease_ids: Iterable[int], reason: str) -> None:
+    def revoke(self, change: Change, lease_ids: Iterable[int], reason: str) -> None:
         """End leases that nothing runs on any more."""
-        changes = self._arbiter.revoke(lease_ids, now_s=self._clock.now_s(), reason=reason)
-        if changes:
-            self.leases_ended(changes)
+        ended = self._arbiter.revoke(lease_ids, now_s=change.now_s, reason=reason)
+        if ended:
+            self.leases_ended(change, ended)
 
-    def leases_ended(self, changes: list[LeaseChange]) -> None:
-        """Write changes down and tell them, unless that is done (none), and see to what GPUs that came free entail."""
-        self._recorder.record_leases(changes)
-        self.notify(changes)
-        if self._settings.validate_state:
-            self._arbiter.validate()
+    def leases_ended(self, change: Change, ended: list[LeaseChange], *, but_for: str = "") -> None:
+        """Write ends of leases; then tell the apps concerned, but for one, and see to what came free."""
+        change.leases(ended)
+        change.then(lambda: self.notify([each for each in ended if each.lease.app_id != but_for]))
+        change.then(self._gpus_came_free)
+
+    def _gpus_came_free(self) -> None:
         self._rounds().lease_ends_moved()
-        if self._arbiter.table.free_gpus():
+        if self._arbiter.table.has_free_gpus:
             self._rounds().trigger("gpus free")
+
+    def _close_unfit(self, gpus: list[GpuId]) -> None:
+        self._unfit_until_s |= dict.fromkeys(gpus, self._clock.now_s() + self._settings.unfit_s)
+
+    def _leave(self, app_id: str, reason: str) -> None:
+        self._arbiter.leave(app_id, now_s=self._clock.now_s(), reason=reason)
 
     def notify(self, changes: Iterable[LeaseChange]) -> None:
         """Tell the apps that lease changes concern what they hold now."""
@@ -115,35 +126,53 @@ class LiveCluster:
 
     # ---- machines ----
 
-    def machine_lost(self, machine_id: str, reason: str) -> None:
+    async def machine_lost(self, machine_id: str, reason: str) -> None:
         """A machine is gone, with all that ran on it: its leases end."""
         LOG.warning("%s: %s", machine_id, reason)
-        changes = self._arbiter.machine_lost(machine_id, now_s=self._clock.now_s(), reason=reason)
-        detail = {"machine_id": machine_id, "reason": reason}
-        self._recorder.record("machine_lost", detail=detail, leases=changes)
-        self.leases_ended([])
-        self.notify(changes)
-        self._tell_cluster()
 
-    def machines_back(self, machine_ids: Iterable[str]) -> None:
+        def lose(change: Change) -> None:
+            ended = self._arbiter.machine_lost(machine_id, now_s=change.now_s, reason=reason)
+            change.event("machine_lost", detail={"machine_id": machine_id, "reason": reason})
+            self.leases_ended(change, ended)
+            change.then(self._tell_cluster)
+
+        await self._changes.make_surely(lose)
+
+    async def machines_back(self, machine_ids: Iterable[str]) -> None:
         """Machines that were lost are there again. Between rounds only."""
         back = list(machine_ids)
-        for machine_id in back:
-            LOG.info("%s is back", machine_id)
-            self._arbiter.machine_back(machine_id)
-            self._recorder.record("machine_back", detail={"machine_id": machine_id})
-        if back:
-            self._tell_cluster()
-            self._rounds().trigger("gpus free")
+        if not back:
+            return
 
-    def refit(self, cluster: Cluster, joined: Iterable[str]) -> None:
+        def regain(change: Change) -> None:
+            for machine_id in back:
+                change.event("machine_back", detail={"machine_id": machine_id})
+                change.then(partial(self._machine_back, machine_id))
+            change.then(self._machines_came)
+
+        await self._changes.make_surely(regain)
+
+    async def refit(self, cluster: Cluster, joined: Iterable[str]) -> None:
         """The cluster has other machines from now on, some for the first time. Between rounds only."""
-        self._arbiter.refit(cluster)
-        for machine_id in joined:
+        new = list(joined)
+        for machine_id in new:
             LOG.info("%s joined with %d GPUs", machine_id, cluster.machine(machine_id).gpus)
-            detail = {"machine_id": machine_id, "gpus": cluster.machine(machine_id).gpus}
-            self._recorder.record("machine_joined", detail=detail)
-        self._recorder.keep_cluster(cluster)
+
+        def fit(change: Change) -> None:
+            for machine_id in new:
+                detail = {"machine_id": machine_id, "gpus": cluster.machine(machine_id).gpus}
+                change.event("machine_joined", detail=detail)
+            change.cluster(cluster)
+            change.then(lambda: self._arbiter.refit(cluster))
+            change.then(self._machines_came)
+
+        await self._changes.make_surely(fit)
+
+    def _machine_back(self, machine_id: str) -> None:
+        LOG.info("%s is back", machine_id)
+        self._arbiter.machine_back(machine_id)
+
+    def _machines_came(self) -> None:
         self._tell_cluster()
         self._rounds().trigger("gpus free")
 

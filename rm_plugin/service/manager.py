@@ -6,11 +6,13 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from pathlib import Path
 
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.engines.port import AmExit, AmLaunch, AppLauncher
 from rm_plugin.service.admission import check_app
+from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.message_checks import check_message, check_reference, check_registration, read_detail
@@ -22,7 +24,7 @@ from themis.clock import Clock
 from themis.config.names import check_label
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError, UnreachableError
-from themis.lifecycle import AppState, LeaseState
+from themis.lifecycle import APP_LIFECYCLE, AppState, LeaseState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, bid_from_message, cluster_to_message, report_from_message
 
@@ -34,6 +36,11 @@ KILL_GRACE_S = 10.0
 """How long an app master may take to stop its tasks once it is told to."""
 RELAUNCH_EVERY_S = 5.0
 """How often an engine that is away is asked to start what waits for it."""
+LAUNCH_WAIT_S = 5.0
+"""How long a client that submits waits for its app master to be started."""
+
+_KEPT = ("release", "job_event", "finish")
+"""Messages that the store keeps; app masters send them until they are acknowledged."""
 
 
 FetchLogs = Callable[[str, str, Path], Awaitable[None]]
@@ -65,11 +72,12 @@ class ResourceManager:
         self.clock = clock
         self.address = ""
         self.rounds: RoundRunner
+        self.changes = Changes(arbiter, recorder, validate=settings.validate_state)
         self.live_cluster = LiveCluster(
             settings=settings,
             arbiter=arbiter,
             entries=entries,
-            recorder=recorder,
+            changes=self.changes,
             clock=clock,
             rounds=lambda: self.rounds,
         )
@@ -81,7 +89,9 @@ class ResourceManager:
         self._relaunch_at_s = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._looked_after: set[str] = set()
+        self._resumed_at_s = -math.inf
         self._closing = False
+        self.changes.on_recovery(self.resume)
 
     # ---- for clients ----
 
@@ -102,91 +112,155 @@ class ResourceManager:
         return folder
 
     async def submit(self, spec: AppSpec) -> AppEntry:
-        """Accept an app and start its app master."""
+        """Accept an app and start its app master.
+
+        Raises:
+            InputError: The app may not be taken.
+            StoreError: It cannot be written; nothing of it is kept.
+        """
         self.check(spec)
-        now_s = self.clock.now_s()
-        entry = AppEntry(app_id=self.entries.next_id(), spec=spec, submitted_at_s=now_s, last_seen_s=now_s)
-        self.entries.add(entry)
-        self.recorder.record("app_submitted", app_id=entry.app_id, detail=_submitted_detail(spec), app=entry)
-        self.arbiter.add_app(entry.app_id, now_s=now_s)
-        await self._launch(entry)
+
+        def accept(change: Change) -> AppEntry:
+            now_s = change.now_s
+            entry = AppEntry(app_id=self.entries.next_id(), spec=spec, submitted_at_s=now_s, last_seen_s=now_s)
+            change.put(entry)
+            change.event("app_submitted", app_id=entry.app_id, detail=_submitted_detail(spec))
+            change.then(lambda: self._add(entry))
+            return entry
+
+        entry = await self.changes.make(accept)
+        launch = self._spawn(self._launch(entry))
+        # It is accepted, whatever becomes of its start: the client does not wait for an engine or a store that is away.
+        await asyncio.wait([launch], timeout=LAUNCH_WAIT_S)
         return entry
 
-    def kill(self, app_id: str, reason: str) -> AppEntry:
+    def _add(self, entry: AppEntry) -> None:
+        self.entries.add(entry)
+        self.arbiter.add_app(entry.app_id, now_s=self.clock.now_s())
+
+    async def kill(self, app_id: str, reason: str) -> AppEntry:
         """Ask an app to stop; it is ended by force when it does not. An app that has ended stays as it is.
 
-        A reason that cannot be shown raises InputError.
+        Raises:
+            InputError: The app is unknown, or the reason cannot be shown.
+            StoreError: The wish cannot be written; the app goes on.
         """
         entry = self.entries.get(check_reference(app_id))
         if reason:
             check_label(reason, "reason", f"kill of {app_id}")
-        if not entry.ended and not entry.kill_reason:
-            entry.kill_reason = reason or "killed by its user"
+
+        def want(change: Change) -> None:
+            if entry.ended or entry.kill_reason:
+                return
+            kill_reason = reason or "killed by its user"
             # Kept, as whoever was told that the app will end counts on it, also after a restart of this service.
-            detail = {"reason": entry.kill_reason}
-            self.recorder.record("app_kill_wanted", app_id=entry.app_id, detail=detail, app=entry)
-            self.live_cluster.leave(entry.app_id, entry.kill_reason)
-            if entry.session is not None:
-                entry.session.send(pb.RmMessage(shut_down=pb.ShutDown(reason=entry.kill_reason)))
-            self._spawn(self._kill_after(entry, KILL_GRACE_S if entry.session is not None else 0.0))
+            change.event("app_kill_wanted", app_id=entry.app_id, detail={"reason": kill_reason})
+            change.put(entry, kill_reason=kill_reason)
+            self.live_cluster.leave(change, entry.app_id, kill_reason)
+            change.then(lambda: self._shut_down(entry))
+
+        if not entry.ended and not entry.kill_reason:
+            await self.changes.make(want)
         return entry
+
+    def _shut_down(self, entry: AppEntry) -> None:
+        if entry.session is not None:
+            entry.session.send(pb.RmMessage(shut_down=pb.ShutDown(reason=entry.kill_reason)))
+        self._spawn(self._kill_after(entry, KILL_GRACE_S if entry.session is not None else 0.0))
 
     # ---- for sessions ----
 
-    def register(self, message: pb.Register) -> tuple[AppEntry, Session]:
-        """Open the session of an attempt; one that `check_registration` refuses raises InputError."""
+    async def register(self, message: pb.Register) -> tuple[AppEntry, Session]:
+        """Open the session of an attempt; one that `check_registration` refuses raises InputError.
+
+        It is open once that is written, however long the store takes.
+        """
         entry = self.entries.get(check_reference(message.app_id))
+        session = Session(entry.app_id, message.attempt)
+        try:
+            await self.changes.make_surely(lambda change: self._open(change, entry, session, message))
+        except asyncio.CancelledError:
+            # The stream broke meanwhile: nobody will ever read what this session sends.
+            session.close()
+            self.disconnected(entry, session)
+            raise
+        return entry, session
+
+    def _open(self, change: Change, entry: AppEntry, session: Session, message: pb.Register) -> None:
         check_registration(message, entry)
+        if message.attempt > entry.attempt:
+            self._next_attempt(change, entry, message)
+        change.then(lambda: self._take_session(entry, session))
+        self.live_cluster.release_unheld(change, entry.app_id, set(message.held_lease_ids))
+        state = entry.state
+        if state is not AppState.RUNNING:
+            state = APP_LIFECYCLE.check(state, AppState.RUNNING, entry.app_id)
+        change.put(
+            entry,
+            state=state,
+            pid=message.pid,
+            page_url=message.page_url,
+            engine_id=message.engine_id,
+            registered_attempt=message.attempt,
+        )
+        change.event("am_registered", app_id=entry.app_id, detail={"attempt": message.attempt, "pid": message.pid})
+        change.then(lambda: self._greet(entry, session))
+
+    def _take_session(self, entry: AppEntry, session: Session) -> None:
         if entry.session is not None:
             entry.session.close()
-        if message.attempt > entry.attempt:
-            self._next_attempt(entry, message)
-        session = Session(entry.app_id, message.attempt)
-        entry.session, entry.last_seen_s, entry.pid = session, self.clock.now_s(), message.pid
-        entry.page_url, entry.engine_id = message.page_url, message.engine_id
-        entry.registered_attempt = message.attempt
-        self.arbiter.set_silent(entry.app_id, bool(entry.kill_reason))
-        self.live_cluster.release_unheld(entry.app_id, set(message.held_lease_ids))
-        if entry.state is not AppState.RUNNING:
-            entry.turn(AppState.RUNNING)
-        detail = {"attempt": message.attempt, "pid": message.pid}
-        self.recorder.record("am_registered", app_id=entry.app_id, detail=detail, app=entry)
+        entry.session, entry.last_seen_s = (None if session.closed else session), self.clock.now_s()
+        self.arbiter.set_silent(entry.app_id, session.closed or bool(entry.kill_reason))
+
+    def _greet(self, entry: AppEntry, session: Session) -> None:
         session.send(pb.RmMessage(registered=self._welcome(entry)))
         if entry.kill_reason:
             session.send(pb.RmMessage(shut_down=pb.ShutDown(reason=entry.kill_reason)))
         self.rounds.trigger("app arrived")
-        return entry, session
 
-    def receive(self, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
-        """Take in one message of a session. What cannot be read costs the app that message only."""
+    async def receive(self, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
+        """Take in one message of a session. What cannot be read costs the app that message only.
+
+        A message that must be kept is acknowledged once it is written, however long the store takes.
+        """
         entry.last_seen_s = self.clock.now_s()
-        number = (session.attempt, message.id)
-        if number > entry.last_message:
-            entry.last_message = number
-            self._take(entry, session, message)
-        session.send(pb.RmMessage(acknowledge=self._acknowledge(entry, message.id)))
-
-    def _take(self, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
         body = message.WhichOneof("body")
         try:
             check_message(message, entry, session.attempt, self.arbiter.cluster, self.clock.now_s())
-            if body == "rho":
-                session.take_report(report_from_message(message.rho, entry.app_id))
-            elif body == "bid":
-                session.bid_prepare_ms = message.bid.prepare_ms
-                session.take_bid(bid_from_message(message.bid, entry.app_id))
-            elif body == "release":
-                self.live_cluster.release(entry.app_id, message.release)
-            elif body == "heartbeat" and not entry.ended:
-                entry.heartbeat = message.heartbeat
-                self.rounds.demand_changed()
-            elif body == "job_event":
-                self._take_job_event(entry, message.job_event)
-            elif body == "finish":
-                self._finish(entry, message.finish)
+            if body in _KEPT:
+                await self.changes.make_surely(lambda change: self._keep(change, entry, session, message))
+            else:
+                self._take(entry, session, message)
         except (InputError, ValueError) as error:
             entry.refused_messages += 1
             LOG.warning("%s: refused a %s: %.1000s", entry.app_id, body, error)
+        session.send(pb.RmMessage(acknowledge=self._acknowledge(entry, message.id)))
+
+    def _take(self, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
+        """A message of the moment: after a break of the session nobody sends it again."""
+        body = message.WhichOneof("body")
+        if body == "rho":
+            session.take_report(report_from_message(message.rho, entry.app_id))
+        elif body == "bid":
+            session.bid_prepare_ms = message.bid.prepare_ms
+            session.take_bid(bid_from_message(message.bid, entry.app_id))
+        elif body == "heartbeat" and not entry.ended:
+            entry.heartbeat = message.heartbeat
+            self.rounds.demand_changed(entry.app_id, message.heartbeat.unmet_gpus)
+
+    def _keep(self, change: Change, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
+        """A message that must arrive: it is sent until it is acknowledged, so it may come twice."""
+        number = (session.attempt, message.id)
+        if number <= entry.last_message:
+            return
+        body = message.WhichOneof("body")
+        if body == "release":
+            self.live_cluster.release(change, entry.app_id, message.release)
+        elif body == "job_event":
+            self._take_job_event(change, entry, message.job_event)
+        else:
+            self._finish(change, entry, message.finish)
+        change.set(entry, last_message=number)
 
     def disconnected(self, entry: AppEntry, session: Session) -> None:
         """A session's stream broke; the app master may come back until its liveness expires."""
@@ -206,7 +280,7 @@ class ResourceManager:
         # An engine may have made attempts by itself that never registered.
         entry.attempt = exit_.attempt
         if exit_.killed:
-            self._killed_from_outside(entry, exit_.killed)
+            await self._killed_from_outside(entry, exit_.killed)
             return
         reason = "it ended" if exit_.exit_code is None else f"exit code {exit_.exit_code}"
         await self._lost(entry, reason)
@@ -216,26 +290,50 @@ class ResourceManager:
     async def watch_over(self) -> None:
         """Take leases that are overdue, and give up app masters that are silent too long; runs for ever."""
         pause_s = min(0.5, self.settings.am_expiry_s / 4, self.settings.lease.grace_s / 4)
+        looked_s = self.clock.now_s()
         while True:
             await asyncio.sleep(pause_s)
-            for entry in self.entries.active():
-                # Each by itself: to take from one may mean to wait a minute for its machines.
-                if entry.app_id not in self._looked_after:
-                    self._looked_after.add(entry.app_id)
-                    self._spawn(self._look(entry))
+            now_s = self.clock.now_s()
+            if now_s - looked_s > pause_s + self.settings.am_expiry_s / 4:
+                # This process stood still: what the apps sent meanwhile is yet to be read.
+                LOG.warning("nothing was looked at for %.1f s: every app gets its time anew", now_s - looked_s)
+                self.resume()
+            looked_s = now_s
+            self.look()
 
-    async def _look(self, entry: AppEntry) -> None:
+    def look(self) -> None:
+        """Look at every app once."""
+        # While nothing can be written nothing can be taken.
+        if self.changes.trouble:
+            return
+        now_s = self.clock.now_s()
+        # What is overdue since before this service stood still gets its grace anew.
+        late = now_s - self._resumed_at_s >= self.settings.lease.grace_s
+        overdue = self.arbiter.overdue_apps(now_s) if late else set()
+        for entry in self.entries.active():
+            # Each by itself: to take from one may mean to wait a minute for its machines.
+            if entry.app_id not in self._looked_after:
+                self._looked_after.add(entry.app_id)
+                self._spawn(self._look(entry, overdue=entry.app_id in overdue))
+
+    def resume(self) -> None:
+        """This service stood still or could not write: for app masters the time until they are silent begins anew."""
+        self._resumed_at_s = self.clock.now_s()
+        for entry in self.entries.active():
+            entry.last_seen_s = self._resumed_at_s
+
+    async def _look(self, entry: AppEntry, *, overdue: bool) -> None:
         try:
-            await self._look_after(entry)
+            await self._look_after(entry, overdue=overdue)
         except Exception:
             # The engine is away, perhaps: nothing was taken, and the next look tries again.
             LOG.exception("%s cannot be taken by force", entry.app_id)
         finally:
             self._looked_after.discard(entry.app_id)
 
-    async def _look_after(self, entry: AppEntry) -> None:
+    async def _look_after(self, entry: AppEntry, *, overdue: bool) -> None:
         now_s = self.clock.now_s()
-        if any(lease.app_id == entry.app_id for lease in self.arbiter.overdue(now_s)):
+        if overdue:
             await self._take_by_force(entry, "the lease was not given back in time")
             return
         if entry.app_id in self._unlaunched:
@@ -253,12 +351,13 @@ class ResourceManager:
         """Take up the apps that a former ResourceManager left: wait for their app masters, or start them again."""
         for app_id in sorted(self.entries.lost):
             await self._end_lost(app_id)
+        self.resume()
         for entry in self.entries.active():
-            entry.last_seen_s = self.clock.now_s()
             # Its master may have registered with the former ResourceManager, and will again at once if it lives.
             entry.registered_attempt = entry.attempt
             if entry.kill_reason:
-                self.live_cluster.leave(entry.app_id, entry.kill_reason)
+                leave = partial(self.live_cluster.leave, app_id=entry.app_id, reason=entry.kill_reason)
+                await self.changes.make_surely(leave)
             adopted = await self._adopted(entry)
             if entry.ended:
                 # It was killed while the engine was away, which now may have found it alive.
@@ -273,7 +372,7 @@ class ResourceManager:
                 entry.excused_attempts += 1
                 await self._lost(entry, "it was gone when the ResourceManager came back")
             elif entry.kill_reason:
-                self._end(entry, AppState.KILLED, entry.kill_reason)
+                await self._end_surely(entry, AppState.KILLED, entry.kill_reason)
             else:
                 # It was submitted, and the former ResourceManager stopped before it could be started.
                 await self._launch(entry)
@@ -332,7 +431,7 @@ class ResourceManager:
             return
         except ThemisError as error:
             if not entry.ended:
-                self._end(entry, AppState.FAILED, f"its app master could not be started: {error}")
+                await self._end_surely(entry, AppState.FAILED, f"its app master could not be started: {error}")
             return
         self._unlaunched.discard(entry.app_id)
         if entry.ended or self._closing:
@@ -340,46 +439,55 @@ class ResourceManager:
             await self._launcher.kill(entry.app_id)
             return
         entry.last_seen_s = self.clock.now_s()
-        detail = {"attempt": entry.attempt, "pid": entry.pid}
-        self.recorder.record("am_started", app_id=entry.app_id, detail=detail, app=entry)
+
+        def started(change: Change) -> None:
+            # While this waited for the store, the attempt may have ended.
+            if not entry.ended and entry.attempt == launch.attempt and entry.lost_attempt != launch.attempt:
+                detail = {"attempt": entry.attempt, "pid": entry.pid}
+                change.event("am_started", app_id=entry.app_id, detail=detail)
+                change.put(entry)
+
+        await self.changes.make_surely(started)
 
     async def _lost(self, entry: AppEntry, reason: str) -> None:
         """The attempt is over and its tasks are gone: start another one, or give the app up."""
-        if entry.ended or entry.lost_attempt == entry.attempt:
-            return
-        entry.lost_attempt = entry.attempt
-        if entry.session is not None:
-            entry.session.close()
-            entry.session = None
+        attempt = entry.attempt
         self.arbiter.set_silent(entry.app_id, True)
-        self.recorder.record("am_lost", app_id=entry.app_id, detail={"attempt": entry.attempt, "reason": reason})
+        if await self.changes.make_surely(lambda change: self._decide_loss(change, entry, attempt, reason)):
+            await self._launch(entry)
+
+    def _decide_loss(self, change: Change, entry: AppEntry, attempt: int, reason: str) -> bool:
+        """Whether the app is to have another attempt after the loss of this one."""
+        if entry.ended or entry.lost_attempt == attempt or entry.attempt != attempt:
+            return False
+        change.event("am_lost", app_id=entry.app_id, detail={"attempt": attempt, "reason": reason})
         # What it was giving back anyway is free now. The rest waits for the next attempt, unless it was taken by force.
         leases = self.arbiter.table.of_app(entry.app_id)
         gone = [lease for lease in leases if entry.forced_reason or lease.state is LeaseState.EXPIRING]
-        self.live_cluster.revoke([lease.lease_id for lease in gone], entry.forced_reason or "its app master is gone")
-        entry.forced_reason = ""
+        change.then(lambda: _close_session(entry))
+        ids = [lease.lease_id for lease in gone]
+        self.live_cluster.revoke(change, ids, entry.forced_reason or "its app master is gone")
+        change.set(entry, lost_attempt=attempt, forced_reason="", last_seen_s=change.now_s)
         if entry.kill_reason:
-            self._end(entry, AppState.KILLED, entry.kill_reason)
-        elif (failures := entry.attempt - entry.excused_attempts) >= self.settings.am_max_attempts:
-            self._end(entry, AppState.FAILED, f"its app master was lost {failures} times, at last: {reason}")
+            self._end(change, entry, AppState.KILLED, entry.kill_reason)
+        elif (failures := attempt - entry.excused_attempts) >= self.settings.am_max_attempts:
+            self._end(change, entry, AppState.FAILED, f"its app master was lost {failures} times, at last: {reason}")
         else:
-            entry.last_seen_s = self.clock.now_s()
-            await self._launch(entry)
+            return True
+        return False
 
-    def _next_attempt(self, entry: AppEntry, message: pb.Register) -> None:
+    def _next_attempt(self, change: Change, entry: AppEntry, message: pb.Register) -> None:
         """The engine itself started another attempt, after the end of the former."""
         reason = "the engine started another attempt"
-        self.recorder.record("am_lost", app_id=entry.app_id, detail={"attempt": entry.attempt, "reason": reason})
-        entry.attempt = message.attempt
+        change.event("am_lost", app_id=entry.app_id, detail={"attempt": entry.attempt, "reason": reason})
         detail = {"attempt": message.attempt, "pid": message.pid}
-        self.recorder.record("am_started", app_id=entry.app_id, detail=detail, app=entry)
+        change.event("am_started", app_id=entry.app_id, detail=detail)
+        change.put(entry, attempt=message.attempt)
 
-    def _killed_from_outside(self, entry: AppEntry, diagnostics: str) -> None:
+    async def _killed_from_outside(self, entry: AppEntry, diagnostics: str) -> None:
         """An operator ended the app in the engine; nothing of it runs any more."""
-        if entry.session is not None:
-            entry.session.close()
-            entry.session = None
-        self._end(entry, AppState.KILLED, entry.kill_reason or diagnostics)
+        _close_session(entry)
+        await self._end_surely(entry, AppState.KILLED, entry.kill_reason or diagnostics)
 
     async def _take_by_force(self, entry: AppEntry, reason: str) -> None:
         """Kill all of an app's processes, then end its leases: never the other way round."""
@@ -421,32 +529,44 @@ class ResourceManager:
             except ThemisError:
                 LOG.exception("%s cannot be killed", entry.app_id)
                 await asyncio.sleep(KILL_GRACE_S)
-        if not entry.ended:
-            self._end(entry, AppState.KILLED, entry.kill_reason)
+        await self._end_surely(entry, AppState.KILLED, entry.kill_reason)
 
-    def _take_job_event(self, entry: AppEntry, message: pb.JobEvent) -> None:
-        time_s = message.time_s or None
-        self.recorder.record(message.kind, app_id=entry.app_id, detail=read_detail(message), time_s=time_s)
+    def _take_job_event(self, change: Change, entry: AppEntry, message: pb.JobEvent) -> None:
+        change.event(message.kind, app_id=entry.app_id, detail=read_detail(message), time_s=message.time_s or None)
 
-    def _finish(self, entry: AppEntry, message: pb.Finish) -> None:
+    def _finish(self, change: Change, entry: AppEntry, message: pb.Finish) -> None:
         if entry.ended:
             return
-        entry.finish = message
         state = AppState.KILLED if entry.kill_reason else AppState(message.state)
-        self._end(entry, state, entry.kill_reason or message.diagnostics)
+        change.set(entry, finish=message)
+        self._end(change, entry, state, entry.kill_reason or message.diagnostics)
 
-    def _end(self, entry: AppEntry, state: AppState, diagnostics: str) -> None:
-        now_s = self.clock.now_s()
-        entry.gpu_time_s = self.arbiter.attained_gpu_s(entry.app_id, now_s)
-        changes = self.arbiter.end_app(entry.app_id, now_s=now_s, reason="the app ended")
-        entry.turn(state)
+    async def _end_surely(self, entry: AppEntry, state: AppState, diagnostics: str) -> None:
+        """End an app of which nothing runs any more, unless it has ended."""
+
+        def end(change: Change) -> None:
+            if not entry.ended:
+                self._end(change, entry, state, diagnostics)
+
+        await self.changes.make_surely(end)
+
+    def _end(self, change: Change, entry: AppEntry, state: AppState, diagnostics: str) -> None:
+        now_s = change.now_s
+        # Before its leases end, and after: they count until now.
+        gpu_time_s = self.arbiter.attained_gpu_s(entry.app_id, now_s)
+        leases = [lease.lease_id for lease in self.arbiter.table.of_app(entry.app_id)]
+        ended = self.arbiter.release(leases, now_s=now_s, reason="the app ended")
+        state = APP_LIFECYCLE.check(entry.state, state, entry.app_id)
+        change.event("app_state", app_id=entry.app_id, detail={"state": state.value, "diagnostics": diagnostics})
+        change.put(entry, state=state, finished_at_s=now_s, diagnostics=diagnostics, gpu_time_s=gpu_time_s)
+        change.then(lambda: self._forget(entry))
+        self.live_cluster.leases_ended(change, ended, but_for=entry.app_id)
+        change.then(lambda: self._spawn(self._bring_logs(entry)))
+
+    def _forget(self, entry: AppEntry) -> None:
+        # Its leases have ended.
+        self.arbiter.end_app(entry.app_id, now_s=self.clock.now_s(), reason="the app ended")
         self._unlaunched.discard(entry.app_id)
-        entry.finished_at_s, entry.diagnostics = now_s, diagnostics
-        detail = {"state": state.value, "diagnostics": diagnostics}
-        self.recorder.record("app_state", app_id=entry.app_id, detail=detail, app=entry, leases=changes)
-        self.live_cluster.leases_ended([])
-        self.live_cluster.notify(change for change in changes if change.lease.app_id != entry.app_id)
-        self._spawn(self._bring_logs(entry))
 
     async def _bring_logs(self, entry: AppEntry) -> None:
         await self.fetch_logs(entry)
@@ -485,10 +605,17 @@ class ResourceManager:
         """Where an app's files lie."""
         return self.settings.state_dir.absolute() / "apps" / app_id
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _close_session(entry: AppEntry) -> None:
+    if entry.session is not None:
+        entry.session.close()
+        entry.session = None
 
 
 def _submitted_detail(spec: AppSpec) -> dict[str, object]:

@@ -63,7 +63,7 @@ class NodeWatch:
         """Make the arbiter's cluster what an inventory tells."""
         manager = self._manager
         nodes = {node.machine.machine_id: node for node in inventory.nodes}
-        self._lose_those_gone(nodes)
+        await self._lose_those_gone(nodes)
         self._count_foreign(nodes)
         holding = {gpu.machine_id for gpu in manager.arbiter.table.live}
         cluster = fitted(manager.arbiter.cluster, inventory, holding)
@@ -74,11 +74,11 @@ class NodeWatch:
             return
         async with manager.rounds.between_rounds:
             if cluster != manager.arbiter.cluster:
-                self._refit(cluster)
-            manager.live_cluster.machines_back(back)
+                await self._refit(cluster)
+            await manager.live_cluster.machines_back(back)
             manager.live_cluster.close_gpus(self._closed(nodes, manager.arbiter.cluster))
 
-    def _lose_those_gone(self, nodes: dict[str, Node]) -> None:
+    async def _lose_those_gone(self, nodes: dict[str, Node]) -> None:
         """At once, even within a round: its leases end, and what the round would grant there is dropped."""
         arbiter, now_s = self._manager.arbiter, self._manager.clock.now_s()
         missing = [each.machine_id for each in arbiter.cluster.machines if each.machine_id not in nodes]
@@ -91,12 +91,12 @@ class NodeWatch:
                 gone = node.state is NodeState.LOST
             if gone and machine.machine_id not in arbiter.table.lost:
                 reason = (node.reason if node else "") or "the machine is lost"
-                self._manager.live_cluster.machine_lost(machine.machine_id, reason)
+                await self._manager.live_cluster.machine_lost(machine.machine_id, reason)
 
-    def _refit(self, cluster: Cluster) -> None:
+    async def _refit(self, cluster: Cluster) -> None:
         known = {machine.machine_id for machine in self._manager.arbiter.cluster.machines}
         joined = [machine.machine_id for machine in cluster.machines if machine.machine_id not in known]
-        self._manager.live_cluster.refit(cluster, joined)
+        await self._manager.live_cluster.refit(cluster, joined)
 
     def _closed(self, nodes: dict[str, Node], cluster: Cluster) -> frozenset[GpuId]:
         now_s = self._manager.clock.now_s()

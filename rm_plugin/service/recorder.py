@@ -1,32 +1,110 @@
-"""The recorder: events and the state that they change go into the store together, and watchers are woken."""
+"""The recorder: events and the state that they change go into the store together, off the loop; watchers are woken."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from google.protobuf.message import DecodeError
 
 from rm_plugin.service.entries import AppEntry
-from rm_plugin.service.store import StateStore, StoredEvent, StoreTransaction
-from themis.clock import Clock
+from rm_plugin.service.store import StateStore, StoredApp, StoredEvent, StoreTransaction
+from themis.clock import Clock, ClockMark, boot_id
 from themis.cluster import Cluster
 from themis.errors import ThemisError
-from themis.leases import LeaseChange
+from themis.leases import Lease, LeaseChange
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import cluster_from_message, cluster_to_message
 
 LOG = logging.getLogger("themis.rm")
 
+T = TypeVar("T")
+
+_PROBE_BYTES = 64 * 1024
+"""The size of a test write: a disk with room for less would refuse the next round."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Batch:
+    """What one transaction writes. Times are seconds since the epoch; `now_s` is that of events without their own."""
+
+    now_s: float
+    events: list[StoredEvent] = field(default_factory=list)
+    apps: dict[str, StoredApp] = field(default_factory=dict)
+    leases: list[Lease] = field(default_factory=list)
+    meta: dict[str, str] = field(default_factory=dict)
+
+    def event(
+        self, kind: str, *, app_id: str = "", detail: Mapping[str, object] | None = None, time_s: float | None = None
+    ) -> None:
+        """Add an event."""
+        at_s = self.now_s if time_s is None else time_s
+        # The store numbers it.
+        self.events.append(StoredEvent(sequence=0, time_s=at_s, kind=kind, app_id=app_id, detail=detail or {}))
+
+    def lease_changes(self, changes: Iterable[LeaseChange]) -> None:
+        """Add lease changes with an event each."""
+        for change in changes:
+            self.leases.append(change.lease)
+            self.event(change.kind.value, app_id=change.lease.app_id, detail=_lease_detail(change))
+
+    def cluster(self, cluster: Cluster) -> None:
+        """Remember the machines, so that leases on them can be read again while a machine is away."""
+        self.meta["cluster"] = cluster_to_message(cluster).SerializeToString(deterministic=True).hex()
+
+    def write_to(self, transaction: StoreTransaction) -> None:
+        """Write all of it."""
+        for app in self.apps.values():
+            transaction.put_app(app)
+        for lease in self.leases:
+            transaction.put_lease(lease)
+        for event in self.events:
+            transaction.append_event(event.kind, event.time_s, app_id=event.app_id, detail=event.detail)
+        for key, value in self.meta.items():
+            transaction.put_meta(key, value)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self.events or self.apps or self.leases or self.meta)
+
 
 class Recorder:
-    """Writes before anything takes effect. One a ResourceManager; belongs to its loop."""
+    """Writes and reads the store: while the service runs in a thread each, so that the loop waits for neither.
+
+    Belongs to the ResourceManager's loop; there is one for each.
+    """
 
     def __init__(self, store: StateStore, clock: Clock) -> None:
         self.store = store
         self._clock = clock
+        self._boot_id = boot_id()
         self._news = asyncio.Event()
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
+
+    def batch(self) -> Batch:
+        """A batch of this moment."""
+        return Batch(now_s=self._clock.now_s())
+
+    # ---- writing ----
+
+    async def commit(self, batch: Batch) -> None:
+        """Write a batch, all or nothing. A store that cannot be written raises StoreError."""
+        self._put_clock(batch)
+        await asyncio.get_running_loop().run_in_executor(self._writer, self._write, batch)
+        self._wake()
+
+    async def probe(self) -> None:
+        """Write something and remove it again. A store that cannot be written raises StoreError."""
+        for text in ("0" * _PROBE_BYTES, ""):
+            batch = self.batch()
+            batch.meta["probe"] = text
+            await self.commit(batch)
 
     def record(
         self,
@@ -36,34 +114,25 @@ class Recorder:
         detail: Mapping[str, object] | None = None,
         app: AppEntry | None = None,
         leases: Sequence[LeaseChange] = (),
-        time_s: float | None = None,
     ) -> None:
-        """Write an event, the app's new state if given, and lease changes with an event each, all or nothing."""
-        now_s = self._clock.now_s()
-        with self.store.transaction() as transaction:
-            if app is not None:
-                transaction.put_app(app.stored())
-            transaction.append_event(kind, now_s if time_s is None else time_s, app_id=app_id, detail=detail)
-            _write_leases(transaction, leases, now_s)
+        """Write an event, an app and lease changes at once, on the loop: at the start, before anything is served."""
+        batch = self.batch()
+        if app is not None:
+            batch.apps[app.app_id] = app.stored()
+        batch.event(kind, app_id=app_id, detail=detail)
+        batch.lease_changes(leases)
+        self.write_now(batch)
+
+    def write_now(self, batch: Batch) -> None:
+        """Write a batch on the loop, as `record`."""
+        self._put_clock(batch)
+        self._write(batch)
         self._wake()
 
-    def record_leases(self, leases: Iterable[LeaseChange]) -> None:
-        """Write lease changes with an event each."""
-        changes = list(leases)
-        if not changes:
-            return
-        with self.store.transaction() as transaction:
-            _write_leases(transaction, changes, self._clock.now_s())
-        self._wake()
-
-    def keep_cluster(self, cluster: Cluster) -> None:
-        """Remember the machines, so that leases on them can be read again while a machine is away."""
-        text = cluster_to_message(cluster).SerializeToString(deterministic=True).hex()
-        with self.store.transaction() as transaction:
-            transaction.put_meta("cluster", text)
+    # ---- reading ----
 
     def kept_cluster(self) -> Cluster | None:
-        """The machines as `keep_cluster` was told them last; None before, and where that cannot be read."""
+        """The machines as `Batch.cluster` kept them last. Returns None before that, and if they cannot be read."""
         text = self.store.meta("cluster")
         try:
             return cluster_from_message(pb.Cluster.FromString(bytes.fromhex(text))) if text else None
@@ -72,12 +141,35 @@ class Recorder:
             return None
 
     def events(self, after: int, app_id: str, limit: int) -> tuple[StoredEvent, ...]:
-        """Events after a sequence number."""
+        """Events after a sequence number, read on the loop."""
         return self.store.events(after=after, app_id=app_id, limit=limit)
+
+    async def read_events(self, after: int, app_id: str, limit: int) -> tuple[StoredEvent, ...]:
+        """Events after a sequence number. A store that cannot be read raises StoreError."""
+        return await self._read(lambda: self.events(after, app_id, limit))
 
     async def news(self) -> None:
         """Return at the next event."""
         await self._news.wait()
+
+    def close(self) -> None:
+        """End the threads once what they do is done; the store stays open."""
+        self._writer.shutdown()
+        self._reader.shutdown()
+
+    # ---- inside ----
+
+    async def _read(self, read: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._reader, read)
+
+    def _write(self, batch: Batch) -> None:
+        with self.store.transaction() as transaction:
+            batch.write_to(transaction)
+
+    def _put_clock(self, batch: Batch) -> None:
+        """The newest time goes in with every write: a later start counts on from it."""
+        mark = ClockMark(time_s=self._clock.now_s(), boot_id=self._boot_id, monotonic_s=time.monotonic())
+        batch.meta["clock"] = mark.to_text()
 
     def _wake(self) -> None:
         # Whoever waits holds the old event; those who wait from now on get a fresh one.
@@ -85,19 +177,17 @@ class Recorder:
         self._news = asyncio.Event()
 
 
-def _write_leases(transaction: StoreTransaction, changes: Iterable[LeaseChange], now_s: float) -> None:
-    for change in changes:
-        lease = change.lease
-        transaction.put_lease(lease)
-        detail: dict[str, object] = {
-            "lease_id": lease.lease_id,
-            "gpu": str(lease.gpu),
-            "expires_at_s": lease.expires_at_s,
-        }
-        if change.reason:
-            detail["reason"] = change.reason
-        if change.round_id:
-            detail["round_id"] = change.round_id
-        if change.reserved:
-            detail["reserved"] = True
-        transaction.append_event(change.kind.value, now_s, app_id=lease.app_id, detail=detail)
+def _lease_detail(change: LeaseChange) -> dict[str, object]:
+    lease = change.lease
+    detail: dict[str, object] = {
+        "lease_id": lease.lease_id,
+        "gpu": str(lease.gpu),
+        "expires_at_s": lease.expires_at_s,
+    }
+    if change.reason:
+        detail["reason"] = change.reason
+    if change.round_id:
+        detail["round_id"] = change.round_id
+    if change.reserved:
+        detail["reserved"] = True
+    return detail

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.core import Arbiter
@@ -13,11 +15,11 @@ from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundS
 from rm_plugin.arbiter.rounds import Answer, Question, RoundResult, play_round
 from rm_plugin.policies.demands import usable_left
 from rm_plugin.policies.port import Policy
-from rm_plugin.service.auctioneer import Auctioneer
+from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries
 from rm_plugin.service.market_folder import MarketFolder
-from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.session import Session
+from rm_plugin.service.store import StoreError
 from rm_plugin.solvers.port import SolveStatus
 from themis.bids import AppReport, Bid, Market, PlacedGang
 from themis.clock import Clock
@@ -29,8 +31,19 @@ from themis.wire.values import offer_to_message
 
 LOG = logging.getLogger("themis.rounds")
 
+RETRY_FIRST_S, RETRY_MOST_S = 1.0, 30.0
+"""After a round that failed or lacked answers the next one comes this much later, twice as much each time."""
+
 A = TypeVar("A")
 Notify = Callable[[list[LeaseChange]], None]
+
+
+class Auctions(Protocol):
+    """Runs auctions; the live service has an `Auctioneer`."""
+
+    async def run(self, market: Market) -> AuctionOutcome | None:
+        """Run one. None if it has no outcome: the round then goes on as if nobody had won."""
+        ...
 
 
 class RoundRunner:
@@ -46,8 +59,8 @@ class RoundRunner:
         arbiter: Arbiter,
         policy: Policy,
         entries: AppEntries,
-        recorder: Recorder,
-        auctioneer: Auctioneer,
+        changes: Changes,
+        auctioneer: Auctions,
         clock: Clock,
         notify: Notify,
         before_round: Callable[[], None] = lambda: None,
@@ -56,7 +69,7 @@ class RoundRunner:
         self._arbiter = arbiter
         self._policy = policy
         self._entries = entries
-        self._recorder = recorder
+        self._changes = changes
         self._auctioneer = auctioneer
         self._markets = MarketFolder(settings.state_dir / "markets", settings.auction.keep_markets)
         self._clock = clock
@@ -64,7 +77,12 @@ class RoundRunner:
         self._before_round = before_round
         self._reasons: list[str] = []
         self._wake = asyncio.Event()
-        self._seen_demand: tuple[object, ...] = ()
+        # What the last round began with: the GPUs that were free, and what apps could use more.
+        self._seen_free = 0
+        self._seen_unmet: dict[str, int] = {}
+        self._unanswered = False
+        self._retry_at_s: float | None = None
+        self._retry_after_s = RETRY_FIRST_S
         self.rounds = 0
         self.between_rounds = asyncio.Lock()
 
@@ -74,9 +92,11 @@ class RoundRunner:
             self._reasons.append(reason)
         self._wake.set()
 
-    def demand_changed(self) -> None:
+    def demand_changed(self, app_id: str, unmet_gpus: int) -> None:
         """An app could use more than it holds: a round is worth it while GPUs are free and something is new."""
-        if self._free_gpus() and self._demand() != self._seen_demand:
+        table = self._arbiter.table
+        new = unmet_gpus != self._seen_unmet.get(app_id) or table.free_version != self._seen_free
+        if new and table.has_free_gpus:
             self.trigger("demand")
 
     def lease_ends_moved(self) -> None:
@@ -84,54 +104,101 @@ class RoundRunner:
         self._wake.set()
 
     async def run(self) -> None:
-        """Play rounds for ever."""
+        """Play rounds for ever. After one that failed, whatever of it, the next is played for the same reasons."""
         while True:
             reasons = await self._next_reasons()
             try:
                 async with self.between_rounds:
                     await self._play(reasons)
+            except StoreError as error:
+                LOG.warning("a round waits for the store: %s", error)
+                await self._changes.usable()
             except Exception:
-                # A defect in one round must not end the service: it is written down, and the next event tries again.
+                # A defect in one round must not end the service.
                 LOG.exception("a round failed")
+                await asyncio.sleep(self._next_retry_s())
+            else:
+                self._plan_retry()
+                continue
+            for reason in reasons:
+                self.trigger(reason)
+
+    def _plan_retry(self) -> None:
+        """A round that lacked answers is played again while GPUs are free: whoever was silent may want them."""
+        if self._unanswered and self._arbiter.table.has_free_gpus:
+            self._retry_at_s = self._clock.now_s() + self._next_retry_s()
+        else:
+            self._retry_at_s, self._retry_after_s = None, RETRY_FIRST_S
+
+    def _next_retry_s(self) -> float:
+        after_s = self._retry_after_s
+        self._retry_after_s = min(RETRY_MOST_S, 2 * after_s)
+        return after_s
 
     # ---- waiting ----
 
     async def _next_reasons(self) -> list[str]:
         while not self._reasons:
             self._wake.clear()
-            due_s = self._arbiter.next_lease_round_s()
-            if due_s is not None and due_s <= self._clock.now_s():
-                self.trigger("lease end")
+            due_s, reason = self._next_due()
+            if due_s <= self._clock.now_s():
+                self.trigger(reason)
                 break
-            wait_s = None if due_s is None else due_s - self._clock.now_s()
             try:
-                async with asyncio.timeout(wait_s):
+                async with asyncio.timeout(None if due_s == math.inf else due_s - self._clock.now_s()):
                     await self._wake.wait()
             except TimeoutError:
-                self.trigger("lease end")
+                self.trigger(reason)
         await asyncio.sleep(self._settings.coalesce_s)
         reasons, self._reasons = self._reasons, []
         return reasons
 
+    def _next_due(self) -> tuple[float, str]:
+        """When a round comes without anything new, and why; inf if none does."""
+        lease_round_s = self._arbiter.next_lease_round_s()
+        due = [(math.inf, "")]
+        if lease_round_s is not None:
+            due.append((lease_round_s, "lease end"))
+        if self._retry_at_s is not None:
+            due.append((self._retry_at_s, "answers missing"))
+        return min(due)
+
     # ---- one round ----
 
     async def _play(self, reasons: list[str]) -> None:
+        self._unanswered = False
+        self._retry_at_s = None
         self._before_round()
-        snapshot, changes = self._arbiter.begin_round(self._clock.now_s())
-        self._recorder.record_leases(changes)
-        self._notify(changes)
-        self._seen_demand = self._demand()
-        if not snapshot.free or all(app.silent for app in snapshot.apps):
+        snapshot = await self._changes.make(lambda change: self._begin(change, reasons))
+        if not _is_played(snapshot):
             return
         self.rounds = snapshot.round_id
-        self._record_start(snapshot, reasons)
         try:
-            granted = self._apply(await self._answer_all(snapshot))
+            result = await self._answer_all(snapshot)
+            granted = await self._changes.make(lambda change: self._apply(change, result))
             outcome = "granted" if any(granted.grants().values()) else "nothing granted"
-        except BaseException:
-            self._record_end(snapshot, "abandoned")
+        except asyncio.CancelledError:
+            # The service stops: a start later closes the round where this cannot be written.
+            with contextlib.suppress(Exception):
+                await self._changes.make(lambda change: self._end(change, snapshot, "abandoned"))
             raise
-        self._record_end(snapshot, outcome)
+        except Exception:
+            await self._changes.make_surely(lambda change: self._end(change, snapshot, "abandoned"))
+            raise
+        await self._changes.make_surely(lambda change: self._end(change, snapshot, outcome))
+
+    def _begin(self, change: Change, reasons: list[str]) -> RoundSnapshot:
+        snapshot, prolonged = self._arbiter.begin_round(change.now_s)
+        change.leases(prolonged)
+        change.then(lambda: self._notify(prolonged))
+        change.then(self._see_demand)
+        if _is_played(snapshot):
+            self._tell_start(change, snapshot, reasons)
+        return snapshot
+
+    def _see_demand(self) -> None:
+        self._seen_free = self._arbiter.table.free_version
+        self._seen_unmet = {entry.app_id: entry.heartbeat.unmet_gpus for entry in self._entries.active()}
 
     async def _answer_all(self, snapshot: RoundSnapshot) -> RoundResult:
         # The questions are few: reports, then for an auction bids and the solve.
@@ -153,7 +220,7 @@ class RoundRunner:
         return await self._solve(question, snapshot)
 
     async def _ask_reports(self, question: AskReports, snapshot: RoundSnapshot) -> dict[str, AppReport]:
-        deadline_s = self._clock.now_s() + self._settings.report_deadline_s
+        deadline_s = self._clock.now_s() + self._settings.report_time_s(len(question.app_ids))
 
         def ask(session: Session) -> asyncio.Future[AppReport]:
             message = pb.AskRho(
@@ -168,9 +235,9 @@ class RoundRunner:
             return session.expect_report(snapshot.round_id)
 
         reports = await self._gather(question.app_ids, ask, deadline_s, snapshot.round_id)
-        self._recorder.record(
+        await self._record(
             "round_reported",
-            detail={
+            {
                 "round_id": snapshot.round_id,
                 "rho": {app_id: report.rho for app_id, report in reports.items()},
                 "absent": sorted(app.app_id for app in snapshot.apps if app.app_id not in reports),
@@ -181,7 +248,7 @@ class RoundRunner:
 
     async def _ask_bids(self, question: AskBids, snapshot: RoundSnapshot) -> dict[str, Bid]:
         detail: dict[str, object] = {"round_id": snapshot.round_id, "apps": list(question.app_ids)}
-        self._recorder.record("round_offered", detail=detail)
+        await self._record("round_offered", detail)
         deadline_s = self._clock.now_s() + self._settings.bid_deadline_s
 
         def ask(session: Session) -> asyncio.Future[Bid]:
@@ -190,7 +257,7 @@ class RoundRunner:
             return session.expect_bid(snapshot.round_id)
 
         bids = await self._gather(question.app_ids, ask, deadline_s, snapshot.round_id)
-        self._recorder.record("round_bids", detail=_bids_detail(snapshot, question, bids, self._prepare_ms(bids)))
+        await self._record("round_bids", _bids_detail(snapshot, question, bids, self._prepare_ms(bids)))
         return bids
 
     async def _solve(self, question: SolveAuction, snapshot: RoundSnapshot) -> AuctionOutcome | None:
@@ -215,7 +282,7 @@ class RoundRunner:
                 "proportional_fair": {app: _machines(win.gangs) for app, win in outcome.wins.items()},
                 "payments": dict(outcome.shares),
             }
-        self._recorder.record("round_auctioned", detail=detail)
+        await self._record("round_auctioned", detail)
         return outcome
 
     async def _keep_market(self, round_id: int, market: Market) -> str:
@@ -228,7 +295,7 @@ class RoundRunner:
             LOG.warning("the market of round %d is not kept: %s", round_id, error)
             return ""
 
-    def _apply(self, result: RoundResult) -> Decision:
+    def _apply(self, change: Change, result: RoundResult) -> Decision:
         """What is granted of a decision, by what has happened since the round began."""
         decision = self._arbiter.what_stands(result.decision)
         detail: dict[str, object] = {
@@ -239,15 +306,13 @@ class RoundRunner:
             "usable_left": usable_left(result.snapshot.machines, result.decision),
             "refused": dict(result.refused),
         }
-        # From here on nothing may fail: what the arbiter changes must be written down and told.
-        changes = self._arbiter.settle(result, now_s=self._clock.now_s())
-        self._recorder.record("round_granted", detail=detail, leases=changes)
-        if self._settings.validate_state:
-            self._arbiter.validate()
-        self._notify(changes)
+        granted = self._arbiter.settle(result, now_s=change.now_s)
+        change.event("round_granted", detail=detail)
+        change.leases(granted)
+        change.then(lambda: self._notify(granted))
         if decision is not result.decision:
             # What others could not be given in this round they may be given now.
-            self.trigger("gpus free")
+            change.then(lambda: self.trigger("gpus free"))
         return decision
 
     # ---- helpers ----
@@ -268,21 +333,19 @@ class RoundRunner:
         for session in sessions.values():
             session.forget(round_id)
         done = {app: future for app, future in waiting.items() if future.done() and not future.cancelled()}
+        self._unanswered |= len(done) < len(entries)
         return {app_id: future.result() for app_id, future in done.items()}
 
     def _prepare_ms(self, bids: Mapping[str, Bid]) -> dict[str, float]:
         sessions = {app_id: self._entries.get(app_id).session for app_id in bids}
         return {app_id: session.bid_prepare_ms for app_id, session in sessions.items() if session is not None}
 
-    def _free_gpus(self) -> bool:
-        return bool(self._arbiter.table.free_gpus())
+    async def _record(self, kind: str, detail: dict[str, object]) -> None:
+        """Write one step of a round."""
+        await self._changes.make(lambda change: change.event(kind, detail=detail))
 
-    def _demand(self) -> tuple[object, ...]:
-        apps = tuple((entry.app_id, entry.heartbeat.unmet_gpus) for entry in self._entries.active())
-        return (tuple(self._arbiter.table.free_gpus()), apps)
-
-    def _record_start(self, snapshot: RoundSnapshot, reasons: list[str]) -> None:
-        self._recorder.record(
+    def _tell_start(self, change: Change, snapshot: RoundSnapshot, reasons: list[str]) -> None:
+        change.event(
             "round_started",
             detail={
                 "round_id": snapshot.round_id,
@@ -293,10 +356,15 @@ class RoundRunner:
             },
         )
 
-    def _record_end(self, snapshot: RoundSnapshot, outcome: str) -> None:
-        duration_ms = 1e3 * (self._clock.now_s() - snapshot.now_s)
+    def _end(self, change: Change, snapshot: RoundSnapshot, outcome: str) -> None:
+        duration_ms = 1e3 * (change.now_s - snapshot.now_s)
         detail = {"round_id": snapshot.round_id, "duration_ms": duration_ms, "outcome": outcome}
-        self._recorder.record("round_ended", detail=detail)
+        change.event("round_ended", detail=detail)
+
+
+def _is_played(snapshot: RoundSnapshot) -> bool:
+    """Whether there is something to give out, and somebody to ask."""
+    return bool(snapshot.free) and not all(app.silent for app in snapshot.apps)
 
 
 def _bids_detail(

@@ -30,12 +30,13 @@ from rm_plugin.service.session_service import ArbiterService
 from rm_plugin.service.store import StateStore
 from rm_plugin.service.store_sqlite import SqliteStore
 from rm_plugin.service.web.rm_page import RmPage
-from themis.clock import Clock, WallClock
+from themis.clock import Clock, ClockMark, WallClock
 from themis.cluster import Cluster
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError
 from themis.files import keep_private, make_private
 from themis.leases import LeaseChangeKind
+from themis.lifecycle import APP_LIFECYCLE
 from themis.wire import themis_pb2_grpc as rpc
 
 LOG = logging.getLogger("themis.rm")
@@ -66,8 +67,9 @@ async def _serve(settings: RmSettings, engine: Engine) -> int:
         loop.add_signal_handler(number, stop.set)
     store = SqliteStore(settings.state_dir / "rm.sqlite")
     try:
+        clock = clock_of(store)
         cluster = await engine.open()
-        server = Server(settings, cluster, store, WallClock(), engine)
+        server = Server(settings, cluster, store, clock, engine)
         try:
             await server.start()
             await stop.wait()
@@ -105,7 +107,9 @@ class Server:
         self._entries = restored_entries(store)
         engine = engine or LocalEngine(cluster)
         arbiter = _arbiter(settings, with_kept(cluster, recorder.kept_cluster()), store, clock, self._entries)
-        recorder.keep_cluster(arbiter.cluster)
+        kept = recorder.batch()
+        kept.cluster(arbiter.cluster)
+        recorder.write_now(kept)
 
         def machines_of(app_id: str) -> set[str]:
             return {lease.gpu.machine_id for lease in arbiter.table.of_app(app_id)}
@@ -125,7 +129,7 @@ class Server:
             arbiter=arbiter,
             policy=make_policy(settings.policy),
             entries=self._entries,
-            recorder=recorder,
+            changes=self.manager.changes,
             auctioneer=self._auctioneer,
             clock=clock,
             notify=self.manager.live_cluster.notify,
@@ -161,6 +165,7 @@ class Server:
             await self._page.stop()
         await self.manager.close()
         await self._server.stop(grace=0.5)
+        await self.manager.changes.close()
         self._auctioneer.close()
         with contextlib.suppress(FileNotFoundError):
             (self._settings.state_dir / "address").unlink()
@@ -199,6 +204,26 @@ class Server:
                 "recovered": recovered,
             },
         )
+
+
+def clock_of(store: StateStore) -> WallClock:
+    """The clock of a ResourceManager with this store: never before any time that the store knows.
+
+    While apps are alive time goes on by the machine's monotonic clock, so that a wall clock that was set meanwhile ends
+    no lease and books no GPU time (docs/decisions/0053).
+    """
+    apps = store.apps()
+    try:
+        mark = ClockMark.from_text(store.meta("clock") or "")
+    except ValueError:
+        # A store of an earlier version, or a damaged one.
+        known = [app.submitted_at_s for app in apps] + [app.finished_at_s or 0.0 for app in apps]
+        known += [lease.granted_at_s for lease in store.leases(held_only=False)]
+        mark = ClockMark(time_s=max(known, default=0.0))
+    clock = WallClock(mark, follow=any(not APP_LIFECYCLE.is_final(app.state) for app in apps))
+    if abs(clock.ahead_s) > 1.0:
+        LOG.warning("the wall clock was set: times are %.1f s ahead of it until a start with no app", clock.ahead_s)
+    return clock
 
 
 def _arbiter(settings: RmSettings, cluster: Cluster, store: StateStore, clock: Clock, entries: AppEntries) -> Arbiter:
@@ -257,7 +282,7 @@ def _attained_gpu_s(store: StateStore) -> dict[str, float]:
         if event.kind == LeaseChangeKind.GRANTED:
             granted_at_s[lease_id] = event.time_s
         elif event.kind in (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED) and lease_id in granted_at_s:
-            held_s = event.time_s - granted_at_s.pop(lease_id)
+            held_s = max(0.0, event.time_s - granted_at_s.pop(lease_id))
             attained[event.app_id] = attained.get(event.app_id, 0.0) + held_s
     return attained
 

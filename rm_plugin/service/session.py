@@ -20,6 +20,7 @@ class Session:
         self.attempt = attempt
         self._outgoing: asyncio.Queue[pb.RmMessage | None] = asyncio.Queue(_OUTGOING_MOST)
         self.bid_prepare_ms = 0.0
+        self.closed = False
         self._next_id = 1
         self._reports: dict[int, asyncio.Future[AppReport]] = {}
         self._bids: dict[int, asyncio.Future[Bid]] = {}
@@ -35,6 +36,7 @@ class Session:
 
     def close(self) -> None:
         """End the stream after what is queued; answers that are still waited for will not come."""
+        self.closed = True
         for round_id in {*self._reports, *self._bids}:
             self.forget(round_id)
         # A full queue is that of a peer that reads nothing: what it misses does not matter.

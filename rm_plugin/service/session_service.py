@@ -48,7 +48,7 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
             if first.WhichOneof("body") != "register":
                 break
             try:
-                return self._manager.register(first.register)
+                return await self._manager.register(first.register)
             except InputError as error:
                 await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a session begins with a registration")
@@ -57,6 +57,6 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
     async def _read(self, messages: AsyncIterator[pb.AmMessage], entry: AppEntry, stream: session.Session) -> None:
         try:
             async for message in messages:
-                self._manager.receive(entry, stream, message)
+                await self._manager.receive(entry, stream, message)
         finally:
             stream.close()

@@ -7,18 +7,20 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from themis.errors import InputError
+from themis.errors import ThemisError
 from themis.leases import Lease
 from themis.lifecycle import AppState
 
 
-class StoreError(InputError, OSError):
-    """What the settings name cannot be opened as a store: it is another's, damaged, or none."""
+class StoreError(ThemisError, OSError):
+    """The store cannot be opened (it is another's, damaged, or none), or cannot be written or read now."""
+
+    exit_code = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEvent:
-    """One line of the log, see docs/events.md. `sequence` counts 1, 2, .. without gaps."""
+    """One line of the log, see docs/reference/events.md. `sequence` counts 1, 2, .. without gaps."""
 
     sequence: int
     time_s: float
@@ -89,7 +91,10 @@ class StoreTransaction(Protocol):
 
 
 class StateStore(Protocol):
-    """The log and the current state, changed together."""
+    """The log and the current state, changed together. One thread may write while another reads.
+
+    Every method raises StoreError when the store cannot be written or read.
+    """
 
     def transaction(self) -> AbstractContextManager[StoreTransaction]:
         """Open a transaction: written at the end of the `with`, dropped when it raises. They do not nest."""

@@ -1,8 +1,9 @@
 """The state store in one SQLite file.
 
-Write-ahead log, one connection, `synchronous=NORMAL`: what was committed survives the death of the process at any
-instruction; a power cut may lose the last transactions, never half of one. A lock file keeps a second ResourceManager
-out; readers (`open_to_read`) need no lock and see every committed state.
+Write-ahead log, `synchronous=NORMAL`: what was committed survives the death of the process at any instruction; a power
+cut may lose the last transactions, never half of one. One connection writes, another reads, so that a reader never
+waits for a writer. A lock file keeps a second ResourceManager out; readers (`SqliteReader`) need no lock and see every
+committed state.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import fcntl
 import math
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -47,6 +49,11 @@ _APP_COLUMNS = (
 )
 _TABLES = {"events", "apps", "leases", "meta"}
 _REMEDY = "move the file away, or name another state_dir"
+BUSY_S = 2.0
+"""How long a write waits for another program that holds SQLite's lock."""
+
+T = TypeVar("T")
+
 _NOT_ENDED = "state NOT IN ('RELEASED', 'REVOKED')"
 
 
@@ -63,9 +70,11 @@ class SqliteStore:
         try:
             self._connection = _connect(f"{path.absolute().as_uri()}?mode=rwc", path)
             _prepare(self._connection, path)
+            self._reader = _Reader(path)
         except BaseException:
             os.close(self._lock)
             raise
+        self._path = path
         self._open = False
 
     @contextlib.contextmanager
@@ -75,43 +84,89 @@ class SqliteStore:
             raise InvariantError("a transaction inside another")
         self._open = True
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
             try:
+                self._connection.execute("BEGIN IMMEDIATE")
                 yield _SqliteTransaction(self._connection)
-            except BaseException:
-                self._connection.execute("ROLLBACK")
+                self._connection.execute("COMMIT")
+            except BaseException as error:
+                # After some failures SQLite has rolled back by itself.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    raise _unusable("written", self._path, error) from error
                 raise
-            self._connection.execute("COMMIT")
         finally:
             self._open = False
 
     def events(self, *, after: int = 0, app_id: str = "", limit: int | None = None) -> tuple[StoredEvent, ...]:
         """Events of sequence greater than `after`, in order."""
-        return _events(self._connection, after, app_id, limit)
+        return self._reader.events(after=after, app_id=app_id, limit=limit)
 
     def apps(self) -> tuple[StoredApp, ...]:
         """All apps by time of submission, then id."""
-        return _read_apps(self._connection)[0]
+        return self._reader.apps()
 
     def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
         """Leases by id."""
-        return _read_leases(self._connection, held_only)[0]
+        return self._reader.leases(held_only=held_only)
 
     def damaged_rows(self) -> tuple[DamagedRow, ...]:
         """Apps and leases that cannot be read."""
-        return (*_read_apps(self._connection)[1], *_read_leases(self._connection, held_only=False)[1])
+        return self._reader.damaged_rows()
 
     def meta(self, key: str) -> str | None:
         """A value of the whole store."""
-        return _meta(self._connection, key)
+        return self._reader.meta(key)
 
     def close(self) -> None:
         """Give up the store and its lock."""
+        self._reader.close()
         self._connection.close()
         os.close(self._lock)
 
 
-class SqliteReader:
+class _Reader:
+    """Reads by a connection of its own, one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = _connect(f"{path.absolute().as_uri()}?mode=ro", path)
+        self._one_at_a_time = threading.Lock()
+
+    def events(self, *, after: int = 0, app_id: str = "", limit: int | None = None) -> tuple[StoredEvent, ...]:
+        """Events of sequence greater than `after`, in order."""
+        return self._read(lambda connection: _events(connection, after, app_id, limit))
+
+    def apps(self) -> tuple[StoredApp, ...]:
+        """All apps by time of submission, then id."""
+        return self._read(_read_apps)[0]
+
+    def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
+        """Leases by id."""
+        return self._read(lambda connection: _read_leases(connection, held_only))[0]
+
+    def damaged_rows(self) -> tuple[DamagedRow, ...]:
+        """Apps and leases that cannot be read."""
+        apps, leases = self._read(_read_apps), self._read(lambda connection: _read_leases(connection, held_only=False))
+        return (*apps[1], *leases[1])
+
+    def meta(self, key: str) -> str | None:
+        """A value of the whole store."""
+        return self._read(lambda connection: _meta(connection, key))
+
+    def close(self) -> None:
+        """Give up the store."""
+        self._connection.close()
+
+    def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        with self._one_at_a_time:
+            try:
+                return read(self._connection)
+            except sqlite3.Error as error:
+                raise _unusable("read", self._path, error) from error
+
+
+class SqliteReader(_Reader):
     """A store read by another process, while its ResourceManager lives or after.
 
     Each answer is of one committed state; while the ResourceManager lives, two answers may be of different ones.
@@ -120,28 +175,8 @@ class SqliteReader:
     def __init__(self, path: Path) -> None:
         if not path.is_file():
             raise StoreError("no such store", value=str(path), remedy="name the file state.db of a ResourceManager")
-        self._connection = _connect(f"{path.absolute().as_uri()}?mode=ro", path)
+        super().__init__(path)
         _check_version(self._connection, path)
-
-    def events(self, *, after: int = 0, app_id: str = "", limit: int | None = None) -> tuple[StoredEvent, ...]:
-        """Events of sequence greater than `after`, in order."""
-        return _events(self._connection, after, app_id, limit)
-
-    def apps(self) -> tuple[StoredApp, ...]:
-        """All apps by time of submission, then id."""
-        return _read_apps(self._connection)[0]
-
-    def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
-        """Leases by id."""
-        return _read_leases(self._connection, held_only)[0]
-
-    def meta(self, key: str) -> str | None:
-        """A value of the whole store."""
-        return _meta(self._connection, key)
-
-    def close(self) -> None:
-        """Give up the store."""
-        self._connection.close()
 
 
 class _SqliteTransaction:
@@ -182,6 +217,11 @@ class _SqliteTransaction:
         self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
 
+def _unusable(done: str, path: Path, error: sqlite3.Error) -> StoreError:
+    remedy = "free its disk, or end the program that holds its lock"
+    return StoreError(f"the store cannot be {done} ({error})", value=str(path), remedy=remedy)
+
+
 def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -204,8 +244,8 @@ def _locked(path: Path) -> int:
 
 def _connect(uri: str, path: Path) -> sqlite3.Connection:
     try:
-        # Transactions are begun and ended by hand.
-        return sqlite3.connect(uri, uri=True, isolation_level=None)
+        # Transactions are begun and ended by hand; whoever has a connection lets one thread at a time use it.
+        return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_S, check_same_thread=False)
     except sqlite3.Error as error:
         raise StoreError(f"cannot open the store ({error})", value=str(path), remedy=_REMEDY) from error
 

@@ -1,4 +1,4 @@
-"""The Hadoop tier: tests against real daemons of HDFS and YARN, one development cluster for all of them."""
+"""The Hadoop tier: tests against real daemons of HDFS and YARN, one development cluster for each test process."""
 
 import os
 import signal

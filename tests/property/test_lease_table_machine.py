@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from rm_plugin.arbiter.lease_table import LeaseTable
-from rm_plugin.solvers.packing import Room
 from themis.bids import PlacedGang
 from themis.cluster import Allocation, Cluster, Level, Machine
 from themis.errors import InvariantError
 from themis.leases import LeaseChangeKind, allocation_of
 from themis.lifecycle import LEASE_LIFECYCLE, LeaseState
+from themis.placement.free_capacity import FreeCapacity
 
 CLUSTER = Cluster(
     name="c",
@@ -30,17 +30,17 @@ ENDED = (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED)
 @st.composite
 def decisions(draw, machines, apps=APPS):
     """Gangs by app that these machines hold together: some in slots, some pinned, some over machines."""
-    room = Room(machines)
+    capacity = FreeCapacity(machines)
     grants = {}
     for _ in range(draw(st.integers(0, 5))):
         app = draw(st.sampled_from(apps))
-        free = {name: room.free(name) for name in room.machine_ids if room.free(name)}
+        free = {name: capacity.free(name) for name in capacity.machine_ids if capacity.free(name)}
         if not free:
             break
         parts = {}
         for name in draw(st.lists(st.sampled_from(sorted(free)), min_size=1, max_size=2, unique=True)):
             parts[name] = draw(st.integers(1, free[name]))
-        gang = room.take(parts)
+        gang = capacity.place(parts)
         if draw(st.booleans()):
             gang = PlacedGang(gpus=gang.gpus, level=gang.level, pinned=True)
         grants.setdefault(app, []).append(gang)
@@ -174,6 +174,24 @@ class LeaseTableMachine(RuleBasedStateMachine):
         assert dict(self.table.live) == before
         assert set(CLUSTER.gpus_of(name)) <= set(self.table.free_gpus())
 
+    @rule(data=st.data(), lease_s=st.sampled_from([300, 600]))
+    def undo_some_changes(self, data, lease_s):
+        """A round, ends and a lost machine whose write failed leave no trace, and lease ids start where they did."""
+        table, now_s = self.table, self.now_s
+        before = (dict(table.live), dict(table.reserved), table.lost, table.free_gpus(), table._next_id)
+        table.begin()
+        granted = [lease for lease in table.live.values() if lease.state is LeaseState.GRANTED]
+        up = data.draw(st.lists(st.sampled_from(granted), unique=True) if granted else st.just([]))
+        grants = data.draw(decisions(table.offered_machines(up)))
+        table.settle(grants, up, now_s=now_s, end_s=lambda begins_s: begins_s + lease_s, round_id=self.round_id)
+        ids = [lease.lease_id for lease in (*table.live.values(), *table.reserved.values())]
+        table.release(data.draw(st.lists(st.sampled_from(ids)) if ids else st.just([])), now_s=now_s, reason="test")
+        if data.draw(st.booleans()):
+            table.lose(data.draw(st.sampled_from(CLUSTER.machines)).machine_id, now_s=now_s, reason="test")
+        table.validate()
+        table.undo()
+        assert (dict(table.live), dict(table.reserved), table.lost, table.free_gpus(), table._next_id) == before
+
     @rule()
     def restart(self):
         """A restarted ResourceManager finds the same table in its store."""
@@ -228,6 +246,11 @@ class LeaseTableMachine(RuleBasedStateMachine):
         live, reserved = self.table.live.values(), self.table.reserved.values()
         granted = [lease for lease in live if lease.state is LeaseState.GRANTED]
         assert self.table.next_end_s() == min((lease.expires_at_s for lease in granted), default=None)
+        for grace_s in (0.0, 100.0):
+            late = [lease for lease in live if lease.state is LeaseState.EXPIRING]
+            late = {lease.lease_id for lease in late if lease.expires_at_s + grace_s <= self.now_s}
+            assert {lease.lease_id for lease in self.table.overdue(self.now_s, grace_s)} == late
+        assert self.table.has_free_gpus == bool(self.table.free_gpus())
         soon_s = self.now_s + 300
         assert self.table.ending(soon_s) == [lease for lease in granted if lease.expires_at_s <= soon_s]
         assert set(self.table.holders) == {lease.app_id for lease in live}

@@ -99,7 +99,7 @@ def test_the_service_goes_on_whatever_app_masters_send(data, policy):
         changes = registration(sessions[0][0])
         change(data.draw, changes)
         with contextlib.suppress(InputError):
-            sessions[0] = case.manager.register(changes)
+            sessions[0] = await case.manager.register(changes)
         liar, honest = sessions
 
         def answers(round_id, body):

@@ -168,6 +168,13 @@ class RmSettings(Section):
             raise ValueError(f"the engine {self.engine} needs a cluster file: set `cluster`")
         return self
 
+    def report_time_s(self, apps: int) -> float:
+        """How long apps may take to report when this many are asked: for every hundred of them the deadline once more.
+
+        All are asked, and all answer, by way of one loop: of 1,000 apps the last is asked later than that of ten.
+        """
+        return self.report_deadline_s * (1.0 + apps / 100)
+
 
 def load_rm_settings(path: Path) -> RmSettings:
     """Read a settings file; paths in it are taken from where the command runs, like every path on its command line."""

@@ -11,10 +11,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from themis.errors import ThemisError
 from themis.hadoop.errors import LoginError
+from themis.hadoop.webhdfs_token import IssuedToken
 
 LOG = logging.getLogger("themis.hadoop.tokens")
 
@@ -22,14 +22,6 @@ REPLACED_AFTER = 0.75
 """Of a token's life: the rest is for finding the NameNode away."""
 _RETRIES = 20
 """So often at most a replacement is tried in that rest."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IssuedToken:
-    """A token in the form that WebHDFS takes, and how long it is good for."""
-
-    text: str = field(repr=False)
-    life_s: float
 
 
 class LoginTokens:

@@ -12,7 +12,7 @@ Keytab and principal are named by THEMIS_HADOOP_KEYTAB and THEMIS_HADOOP_PRINCIP
 `themis.keytab` and `themis.principal` of a site file; `_HOST` in the principal stands for this host's name.
 
 Tokens of a submission are not replaced: past HDFS's maximum lifetime the application reaches HDFS no more. What was
-tested is in docs/hadoop.md.
+tested is in docs/how-to/hadoop.md.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from themis.hadoop.client_configuration import DEFAULT_CONNECT_WAIT_S, yarn_conf
 from themis.hadoop.errors import LoginError
 from themis.hadoop.java_errors import typed_errors
 from themis.hadoop.jvm import start_jvm
-from themis.hadoop.login_tokens import IssuedToken
 from themis.hadoop.records import java_class
+from themis.hadoop.webhdfs_token import IssuedToken
 
 KEYTAB_VARIABLE = "THEMIS_HADOOP_KEYTAB"
 PRINCIPAL_VARIABLE = "THEMIS_HADOOP_PRINCIPAL"

@@ -11,12 +11,21 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from themis.hadoop.errors import LoginError
 
 _MAGIC = b"HDTS\0"
 _KIND = b"HDFS_DELEGATION_TOKEN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedToken:
+    """A token in the form that WebHDFS takes, and how long it is good for."""
+
+    text: str = field(repr=False)
+    life_s: float
 
 
 def delegation_token(path: Path, service: str) -> str | None:

@@ -6,7 +6,7 @@ be made again. After one from `submit` the application may exist all the same: l
 
     with YarnClient() as yarn:
         yarn_app_id = yarn.submit(AppSubmission(name="app-1", memory_mb=256, launch=ProcessLaunch(
-            commands=(command_line(["python3", "-m", "am.main"]),),
+            commands=(command_line(module_command("am.main")),),
             environment={**handed_on(os.environ), "PYTHONPATH": "/opt/themis"},
         )))
         report = yarn.report(yarn_app_id)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tf_jobs.process_age import process_age_s
 from themis.errors import ThemisError
+from themis.python_programs import module_command
 
 LIMIT_S = 120.0
 NOTHING = "nothing"
@@ -49,7 +50,7 @@ def bare_start(uri: str, job_id: str, *, tasks: int, tensorflow: bool, environme
         begun_s = time.perf_counter()
         started = [
             subprocess.Popen(
-                [sys.executable, "-m", __name__, uri, job_id, f"{folder}/{index}", "tf" if tensorflow else NOTHING],
+                module_command(__name__, uri, job_id, f"{folder}/{index}", "tf" if tensorflow else NOTHING),
                 env={**os.environ, **environment},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

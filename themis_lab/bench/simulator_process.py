@@ -14,6 +14,7 @@ from typing import Any
 
 import themis.process_guard as process_guard
 from themis.errors import ThemisError
+from themis.python_programs import module_command
 from themis_lab.bench import simulator_starter
 
 
@@ -73,8 +74,8 @@ def _guarded() -> list[str]:
     return [*alone, *guard, *alone, str(simulator_starter.__file__)]
 
 
-def _command(arguments: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "themis_cli.main", *arguments, "--json"]
+def _command(arguments: Sequence[str]) -> tuple[str, ...]:
+    return module_command("themis_cli.main", *arguments, "--json")
 
 
 def _last_line(path: Path) -> str:

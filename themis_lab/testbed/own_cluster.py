@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from themis.python_programs import module_command
 from themis_lab.devcluster.cluster import DevCluster, new_identity
 from themis_lab.devcluster.configuration import MARK
 from themis_lab.devcluster.spec import ClusterSpec
@@ -34,7 +34,7 @@ def own_cluster(spec: ClusterSpec, folder: Path, say: Callable[[str], None]) -> 
 def _ended_with_us(identity: str) -> Iterator[None]:
     """Have all processes of a development cluster killed when this process dies while the block runs."""
     reaper = subprocess.Popen(
-        [sys.executable, "-m", "themis_lab.testbed.reaper", identity, MARK],
+        module_command("themis_lab.testbed.reaper", identity, MARK),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

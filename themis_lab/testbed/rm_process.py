@@ -12,6 +12,7 @@ from pathlib import Path
 
 from themis.errors import ThemisError
 from themis.processes import GUARD, kill_marked
+from themis.python_programs import module_command
 from themis_lab.testbed.reaper import RUN_MARK
 
 START_LIMIT_S = 30.0
@@ -26,7 +27,7 @@ class RmFailedError(ThemisError):
 
 def rm_command(settings: Path) -> tuple[str, ...]:
     """The command that starts a ResourceManager with these settings."""
-    return (sys.executable, "-m", "themis_cli.main", "rm", "start", "-c", str(settings))
+    return module_command("themis_cli.main", "rm", "start", "-c", str(settings))
 
 
 class RmProcess:
@@ -49,7 +50,7 @@ class RmProcess:
         self._log = log
         plain = {name: value for name, value in os.environ.items() if name != RUN_MARK}
         self._reaper = subprocess.Popen(
-            [sys.executable, "-m", "themis_lab.testbed.reaper", run_id],
+            module_command("themis_lab.testbed.reaper", run_id),
             env=plain,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

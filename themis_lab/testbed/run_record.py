@@ -52,17 +52,17 @@ def audit_input(record: RunRecord) -> AuditInput:
     return AuditInput(
         events=record.events,
         gpus=tuple(str(gpu) for gpu in record.cluster.gpu_ids()),
-        limits=audit_limits(record.settings),
+        limits=audit_limits(record.settings, len(record.apps)),
         jobs={key: job for app in record.apps for key, job in _audited(app).items()},
         histories=record.histories,
     )
 
 
-def audit_limits(settings: RmSettings) -> AuditLimits:
-    """The bounds that a ResourceManager with these settings has to keep."""
+def audit_limits(settings: RmSettings, apps: int) -> AuditLimits:
+    """The bounds that a ResourceManager with these settings and at most this many apps has to keep."""
     round_s = (
         settings.coalesce_s
-        + settings.report_deadline_s
+        + settings.report_time_s(apps)
         + settings.bid_deadline_s
         + settings.auction.time_limit_s
         + ROUND_SLACK_S

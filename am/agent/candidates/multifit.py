@@ -2,9 +2,9 @@
 
 First fit under a bisected end, as MULTIFIT does for identical machines (Coffman, Garey and Johnson, "An application of
 bin-packing to multiprocessor scheduling", 1978). Jobs are put on gangs longest first, each on the first gang on which
-it still ends in time. If there is none, the smallest gang opens on which it does. Example: jobs of 6, 4 and 2 s,
-gangs of one GPU, and an end of 6 s: the first gang takes 6 s, the second 4 + 2 s. The end is only a guide: a candidate is valued
-by the packing of its gangs (`packing.makespan`).
+it still ends in time. If there is none, the smallest gang opens on which it does. Example: jobs of 6, 4 and 2 s, gangs
+of one GPU, and an end of 6 s: the first gang takes 6 s, the second 4 + 2 s. The end is only a guide: a candidate is
+valued by the packing of its gangs (`packing.makespan`).
 
 `core/multifit.c` does the fit.
 """

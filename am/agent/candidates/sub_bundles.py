@@ -2,8 +2,8 @@
 
 Each candidate uses all GPUs of some machines, with gangs at their tightest levels. Only for gangs of one size at
 several levels, where the best division of a bundle is obvious. Identical machines form a class. Some parts of each
-class are tried, more parts for classes of more GPUs, in all combinations. Example: two classes of 4 machines with parts of 0, 2
-and 4 machines each make 9 combinations.
+class are tried, more parts for classes of more GPUs, in all combinations. Example: two classes of 4 machines with parts
+of 0, 2 and 4 machines each make 9 combinations.
 """
 
 from __future__ import annotations

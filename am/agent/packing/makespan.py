@@ -17,8 +17,8 @@ Example: jobs of 3, 3, 2, 2 and 2 s on two identical gangs. LPT ends at 7 s: 3 +
 
 A bid times hundreds of divisions and packs only few of them closely, that is, also by the fourth way. The planner packs
 few divisions: all of them closely, and then with randomly drawn exchanges (iterated local search). So the result after
-a job ends is hardly worse than before, and the bid's promise is usually kept (`am.jobs.promised`; docs/decisions/0040
-says where it is not).
+a job ends is hardly worse than before, and the bid's promise is usually kept (`am.jobs.bid_division`;
+docs/design/lateness.md has the exceptions).
 
 Jobs come in `finish_time.job_order`, kinds of gangs in `finish_time.gang_order`.
 """

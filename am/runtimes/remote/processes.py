@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from am.runtimes.port import NoRoomError, TaskExit
 from am.runtimes.remote.source import ContainerWish
 from themis.processes import ProcessSpec, RunningProcess, start
+from themis.python_programs import module_command
 
-HOST_COMMAND = (sys.executable, "-m", "am.runtimes.remote.task_host")
+HOST_COMMAND = module_command("am.runtimes.remote.task_host")
 
 
 class ProcessSource:

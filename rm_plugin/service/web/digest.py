@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from rm_plugin.service.recorder import Recorder
-from rm_plugin.service.store import StoredEvent
+from rm_plugin.service.store import StoredEvent, StoreError
 from rm_plugin.service.web.round_record import RoundRecord
+
+LOG = logging.getLogger("themis.rm.pages")
 
 ROUNDS_KEPT = 100
 EVENTS_KEPT = 50
@@ -20,6 +23,7 @@ APPS_KEPT = 500
 
 _CHUNK = 200
 _PAUSE_S = 0.2
+_RETRY_S = 5.0
 # Most of the log, and of little use to people: a job's progress stands in its row.
 _FREQUENT = frozenset({"job_progress"})
 
@@ -66,12 +70,16 @@ class EventDigest:
     async def follow(self) -> None:
         """Read the log from its beginning, and what is added to it; runs for ever."""
         while True:
-            events = self._recorder.events(self._after, "", _CHUNK)
+            try:
+                events = await self._recorder.read_events(self._after, "", _CHUNK)
+            except StoreError as error:
+                LOG.warning("the pages do not know what is new: %s", error)
+                await asyncio.sleep(_RETRY_S)
+                continue
             for event in events:
                 self.take(event)
             if len(events) == _CHUNK:
                 # A long log is read in parts: the loop has other work.
-                await asyncio.sleep(0)
                 continue
             self._caught_up.set()
             await self._recorder.news()

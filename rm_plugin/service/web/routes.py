@@ -1,4 +1,4 @@
-"""The addresses of the page, the REST interface and the metrics; every one is described in docs/web.md."""
+"""The addresses of the page, the REST interface and the metrics; every one is described in docs/reference/web.md."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ class Routes:
         limit = whole_number(request, "limit", EVENTS_DEFAULT, most=EVENTS_MOST)
         named = request.query.get("app", "")
         app_id = self._entry(named).app_id if named else ""
-        return json_answer(events_document(self._sight.manager.recorder.events(after, app_id, limit), after))
+        events = await self._sight.manager.recorder.read_events(after, app_id, limit)
+        return json_answer(events_document(events, after))
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """Numbers for Prometheus."""
@@ -91,7 +92,10 @@ class Routes:
         return text_answer(metrics_text(self._sight), CONTENT_TYPE)
 
     async def health(self, _request: web.Request) -> web.Response:
-        """That the loop answers."""
+        """That the loop answers and that the store can be written; status 503 while it cannot."""
+        trouble = self._sight.manager.changes.trouble
+        if trouble:
+            return web.Response(text=f"{trouble}\n", status=503)
         return text_answer("ok\n")
 
     def _entry(self, name: str) -> AppEntry:

@@ -55,15 +55,60 @@ def test_an_outcome_comes_from_another_process_and_close_ends_it() -> None:
     asyncio.run(scenario())
 
 
-def test_a_dead_worker_costs_one_outcome_and_is_replaced() -> None:
+@pytest.mark.parametrize("idle_s", [0.0, 0.5])
+@pytest.mark.parametrize("used", [False, True])
+def test_a_worker_that_dies_while_idle_costs_at_most_one_outcome(used: bool, idle_s: float) -> None:
+    """The pool learns of a death a moment later. From then on it takes no more work, and another one is started."""
+
     async def scenario() -> None:
         worker = Auctioneer("highs", 5.0)
         try:
-            assert await worker.run(MARKET) is not None
+            if used:
+                assert await worker.run(MARKET) is not None
+            while not workers():
+                await asyncio.sleep(0.01)
             os.kill(workers()[0].pid, signal.SIGKILL)
+            await asyncio.sleep(idle_s)
             answers = [await worker.run(MARKET) for _ in range(2)]
-            assert answers[0] is None
             assert answers[1] is not None
+            if idle_s:
+                assert answers[0] is not None
+        finally:
+            worker.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_that_dies_as_it_solves_costs_one_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        worker = Auctioneer("highs", 30.0)
+        try:
+            assert await worker.run(MARKET) is not None
+            (process,) = workers()
+            process.suspend()
+            solving = asyncio.ensure_future(worker.run(MARKET))
+            await asyncio.sleep(0.2)
+            process.kill()
+            assert await solving is None
+            assert await worker.run(MARKET) is not None
+        finally:
+            worker.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_that_cannot_be_started_costs_outcomes_until_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory() -> None:
+        raise OSError("cannot allocate memory")
+
+    async def scenario() -> None:
+        worker = Auctioneer("highs", 5.0)
+        try:
+            worker.close()
+            with monkeypatch.context() as starved:
+                starved.setattr(auctioneer, "_start_pool", no_memory)
+                assert await worker.run(MARKET) is None
+            assert await worker.run(MARKET) is not None
         finally:
             worker.close()
 

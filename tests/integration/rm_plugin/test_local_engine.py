@@ -72,7 +72,7 @@ async def marked(count, **marks):
 
 
 def test_the_real_command_is_the_app_master():
-    assert AM_COMMAND[1:] == ("-m", "am.main")
+    assert AM_COMMAND[1:] == ("-P", "-m", "am.main")
 
 
 def test_a_run_needs_an_id():

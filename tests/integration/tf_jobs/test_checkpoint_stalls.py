@@ -17,7 +17,7 @@ from am.profiler.records import CheckpointSaved
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("the real programs need the extra 'tf'", allow_module_level=True)
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(300)]
 
 TRIES = 2
 """Times that a measure may be taken. Others may have the cores meanwhile; what we do ourselves is there each time."""

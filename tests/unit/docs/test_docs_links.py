@@ -8,6 +8,7 @@ from documents import PAGES, ROOT, anchors, blocks, code, commands, table_rows, 
 from submarine_client.job_flags import parse_flags
 from submarine_client.parser import build_parser as submarine_parser
 from themis.config.cluster_file import load_cluster
+from themis.config.examples import ExampleKind, file_or_example
 from themis.config.rm_settings import load_rm_settings
 from themis_cli.main import build_parser as themis_parser
 
@@ -78,7 +79,7 @@ def test_every_term_of_the_glossary_is_where_it_says():
 
 
 def glossary_tables():
-    text = text_of("docs/glossary.md")
+    text = text_of("docs/reference/glossary.md")
     for part in re.split(r"^## ", text, flags=re.M)[1:]:
         yield [
             [cell.strip() for cell in line.strip().strip("|").split("|")]
@@ -101,4 +102,4 @@ def test_every_decision_is_listed_and_has_its_parts():
 def test_the_settings_that_documents_start_with_are_sound():
     """`themis rm start -c conf/themis.yaml` is shown, but no test runs it: its port is one for all."""
     settings = load_rm_settings(ROOT / "conf" / "themis.yaml")
-    assert load_cluster(ROOT / settings.cluster).gpus == 64
+    assert load_cluster(file_or_example(settings.cluster, ExampleKind.CLUSTER)).gpus == 64

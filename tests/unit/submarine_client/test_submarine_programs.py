@@ -16,13 +16,13 @@ EXAMPLES = sorted((Path(__file__).parents[3] / "conf" / "apps").glob("*.yaml"))
 def load(tmp_path: Path, text: str):
     path = tmp_path / "g.yaml"
     path.write_text(text)
-    return load_app(str(path))
+    return load_app(path)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_is_valid_says_what_it_is_and_is_called_as_its_file(path: Path) -> None:
     assert path.read_text().startswith("# ")
-    app = load_app(str(path))
+    app = load_app(path)
     assert app.name == path.stem
     assert app.replay == (app.program.name == "replay")
 

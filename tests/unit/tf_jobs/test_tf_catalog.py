@@ -14,7 +14,7 @@ CNN = program("digits_cnn")
 
 def test_every_program_is_a_module_that_can_be_run():
     for known in PROGRAMS:
-        assert program_command(known.name) == [sys.executable, "-m", f"tf_jobs.{known.name}"]
+        assert program_command(known.name) == [sys.executable, "-P", "-m", f"tf_jobs.{known.name}"]
         assert known.kind == ("replay" if known.name == "replay" else "real")
 
 

@@ -22,7 +22,7 @@ def test_catalogue_programs_get_flags():
     command = job_command(program, job(filters=16, learning_rate=1e-05, optimizer="adam", shuffle=True), RUN)
     assert command == (
         sys.executable,
-        *("-m", "tf_jobs.digits_cnn"),
+        *("-P", "-m", "tf_jobs.digits_cnn"),
         *("--iterations=50", "--checkpoint_every=20", "--keep_checkpoints=2", "--seed=7"),
         *("--filters=16", "--learning_rate=1e-05", "--log_every=5", "--optimizer=adam", "--shuffle=true"),
     )
@@ -83,5 +83,5 @@ def test_the_catalogue_takes_what_we_give():
 
     for name in ("replay", "digits_cnn"):
         command = job_command(ProgramSpec(name=name), job(learning_rate=0.25), RUN)
-        values = parse(program(name), command[3:])
+        values = parse(program(name), command[4:])
         assert (values.whole("iterations"), values.number("learning_rate")) == (50, 0.25)

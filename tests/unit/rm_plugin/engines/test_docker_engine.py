@@ -99,7 +99,7 @@ def test_an_attempt_is_a_container_that_reaches_us(run, tmp_path):
         assert [mount["Target"] for mount in made["mounts"]] == [str(tmp_path / "app-1"), "/var/run/docker.sock"]
         assert made["volumes"] == ["/data:/data:ro"]
         assert made["user"] == f"{os.getuid()}:{os.getgid()}"
-        assert made["command"][-3:] == ["python", "-m", "am.main"]
+        assert made["command"][-4:] == ["python", "-P", "-m", "am.main"]
         # What one side writes the other reads.
         told = json.loads(environment["THEMIS_ENGINE_SETTINGS"])
         tasks = TaskContainers(**told, run_id="r", app_id="a", attempt=1, checkpoints="/c")

@@ -40,28 +40,32 @@ def ended(tmp_path, how) -> tuple[RmCase, AppEntry]:
         )
         entry = case.running("mine", rho=1.5, progress=0.4)
         entry.page_url, entry.engine_id = "http://node:1/", "application_1_0001"
-        how(case.manager, entry)
+        await how(case.manager, entry)
         await case.manager.close()
         return case, entry
 
     return asyncio.run(scenario())
 
 
-def killed_by_force(manager, entry):
-    manager._end(entry, AppState.KILLED, "no longer wanted")
+async def tell(manager, entry, **body):
+    await manager.receive(entry, Session(entry.app_id, 1), pb.AmMessage(id=9, **body))
 
 
-def lost(manager, entry):
-    manager._end(entry, AppState.FAILED, "its app master was lost 2 times")
+async def killed_by_force(manager, entry):
+    await manager._end_surely(entry, AppState.KILLED, "no longer wanted")
 
 
-def killed_in_order(manager, entry):
+async def lost(manager, entry):
+    await manager._end_surely(entry, AppState.FAILED, "its app master was lost 2 times")
+
+
+async def killed_in_order(manager, entry):
     entry.kill_reason = "no longer wanted"
-    manager._finish(entry, pb.Finish(state="KILLED", rho={"themis": 1.75}, jobs=JOBS, best="job-0"))
+    await tell(manager, entry, finish=pb.Finish(state="KILLED", rho={"themis": 1.75}, jobs=JOBS, best="job-0"))
 
 
-def finished(manager, entry):
-    manager._finish(entry, pb.Finish(state="FINISHED", rho={"themis": 1.25}, jobs=JOBS, best="job-0"))
+async def finished(manager, entry):
+    await tell(manager, entry, finish=pb.Finish(state="FINISHED", rho={"themis": 1.25}, jobs=JOBS, best="job-0"))
 
 
 @pytest.mark.parametrize("how", [killed_by_force, lost, killed_in_order, finished])
@@ -92,8 +96,8 @@ def test_jobs_of_an_app_that_was_ended_by_force_run_no_more(tmp_path, how):
     ]
 
 
-def refused_in_a_later_attempt(manager, entry):
-    manager._finish(entry, pb.Finish(state="FAILED", diagnostics="its program is gone"))
+async def refused_in_a_later_attempt(manager, entry):
+    await tell(manager, entry, finish=pb.Finish(state="FAILED", diagnostics="its program is gone"))
 
 
 def test_jobs_that_the_last_word_does_not_tell_of_are_those_of_the_heartbeat(tmp_path):
@@ -103,9 +107,9 @@ def test_jobs_that_the_last_word_does_not_tell_of_are_those_of_the_heartbeat(tmp
 
 
 def test_jobs_that_had_ended_before_stay_as_they_ended(tmp_path):
-    def how(manager, entry):
+    async def how(manager, entry):
         entry.heartbeat.jobs[0].state = "STOPPED"
-        killed_by_force(manager, entry)
+        await killed_by_force(manager, entry)
 
     _, entry = ended(tmp_path, how)
     assert [job.state for job in entry.jobs][:2] == ["STOPPED", "KILLED"]
@@ -119,17 +123,20 @@ def test_the_final_rho_is_the_one_told_at_the_end(tmp_path, how, rho, progress):
 
 
 def test_a_heartbeat_that_comes_after_the_end_changes_nothing(tmp_path):
-    def how(manager, entry):
-        killed_by_force(manager, entry)
-        message = pb.AmMessage(id=9, heartbeat=pb.Heartbeat(progress=0.9, rho=2.0))
-        manager.receive(entry, Session(entry.app_id, 1), message)
+    async def how(manager, entry):
+        await killed_by_force(manager, entry)
+        await tell(manager, entry, heartbeat=pb.Heartbeat(progress=0.9, rho=2.0))
 
     case, entry = ended(tmp_path, how)
     assert entry.progress == 0.4
     assert shown(case, after_a_restart(case, entry)) == shown(case, entry)
 
 
+async def started(manager, entry):
+    manager.recorder.record("am_started", app=entry)
+
+
 def test_an_app_that_goes_on_waits_for_its_master_to_tell_of_it_anew(tmp_path):
-    case, entry = ended(tmp_path, lambda manager, entry: manager.recorder.record("am_started", app=entry))
+    case, entry = ended(tmp_path, started)
     again = after_a_restart(case, entry)
     assert (again.page_url, again.progress, list(again.jobs)) == ("", 0.0, [])

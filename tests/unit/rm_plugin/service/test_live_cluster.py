@@ -54,7 +54,9 @@ def run(scenario):
 def test_a_release_is_written_down_told_to_its_app_alone_and_a_reason_for_a_round():
     async def scenario(case):
         lease = case.lease(case.one)
-        case.live_cluster.release(case.one.app_id, pb.Release(lease_ids=[lease.lease_id], reason="done"))
+        await case.made(
+            case.live_cluster.release, case.one.app_id, pb.Release(lease_ids=[lease.lease_id], reason="done")
+        )
         assert case.kinds[-1] == "lease_released"
         assert case.reasons == ["gpus free"]
         (message,) = await case.told(case.one)
@@ -67,7 +69,9 @@ def test_a_release_is_written_down_told_to_its_app_alone_and_a_reason_for_a_roun
 def test_nobody_gives_back_what_is_anothers():
     async def scenario(case):
         before = case.kinds
-        case.live_cluster.release(case.one.app_id, pb.Release(lease_ids=[case.lease(case.two).lease_id]))
+        await case.made(
+            case.live_cluster.release, case.one.app_id, pb.Release(lease_ids=[case.lease(case.two).lease_id])
+        )
         assert (case.kinds, case.reasons) == (before, [])
         assert case.lease(case.two)
 
@@ -77,7 +81,9 @@ def test_nobody_gives_back_what_is_anothers():
 def test_gpus_given_back_for_want_of_room_are_closed_until_they_are_fit_again():
     async def scenario(case):
         lease = case.lease(case.one)
-        case.live_cluster.release(case.one.app_id, pb.Release(lease_ids=[lease.lease_id], no_room=True))
+        await case.made(
+            case.live_cluster.release, case.one.app_id, pb.Release(lease_ids=[lease.lease_id], no_room=True)
+        )
         case.live_cluster.before_round()
         assert case.arbiter.table.closed == {lease.gpu}
         later_s = case.clock.now_s() + case.manager.settings.unfit_s
@@ -100,7 +106,7 @@ def test_gpus_that_are_opened_are_a_reason_for_a_round(closed, reasons):
 
 def test_all_apps_are_told_of_a_machine_that_is_lost_and_those_on_it_of_their_leases():
     async def scenario(case):
-        case.live_cluster.machine_lost("m00", "its switch died")
+        await case.live_cluster.machine_lost("m00", "its switch died")
         assert case.kinds[-3:] == ["machine_lost", "lease_revoked", "lease_revoked"]
         for entry in (case.one, case.two):
             leases, cluster = await case.told(entry)

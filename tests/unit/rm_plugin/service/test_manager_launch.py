@@ -68,8 +68,9 @@ def run(scenario, tmp_path, trouble):
 
 async def looked(case):
     """One look of the watch at every app."""
-    for entry in case.entries.active():
-        await case.manager._look_after(entry)
+    case.manager.look()
+    while case.manager._looked_after:
+        await asyncio.sleep(0.001)
 
 
 def kinds(case):
@@ -122,7 +123,7 @@ def test_an_engine_that_is_away_as_the_resource_manager_comes_back_is_waited_for
 def test_a_kill_ends_an_app_that_waits_for_the_engine(tmp_path: Path) -> None:
     async def scenario(case, engine):
         entry = await case.manager.submit(SPEC)
-        case.manager.kill(entry.app_id, "no longer wanted")
+        await case.manager.kill(entry.app_id, "no longer wanted")
         engine.trouble = None
         await looked(case)
         while not entry.ended:
@@ -143,11 +144,11 @@ def test_an_app_that_is_being_killed_is_asked_for_nothing_though_its_app_master_
             snapshot, _ = case.arbiter.begin_round(case.clock.now_s())
             return [not app.silent for app in snapshot.apps]
 
-        case.manager.register(message)
+        await case.manager.register(message)
         assert is_asked() == [True]
-        case.manager.kill(entry.app_id, "no longer wanted")
+        await case.manager.kill(entry.app_id, "no longer wanted")
         assert is_asked() == [False]
-        case.manager.register(message)
+        await case.manager.register(message)
         assert is_asked() == [False]
 
     run(scenario, tmp_path, None)

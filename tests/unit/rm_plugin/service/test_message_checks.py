@@ -98,7 +98,7 @@ def test_a_bad_message_is_counted_and_acknowledged_and_changes_nothing(body, cap
     async def scenario(case, entry, session):
         before = (case.recorder.events(0, "", 1000), entry.stored(), entry.heartbeat)
         sent = session._outgoing.qsize()
-        case.send(entry, session, **body)
+        await case.send(entry, session, **body)
         after = (case.recorder.events(0, "", 1000), entry.stored(), entry.heartbeat)
         assert after == before
         if body.get("message", pb.AmMessage(id=1)).id > 0:
@@ -119,7 +119,7 @@ def test_a_bad_message_is_counted_and_acknowledged_and_changes_nothing(body, cap
 )
 def test_a_good_message_is_taken_in(body):
     async def scenario(case, entry, session):
-        case.send(entry, session, **body)
+        await case.send(entry, session, **body)
         assert entry.refused_messages == 0
 
     run(scenario)
@@ -127,7 +127,7 @@ def test_a_good_message_is_taken_in(body):
 
 def test_diagnostics_that_are_too_long_are_cut_so_that_the_app_can_end():
     async def scenario(case, entry, session):
-        case.send(entry, session, finish=changed(finish("FAILED"), diagnostics="x" * 1_000_000))
+        await case.send(entry, session, finish=changed(finish("FAILED"), diagnostics="x" * 1_000_000))
         assert entry.state is AppState.FAILED
         assert 10_000 < len(entry.diagnostics) < 10_100
 
@@ -136,8 +136,8 @@ def test_diagnostics_that_are_too_long_are_cut_so_that_the_app_can_end():
 
 def test_the_end_of_an_attempt_that_is_over_does_not_end_the_next_one():
     async def scenario(case, entry, session):
-        case.manager.register(registration(entry, attempt=2))
-        case.send(entry, session, finish=finish())
+        await case.manager.register(registration(entry, attempt=2))
+        await case.send(entry, session, finish=finish())
         assert entry.state is AppState.RUNNING
         assert entry.attempt == 2
 
@@ -163,7 +163,7 @@ def test_a_bad_registration_is_refused_and_changes_nothing(changes):
     async def scenario(case, entry, session):
         before = (entry.stored(), entry.session, entry.page_url)
         with pytest.raises(InputError) as refused:
-            case.manager.register(registration(entry, **changes))
+            await case.manager.register(registration(entry, **changes))
         assert len(str(refused.value)) < 1_000
         assert (entry.stored(), entry.session, entry.page_url) == before
 
@@ -174,7 +174,7 @@ def test_an_app_that_was_not_started_cannot_register():
     async def scenario(case, entry, session):
         entry.state, entry.attempt = AppState.SUBMITTED, 0
         with pytest.raises(InputError):
-            case.manager.register(registration(entry))
+            await case.manager.register(registration(entry))
         entry.state, entry.attempt = AppState.RUNNING, 1
 
     run(scenario)

@@ -140,7 +140,7 @@ def test_events_of_rounds_that_an_older_version_took_from_app_masters_are_no_rou
             case.recorder.record("round_started", app_id=entry.app_id, detail=detail)
             case.recorder.record("lease_granted", app_id=entry.app_id, detail={"lease_id": [1]})
         again = ServiceCase(store)
-        again.manager.register(registration(again.entries.get("mine")))
+        await again.manager.register(registration(again.entries.get("mine")))
         await again.round()
         started = [event for event in again.recorder.events(0, "", 99) if event.kind == "round_started"]
         assert started[-1].detail["round_id"] == 1

@@ -6,7 +6,8 @@ from itertools import count
 import pytest
 
 from themis.errors import UnreachableError
-from themis.hadoop.login_tokens import IssuedToken, LoginTokens
+from themis.hadoop.login_tokens import LoginTokens
+from themis.hadoop.webhdfs_token import IssuedToken
 
 
 class World:

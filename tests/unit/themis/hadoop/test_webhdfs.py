@@ -8,10 +8,11 @@ from fake_webhdfs import Server
 
 from themis.errors import InputError, UnreachableError
 from themis.hadoop.errors import LoginError
-from themis.hadoop.login_tokens import IssuedToken, LoginTokens
+from themis.hadoop.login_tokens import LoginTokens
 from themis.hadoop.webhdfs import PIECE_BYTES, open_webhdfs
 from themis.hadoop.webhdfs_errors import HdfsAwayError, HdfsExistsError, HdfsMissingError, HdfsRefusedError
 from themis.hadoop.webhdfs_retry import RetryRule
+from themis.hadoop.webhdfs_token import IssuedToken
 
 QUICK = RetryRule(first_wait_s=0.01, longest_wait_s=0.05, deadline_s=5.0)
 SHORT = RetryRule(first_wait_s=0.01, deadline_s=0.1)

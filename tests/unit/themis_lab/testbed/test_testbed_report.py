@@ -236,7 +236,7 @@ def test_facts_that_do_not_fit_are_refused(tmp_path: Path, text: str):
 
 
 def test_the_bounds_of_a_round_come_from_its_settings(record: RunRecord):
-    limits = audit_limits(record.settings)
+    limits = audit_limits(record.settings, 0)
     assert limits.round_s == pytest.approx(1.0 + 2.0 + 5.0 + 10.0 + 3.5)
     assert (limits.lease_s, limits.policy, limits.f) == (LIMITS.lease_s, "themis", 0.8)
 

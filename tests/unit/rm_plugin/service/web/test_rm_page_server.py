@@ -47,6 +47,17 @@ def test_an_address_that_is_none_is_refused(listen):
     run(scenario)
 
 
+def test_healthz_says_that_the_store_cannot_be_written():
+    async def scenario():
+        case = RmCase(((1,),))
+        async with served(case) as site:
+            case.manager.changes.trouble = "the store cannot be written: 'disk full'"
+            status, _, text = await site.get("/healthz")
+            assert (status, text) == (503, "the store cannot be written: 'disk full'\n")
+
+    run(scenario)
+
+
 def test_a_port_that_is_taken_is_refused_and_stopping_gives_it_back():
     async def scenario():
         case = RmCase(((1,),))

@@ -1,0 +1,199 @@
+"""Changes of what must outlive the ResourceManager: decided, written, then put into effect, one after the other.
+
+Nothing takes effect before it is written. A change that cannot be written leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from rm_plugin.arbiter.core import Arbiter
+from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.recorder import Batch, Recorder
+from rm_plugin.service.store import StoreError
+from themis.cluster import Cluster
+from themis.leases import LeaseChange
+
+LOG = logging.getLogger("themis.rm.store")
+
+PROBE_EVERY_S = 1.0
+"""How often a store that could not be written is tried."""
+
+T = TypeVar("T")
+Decide = Callable[["Change"], T]
+Effect = Callable[[], object]
+
+
+class Change:
+    """One change while it is decided: what it writes, and what follows once that is written.
+
+    The arbiter's leases change at once and are undone if the write fails; everything else changes by `set`, `put` and
+    `then`, after the write. `now_s` is the moment of the decision, in seconds since the epoch.
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        self.now_s = batch.now_s
+        self._batch = batch
+        self._fields: dict[str, tuple[AppEntry, dict[str, Any]]] = {}
+        self._stored: list[AppEntry] = []
+        self._effects: list[Effect] = []
+
+    def event(
+        self, kind: str, *, app_id: str = "", detail: Mapping[str, object] | None = None, time_s: float | None = None
+    ) -> None:
+        """Write an event."""
+        self._batch.event(kind, app_id=app_id, detail=detail, time_s=time_s)
+
+    def set(self, entry: AppEntry, **fields: object) -> None:
+        """These attributes of an app are these from then on."""
+        self._fields.setdefault(entry.app_id, (entry, {}))[1].update(fields)
+
+    def put(self, entry: AppEntry, **fields: object) -> None:
+        """As `set`, and the app is written, with whatever else this change sets of it."""
+        self.set(entry, **fields)
+        self._stored.append(entry)
+
+    def leases(self, changes: Iterable[LeaseChange]) -> None:
+        """Write lease changes that the arbiter made within this change."""
+        self._batch.lease_changes(changes)
+
+    def cluster(self, cluster: Cluster) -> None:
+        """Write the machines."""
+        self._batch.cluster(cluster)
+
+    def then(self, effect: Effect) -> None:
+        """Do this once all is written: messages, replies, reasons for rounds. It must not fail."""
+        self._effects.append(effect)
+
+    def written(self) -> Batch:
+        """What is to be written."""
+        for entry in self._stored:
+            self._batch.apps[entry.app_id] = replace(entry, **self._fields[entry.app_id][1]).stored()
+        return self._batch
+
+    def take_effect(self) -> None:
+        """Set what was to be set, then do what follows. A defect in one effect does not keep the others from it."""
+        for entry, fields in self._fields.values():
+            for name, value in fields.items():
+                setattr(entry, name, value)
+        for effect in self._effects:
+            try:
+                effect()
+            except Exception:
+                LOG.exception("what follows a change failed")
+
+
+class Changes:
+    """The way of every change of one ResourceManager. `decide` runs without waiting, and may run more than once.
+
+    While the store cannot be written, `make` refuses at once and `make_surely` waits; the store is tried once a second.
+
+    Args:
+        arbiter: Its leases are undone where a write fails.
+        recorder: Writes.
+        validate: Assert the arbiter's invariants before each write.
+    """
+
+    def __init__(self, arbiter: Arbiter, recorder: Recorder, *, validate: bool = False) -> None:
+        self.trouble = ""
+        """Why the store cannot be written; empty while it can."""
+        self._arbiter = arbiter
+        self._recorder = recorder
+        self._validate = validate
+        self._one_at_a_time = asyncio.Lock()
+        self._usable = asyncio.Event()
+        self._usable.set()
+        self._running: set[asyncio.Task[Any]] = set()
+        self._probe: asyncio.Task[None] | None = None
+        self._on_recovery: list[Effect] = []
+
+    def on_recovery(self, effect: Effect) -> None:
+        """Do this whenever the store can be written again, before any change goes on."""
+        self._on_recovery.append(effect)
+
+    async def make(self, decide: Decide[T]) -> T:
+        """Make a change, or raise StoreError and leave everything as it was. Returns what `decide` returns."""
+        task = asyncio.get_running_loop().create_task(self._make(decide))
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        # Whoever asked may be gone before the write ends; the change must still take effect, or be undone.
+        return await asyncio.shield(task)
+
+    async def make_surely(self, decide: Decide[T]) -> T:
+        """Make a change as soon as the store can be written; it is decided anew each time."""
+        while True:
+            await self.usable()
+            try:
+                return await self.make(decide)
+            except StoreError:
+                continue
+
+    async def usable(self) -> None:
+        """Return once the store can be written."""
+        await self._usable.wait()
+
+    async def close(self) -> None:
+        """Wait for the change that is being written, and write no more."""
+        if self._probe is not None:
+            self._probe.cancel()
+            await asyncio.gather(self._probe, return_exceptions=True)
+        if self._running:
+            await asyncio.wait(self._running)
+        await asyncio.to_thread(self._recorder.close)
+
+    # ---- inside ----
+
+    async def _make(self, decide: Decide[T]) -> T:
+        async with self._one_at_a_time:
+            if self.trouble:
+                raise StoreError(
+                    "the ResourceManager cannot write its store now",
+                    value=self.trouble,
+                    remedy="nothing was changed; try again once its healthz says ok",
+                )
+            change = Change(self._recorder.batch())
+            self._arbiter.begin()
+            try:
+                result = decide(change)
+                if self._validate:
+                    self._arbiter.validate()
+                if batch := change.written():
+                    await self._recorder.commit(batch)
+            except BaseException as error:
+                self._arbiter.undo()
+                if isinstance(error, StoreError):
+                    self._failed(error)
+                raise
+            self._arbiter.keep()
+            change.take_effect()
+            return result
+
+    def _failed(self, error: StoreError) -> None:
+        LOG.error("%s; what runs goes on, and nothing new is taken until the store can be written", error)
+        self.trouble = str(error)
+        self._usable.clear()
+        self._probe = asyncio.get_running_loop().create_task(self._wait_for_store())
+
+    async def _wait_for_store(self) -> None:
+        while True:
+            await asyncio.sleep(PROBE_EVERY_S)
+            try:
+                await self._recorder.probe()
+                break
+            except StoreError as error:
+                self.trouble = str(error)
+        LOG.warning("the store can be written again")
+        self.trouble = ""
+        for effect in self._on_recovery:
+            effect()
+        self._usable.set()
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        # Seen, also where whoever asked has gone.
+        if not task.cancelled():
+            task.exception()

@@ -1,0 +1,119 @@
+"""Whatever a round lacks or fails at, the next one is played."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from service_cases import SPEC, answer
+
+from rm_plugin.arbiter.core import Arbiter
+from rm_plugin.service import round_runner as round_runner_module
+from rm_plugin.service.memory_service import memory_service, until
+from rm_plugin.service.round_runner import RoundRunner
+from themis.config.rm_settings import RmSettings
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(round_runner_module, "RETRY_FIRST_S", 0.02, raising=False)
+
+
+def played(tmp_path, *, deaf_for=0, before=lambda rm: None, **choices):
+    """The kinds of events once the app has a GPU."""
+
+    async def scenario():
+        async with memory_service(tmp_path, **choices) as rm:
+            entry, session = await rm.registered(SPEC)
+            before(rm)
+            tasks = [
+                asyncio.ensure_future(answer(rm, entry, session, deaf_for=deaf_for)),
+                asyncio.ensure_future(rm.rounds.run()),
+            ]
+            await until(lambda: bool(rm.arbiter.table.live))
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            return rm
+
+    return asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+@pytest.mark.parametrize("deaf_for", [1, 3])
+def test_a_round_that_lacked_a_report_is_played_again_while_gpus_are_free(tmp_path, deaf_for):
+    rm = played(tmp_path, deaf_for=deaf_for, report_deadline_s=0.05)
+    reasons = [event.detail["reasons"] for event in rm.store.events() if event.kind == "round_started"]
+    assert reasons == [["app arrived"], *[["answers missing"]] * deaf_for]
+
+
+def test_rounds_that_go_on_lacking_a_report_come_ever_later(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path, report_deadline_s=0.01) as rm:
+            await rm.registered(SPEC)
+            rounds = asyncio.ensure_future(rm.rounds.run())
+            await asyncio.sleep(0.7)
+            rounds.cancel()
+            await asyncio.gather(rounds, return_exceptions=True)
+            # After 0.02, 0.04, 0.08, .. s: not 20 rounds and more.
+            assert 2 <= rm.kinds.count("round_started") <= 7
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", ["begin_round", "settle", "what_stands", "next_lease_round_s"])
+def test_after_a_round_that_failed_in_the_arbiter_the_next_is_played(tmp_path, monkeypatch, name):
+    fail_once(monkeypatch, Arbiter, name)
+    rm = played(tmp_path)
+    assert rm.kinds.count("round_ended") == rm.kinds.count("round_started")
+
+
+@pytest.mark.parametrize("name", ["_begin", "_ask_reports", "_apply", "_end", "_gather", "_see_demand", "_plan_retry"])
+def test_after_a_round_that_failed_at_a_step_the_next_is_played(tmp_path, monkeypatch, name):
+    fail_once(monkeypatch, RoundRunner, name)
+    played(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["_notify", "_before_round"])
+def test_after_a_round_that_failed_in_what_it_calls_the_next_is_played(tmp_path, name):
+    def before(rm):
+        setattr(rm.rounds, name, failing_once(getattr(rm.rounds, name)))
+
+    played(tmp_path, before=before)
+
+
+def fail_once(monkeypatch, owner, name):
+    monkeypatch.setattr(owner, name, failing_once(getattr(owner, name)))
+
+
+def failing_once(original):
+    calls = []
+
+    def call(*arguments, **named):
+        calls.append(None)
+        if len(calls) == 1:
+            raise RuntimeError("a defect")
+        return original(*arguments, **named)
+
+    return call
+
+
+@pytest.mark.parametrize(("apps", "time_s"), [(0, 2.0), (50, 3.0), (1000, 22.0)])
+def test_the_time_for_reports_grows_with_the_number_of_apps(apps, time_s):
+    settings = RmSettings(cluster=Path("unused"), report_deadline_s=2.0)
+    assert settings.report_time_s(apps) == pytest.approx(time_s)
+
+
+def test_a_heartbeat_looks_at_no_other_app_and_lists_no_gpu(tmp_path, monkeypatch):
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            entry, _ = await rm.registered(SPEC)
+            rm.rounds._reasons.clear()
+            rm.rounds._see_demand()
+            with monkeypatch.context() as patched:
+                patched.setattr(type(rm.arbiter.table), "free_gpus", None)
+                patched.setattr(type(rm.entries), "active", None)
+                rm.rounds.demand_changed(entry.app_id, 0)
+                assert rm.rounds._reasons == []
+                rm.rounds.demand_changed(entry.app_id, 3)
+                assert rm.rounds._reasons == ["demand"]
+
+    asyncio.run(scenario())
