@@ -1,4 +1,4 @@
-"""Candidate rows: a market in canonical order, without rows that cannot win or that another row dominates."""
+"""Candidate rows: a market in canonical order, without rows that cannot win and without dominated rows."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from themis.values import Value
 
 Column = tuple[object, ...]
 
-_MOST_COMPARED = 1_000
-"""How many better rows of its bidder each row is compared with, as in `exact`. Bids of agents have fewer."""
+_MAX_COMPARED = 1_000
+"""Rows of a bidder that each is compared with. Agents' bids have fewer; without a bound time would be quadratic."""
 
 
 class Candidate(Value, frozen=True, kw_only=True):
@@ -37,25 +37,24 @@ class Candidate(Value, frozen=True, kw_only=True):
 
 
 class Bidder(Value, frozen=True, kw_only=True):
-    """A bid in canonical form: best rows first. `log_empty` is None when winning nothing is worth 0."""
+    """A bid in canonical form, best rows first. `log_empty` is None if winning nothing is worth 0."""
 
     app_id: str
     log_empty: float | None
     candidates: tuple[Candidate, ...]
 
     def gain(self, candidate: Candidate) -> float:
-        """What a row adds to the log objective over winning nothing; its log value if winning nothing is worth 0."""
+        """Log-value gain of a row over winning nothing; its log value if winning nothing is worth 0."""
         return candidate.log_value - (self.log_empty or 0.0)
 
 
 class BidderMemo:
-    """A cache of bidders in canonical form, valid while the market has the same machines object.
+    """A cache of bidders in canonical form, valid while the machines are the same object.
 
-    The N + 1 problems of an auction share machines and bids. Both are immutable, and entries are found by identity, so
-    the cache cannot change an answer.
+    The N + 1 problems of an auction share machines and bids, which are immutable. Entries are found by identity.
     """
 
-    _MOST = 1024
+    _MAX = 1024
 
     __slots__ = ("_bidders", "_machines")
 
@@ -64,16 +63,16 @@ class BidderMemo:
         self._bidders: dict[int, tuple[Bid, Bidder]] = {}
 
     def bidders_of(self, market: Market) -> tuple[Bidder, ...]:
-        """`bidders_of`, with cached bidders for the same machines."""
+        """As the function `bidders_of`, with cached bidders."""
         check_market(market)
-        if market.machines is not self._machines or len(self._bidders) > self._MOST:
+        if market.machines is not self._machines or len(self._bidders) > self._MAX:
             self._machines = market.machines
             self._bidders = {}
         free = market.free.by_machine()
         one_rack = has_one_rack(market.machines)
         for bid in market.bids:
             if id(bid) not in self._bidders:
-                # Keep the bid alive, so that no other object gets its id.
+                # Keeping the bid alive prevents another object from reusing its id.
                 self._bidders[id(bid)] = (bid, _bidder(bid, free, one_rack=one_rack))
         ordered = sorted(market.bids, key=lambda bid: bid.app_id)
         return tuple(self._bidders[id(bid)][1] for bid in ordered)
@@ -82,8 +81,8 @@ class BidderMemo:
 def bidders_of(market: Market) -> tuple[Bidder, ...]:
     """The market's bidders by app id, each with the rows that may win.
 
-    Dropped are rows worth no more than the empty bundle, rows that do not fit the free GPUs even alone, and dominated
-    rows: another row has at least their value and needs no more (free disposal). The optimum stays the same.
+    Dropped are rows worth no more than the empty bundle, rows that do not fit the free GPUs alone, and rows dominated
+    by one of at least their value that asks for no more (free disposal). The optimum stays the same.
 
     Raises:
         InputError: Two bids of one app, or an empty bundle worth 0 where it must be finite.
@@ -92,11 +91,7 @@ def bidders_of(market: Market) -> tuple[Bidder, ...]:
 
 
 def check_market(market: Market) -> None:
-    """Refuse markets that no solver accepts.
-
-    Raises:
-        InputError: Two bids of one app, or a finite market with an empty bundle worth 0.
-    """
+    """Check a market. Raises InputError for two bids of one app, and for an empty bundle of 0 in a finite market."""
     app_ids = [bid.app_id for bid in market.bids]
     if len(set(app_ids)) < len(app_ids):
         twice = next(app_id for place, app_id in enumerate(app_ids) if app_id in app_ids[:place])
@@ -137,23 +132,23 @@ def _bidder(bid: Bid, free: Mapping[str, int], *, one_rack: bool) -> Bidder:
 
 
 def _rank(row: Candidate) -> tuple[object, ...]:
-    """Sort key, best first. Rows that differ only in which pinned GPUs belong together: the fewest parts first."""
+    """Sort key, best first. Of rows that differ only in which pinned GPUs belong together, fewest parts first."""
     parts = sorted(row.pinned_parts)
     return (-row.log_value, row.gpus, row.kinds, row.pinned.counts, len(parts), parts, row.row)
 
 
 def _undominated(rows: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Drop rows that an earlier row (of at least their value) dominates: it needs no more in every column.
+    """Rows not dominated by an earlier row, which has at least their value, with no more in every column.
 
-    Each row is compared with one to two thousand rows before it, so time is linear in the number of rows.
+    Each row is compared with the thousand before it, at most two thousand, so time grows only as the number of rows.
     """
     if len(rows) < 2:
         return tuple(rows)
     needs = _needs(rows)
     dominated: list[bool] = []
-    for start in range(0, len(rows), _MOST_COMPARED):
-        first = max(0, start - _MOST_COMPARED)
-        block, before = needs[start : start + _MOST_COMPARED], needs[first : start + _MOST_COMPARED]
+    for start in range(0, len(rows), _MAX_COMPARED):
+        first = max(0, start - _MAX_COMPARED)
+        block, before = needs[start : start + _MAX_COMPARED], needs[first : start + _MAX_COMPARED]
         asks_no_more = np.ones((len(before), len(block)), dtype=bool)
         for ours, theirs in zip(block.T, before.T, strict=True):
             asks_no_more &= theirs[:, None] <= ours[None, :]
@@ -162,10 +157,10 @@ def _undominated(rows: Sequence[Candidate]) -> tuple[Candidate, ...]:
 
 
 def _needs(rows: Sequence[Candidate]) -> NDArray[np.int32]:
-    """The needs of each row [rows, needs]. A row that needs no more in every column fits wherever the other fits.
+    """Needs of each row [rows, needs]. A row with no more of any need fits wherever the other one does.
 
-    Counts of one gang size are cumulative from the tightest level outwards, because a gang of a looser level fits
-    wherever a tighter one does. Units are chained only if a size has a single unit: others cannot be compared.
+    Counts of one gang size accumulate from the tightest level outwards, because a gang with a looser level fits
+    wherever a tighter one does. Levels are chained across units only if a size has one unit: others cannot be compared.
     """
     chains = chains_of({kind for row in rows for kind, _ in row.kinds})
     columns: dict[Column, int] = {}
@@ -183,7 +178,7 @@ def _needs(rows: Sequence[Candidate]) -> NDArray[np.int32]:
 
 
 def chains_of(kinds: Iterable[Kind]) -> dict[Kind, tuple[Column, ...]]:
-    """The columns in which a gang of each kind counts: its own and those of looser levels that it is chained to."""
+    """The needs that a gang of each kind counts in: its own level, and the looser levels that it is chained to."""
     present = set(kinds)
     units: dict[int, set[int]] = {}
     for kind in present:

@@ -1,4 +1,4 @@
-"""Kinds of gangs: gangs with the same needs have one kind, however a bid states them."""
+"""Kinds of gangs: gangs with the same requirements are one kind, however a bid states them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from themis.values import Value
 
 
 class Kind(Value, frozen=True, order=True):
-    """`gpus` GPUs within one slot, machine, rack or cluster. Above the machine they come in units of `unit` GPUs.
+    """`gpus` GPUs within one slot, machine, rack or cluster. Gangs above the machine consist of units of `unit` GPUs.
 
-    The form is canonical: within a slot or a machine the unit is the whole gang, and a single GPU can be anywhere.
+    Canonical form: within a slot or machine the unit is the whole gang, and a single GPU has the level CLUSTER.
     """
 
     level: Level
@@ -27,12 +27,12 @@ class Kind(Value, frozen=True, order=True):
 
 
 def has_one_rack(machines: Iterable[FreeMachine]) -> bool:
-    """Whether all machines with a free GPU are in one rack, so that RACK and CLUSTER mean the same."""
+    """Whether all machines with a free GPU are in one rack, so that the levels RACK and CLUSTER mean the same."""
     return len({machine.rack_id for machine in machines if machine.free}) <= 1
 
 
 def kind_of(gang: Gang, *, one_rack: bool) -> Kind:
-    """The kind of a gang in canonical form (see `Kind`)."""
+    """The kind of a gang in canonical form."""
     if gang.gpus == 1:
         return Kind(Level.CLUSTER, 1, 1)
     if gang.within is Level.SLOT:

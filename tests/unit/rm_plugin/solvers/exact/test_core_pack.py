@@ -8,8 +8,8 @@ import pytest
 from core_cases import LEVELS, Cluster, draw_gangs, draw_machines, draw_pins, fits, kinds_of, one_row, wrongs_of
 from small_markets import bid, machine, market
 
-from rm_plugin.solvers.exact.places import Packed, Places
-from rm_plugin.solvers.exact.rows import read_market
+from rm_plugin.solvers.exact.market_arrays import read_market
+from rm_plugin.solvers.exact.row_placement import Packed, RowPlacer
 from themis.bids import Gang
 from themis.cluster import Allocation, Level
 
@@ -21,7 +21,7 @@ def test_gangs_in_racks_come_first_where_one_found_no_place():
     machines = (machine("m0", 4), machine("m1", 2), machine("m2", 5, rack="r1"))
     rows = [one_row((Gang(4, MACHINE),), Allocation()), one_row((Gang(6, Level.RACK),), Allocation())]
     arrays = read_market(market(machines, *(bid(f"a{n}", 0.5, row) for n, row in enumerate(rows))))
-    places, chosen = Places(arrays), np.arange(arrays.rows.rows)
+    places, chosen = RowPlacer(arrays), np.arange(arrays.rows.rows)
     assert isinstance(places._by_best_fit(chosen, sparing=False), int)
     packed = places.pack(chosen)
     assert isinstance(packed, Packed)
@@ -45,7 +45,7 @@ def test_packed_rows_are_feasible(racks):
         rows = [one_row(draw_gangs(rng, 2), draw_pins(rng, machines, 1)) for _ in range(2)]
         arrays = read_market(market(machines, *(bid(f"a{n}", 0.5, row) for n, row in enumerate(rows))))
         chosen = np.arange(arrays.rows.rows)
-        places = Places(arrays)
+        places = RowPlacer(arrays)
         if len(chosen) < 2 or places.left_beside(chosen).min() < 0:
             continue
         packed = places.pack(chosen)

@@ -10,10 +10,15 @@ import numpy as np
 import pytest
 
 from rm_plugin.solvers.exact import _core
-from rm_plugin.solvers.exact.knapsack import mixed
-from rm_plugin.solvers.exact.rows import Rows
+from rm_plugin.solvers.exact.market_arrays import Rows
 
 FINEST, BITS = 40, 60
+
+
+def mixed(number):
+    """The finaliser of splitmix64."""
+    number = (number + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
+    return (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
 
 
 def drawn(rng, bidders, most_rows=5, kinds=3, machines=4, empties=(0.1, 0.2), values=(0.1, 0.3, 0.5, 2.0)):
@@ -43,7 +48,7 @@ def compiled(told, kinds):
     flat = {name: array(code, told[name]) for name, code in types.items()}
     flat |= {name: array("i", [number for each in told[name] for number in each]) for name in ("cell", "pin")}
     order = ("row_start", "empty", "app", "value", "index", "gpus", "cell", "place", "pin")
-    out = Rows.with_room(len(told["empty"]), len(told["value"]), kinds, len(told["pin"]))
+    out = Rows.allocate(len(told["empty"]), len(told["value"]), kinds, len(told["pin"]))
     parts = (out.row_start, out.index, out.gain, out.gpus, out.tie)
     parts += (out.counts, out.pin_start, out.pin_machine, out.pin_gpus)
     unit, rows, pins, alike = _core.order_rows(FINEST, BITS, *(flat[name] for name in order), *parts)

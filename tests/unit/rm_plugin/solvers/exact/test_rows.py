@@ -8,7 +8,7 @@ import pytest
 from small_markets import bid, gang, machine, market, row
 
 from rm_plugin.solvers.exact.knapsack import most_pinned, pinned_together
-from rm_plugin.solvers.exact.rows import read_market
+from rm_plugin.solvers.exact.market_arrays import read_market
 from rm_plugin.solvers.kinds import Kind
 from themis.bids import Bid, Market
 from themis.choices import EmptyBundle
