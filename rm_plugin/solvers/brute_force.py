@@ -27,7 +27,7 @@ Choice = tuple[int | None, ...]
 
 
 class BruteForceSolver:
-    """Tries every choice of rows, and for each every placement. It shares only row digests and pinned gangs with others.
+    """Tries every choice of rows, and for each every placement. Only row digests and pinned gangs are shared code.
 
     Ties, as `exact` decides them: most bidders with a positive value, largest objective, fewest GPUs, smallest sum of
     digests. Of rows that differ only in which pinned GPUs belong together, the one with the fewest parts, then the
