@@ -318,6 +318,5 @@ def test_policies_are_registered_under_their_own_names():
 
 
 def test_the_page_on_policies_has_them_all_in_order():
-    assert [name for row in table_rows("docs/policies.md", "policy") for name in code(row[0])][: len(POLICIES)] == list(
-        POLICIES
-    )
+    rows = table_rows("docs/reference/policies.md", "policy")
+    assert [name for row in rows for name in code(row[0])][: len(POLICIES)] == list(POLICIES)

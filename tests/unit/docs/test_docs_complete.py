@@ -34,12 +34,12 @@ from themis_lab.testbed.mix import Mix
 from themis_lab.testbed.report import build_report
 from themis_lab.testbed.run_record import RunRecord
 
-APPS, TESTBED, ARCHITECTURE = "docs/apps.md", "docs/testbed.md", "ARCHITECTURE.md"
+APPS, TESTBED, ARCHITECTURE = "docs/reference/group-files.md", "docs/how-to/testbed.md", "ARCHITECTURE.md"
 GROUPS = ("group: program", "group: command; file: own.yaml")
 SMALL = ROOT / "conf/clusters/small-8.yaml"
 
 
-# ---- docs/apps.md ---------------------------------------------------------------------------------------------------
+# ---- docs/reference/group-files.md ----------------------------------------------------------------------------------
 
 
 def keys_of(model, prefix=""):
@@ -150,7 +150,7 @@ def test_exit_codes_are_those_of_the_contract():
     assert named[:3] == [str(each) for each in wanted]
 
 
-# ---- docs/testbed.md ------------------------------------------------------------------------------------------------
+# ---- docs/how-to/testbed.md -----------------------------------------------------------------------------------------
 
 
 def empty_run():
