@@ -159,8 +159,8 @@ class _Problem:
         """A good choice: cuts that it breaks are added, rows without places are swapped (`repair`).
 
         Args:
-            bound: Upper bound that a search has proven, in whole units. It indicates how far below the bound of the prices
-                the best choices are.
+            bound: Upper bound that a search has proven, in whole units. It indicates how far below the bound of the
+                prices the best choices are.
         """
         market = self._market
         choice = np.empty(len(market.arrays.bids), dtype=np.int32)

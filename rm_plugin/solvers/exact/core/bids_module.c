@@ -29,7 +29,7 @@ static int append_three(Flat *flat, int32_t one, int32_t two, int32_t three) {
 }
 
 /* A known gang object: the number of its kind, its count and its total GPUs. It is identified by
- * its identity, which is kept for as long: agents use one object for many rows. */
+ * its address, and kept alive meanwhile: agents use one object for many rows. */
 typedef struct {
     PyObject *gang;
     int32_t kind, count, gpus;
