@@ -29,7 +29,7 @@ setup(
                 f"{PACKING}/{name}.h"
                 for name in ("arrays", "following", "limits", "packing", "packer", "least_slack", "shapes")
             ],
-            # Without a compiler `am/agent/packing.py` and `am/jobs/division.py` do the same, only slower.
+            # Without a compiler `am/agent/packing.py` and `am/jobs/gpu_division.py` do the same, only slower.
             optional=True,
             extra_compile_args=ARGUMENTS,
         ),

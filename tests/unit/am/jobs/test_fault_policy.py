@@ -7,8 +7,8 @@ import pytest
 from agent_cases import cluster_of
 
 from am.app import PRIOR_RESTART_S, App
+from am.jobs.fault_policy import ACT_ON_STALL_S, fault_of
 from am.jobs.job_runner import JobRunner, last_line
-from am.jobs.trouble import ACT_ON_STALL_S, trouble_of
 from am.journal import Journal
 from am.log_watch import LogWatch
 from am.page.state import page_state
@@ -369,11 +369,11 @@ def test_what_comes_after_the_last_iteration_may_take_its_time():
     for second in range(6, 100):
         profile.look(float(second))
     assert profile.stall is not None
-    assert trouble_of(profile, 6) is None  # It is told of, and not yet acted on.
+    assert fault_of(profile, 6) is None  # It is told of, and not yet acted on.
     for second in range(100, 606):
         profile.look(float(second))
-    assert trouble_of(profile, 5) is None
-    assert trouble_of(profile, 6).reason == "no iteration for 600 s"
+    assert fault_of(profile, 5) is None
+    assert fault_of(profile, 6).reason == "no iteration for 600 s"
 
 
 def test_s_by_level_is_measured_where_the_job_has_run():

@@ -1,4 +1,4 @@
-"""When leases may be given back: once nothing of the app is left on their GPUs."""
+"""When leases may be returned: once nothing of the app is left on their GPUs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Callable, Collection, Sequence
 from am.runtimes.port import KeptSeats
 from themis.cluster import GpuId
 
-LOG = logging.getLogger("themis.am.returns")
+LOG = logging.getLogger("themis.am.lease_return")
 
 
-class Returns:
-    """Ends seats that are kept where the app must not stay. One an app master; belongs to its loop.
+class LeaseReturn:
+    """Ends kept task reservations on GPUs that the app must leave. One per app master, on its event loop.
 
     Args:
-        kept: The runtime's.
-        on_change: Told when GPUs have become free that were not.
+        kept: The reservations that the runtime keeps.
+        on_change: Called when occupied GPUs have become free.
     """
 
     def __init__(self, kept: KeptSeats, on_change: Callable[[], None]) -> None:
@@ -27,11 +27,11 @@ class Returns:
         self._work: set[asyncio.Task[None]] = set()
 
     def stay_only_on(self, granted: Collection[GpuId]) -> None:
-        """The app's GPUs are these from now on: elsewhere nothing is kept, and what idles there ends at once."""
+        """Clear all GPUs except the granted ones: idle reservations there end at once."""
         self._clear(self._kept.occupied().difference(granted))
 
     def free(self, gpus: Sequence[GpuId]) -> list[GpuId]:
-        """Those of these GPUs, on which no job runs, that may be given back now; the others soon."""
+        """The GPUs, of these without a job, that may be returned now. The others are cleared and follow soon."""
         if not gpus:
             return []
         occupied = self._kept.occupied().intersection(gpus)
@@ -39,7 +39,7 @@ class Returns:
         return [gpu for gpu in gpus if gpu not in occupied]
 
     async def all(self) -> None:
-        """The app ends: return when nothing of it is left anywhere."""
+        """Wait until nothing of the app is left on any GPU."""
         while occupied := self._kept.occupied():
             await self._kept.clear(occupied)
 
@@ -54,7 +54,7 @@ class Returns:
         try:
             await self._kept.clear(gpus)
         except Exception:
-            # The leases are kept until it is tried again, or the ResourceManager takes them by force.
+            # The leases stay until the next try, or until the ResourceManager revokes them.
             LOG.exception("%s cannot be cleared", ", ".join(map(str, sorted(gpus))))
             return
         finally:

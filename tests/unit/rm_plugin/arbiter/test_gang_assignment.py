@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from rm_plugin.arbiter.gang_gpus import gpus_of_gangs
+from rm_plugin.arbiter.gang_assignment import assign_gangs
 from rm_plugin.arbiter.lease_table import LeaseTable
-from rm_plugin.solvers.packing import Room
 from themis.bids import PlacedGang
 from themis.cluster import Allocation, Cluster, GpuId, Level, Machine
 from themis.errors import InvariantError
 from themis.leases import Lease
+from themis.placement.free_capacity import FreeCapacity
 
 CLUSTER = Cluster(
     name="c",
@@ -97,15 +97,15 @@ def drawn(seed):
         elif kind < 0.85:
             free.append(gpu)
     table = LeaseTable(CLUSTER, up.values())
-    room = Room(table.offered_machines(up.values()))
+    capacity = FreeCapacity(table.offered_machines(up.values()))
     grants = {}
     for gpu in sorted(set(CLUSTER.gpu_ids()) - set(up) - set(free)):
-        room.reserve(gpu.machine_id, 1)
+        capacity.reserve(gpu.machine_id, 1)
     for _ in range(rng.randint(1, 9)):
-        there = {name: room.free(name) for name in room.machine_ids if room.free(name)}
+        there = {name: capacity.free(name) for name in capacity.machine_ids if capacity.free(name)}
         if there:
             names = rng.sample(sorted(there), min(len(there), rng.choice((1, 1, 1, 2))))
-            gang = room.take({name: rng.randint(1, there[name]) for name in names})
+            gang = capacity.place({name: rng.randint(1, there[name]) for name in names})
             if rng.random() < 0.4:
                 gang = PlacedGang(gpus=gang.gpus, level=gang.level, pinned=True)
             grants.setdefault(rng.choice("abc"), []).append(gang)
@@ -116,7 +116,7 @@ def drawn(seed):
 def test_gangs_get_what_they_get_one_by_one(seed):
     grants, up, free = drawn(seed)
     masks = {name: sum(1 << gpu.index for gpu in free if gpu.machine_id == name) for name in CLUSTER.rack_of}
-    found = gpus_of_gangs(CLUSTER, grants, up, masks)
+    found = assign_gangs(CLUSTER, grants, up, masks)
     assert [(gang.app_id, gang.renewed, list(gang.others)) for gang in found] == plainly(grants, up, free)
 
 
@@ -126,4 +126,4 @@ def test_more_than_there_is_is_a_defect_wherever_it_lies():
     for machine_id in ("m3", "m2", "elsewhere"):
         gang = PlacedGang(gpus=Allocation.of({machine_id: 2}), level=Level.MACHINE)
         with pytest.raises(InvariantError, match="more GPUs are granted"):
-            gpus_of_gangs(CLUSTER, {"a": [gang]}, up, {"m2": 1})
+            assign_gangs(CLUSTER, {"a": [gang]}, up, {"m2": 1})

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from am.jobs.board import JobBoard
+from am.jobs.search_state import SearchState
 from am.journal import Journal
 from am.profiler.records import StepLoss
 from themis.apps import AppSpec, Estimate, JobSpec, ProgramSpec, TunerSpec
@@ -42,7 +42,7 @@ class Bench:
 
     def open(self):
         self.journal = Journal(self.folder / "journal.jsonl")
-        self.board = JobBoard(self.app, self.folder, self.time_scale, self.journal, self.saved.get)
+        self.board = SearchState(self.app, self.folder, self.time_scale, self.journal, self.saved.get)
 
     def reopen(self):
         self.journal.close()

@@ -1,39 +1,40 @@
-"""Room and spreading: slots, reserved GPUs, few machines."""
+"""Free capacity: slots, reserved GPUs, copies; spreading over few machines."""
 
 import random
 
 import pytest
 
-from rm_plugin.solvers.packing import Room, spread
 from themis.bids import FreeMachine
 from themis.cluster import Level
 from themis.errors import InvariantError
+from themis.placement.best_fit import spread
+from themis.placement.free_capacity import FreeCapacity
 
 
-def room(*machines):
-    return Room(FreeMachine(machine_id=name, rack_id=rack, free_slots=slots) for name, rack, slots in machines)
+def capacity(*machines):
+    return FreeCapacity(FreeMachine(machine_id=name, rack_id=rack, free_slots=slots) for name, rack, slots in machines)
 
 
 def test_a_gang_on_one_machine_goes_into_one_slot_when_it_can():
-    gang = room(("m0", "r0", (2, 4, 3))).take({"m0": 3})
+    gang = capacity(("m0", "r0", (2, 4, 3))).place({"m0": 3})
     assert (gang.level, gang.slot) == (Level.SLOT, 2)
 
 
 def test_a_gang_over_slots_spans_the_machine():
-    free = room(("m0", "r0", (2, 4)))
-    gang = free.take({"m0": 5})
+    free = capacity(("m0", "r0", (2, 4)))
+    gang = free.place({"m0": 5})
     assert (gang.level, gang.slot) == (Level.MACHINE, None)
     assert free.machines()[0].free_slots == (0, 1)
 
 
 def test_levels_follow_racks():
-    free = room(("m0", "r0", (2,)), ("m1", "r0", (2,)), ("m2", "r1", (2,)))
-    assert free.take({"m0": 1, "m1": 1}).level is Level.RACK
-    assert free.take({"m0": 1, "m2": 1}).level is Level.CLUSTER
+    free = capacity(("m0", "r0", (2,)), ("m1", "r0", (2,)), ("m2", "r1", (2,)))
+    assert free.place({"m0": 1, "m1": 1}).level is Level.RACK
+    assert free.place({"m0": 1, "m2": 1}).level is Level.CLUSTER
 
 
 def test_reserved_gpus_are_not_free_in_any_slot():
-    free = room(("m0", "r0", (2, 2)))
+    free = capacity(("m0", "r0", (2, 2)))
     assert free.reserve("m0", 3)
     assert not free.reserve("m0", 2)
     assert free.slot_free("m0") == [1, 1]
@@ -43,9 +44,9 @@ def test_reserved_gpus_are_not_free_in_any_slot():
 
 def test_taking_more_than_there_is_is_a_defect():
     with pytest.raises(InvariantError):
-        room(("m0", "r0", (2, 2))).take({"m0": 5})
+        capacity(("m0", "r0", (2, 2))).place({"m0": 5})
     with pytest.raises(InvariantError):
-        room(("m0", "r0", (2, 2))).take_slot("m0", 0, 3)
+        capacity(("m0", "r0", (2, 2))).place_in_slot("m0", 0, 3)
 
 
 def test_spread_takes_few_machines_and_the_tightest_last():
@@ -61,23 +62,23 @@ def test_spread_stays_in_one_rack_when_it_can():
 
 
 def test_only_machines_with_a_free_gpu_are_open():
-    free = room(("m1", "r0", (2, 1)), ("m0", "r0", (0,)), ("m2", "r1", (1,)))
+    free = capacity(("m1", "r0", (2, 1)), ("m0", "r0", (0,)), ("m2", "r1", (1,)))
     assert (list(free.units(1)), free.gpus) == (["m1", "m2"], 4)
     assert free.units(2) == {"m1": 1, "m2": 0}
-    free.take({"m1": 3})
+    free.place({"m1": 3})
     assert (list(free.units(1)), free.gpus) == (["m2"], 1)
     assert free.units(2) == {"m2": 0}
     assert free.reserve("m2", 1)
     assert (list(free.units(1)), free.gpus) == ([], 0)
 
 
-def test_a_part_of_a_room_is_a_room_of_its_own():
-    free = room(("m0", "r0", (2, 2)), ("m1", "r0", (2,)), ("m2", "r1", (2,)))
+def test_a_part_is_an_independent_copy():
+    free = capacity(("m0", "r0", (2, 2)), ("m1", "r0", (2,)), ("m2", "r1", (2,)))
     part = free.part({"m1": 1, "m0": 3, "elsewhere": 5})
     assert part.machine_ids == ("m0", "m1")
     assert [part.free(name) for name in ("m0", "m1", "m2")] == [3, 1, 0]
     assert part.slot_free("m0") == [2, 2]
-    part.take({"m0": 3, "m1": 1})
+    part.place({"m0": 3, "m1": 1})
     assert (part.gpus, free.gpus) == (0, 8)
     assert free.slot_free("m0") == [2, 2]
     assert part.level_of(["m0", "m2"]) is Level.CLUSTER
@@ -96,7 +97,9 @@ def slots_plainly(free):
 @pytest.mark.parametrize("seed", range(60))
 def test_the_tightest_slot_is_found_whatever_was_taken_and_reserved_before(seed):
     rng = random.Random(seed)
-    whole = room(*((f"m{each}", "r0", tuple(rng.randint(0, 4) for _ in range(rng.randint(1, 3)))) for each in range(6)))
+    whole = capacity(
+        *((f"m{each}", "r0", tuple(rng.randint(0, 4) for _ in range(rng.randint(1, 3)))) for each in range(6))
+    )
     free = whole.part({name: rng.randint(0, 8) for name in whole.machine_ids}) if rng.random() < 0.5 else whole
     while free.gpus:
         plain = slots_plainly(free)
@@ -108,5 +111,5 @@ def test_the_tightest_slot_is_found_whatever_was_taken_and_reserved_before(seed)
         for _ in range(rng.randint(1, 2)):
             if free.gpus:
                 name = rng.choice(list(free.units(1)))
-                take = rng.choice((free.reserve, lambda name, gpus: free.take({name: gpus})))
+                take = rng.choice((free.reserve, lambda name, gpus: free.place({name: gpus})))
                 take(name, rng.randint(1, free.free(name)))

@@ -1,4 +1,4 @@
-"""How an app's waiting jobs share its idle GPUs: by the gangs and the order of jobs that end the phase first."""
+"""Divide an app's idle GPUs among its waiting jobs: choose the gangs and the order of jobs that end the phase first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from am.agent.filled import sizes_by_work
 from am.agent.finish_time import Line, gang_order, job_order, job_time_s, pace_on
 from am.agent.packing import packed
 from am.agent.views import GangAt, JobView
-from am.jobs.floor import Floor
+from am.jobs.finish_time_bound import FinishTimeBound
 from themis.cluster import Level
 from themis.values import Value
 
@@ -24,33 +24,35 @@ try:
 except ImportError:
     _packing = None  # type: ignore[assignment]
 
-MOST_TRIED = 12
-"""Numbers of jobs at once that are tried, from as many as can be down."""
+MAX_TRIED = 12
+"""How many numbers of concurrent jobs are tried, from the most that fit downwards."""
 
 Sizes = tuple[int, ...]
 Jobs = Sequence[JobView]
 Busy = Sequence[tuple[GangAt, float]]
-"""Gangs on which jobs run, and when they are free, in seconds from now."""
+"""Gangs of running jobs, and when each is free, in seconds from now."""
 _End = tuple[float, int, Level]
-"""When a job ends, in seconds from now, with the GPUs that it then leaves and the level that they span."""
+"""When a job ends, in seconds from now, the GPUs that it then leaves, and their level."""
 Choice = tuple[Jobs, Sizes]
-"""The waiting jobs in an order in which they are served, and the gangs of the first of them."""
+"""The waiting jobs in the order in which they are served, and the gang sizes of the first of them."""
 
 
-class Beside(Value, frozen=True, kw_only=True):
-    """What there is beside idle GPUs and the waiting jobs that could run on them.
+class DivisionContext(Value, frozen=True, kw_only=True):
+    """What else a division depends on, in addition to the idle GPUs and the jobs that could run on them.
 
-    `running` are jobs that run, with their gangs; `behind` are jobs that wait for larger gangs than the idle GPUs make,
-    longest first; `late` are jobs that run but count as waiting (`am.jobs.late`): nobody counts on their gangs. All
-    GPUs of the app span the level `within`. `promised` is a way to share the idle GPUs, weighed beside those that are
-    tried anyway.
+    Attributes:
+        running: Running jobs, with their gangs.
+        behind: Jobs that wait for larger gangs than the idle GPUs make, longest first.
+        stragglers: Running jobs that count as waiting (`am.jobs.stragglers`). Their gangs count as gone.
+        within: The level that all GPUs of the app span.
+        of_bid: The division of the bid (`am.jobs.bid_division`), one more candidate.
     """
 
     running: Sequence[tuple[JobView, GangAt]] = ()
     behind: Jobs = ()
-    late: Jobs = ()
+    stragglers: Jobs = ()
     within: Level = Level.CLUSTER
-    promised: Choice | None = None
+    of_bid: Choice | None = None
 
 
 def best_starts(
@@ -58,89 +60,90 @@ def best_starts(
     gpus: int,
     lay: Callable[[Jobs, Sizes], Sequence[GangAt]],
     restart_s: float,
-    beside: Callable[[], Beside] = Beside,
+    context: Callable[[], DivisionContext] = DivisionContext,
 ) -> list[tuple[JobView, int]]:
-    """Waiting jobs that start now, and late ones that move, each with its GPUs, by the division that ends them first.
+    """Choose the division of idle GPUs that ends all jobs first. Returns the jobs that start or move, with their GPUs.
 
-    Three like jobs on five GPUs are ended first by gangs of three and two, where the third job follows the first; an
-    even split would leave it on one GPU to the end. As many jobs as possible run at once, unless fewer end the phase
-    earlier by more than a restart: for one restart a job can grow later. What jobs can use of the GPUs may be left over
-    by these divisions; the planner shares that once more.
+    Example: three equal jobs and five GPUs. Gangs of three and two end first: the third job follows the first. An even
+    split would leave it on one GPU to the end.
 
-    Which jobs start is what a bid takes for granted too (`am.agent.packing`): of those put on one gang the longest.
-    When they end this is asked anew; the jobs that are left still fit as they did, on the same gang if need be, and
-    with the jobs that wait behind them for gangs that are in use.
+    As many jobs as possible run at once, unless fewer end the phase earlier by more than a restart: for one restart a
+    job can grow later. A division may leave GPUs that jobs could use; the planner divides those again.
+
+    Which jobs start agrees with what a bid assumes (`am.agent.packing`): of the jobs on one gang the longest. When they
+    end, the planner divides again. The remaining jobs still fit as before, if need be on the same gang.
 
     Args:
         waiting: Jobs without a gang that could run on idle GPUs, longest first.
         gpus: Idle GPUs.
-        lay: Where gangs of such sizes would lie, for the first of some jobs.
-        restart_s: What moving a running job costs, in seconds, and each start: a few large gangs run more jobs in turn.
-        beside: What else there is; asked for only where there is something to weigh.
+        lay: Returns what gangs of some sizes would count as if the first of some jobs took them.
+        restart_s: The cost of each start and of moving a running job, in seconds.
+        context: Returns what else the division depends on. Called only if there is something to compare.
     """
     choices = _choices(waiting, gpus)
     if not choices or (len(choices) == 1 and len(choices[0][1]) == len(waiting)):
-        # Nothing to weigh: no job can start, or every job does and there is one way to share the GPUs.
+        # Nothing to compare: no job can start, or all jobs can and there is one division.
         return [start for choice in choices for start in zip(*choice, strict=True)]
-    weighed = _Weighed(waiting, beside(), restart_s)
-    if weighed.promised:
-        choices.insert(1, weighed.promised)
+    evaluator = _DivisionEvaluator(waiting, context(), restart_s)
+    if evaluator.of_bid:
+        choices.insert(1, evaluator.of_bid)
     best: list[tuple[JobView, int]] = []
     best_s = math.inf
-    floor = Floor(weighed.in_order, weighed.busy) if len(choices) > 1 else None
+    bound = FinishTimeBound(evaluator.in_order, evaluator.busy) if len(choices) > 1 else None
     for jobs, sizes in choices:
-        # The first has nothing to beat, and most others surely end later than it: for those nothing is laid or packed.
+        # Most divisions provably end later than the first: they are neither placed nor packed.
         nearest = [GangAt(size, Level.SLOT) for size in sizes]
-        if floor and best and _later(floor, jobs, nearest, best_s):
+        if bound and best and _ends_later(bound, jobs, nearest, best_s):
             continue
         laid = lay(jobs, sizes)
-        if floor and best and laid != nearest and _later(floor, jobs, laid, best_s):
+        if bound and best and laid != nearest and _ends_later(bound, jobs, laid, best_s):
             continue
-        ends_s, starting = weighed.served(jobs, laid, best_s)
+        ends_s, starting = evaluator.served(jobs, laid, best_s)
         if not best or ends_s < best_s or (ends_s == best_s and len(sizes) > len(best)):
-            # Each choice but the first has its restart to make good.
+            # All choices but the first must recover the cost of a restart.
             best_s = ends_s if best else ends_s - restart_s
             best = list(zip(starting, sizes, strict=True))
     return best
 
 
-def _later(floor: Floor, waiting: Jobs, new: Sequence[GangAt], best_s: float) -> bool:
-    """True when all jobs surely end later, on new gangs beside those that there are, than by then."""
-    return floor.shared_s(waiting, new) * SURELY > best_s and floor.packed_s(new) * SURELY > best_s
+def _ends_later(bound: FinishTimeBound, waiting: Jobs, new: Sequence[GangAt], best_s: float) -> bool:
+    """Whether the last job provably ends after `best_s` with these new gangs."""
+    return bound.shared_s(waiting, new) * SURELY > best_s and bound.packed_s(new) * SURELY > best_s
 
 
 def longest_first(job: JobView) -> tuple[float, str]:
-    """The order in which waiting jobs are served."""
+    """Sort key: the order in which waiting jobs are served."""
     return -job.serial_work_s, job.job_id
 
 
-class _Weighed:
-    """Waiting jobs whose ends are told for ways to share the idle GPUs.
+class _DivisionEvaluator:
+    """Computes when the last job ends under a division of the idle GPUs.
 
     Attributes:
-        busy: Gangs on which jobs run.
+        busy: Gangs of running jobs.
         in_order: All jobs that wait for those or for idle GPUs, in `job_order`.
+        of_bid: The division of the bid, if any.
     """
 
-    def __init__(self, waiting: Jobs, beside: Beside, start_s: float) -> None:
-        self.promised = beside.promised
-        self.busy = [(gang, job_time_s(job, gang)) for job, gang in beside.running]
+    def __init__(self, waiting: Jobs, context: DivisionContext, start_s: float) -> None:
+        self.of_bid = context.of_bid
+        self.busy = [(gang, job_time_s(job, gang)) for job, gang in context.running]
         gangs = dict.fromkeys([gang for gang, _ in self.busy])
-        # Those that could run on none of the gangs in use wait for what nobody weighs here.
-        able = [job for job in beside.behind if any(pace_on(job, gang)[1] for gang in gangs)]
-        self._behind = [*able, *beside.late]
-        self._late = {job.job_id for job in beside.late}
-        self._within = beside.within
+        # Jobs that fit no gang in use wait for GPUs that no division here includes.
+        able = [job for job in context.behind if any(pace_on(job, gang)[1] for gang in gangs)]
+        self._behind = [*able, *context.stragglers]
+        self._stragglers = {job.job_id for job in context.stragglers}
+        self._within = context.within
         self._start_s = start_s
         self._line = Line([*waiting, *self._behind])
         self.in_order = self._line.jobs
-        # Made by the first who asks: many plans look no further than to sums.
+        # Made on first use: many plans need only the bounds.
         self._following: _Following | None = None
 
     def served(self, waiting: Jobs, gangs: Sequence[GangAt], best_s: float) -> tuple[float, Jobs]:
-        """When the last job ends, and which job starts on each gang: longest first, or as jobs are best packed.
+        """When the last job ends, and which job starts on each gang: the better of longest first and packing.
 
-        What surely ends no earlier than `best_s` may be said to end then.
+        The result may be any time from `best_s` on if the end is provably no earlier.
         """
         in_order_s = self.ends_s(waiting, gangs, best_s)
         if len(self.in_order) > len(gangs):
@@ -150,7 +153,7 @@ class _Weighed:
         return in_order_s, waiting[: len(gangs)]
 
     def packed(self, waiting: Jobs, gangs: Sequence[GangAt]) -> tuple[float, Jobs]:
-        """`served` with gangs that stay as they are, and jobs put on them as in a bid."""
+        """`served` if gangs stay as they are and jobs are packed on them as in a bid."""
         every = sorted([*self.busy, *((gang, 0.0) for gang in gangs)], key=lambda each: gang_order(each[0]))
         ends_s, places = _put(self._line, every, self._start_s)
         if math.isinf(ends_s):
@@ -161,25 +164,25 @@ class _Weighed:
         return _on_each(gangs, first, waiting, ends_s, self._start_s)
 
     def _first_on_each(self, places: Sequence[int], every: Busy) -> dict[int, JobView]:
-        """The job that starts on each new gang, by place, of those put there: the longest of those that come first.
+        """The job that starts on each new gang, by index: of the jobs packed there the longest in the best class.
 
-        One that waits comes before a late one, and one that uses all of the gang before one that does not: a job of
-        tasks of two on a gang of three would leave a GPU to another job, and the gang would be no more.
+        A waiting job comes before a straggler, and a job that uses the whole gang before one that does not: a job with
+        tasks of two GPUs on a gang of three would leave a GPU to another job, and the gang would be broken.
         """
         first: dict[int, tuple[tuple[bool, bool], JobView]] = {}
         for place, job in zip(places, self.in_order, strict=True):
             gang, free_s = every[place]
             if free_s == 0.0:
-                rank = job.job_id in self._late, pace_on(job, gang)[1] < gang.gpus
+                rank = job.job_id in self._stragglers, pace_on(job, gang)[1] < gang.gpus
                 if place not in first or rank < first[place][0]:
                     first[place] = rank, job
         return {place: job for place, (_, job) in first.items()}
 
     def ends_s(self, waiting: Jobs, gangs: Sequence[GangAt], best_s: float) -> float:
-        """When the last job ends: GPUs that a job leaves are shared by those that wait, longest first.
+        """When the last job ends if the GPUs that a job leaves are divided among waiting jobs, longest first.
 
-        A gang formed of one that ended lies as near as that did; one formed of several as far as all GPUs do. It is not
-        followed to its end where that surely comes no earlier than `best_s`.
+        A gang formed of one ended gang has its level. A gang formed of several has the level of all GPUs. The
+        simulation stops early once the end is provably no earlier than `best_s`.
         """
         ends = [(free_s, gang.gpus, gang.level) for gang, free_s in self.busy]
         ends += [
@@ -198,7 +201,7 @@ class _Weighed:
         return self._following.ends_s(ends, queue, self._within, self._start_s, best_s)
 
     def plain_ends_s(self, ends: list[_End], queue: Jobs, best_s: float) -> float:
-        """What is compiled of `ends_s`, in plain Python: when jobs end, with their GPUs and level, and who waits."""
+        """The Python version of the compiled part of `ends_s`: simulates ends of jobs and the waiting queue."""
         heapq.heapify(ends)
         last_s, idle = 0.0, 0
         while ends:
@@ -219,7 +222,7 @@ class _Weighed:
 
 
 class _Following:
-    """Jobs as the compiled `core/following.c` reads them, which follows them as `_Weighed.plain_ends_s` does."""
+    """Jobs as arrays for the compiled `core/following.c`, which does the same as `_DivisionEvaluator.plain_ends_s`."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._rows = {job.job_id: row for row, job in enumerate(jobs)}
@@ -237,18 +240,18 @@ class _Following:
 
 
 def put_on_gangs(jobs: Jobs, gangs: Busy, start_s: float) -> float:
-    """When the last of some jobs ends that are put on gangs as in a bid, each start counted, and all gangs are free.
+    """When the last job ends if jobs are packed on gangs as in a bid, with the cost of every start.
 
     Args:
         jobs: At least one.
-        gangs: At least one, and when each is free, in seconds from now.
-        start_s: What a start costs, in seconds.
+        gangs: At least one gang, and when each is free, in seconds from now.
+        start_s: The cost of a start, in seconds.
     """
     return _put(Line(jobs), sorted(gangs, key=lambda each: gang_order(each[0])), start_s)[0]
 
 
 def _put(line: Line, every: Busy, start_s: float) -> tuple[float, list[int]]:
-    """`put_on_gangs` for what is in order, with the place of each job's gang."""
+    """`put_on_gangs` for sorted jobs and gangs. Also returns the index of each job's gang."""
     kinds = {gang: number for number, gang in enumerate(dict.fromkeys([gang for gang, _ in every]))}
     alone_s = start_s + line.times_s(list(kinds))
     return packed(alone_s, [kinds[gang] for gang, _ in every], [load_s for _, load_s in every])
@@ -257,10 +260,10 @@ def _put(line: Line, every: Busy, start_s: float) -> tuple[float, list[int]]:
 def _on_each(
     new: Sequence[GangAt], first: dict[GangAt, list[JobView]], jobs: Jobs, ends_s: float, start_s: float
 ) -> tuple[float, list[JobView]]:
-    """When the last job ends, and the job that starts on each gang. No gang is left idle for which there is a job.
+    """When the last job ends, and the job that starts on each gang. No gang is left idle if a job can run on it.
 
-    On one that should stay idle the first job starts that ends in time; where none does the one that ends first: it is
-    the soonest to be out of the way.
+    If packing left a gang idle, the first job starts there that ends in time. If none does, the job that ends first
+    starts: it frees the gang soonest.
     """
     starting = {job.job_id for some in first.values() for job in some}
     in_order: Jobs = ()
@@ -269,17 +272,17 @@ def _on_each(
         if first.get(gang):
             served.append(first[gang].pop(0))
             continue
-        # Mostly no gang is left idle, and no order asked for.
+        # Usually no gang is idle, and no order is needed.
         in_order = in_order or sorted(jobs, key=job_order)
         others = [job for job in in_order if job.job_id not in starting]
         if not others:
-            # Those that wait behind take all that could start here to gangs in use.
+            # Packing put all jobs that could start here on gangs in use.
             return math.inf, []
         times_s = [start_s + job_time_s(job, gang) for job in others]
         place = next((place for place, time_s in enumerate(times_s) if time_s <= ends_s), None)
         if place is None:
             place = times_s.index(min(times_s))
-            # A gang that is too small for all of them stays free.
+            # A gang that is too small for all of these jobs stays free.
             ends_s = max(ends_s, times_s[place]) if math.isfinite(times_s[place]) else ends_s
         served.append(others[place])
         starting.add(others[place].job_id)
@@ -287,10 +290,10 @@ def _on_each(
 
 
 def _choices(waiting: Jobs, gpus: int) -> list[Choice]:
-    """Ways to share the GPUs, each once, in the order in which they are weighed."""
+    """Distinct divisions of the GPUs, in the order in which they are compared."""
     found: dict[Sizes, None] = {}
     fitting = _fitting(waiting, gpus)
-    at_once = range(fitting, max(0, fitting - MOST_TRIED), -1)
+    at_once = range(fitting, max(0, fitting - MAX_TRIED), -1)
     for share, first in itertools.product((share_evenly, share_by_work), at_once):
         sizes = share(waiting[:first], gpus)
         if sizes:
@@ -300,7 +303,7 @@ def _choices(waiting: Jobs, gpus: int) -> list[Choice]:
 
 
 def _as_large_as_they_make(waiting: Jobs, gpus: int, known: Container[Sizes]) -> Iterator[Choice]:
-    """The largest gangs that the GPUs make: above all the one on which a job ended, for jobs that need as many."""
+    """The largest gangs that the GPUs make: above all the gang that a job left, for jobs that need as many GPUs."""
     served: dict[str, JobView] = {}
     sizes: list[int] = []
     for unit, size in _largest(waiting, gpus):
@@ -324,12 +327,12 @@ def _largest(waiting: Jobs, gpus: int) -> list[tuple[int, int]]:
 
 
 def _fills(job: JobView, size: int, unit: int) -> bool:
-    """True when a job of tasks of such a unit can use all GPUs of a gang."""
+    """Whether a job has tasks of this unit and can use all GPUs of the gang."""
     return job.shape.gpus_per_task == unit and job.shape.usable_gpus(size) == size
 
 
 def _of_several_shapes(waiting: Jobs, gpus: int) -> Iterator[Choice]:
-    """GPUs shared by the work of each shape, where the longest jobs alone would take gangs of one shape or another."""
+    """Divide GPUs by the work of each shape. Otherwise the longest jobs might take all gangs for one shape."""
     if len({job.shape for job in waiting}) == 1:
         return
     for dealt in sizes_by_work(waiting, gpus):
@@ -345,7 +348,7 @@ def _of_several_shapes(waiting: Jobs, gpus: int) -> Iterator[Choice]:
 
 
 def _fitting(jobs: Sequence[JobView], gpus: int) -> int:
-    """How many of the jobs, the first ones, can run at once, each on its smallest gang."""
+    """How many of the first jobs can run at once, each on its smallest gang."""
     left = gpus
     for place, job in enumerate(jobs):
         left -= job.shape.demand_min_gpus
@@ -355,17 +358,17 @@ def _fitting(jobs: Sequence[JobView], gpus: int) -> int:
 
 
 def share_evenly(jobs: Sequence[JobView], gpus: int) -> Sizes:
-    """Sizes of the gangs of as many of the jobs as can run at once, the first ones; tasks are dealt out in turn."""
+    """Gang sizes for as many of the first jobs as can run at once. Tasks are given to jobs in turn."""
     return _deal_tasks(jobs, gpus, lambda _, size: size)
 
 
 def share_by_work(jobs: Sequence[JobView], gpus: int) -> Sizes:
-    """As `share_evenly`, but each task goes to the job that would end last."""
+    """As `share_evenly`, but each further task goes to the job that would end last."""
     return _deal_tasks(jobs, gpus, lambda job, size: -job.serial_work_s / size)
 
 
 def _deal_tasks(jobs: Sequence[JobView], gpus: int, turn: Callable[[JobView, int], float]) -> Sizes:
-    """The smallest gang for each of the first jobs, then task by task to the job whose turn is the lowest number."""
+    """The smallest gang for each of the first jobs, then task by task for the job with the least `turn`."""
     sizes: list[int] = []
     left = gpus
     for job in jobs:
@@ -376,7 +379,7 @@ def _deal_tasks(jobs: Sequence[JobView], gpus: int, turn: Callable[[JobView, int
         left -= smallest
     if not left:
         return tuple(sizes)
-    # Most have their largest gang already.
+    # Most jobs already have their largest gang.
     turns = [
         (turn(job, size), place)
         for place, (job, size) in enumerate(zip(jobs, sizes, strict=False))

@@ -3,8 +3,8 @@
 from agent_cases import FLAT, cluster_of, job
 
 from am.agent.views import GangAt
-from am.jobs.late import late_jobs
 from am.jobs.pool import Pool
+from am.jobs.stragglers import find_stragglers
 from themis.apps import JobShape
 from themis.cluster import Level
 
@@ -20,7 +20,7 @@ def pool_of(gpus):
 def late_ids(running, waiting, gpus, restart_s=8.0):
     on_gangs = [(job(name, work, shape, FLAT), gang) for name, work, shape, gang in running]
     views = [job(f"w{place}", work, WIDE, FLAT) for place, work in enumerate(waiting)]
-    return [view.job_id for view in late_jobs(on_gangs, views, pool_of(gpus), restart_s)]
+    return [view.job_id for view in find_stragglers(on_gangs, views, pool_of(gpus), restart_s)]
 
 
 def test_a_job_on_one_gpu_that_four_would_end_in_time():

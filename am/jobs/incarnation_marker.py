@@ -1,4 +1,4 @@
-"""The line in a job's log by which its reader, and whoever reads it, tells one incarnation from the next."""
+"""A line in a job's log that separates the output of two incarnations."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from themis.files import open_regular
 LOG = logging.getLogger("themis.am.log")
 
 
-def mark_start(log: Path, incarnation: int) -> None:
-    """Write into a log that an incarnation begins, behind all that those before have written; an empty log needs none.
+def mark_incarnation(log: Path, incarnation: int) -> None:
+    """Append a line that an incarnation begins. An empty log needs none.
 
-    In the log it is in its place for good: also for the app master's next attempt, which reads all of it at once. A
-    line that a killed writer left without its end gets one. Written by one append: what another writer of the log adds
-    meanwhile, such as a process that outlived its incarnation, stays.
+    The log keeps the marker for later readers, such as the app master's next attempt, which reads all of it at once. A
+    last line without a newline (its writer was killed) gets one. One append writes all: text that another process adds
+    meanwhile, for example a task that outlived its incarnation, is kept.
     """
     try:
         with os.fdopen(open_regular(log, os.O_RDONLY), "rb") as file:
@@ -25,7 +25,7 @@ def mark_start(log: Path, incarnation: int) -> None:
                 return
             file.seek(-1, os.SEEK_END)
             end = b"" if file.read(1) == b"\n" else b"\n"
-        # A log that was removed since then is not made anew.
+        # Do not create a log that was removed since then.
         appending = open_regular(log, os.O_WRONLY | os.O_APPEND)
         try:
             os.write(appending, end + begun_line(incarnation).encode() + b"\n")
@@ -34,5 +34,5 @@ def mark_start(log: Path, incarnation: int) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        # A full disk, perhaps: nothing that a start should fail for.
+        # For example a full disk: no reason to fail the start.
         LOG.warning("%s: the start of incarnation %d is not marked: %s", log, incarnation, error)

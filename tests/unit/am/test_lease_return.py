@@ -2,7 +2,7 @@
 
 import asyncio
 
-from am.returns import Returns
+from am.lease_return import LeaseReturn
 from am.runtimes.port import NothingKept
 from themis.cluster import GpuId
 
@@ -40,7 +40,7 @@ class FakeKept:
 def run(scenario, *gpus):
     async def whole():
         kept, told = FakeKept(*gpus), asyncio.Event()
-        await scenario(kept, Returns(kept, told.set), told)
+        await scenario(kept, LeaseReturn(kept, told.set), told)
 
     asyncio.run(asyncio.wait_for(whole(), 10))
 
@@ -103,7 +103,7 @@ def test_the_end_of_the_app_waits_for_everything():
 
 def test_where_nothing_is_kept_everything_is_free_at_once():
     async def scenario(*_):
-        returns = Returns(NothingKept(), lambda: None)
+        returns = LeaseReturn(NothingKept(), lambda: None)
         returns.stay_only_on(())
         assert returns.free([A, B]) == [A, B]
         await returns.all()

@@ -9,8 +9,8 @@ from agent_cases import CRUDE_SLOWDOWN, FLAT, STRICT, job
 
 from am.agent.batch import SURELY
 from am.agent.views import GangAt, JobView
-from am.jobs import division
-from am.jobs.division import Beside, best_starts, longest_first
+from am.jobs import gpu_division
+from am.jobs.gpu_division import DivisionContext, best_starts, longest_first
 from themis.apps import JobShape
 from themis.cluster import Level
 
@@ -38,18 +38,18 @@ def test_the_choice_is_that_of_following_every_way_to_its_end(monkeypatch, seed)
         key=longest_first,
     )
     late = [job(f"l{place}", rng.uniform(10, 900), rng.choice(shapes), slowdown) for place in range(rng.randint(0, 2))]
-    beside = Beside(running=running, behind=behind, late=late, within=rng.choice(list(Level)))
+    beside = DivisionContext(running=running, behind=behind, stragglers=late, within=rng.choice(list(Level)))
     arguments = (waiting, gpus, laid, restart_s, lambda: beside)
     chosen = best_starts(*arguments)
     ended = []
-    ends_s = division._Weighed.ends_s
+    ends_s = gpu_division._DivisionEvaluator.ends_s
 
     def to_the_end(weighed, jobs, gangs, best_s):
         ended.append(ends_s(weighed, jobs, gangs, math.inf) != ends_s(weighed, jobs, gangs, best_s))
         return ends_s(weighed, jobs, gangs, math.inf)
 
-    monkeypatch.setattr(division._Weighed, "ends_s", to_the_end)
-    monkeypatch.setattr(division, "_later", lambda *_: False)
+    monkeypatch.setattr(gpu_division._DivisionEvaluator, "ends_s", to_the_end)
+    monkeypatch.setattr(gpu_division, "_ends_later", lambda *_: False)
     assert best_starts(*arguments) == chosen
     assert ended
 
@@ -71,7 +71,7 @@ def test_a_gang_that_a_job_left_goes_to_one_that_needs_all_of_it():
     waiting = [job("narrow0", 110.0, JobShape(), FLAT), job("narrow1", 105.0, JobShape(), FLAT)]
     waiting += [job(f"wide{place}", 100.0, wide, FLAT) for place in range(2)]
     running = ((job(f"r{place}", 10.0, JobShape(), FLAT), GangAt(1, Level.SLOT)) for place in range(2))
-    beside = Beside(running=tuple(running))
+    beside = DivisionContext(running=tuple(running))
     assert sizes_of(waiting, 4, laid, 0.0, lambda: beside) == [("wide0", 4)]
 
 
@@ -81,8 +81,8 @@ def test_jobs_that_wait_behind_count():
     waiting = [job("long", 100.0, short, FLAT), job("short", 80.0, short, FLAT)]
     running = ((job("r", 40.0, wide, FLAT), GangAt(4, Level.MACHINE)),)
     behind = tuple(job(f"wide{place}", 400.0, wide, FLAT) for place in range(2))
-    alone = sizes_of(waiting, 3, laid, 0.0, lambda: Beside(running=running))
-    crowded = sizes_of(waiting, 3, laid, 0.0, lambda: Beside(running=running, behind=behind))
+    alone = sizes_of(waiting, 3, laid, 0.0, lambda: DivisionContext(running=running))
+    crowded = sizes_of(waiting, 3, laid, 0.0, lambda: DivisionContext(running=running, behind=behind))
     assert alone == [("long", 3)]
     assert crowded == [("long", 2), ("short", 1)]
 
@@ -96,7 +96,7 @@ def test_what_was_promised_is_weighed_beside_the_plain_ways():
         return [GangAt(size, Level.SLOT if size == 3 else Level.CLUSTER) for _, size in zip(jobs, sizes, strict=False)]
 
     assert sizes_of(waiting, 18, lay, 0.0) != threes
-    assert sizes_of(waiting, 18, lay, 0.0, lambda: Beside(promised=(waiting, (3,) * 6))) == threes
+    assert sizes_of(waiting, 18, lay, 0.0, lambda: DivisionContext(of_bid=(waiting, (3,) * 6))) == threes
 
 
 def test_on_a_gang_that_should_stay_idle_the_job_starts_that_is_soonest_out_of_the_way():
@@ -108,7 +108,7 @@ def test_on_a_gang_that_should_stay_idle_the_job_starts_that_is_soonest_out_of_t
     def apart(jobs, sizes):
         return [GangAt(size, Level.CLUSTER) for _, size in zip(jobs, sizes, strict=False)]
 
-    assert sizes_of(waiting, 2, apart, 0.0, lambda: Beside(running=running)) == [("short", 2)]
+    assert sizes_of(waiting, 2, apart, 0.0, lambda: DivisionContext(running=running)) == [("short", 2)]
 
 
 def test_a_gang_is_begun_by_a_job_that_uses_all_of_it():
@@ -119,7 +119,7 @@ def test_a_gang_is_begun_by_a_job_that_uses_all_of_it():
     ]
     running = [(job("r", 600.0, JobShape(tasks=3, min_tasks=3), FLAT), GangAt(3, Level.SLOT))]
     waiting = sorted([pairs, *elastic], key=longest_first)
-    chosen = best_starts(waiting, 3, laid, 0.0, lambda: Beside(running=running))
+    chosen = best_starts(waiting, 3, laid, 0.0, lambda: DivisionContext(running=running))
     assert [(each.job_id, size) for each, size in chosen] == [("e0", 3)]
 
 
@@ -127,8 +127,8 @@ def test_a_late_job_starts_on_a_gang_that_is_best_left_to_it():
     """It takes 250 s there; the two that wait take no longer together with the one that is free at 180 s."""
     wide = JobShape(tasks=4, min_tasks=4)
     waiting = [job(f"w{place}", work, wide, FLAT) for place, work in enumerate((100.0, 90.0))]
-    beside = Beside(
-        running=[(job("r", 720.0, wide, FLAT), GangAt(4, Level.SLOT))], late=[job("late", 1000.0, wide, FLAT)]
+    beside = DivisionContext(
+        running=[(job("r", 720.0, wide, FLAT), GangAt(4, Level.SLOT))], stragglers=[job("late", 1000.0, wide, FLAT)]
     )
     chosen = best_starts(waiting, 4, laid, 8.0, lambda: beside)
     assert [(each.job_id, size) for each, size in chosen] == [("late", 4)]
@@ -158,12 +158,12 @@ def test_jobs_are_followed_in_c_as_in_plain_python(seed, monkeypatch):
         for number in range(seed % 4)
     ]
     behind = [job("b", 70.0, shapes[2])] if seed % 3 else []
-    beside = Beside(running=running, behind=behind, within=rng.choice(list(Level)))
-    weighed = division._Weighed(jobs, beside, rng.choice((0.0, 0.1, 0.2, 4.0)))
+    beside = DivisionContext(running=running, behind=behind, within=rng.choice(list(Level)))
+    weighed = gpu_division._DivisionEvaluator(jobs, beside, rng.choice((0.0, 0.1, 0.2, 4.0)))
     at_ends_s = [free_s for _, free_s in weighed.busy]
     best_s = (math.inf, *(rng.uniform(0, 300) for _ in range(3)), *at_ends_s, *(end_s * SURELY for end_s in at_ends_s))
     found = [weighed.ends_s(jobs, gangs, each) for each in best_s]
-    monkeypatch.setattr(division, "_packing", None)
+    monkeypatch.setattr(gpu_division, "_packing", None)
     assert found == [weighed.ends_s(jobs, gangs, each) for each in best_s]
 
 
@@ -173,8 +173,8 @@ class TestFollowing:
     def told_s(self, running, waiting, within=Level.SLOT, start_s=0.0, best_s=math.inf):
         pytest.importorskip("am.agent._packing")
         ends = [(end_s, gang.gpus, gang.level) for end_s, gang in running]
-        weighed = division._Weighed(waiting, Beside(within=within), start_s)
-        told_s = division._Following(waiting).ends_s(ends, waiting, within, start_s, best_s)
+        weighed = gpu_division._DivisionEvaluator(waiting, DivisionContext(within=within), start_s)
+        told_s = gpu_division._Following(waiting).ends_s(ends, waiting, within, start_s, best_s)
         assert told_s == weighed.plain_ends_s(ends, waiting, best_s)
         return told_s
 

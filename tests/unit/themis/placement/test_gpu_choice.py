@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm_plugin.arbiter.gpu_choice import choose_gpus, choose_own_gpus, count_by_slot
 from themis.cluster import Machine
 from themis.errors import InvariantError
+from themis.placement.gpu_choice import choose_gpus, choose_own_gpus, count_by_slot
 
 MACHINE = Machine(machine_id="m", rack_id="r", slots=(2, 2, 4))
 SLOTS = MACHINE.slots

@@ -1,8 +1,7 @@
-"""The division of an app's idle GPUs that its bid on them rests on: what it promised, as a way to share them.
+"""The division that the app's bid assumed, as one more candidate for the planner.
 
-A bid looks at hundreds of divisions (`am.agent.divisions`), the planner at a few plain ones. With many jobs the best of
-the former may be none of the latter: 42 gangs of four for a hundred elastic jobs, of which the plain ones start as many
-as they can.
+A bid compares hundreds of divisions (`am.agent.divisions`), the planner only a few. Example: for 100 elastic jobs the
+best may be 42 gangs of four, which the planner would not try: its own divisions start as many jobs as they can.
 """
 
 from __future__ import annotations
@@ -19,42 +18,34 @@ from am.agent.finish_time import pace_on
 from am.agent.kinds import GangKind, Room, gang_kinds
 from am.agent.parts import part_asks
 from am.agent.views import AppView, GangAt, JobView, Surroundings
-from am.jobs.division import Choice, Jobs, Sizes
-from themis.values import Value
+from am.jobs.gpu_division import Choice, Jobs, Sizes
+from themis.bids import FreeMachine
 
-_MOST_LAID = 5
-"""So many of the divisions that end earliest are laid."""
-
-
-class FreeGpus(Value, frozen=True, kw_only=True):
-    """Idle GPUs: by machine, those of each slot by machine, and the rack of each machine."""
-
-    by_machine: Mapping[str, int]
-    slots: Mapping[str, Sequence[int]]
-    rack_of: Mapping[str, str]
+_MAX_LAID = 5
+"""How many of the divisions that end earliest are placed on the idle GPUs."""
 
 
-def promised_choice(
+def division_of_bid(
     waiting: Sequence[JobView],
     running: Sequence[tuple[JobView, GangAt]],
-    free: FreeGpus,
+    idle: Sequence[FreeMachine],
     lay: Callable[[Jobs, Sizes], Sequence[GangAt]],
 ) -> Choice | None:
-    """The division of idle GPUs by which a bid on them ends earliest, beside the gangs that there are.
+    """The division of idle GPUs with which a bid on them ends earliest, in addition to the present gangs.
 
     Args:
         waiting: Jobs without a gang.
-        running: Jobs that run, with their gangs.
-        free: The idle GPUs.
-        lay: Where gangs of such sizes would lie, for the first of some jobs.
+        running: Running jobs, with their gangs.
+        idle: The idle GPUs.
+        lay: Returns what gangs of some sizes would count as if the first of some jobs took them.
 
     Returns:
-        None where gangs are all of one kind, or none fits.
+        None if all gangs are of one kind, or none fits.
     """
     jobs = (*waiting, *(job for job, _ in running))
     held = Counter(gang for _, gang in running)
     found: dict[frozenset[tuple[GangAt, int]], tuple[Counter[GangAt], Choice]] = {}
-    for division in _best_divisions(waiting, jobs, held, free):
+    for division in _best_divisions(waiting, jobs, held, idle):
         for order in _ORDERS:
             served, sizes = _served(waiting, sorted(division, key=order))
             if sizes:
@@ -71,38 +62,42 @@ _ORDERS: tuple[Callable[[GangKind], tuple[int, int]], ...] = (
     lambda kind: (kind.within, -kind.at.gpus),
     lambda kind: (-kind.at.gpus, kind.within),
 )
-"""Orders in which gangs are laid: the nearest first, or the largest."""
+"""Orders in which gangs are placed: the tightest level first, or the largest gang."""
 
 
 def _best_divisions(
-    waiting: Sequence[JobView], jobs: tuple[JobView, ...], held: Mapping[GangAt, int], free: FreeGpus
+    waiting: Sequence[JobView], jobs: tuple[JobView, ...], held: Mapping[GangAt, int], idle: Sequence[FreeMachine]
 ) -> Iterator[list[GangKind]]:
-    """The divisions that end earliest, each as its gangs."""
-    around = Surroundings(cluster_gpus=sum(free.by_machine.values()), active_apps=1, lease_s=1.0, rack_of=free.rack_of)
-    # Of the app only the jobs of this phase matter here.
+    """Yield the divisions that end earliest, each as a list of gangs."""
+    free = {machine.machine_id: machine.free for machine in idle if machine.free}
+    slots = {machine.machine_id: [gpus for gpus in machine.free_slots if gpus] for machine in idle if machine.free}
+    racks = {machine.machine_id: machine.rack_id for machine in idle}
+    around = Surroundings(cluster_gpus=sum(free.values()), active_apps=1, lease_s=1.0, rack_of=racks)
+    # Only the jobs of the current phase matter here.
     app = AppView(app_id="", elapsed_s=0.0, jobs=jobs, work_total_gpu_s=0.0, demand_max_gpus=0)
-    room = Room(free.by_machine, free.slots, around)
+    room = Room(free, slots, around)
     kinds = gang_kinds(app, room)
     if len(kinds) < 2:
-        # Nothing to choose but how many gangs, which the plain ways do.
+        # Only the number of gangs is open, which the planner's own divisions cover.
         return
-    parts = part_asks(kinds, len(waiting), free.by_machine, free.slots, around)
+    parts = part_asks(kinds, len(waiting), free, slots, around)
     asks, _ = asks_of(kinds, len(waiting), room.gpus, jobs, 1, parts, room)
     asks = Limits(kinds, room, len(waiting)).within(asks)
     gangs = [*(kind.at for kind in kinds), *held]
     counts = np.column_stack((asks, np.tile(np.array([*held.values()], dtype=np.int64), (len(asks), 1))))
-    for ask in asks[earliest(jobs, gangs, counts, _MOST_LAID)].tolist():
+    for ask in asks[earliest(jobs, gangs, counts, _MAX_LAID)].tolist():
         yield [kind for kind, count in zip(kinds, ask, strict=True) for _ in range(count)]
 
 
 def _served(waiting: Sequence[JobView], gangs: Sequence[GangKind]) -> Choice:
-    """The jobs, first one for each gang that can use all of it, and the sizes of those for which there is one.
+    """Match jobs to gangs. Returns the jobs, matched ones first, and the sizes of the matched gangs.
 
-    Gangs that fewer shapes of jobs can use choose first; each takes a job with tasks of its unit, as long as there are.
+    A job matches a gang if it can use all of its GPUs. Gangs that fewer shapes of jobs can use choose first. Each takes
+    a job with tasks of its unit if there is one left.
     """
     left = {job.job_id: job for job in waiting}
-    likes = list({(job.shape, job.slowdown): job for job in waiting}.values())
-    wanted = {kind: sum(_uses_all(job, kind) for job in likes) for kind in dict.fromkeys(gangs)}
+    classes = list({(job.shape, job.slowdown): job for job in waiting}.values())
+    wanted = {kind: sum(_uses_all(job, kind) for job in classes) for kind in dict.fromkeys(gangs)}
     in_turn = sorted(enumerate(gangs), key=lambda each: wanted[each[1]])
     chosen: dict[int, JobView] = {}
     for any_unit in (False, True):

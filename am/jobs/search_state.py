@@ -27,7 +27,7 @@ _LONGER = 1.1
 SavedIteration = Callable[[str], int | None]
 
 
-class JobBoard:
+class SearchState:
     """Jobs by id, and the search over them.
 
     Args:

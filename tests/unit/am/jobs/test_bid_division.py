@@ -8,8 +8,8 @@ from agent_cases import FLAT, STRICT, cluster_of, job
 from am.agent.finish_time import phase_time_s
 from am.agent.kinds import GangKind
 from am.agent.views import GangAt
+from am.jobs.bid_division import _served, division_of_bid
 from am.jobs.pool import Pool
-from am.jobs.promised import _served, promised_choice
 from themis.apps import JobShape
 from themis.cluster import Level
 
@@ -23,7 +23,7 @@ def pool_of(*slots):
 
 
 def promised(waiting, pool, running=()):
-    return promised_choice(waiting, running, pool.free, pool.lay)
+    return division_of_bid(waiting, running, pool.machines(), pool.lay)
 
 
 def test_gangs_that_end_all_jobs_soonest():

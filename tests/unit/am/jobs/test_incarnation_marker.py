@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from am.jobs import start_mark
-from am.jobs.start_mark import mark_start
+from am.jobs import incarnation_marker
+from am.jobs.incarnation_marker import mark_incarnation
 from am.profiler.follower import LogFollower
 from am.profiler.job_reader import JobReader
 from am.profiler.parser import SILENCE_RECORDS
@@ -34,7 +34,7 @@ class Story:
         self.reached = []
 
     def run(self, text, incarnation):
-        mark_start(self.log, incarnation)
+        mark_incarnation(self.log, incarnation)
         self.profile.started(1, Level.SLOT)
         with self.log.open("a") as file:
             file.write(text)
@@ -98,10 +98,10 @@ def test_the_batch_size_is_that_of_the_incarnation(tmp_path):
 
 def test_an_empty_log_and_none_are_not_marked(tmp_path):
     log = tmp_path / "log"
-    mark_start(log, 1)
+    mark_incarnation(log, 1)
     assert not log.exists()
     log.touch()
-    mark_start(log, 1)
+    mark_incarnation(log, 1)
     assert log.read_bytes() == b""
 
 
@@ -109,7 +109,7 @@ def test_an_empty_log_and_none_are_not_marked(tmp_path):
 def test_the_mark_has_a_line_of_its_own(tmp_path, left, end):
     log = tmp_path / "log"
     log.write_bytes(left)
-    mark_start(log, 2)
+    mark_incarnation(log, 2)
     assert log.read_bytes() == left + end + b"INFO:themis:begun incarnation = 2\n"
 
 
@@ -123,8 +123,8 @@ def test_what_another_writer_appends_meanwhile_stays(tmp_path, monkeypatch):
             other.write(b"a word as long as a line that would lie over it\n")
             return begun_line(incarnation)
 
-        monkeypatch.setattr(start_mark, "begun_line", line_told_late)
-        mark_start(log, 2)
+        monkeypatch.setattr(incarnation_marker, "begun_line", line_told_late)
+        mark_incarnation(log, 2)
         other.write(b"last\n")
     assert log.read_text().splitlines() == [
         "first",
@@ -135,5 +135,5 @@ def test_what_another_writer_appends_meanwhile_stays(tmp_path, monkeypatch):
 
 
 def test_a_log_that_cannot_be_written_costs_the_mark_alone(tmp_path, caplog):
-    mark_start(tmp_path, 2)
+    mark_incarnation(tmp_path, 2)
     assert "the start of incarnation 2 is not marked" in caplog.text
