@@ -1,4 +1,4 @@
-"""Winner determination by exhaustive search: the reference of tests, for markets of a few bidders and machines."""
+"""Winner determination by enumeration: the reference of tests, for a few bidders and machines."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ from themis.errors import InputError
 from themis.placement.enumeration import FreeCounts, placements
 
 _UNITS = 2.0**40
-"""Gains are rounded to multiples of 2**-40, so that sums of equal gains are equal in any order."""
+"""Gains are whole multiples of 2**-40, so that sums do not depend on their order."""
 
 _MAX_CHOICES = 2_000_000
-"""Larger markets would need gigabytes and minutes."""
+"""Choices of rows. A market with more needs gigabytes and minutes."""
 
 _MAX_DEPTH = 200
-"""The most machines, or gangs won at once: the search recurses over both."""
+"""Machines, and gangs won at once: the search recurses over both."""
 
 Choice = tuple[int | None, ...]
 
 
 class BruteForceSolver:
-    """Tries every choice of rows, and for each every distinct placement of its gangs (`placement.enumeration`).
+    """Tries every choice of rows, and for each every placement. Only row digests and pinned gangs are shared code.
 
-    It shares only the digests of rows and the form of pinned gangs with other solvers. Ties are decided as in `exact`:
-    most bidders of positive value (lexicographic markets), largest objective, fewest GPUs, smallest sum of digests. Of
-    rows that differ only in which pinned GPUs belong together: the fewest parts, then the smaller parts. If rows are
-    equal in all of these, or objectives differ by less than a whole unit, any of them may win. The solver reads no
-    clock: it ignores the time limit, and its answer is always optimal.
+    Ties, as `exact` decides them: most bidders with a positive value, largest objective, fewest GPUs, smallest sum of
+    digests. Of rows that differ only in which pinned GPUs belong together, the one with the fewest parts, then the
+    smaller ones. If rows are equal in all of that, or objectives lie within one unit, the two may choose differently.
+    It reads no clock: the time limit is ignored, and the answer is always optimal.
     """
 
     name = "brute_force"
@@ -107,13 +106,13 @@ def _ranked(
 
 
 def _gain(bid: Bid, row: int) -> int:
-    """What a row adds to the log objective over winning nothing, in whole units; its log value if that is 0."""
+    """Log-value gain of a row in whole units; its log value if winning nothing is worth 0."""
     log_empty = math.log(bid.empty_value) if bid.empty_value > 0 else 0.0
     return round((math.log(bid.rows[row].value) - log_empty) * _UNITS)
 
 
 def _places(bid: Bid) -> list[int]:
-    """The rank of each row of a bid in an order by content. Only equal rows are ordered by index."""
+    """Rank of each row in an order of content; the position decides only between equal rows."""
     content = [
         (
             len(row.pinned_parts),

@@ -140,7 +140,7 @@ def order_rows(
     index: Flat,  # i4 [rows]: place in its bid
     gpus: Flat,  # i4 [rows]
     cell: Flat,  # i4 [cells, 3]: row, kind as it was met, count
-    place: Flat,  # i4 [kinds met]: the place of each among those told
+    place: Flat,  # i4 [kinds met]: the canonical place of each
     pin: Flat,  # i4 [pins, 3]: row, machine, GPUs, ascending
     row_start_out: Array,  # what is written, as `rows.Rows` has it; there is room for all rows
     index_out: Array,
@@ -168,7 +168,7 @@ def best_on_one_machine(
 ) -> dict[int, int]:
     """The best choice among rows that ask for no more GPUs together: row by bidder, without the bidder at `skip`.
 
-    -1 leaves nobody out. Of equal choices the one of fewer GPUs wins, then the one whose digests sum up to less.
+    -1 leaves no bidder out. Of equal choices the one of fewer GPUs wins, then the one whose digests sum up to less.
     """
 
 def prune(

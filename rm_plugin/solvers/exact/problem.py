@@ -125,7 +125,7 @@ class _Problem:
 
     def _certified(self, choice: Ints, placed: Packed | Searched | None) -> ProblemResult:
         row_of = rows_by_bidder(choice)
-        # Nobody will hold the gangs of a problem without a bidder.
+        # No app will hold the gangs of a problem without a bidder.
         by_row = placed.gangs() if placed is not None and self._skip < 0 else {}
         gangs = {bidder: by_row.get(row, ()) for bidder, row in row_of.items()}
         return ProblemResult(skip=self._skip, row_of=row_of, gangs=gangs, states=self._states)
@@ -159,8 +159,8 @@ class _Problem:
         """A good choice: cuts that it breaks are added, rows without places are swapped (`repair`).
 
         Args:
-            bound: Upper bound that a search has proven, in whole units. It tells how far below the bound of the prices
-                choices are likely to begin.
+            bound: Upper bound that a search has proven, in whole units. It indicates how far below the bound of the
+                prices the best choices are.
         """
         market = self._market
         choice = np.empty(len(market.arrays.bids), dtype=np.int32)

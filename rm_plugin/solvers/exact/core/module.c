@@ -1,4 +1,4 @@
-/* The Python face of the compiled core; arrays come as buffers of the types that _core.pyi tells. */
+/* The Python interface of the core. Arrays are buffers of the types in _core.pyi. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdlib.h>
@@ -265,7 +265,7 @@ static PyObject *run_fit(PyObject *self, PyObject *args) {
     return Py_BuildValue("ii", answer, (int)parts);
 }
 
-/* Machines, a limit's weights, an array to write to; -1 with an exception set. Whoever calls releases all of b. */
+/* Reads machines, a cut's weights and an output array; -1 with an exception set. The caller releases all of b. */
 static int read_weighing(PyObject *args, Py_buffer b[11], Group *group, Weights *weights) {
     long long single_weight;
     if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*y*y*Lw*", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &b[6], &b[7],
@@ -322,7 +322,7 @@ static PyObject *run_prune(PyObject *self, PyObject *args) {
 static PyMethodDef METHODS[] = {
     {"problem", make_problem, METH_VARARGS, "A knapsack from its arrays."},
     {"prices", run_prices, METH_VARARGS, "Improve prices in place."},
-    {"share", run_share, METH_VARARGS, "Shares out what pins use together; whether that changed anything."},
+    {"share", run_share, METH_VARARGS, "Recomputes the shares of shared pins; whether any changed."},
     {"search", run_search, METH_VARARGS, "The best choice: (status, value, bound, states)."},
     {"fit", run_fit, METH_VARARGS, "Whether gangs fit: (answer, parts)."},
     {"lift", run_lift, METH_VARARGS, "What pinned GPUs may count as; the most weight that the group holds."},
@@ -333,8 +333,8 @@ static PyMethodDef METHODS[] = {
     {"cover_price", run_cover_price, METH_VARARGS, "Whether fractions of patterns make up what is left, and the duals."},
     {"cover_fullest", run_cover_fullest, METH_O, "The pattern taken most of: (pattern, times)."},
     {"cover_whole", run_cover_whole, METH_O, "Patterns taken at least once: [(pattern, times)]."},
-    {"cover_fix", run_cover_fix, METH_VARARGS, "Takes a pattern so many times."},
-    {"cover_forbid", run_cover_forbid, METH_VARARGS, "Uses a pattern no more."},
+    {"cover_fix", run_cover_fix, METH_VARARGS, "Fixes a pattern."},
+    {"cover_forbid", run_cover_forbid, METH_VARARGS, "Excludes a pattern."},
     {"cover_pattern", run_cover_pattern, METH_VARARGS, "What a pattern covers; its group is returned."},
     {"weigh", run_weigh, METH_VARARGS, "The most weight that a group of machines holds."},
     {"read_bids", run_read_bids, METH_VARARGS, "Rows of bids that may win, as flat numbers."},

@@ -135,7 +135,7 @@ static __attribute__((noinline)) int slots_of_machine_hold(Search *s, int machin
     return slots_hold(s, room, slots, count, 0);
 }
 
-/* A machine that leaves room for another item and owes that room to nobody: moving the item here would cost nothing. */
+/* Whether a machine has unreserved space for another item: moving the item here would cost nothing. */
 static int wasteful(const Search *s, int room, int reserve) {
     for (int i = 0; i < s->items; i++)
         if (s->left[i] && !s->item[i].in_slot && s->item[i].size <= room - reserve) return 1;

@@ -15,7 +15,7 @@ static uint64_t mixed(uint64_t number) {
     return (number ^ number >> 27) * 0x94D049BB133111EBull;
 }
 
-/* In pairs, as numpy sums: the error of a sum of thousands stays small, and the unit of a market what it always was. */
+/* Pairwise summation, as in numpy: the error stays small, and the unit does not depend on the order of additions. */
 static double sum_of(const double *number, int count) {
     double sum = 0.0, part[8];
     if (count < 8) {
@@ -35,8 +35,8 @@ static double sum_of(const double *number, int count) {
     return sum;
 }
 
-/* Sum over bidders of what their best row gains, with `rescue` on top for those that are worth nothing without. */
-static double sum_of_best(const Told *t, const double *gain, int of_size, double rescue, double *best) {
+/* Sum of the bidders' best gains, with `rescue` added for those with an empty value of 0. */
+static double sum_of_best(const FlatRows *t, const double *gain, int of_size, double rescue, double *best) {
     int some = 0;
     for (int i = 0; i < t->bidders; i++) {
         int first = t->row_start[i], end = t->row_start[i + 1];
@@ -52,7 +52,7 @@ static double sum_of_best(const Told *t, const double *gain, int of_size, double
     return some ? sum_of(best, some) : 0.0;
 }
 
-static void find_gains(const Told *t, double *gain, double *best, Key *key, double *unit) {
+static void find_gains(const FlatRows *t, double *gain, double *best, Key *key, double *unit) {
     int rescued = 0;
     for (int i = 0; i < t->bidders; i++) {
         double log_empty = t->empty[i] > 0.0 ? log(t->empty[i]) : 0.0;
@@ -61,20 +61,20 @@ static void find_gains(const Told *t, double *gain, double *best, Key *key, doub
             rescued |= t->empty[i] == 0.0;
         }
     }
-    /* To be rescued from a value of 0 gains more than all else together. */
+    /* A positive value instead of 0 gains more than everything else together. */
     double rescue = rescued ? 1.0 + 2.0 * sum_of_best(t, gain, 1, 0.0, best) : 0.0;
     double total = sum_of_best(t, gain, 0, rescue, best);
     int digits = t->bits - (int)ceil(log2(total + 1.0));
     *unit = ldexp(1.0, digits < t->finest ? digits : t->finest);
-    /* Rounded each on its own: what a rescue is worth depends on who is in the market, and equals shall not. */
+    /* Rounded separately: the rescue's value depends on the market's bidders, but ties between rows must not. */
     int64_t whole = (int64_t)rint(rescue * *unit);
     for (int i = 0; i < t->bidders; i++)
         for (int row = t->row_start[i]; row < t->row_start[i + 1]; row++)
             key[row].gain = (int64_t)rint(gain[row] * *unit) + (t->empty[i] == 0.0 ? whole : 0);
 }
 
-/* 36 bits for each row, from its app and what it asks for: sums of them tell choices apart. */
-static void find_digests(const Told *t, const int32_t *counts, uint64_t *pinned, Key *key) {
+/* A digest of 36 bits for each row, from its app and what it asks for. Sums of digests decide ties. */
+static void find_digests(const FlatRows *t, const int32_t *counts, uint64_t *pinned, Key *key) {
     for (int pin = 0; pin < t->pins; pin++) {
         const int32_t *p = t->pin + 3 * pin;
         pinned[p[0]] += mixed((uint64_t)p[1] * 65537u + (uint64_t)p[2]);
@@ -96,7 +96,7 @@ static int by_rank(const void *left, const void *right) {
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-static void write_row(const Told *t, const Key *key, const int32_t *counts, const int32_t *pin_start, Ordered *o) {
+static void write_row(const FlatRows *t, const Key *key, const int32_t *counts, const int32_t *pin_start, Ordered *o) {
     int n = o->rows++;
     o->index[n] = key->index;
     o->gain[n] = key->gain;
@@ -111,7 +111,7 @@ static void write_row(const Told *t, const Key *key, const int32_t *counts, cons
 }
 
 /* The rows that gain something, bidder by bidder, best first. */
-static void write_rows(const Told *t, Key *key, const int32_t *counts, const int32_t *pin_start, Ordered *o) {
+static void write_rows(const FlatRows *t, Key *key, const int32_t *counts, const int32_t *pin_start, Ordered *o) {
     o->rows = o->pins = o->alike = 0;
     o->row_start[0] = o->pin_start[0] = 0;
     for (int i = 0; i < t->bidders; i++) {
@@ -127,7 +127,7 @@ static void write_rows(const Told *t, Key *key, const int32_t *counts, const int
     }
 }
 
-int order_rows(const Told *t, Ordered *ordered) {
+int order_rows(const FlatRows *t, Ordered *ordered) {
     Key *key = calloc((size_t)t->rows + 1, sizeof *key);
     double *gain = malloc(sizeof *gain * ((size_t)t->rows + 1)), *best = malloc(sizeof *best * ((size_t)t->bidders + 1));
     uint64_t *pinned = calloc((size_t)t->rows + 1, sizeof *pinned);

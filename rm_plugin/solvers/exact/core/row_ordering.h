@@ -6,7 +6,7 @@
 
 typedef struct {
     int bidders, rows, kinds, cells, pins;
-    int finest, bits;         /* gains are multiples of 2**-finest; everybody's best ones sum up within so many bits */
+    int finest, bits;         /* gains are multiples of 2**-finest; the sum of all bidders' best gains needs at most `bits` bits */
     const int32_t *row_start; /* [bidders + 1] */
     const double *empty;      /* [bidders] what winning nothing is worth */
     const int64_t *app;       /* [bidders] digest of its app */
@@ -14,11 +14,11 @@ typedef struct {
     const int32_t *index;     /* [rows] place in its bid */
     const int32_t *gpus;      /* [rows] */
     const int32_t *cell;      /* [cells, 3] row, kind as it was met, count: gangs that a row asks for */
-    const int32_t *place;     /* [kinds met] place of each kind among those that are told */
+    const int32_t *place;     /* [kinds met] canonical place of each kind */
     const int32_t *pin;       /* [pins, 3] row, machine, GPUs: by row, and by machine within a row */
-} Told;
+} FlatRows;
 
-/* Written to, with room for all that was told. Rows of a bidder stand by gain, GPUs and digest, then as in its bid. */
+/* Output arrays, with room for all rows. A bidder's rows are ordered by gain, GPUs and digest, then as in its bid. */
 typedef struct {
     int rows, pins;
     int alike;    /* two rows one after the other differ only in which pinned GPUs belong together, or not at all */
@@ -41,6 +41,6 @@ typedef struct {
 } Ranked;
 
 /* False without memory. */
-int order_rows(const Told *told, Ordered *ordered);
+int order_rows(const FlatRows *flat, Ordered *ordered);
 
 #endif

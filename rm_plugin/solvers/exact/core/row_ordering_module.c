@@ -15,7 +15,7 @@ PyObject *run_order_rows(PyObject *self, PyObject *args) {
                           &b[4], &b[5], &b[6], &b[7], &b[8], &b[9], &b[10], &b[11], &b[12], &b[13], &b[14], &b[15],
                           &b[16], &b[17]))
         return NULL;
-    Told told = {.finest = finest,
+    FlatRows flat = {.finest = finest,
                  .bits = bits,
                  .bidders = (int)(b[0].len / sizeof(int32_t)) - 1,
                  .rows = (int)(b[3].len / sizeof(double)),
@@ -30,7 +30,7 @@ PyObject *run_order_rows(PyObject *self, PyObject *args) {
                  .cell = b[6].buf,
                  .place = b[7].buf,
                  .pin = b[8].buf};
-    told.kinds = told.rows ? (int)(b[14].len / (Py_ssize_t)sizeof(int32_t) / told.rows) : 0;
+    flat.kinds = flat.rows ? (int)(b[14].len / (Py_ssize_t)sizeof(int32_t) / flat.rows) : 0;
     Ordered ordered = {.row_start = b[9].buf,
                        .index = b[10].buf,
                        .gain = b[11].buf,
@@ -40,7 +40,7 @@ PyObject *run_order_rows(PyObject *self, PyObject *args) {
                        .pin_start = b[15].buf,
                        .pin_machine = b[16].buf,
                        .pin_gpus = b[17].buf};
-    int whole = order_rows(&told, &ordered);
+    int whole = order_rows(&flat, &ordered);
     for (int n = 0; n < ARRAYS; n++) PyBuffer_Release(&b[n]);
     if (!whole) return PyErr_NoMemory();
     return Py_BuildValue("diiN", ordered.unit, ordered.rows, ordered.pins, PyBool_FromLong(ordered.alike));

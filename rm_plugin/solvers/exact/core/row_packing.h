@@ -13,7 +13,7 @@ typedef struct {
     const int32_t *pin_start, *pin_machine, *pin_gpus; /* by row of the market */
 } Chosen;
 
-/* Places all gangs of the rows, kind by kind; `owner` is told the row of each. There is room for a gang and a part for
+/* Places all gangs of the rows, kind by kind; `owner` receives the row of each. The arrays have room for a gang and a part for
  * every GPU that is free.
  *
  * Returns the number of parts; -1 - kind when the first gang that found no place is of it; -1 - kinds where pins take

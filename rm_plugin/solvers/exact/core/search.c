@@ -434,8 +434,8 @@ static void clear_closed_seats(const Run *run, int stage, int32_t *vector) {
         if (run->charges.closes[m] == stage && run->seat[m] >= 0) vector[run->seat[m]] = 0;
 }
 
-/* Whether a state after a stage cannot reach the target. A completion tells states apart at the target only, and past
- * that may say more than is lost: what such a state is worth at most is told by prices and by the target. */
+/* Whether a state after a stage cannot reach the target. A completion bound is exact only up to the gap, and may be too
+ * large beyond it. So the bound on the worth of a pruned state comes from prices and from the target. */
 static int is_pruned(Run *run, int stage, int32_t *vector, int64_t gain) {
     int64_t most = make_canonical(run, stage, vector, gain), likely = most - completion_of(run, stage, vector);
     if (likely >= run->target) return 0;

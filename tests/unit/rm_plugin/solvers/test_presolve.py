@@ -1,4 +1,4 @@
-"""Markets in which everybody may have its best row: told at once, and told as by the knapsack."""
+"""Presolve of markets without contention: answered as the search answers them."""
 
 import pytest
 from presolved_markets import count_solved_as_by_search
@@ -33,19 +33,19 @@ def test_all_problems_are_answered_as_by_the_search(name):
     assert count_solved_as_by_search(ROOMY[name], 60, uncontended_of) > 10
 
 
-def test_nobody_pays_where_nobody_loses_anything():
+def test_no_bidder_pays_without_contention():
     machines = machine("m0", 4), machine("m1", 4)
     given = market(machines, *(bid(app, 0.1, row(0.9, gang(2, Level.SLOT))) for app in "ab"))
     assert run_auction(given, exact_ladder(), 60.0).shares == {"a": 1.0, "b": 1.0}
 
 
-def test_of_rows_worth_the_same_it_is_the_one_of_fewest_gpus():
+def test_of_equal_rows_the_one_of_fewest_gpus_wins():
     rows = row(0.9, gang(4, Level.MACHINE)), row(0.9, gang(2, Level.MACHINE))
     given = market([machine("m0", 8)], bid("a", 0.1, *rows), bid("b", 0.1, *rows))
     assert rows_won(uncontended_of(given).solution(None)) == {"a": 1, "b": 1}
 
 
-def test_markets_where_somebody_loses_are_contended():
+def test_markets_in_which_a_bidder_loses_are_contended():
     too_many = market([machine("m0", 4)], *(bid(app, 0.1, row(0.9, gang(3, Level.MACHINE))) for app in "ab"))
     assert uncontended_of(too_many) is None
     both_pin = market([machine("m0", 2), machine("m1", 2)], *(bid(app, 0.1, row(0.9, m0=2)) for app in "ab"))
@@ -54,7 +54,7 @@ def test_markets_where_somebody_loses_are_contended():
     assert uncontended_of(no_place) is None
 
 
-def test_a_market_without_rows_is_told_at_once():
+def test_a_market_without_rows_has_no_contention():
     given = market([machine("m0", 2)], bid("a", 0.5), bid("b", 0.9, row(0.2, gang(1, Level.SLOT))))
     found = uncontended_of(given).solution(None)
     assert (found.wins, found.gap, found.positive) == ({}, 0.0, 2)

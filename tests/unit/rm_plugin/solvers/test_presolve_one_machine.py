@@ -1,4 +1,4 @@
-"""Markets of one machine in which only the number of GPUs counts: told outright, and told as by the knapsack."""
+"""Presolve of markets of one machine, in which only the number of GPUs counts: answered as the search answers them."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def test_all_problems_are_answered_as_by_the_search(name):
     assert count_solved_as_by_search(RECIPES[name], 100, one_machine_of) > 50
 
 
-def test_the_winner_keeps_what_the_next_one_leaves_it():
+def test_the_winner_pays_the_value_of_the_next_best():
     values = {"a": 3.0, "b": 4.0, "c": 2.0}
     given = market([machine("m0", 1)], *(bid(app, 1.0, row(value, GPU)) for app, value in values.items()))
     assert one_machine_of(given) is not None
@@ -58,7 +58,7 @@ def test_of_equal_choices_the_one_of_fewer_gpus_wins():
     assert rows_won(run_auction(given, exact_ladder(), 10.0)) == {"b": 0}
 
 
-def test_where_more_than_gpus_counts_it_is_not_told():
+def test_markets_in_which_slots_or_machines_matter_are_left_to_the_search():
     slots = (machine("m0", 1, 1), gang(2, Level.SLOT))
     several = market([machine("m0", 1), machine("m1", 1)], bid("a", 1.0, row(3.0, GPU)), bid("b", 1.0, row(4.0, GPU)))
     in_slots = market(slots[:1], bid("a", 1.0, row(3.0, slots[1])), bid("b", 1.0, row(4.0, GPU)))
@@ -70,7 +70,7 @@ def test_where_more_than_gpus_counts_it_is_not_told():
     assert rows_won(run_auction(one_slot, exact_ladder(), 10.0)) == {"b": 0}
 
 
-def test_a_very_large_one_is_left_to_the_search(monkeypatch):
+def test_very_large_markets_are_left_to_the_search(monkeypatch):
     given = random_market(1, RECIPES["several GPUs"])
     arrays = read_market(given)
     assert one_machine_of(given) is not None

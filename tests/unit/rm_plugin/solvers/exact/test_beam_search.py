@@ -1,4 +1,4 @@
-"""Choices in place of a proof, in markets too wide to search: they fit, and their gaps hold."""
+"""Beam search and repair, the best found without a proof: choices have places, and gaps hold."""
 
 import time
 from collections import Counter
@@ -39,7 +39,7 @@ def in_time():
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_choice_in_place_of_a_proof_fits_and_its_gap_covers_what_is_lost(name, too_wide):
+def test_best_found_is_feasible_and_its_gap_covers_the_optimum(name, too_wide):
     unproven = 0
     for seed in range(25):
         given = random_market(seed, RECIPES[name])
@@ -54,7 +54,7 @@ def test_a_choice_in_place_of_a_proof_fits_and_its_gap_covers_what_is_lost(name,
     assert unproven > 5
 
 
-def test_without_a_bidder_too(too_wide):
+def test_gaps_hold_without_a_bidder(too_wide):
     for seed in range(20):
         given = random_market(seed, RECIPES["odd sizes"])
         compiled = prepared(given)
@@ -66,14 +66,14 @@ def test_without_a_bidder_too(too_wide):
             assert found.log_objective <= best.log_objective + 1e-9, (seed, skip)
 
 
-def test_twice_the_same(too_wide):
+def test_best_found_is_reproducible(too_wide):
     for seed in range(10):
         given = random_market(seed, RECIPES["odd sizes"])
         first, second = (solve_problem(prepared(given), -1, in_time()) for _ in range(2))
         assert first == second
 
 
-def test_what_is_swapped_loses_least_and_asks_for_fewer_of_the_gangs_that_found_no_place():
+def test_swaps_lose_least_and_ask_for_fewer_gangs_of_the_kind():
     swapped = 0
     for seed in range(30):
         compiled = prepared(random_market(seed, RECIPES["anything"]))
@@ -94,7 +94,7 @@ def test_what_is_swapped_loses_least_and_asks_for_fewer_of_the_gangs_that_found_
     assert swapped > 20
 
 
-def test_what_is_settled_quickly_is_true():
+def test_quick_cuts_and_places_are_valid():
     """A limit is broken by the choice and by no feasible one; places are places."""
     answers = Counter()
     for seed in range(60):

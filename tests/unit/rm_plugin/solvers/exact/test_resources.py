@@ -1,4 +1,4 @@
-"""Limits, drawn up first or learnt: none forbids what fits, and where they are said to suffice they do."""
+"""Resources and cuts: none forbids a choice that has places, and sufficient ones admit no other choice."""
 
 import random
 
@@ -17,7 +17,7 @@ from themis.cluster import Level
 from themis_lab.audit.recipes import Recipe, random_market
 
 MACHINE, RACK, SLOT, CLUSTER = Level.MACHINE, Level.RACK, Level.SLOT, Level.CLUSTER
-MOST_IN_CORE, MOST_LEARNT = 160, 30
+MAX_RESOURCES, MAX_CUTS = 160, 30
 
 RECIPES = {
     "anything": Recipe(sizes=(1, 2, 3, 4, 5), rows=4, slot_gpus=4),
@@ -70,7 +70,7 @@ def cases(name, number):
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_what_fits_keeps_every_limit_and_where_they_suffice_what_keeps_them_fits(name):
+def test_feasible_choices_keep_all_resources_and_sufficient_ones_admit_no_others(name):
     fitting, sufficient, broken = 0, 0, 0
     for rng, case in cases(name, 60):
         for chosen, pinned in case.choices(rng, 25):
@@ -88,7 +88,7 @@ def test_what_fits_keeps_every_limit_and_where_they_suffice_what_keeps_them_fits
 @pytest.mark.parametrize(
     "name", ["anything", "racks", "slots", "pinned", "odd sizes", "racks in units", "racks and pins"]
 )
-def test_a_learnt_limit_forbids_its_choice_and_nothing_that_fits(name):
+def test_a_cut_forbids_its_choice_and_no_feasible_one(name):
     learnt, told_more, forbidden = 0, 0, 0
     for rng, case in cases(name, 60):
         every = list(case.choices(rng, 25))
@@ -110,7 +110,7 @@ def test_a_learnt_limit_forbids_its_choice_and_nothing_that_fits(name):
 
 
 @pytest.mark.parametrize("name", ["anything", "racks", "slots", "pinned"])
-def test_patterns_make_up_only_what_fits(name):
+def test_patterns_place_only_feasible_choices(name):
     """Gangs by the patterns of a dive are feasible; a dive is not asked to find what a search would."""
     made = 0
     for rng, case in cases(name, 60):
@@ -126,7 +126,7 @@ def test_patterns_make_up_only_what_fits(name):
     assert made > 20
 
 
-def test_racks_alike_each_count_for_a_learnt_limit():
+def test_each_of_identical_racks_counts_for_a_cut():
     """Three racks of 3 and 2 GPUs hold a gang of three each: four are too many, three are not."""
     machines = [machine(f"m{n}", 3 - n % 2, rack=f"r{n // 2}") for n in range(6)]
     case = Case(market(machines, bid("a", 0.1, row(0.9, gang(3, RACK, 4)), row(0.5, gang(3, RACK, 3)))))
@@ -164,17 +164,17 @@ def test_more_limits_than_the_core_takes_are_thinned_and_no_longer_said_to_suffi
     machines = [machine(f"m{n}", n + 1, 2, rack=f"r{n % 4}") for n in range(90)]
     asked = [row(0.2 + 0.001 * g, gang(g, level), gang(2, MACHINE)) for g in range(2, 90) for level in (SLOT, RACK)]
     case = Case(market(machines, bid("a", 0.1, *asked)))
-    assert len(case.first.each) + len(case.pinned) + MOST_LEARNT <= MOST_IN_CORE
+    assert len(case.first.each) + len(case.pinned) + MAX_CUTS <= MAX_RESOURCES
     assert case.first.each[0].name == ("machine", 1)
     assert not case.first.sufficient
 
 
-def test_machines_fought_over_leave_room_for_what_will_be_learnt():
+def test_pinned_resources_leave_places_for_cuts():
     machines = [machine(f"m{n:03}", 3, rack=f"r{n % 4}") for n in range(140)]
     pins = [row(0.2 + 0.001 * n, gang(2, MACHINE), **{f"m{n:03}": 2}) for n in range(140)]
     case = Case(market(machines, bid("a", 0.1, *pins), bid("b", 0.1, *pins)))
     assert len(case.pinned) > 100
-    assert len(case.first.each) + len(case.pinned) + MOST_LEARNT <= MOST_IN_CORE
+    assert len(case.first.each) + len(case.pinned) + MAX_CUTS <= MAX_RESOURCES
 
 
 def test_a_chain_of_many_sizes_that_was_thinned_is_not_said_to_suffice(monkeypatch):
@@ -187,7 +187,7 @@ def test_a_chain_of_many_sizes_that_was_thinned_is_not_said_to_suffice(monkeypat
     assert not first.sufficient
 
 
-def test_only_part_of_a_machine_too_large_to_weigh_teaches_nothing():
+def test_a_machine_too_large_to_weigh_yields_no_cut():
     """All of it but one GPU is pinned, so the others are weighed; the limit would need its whole size."""
     machines = [machine("m0", 600), machine("m1", 4), machine("m2", 4)]
     given = market(machines, bid("a", 0.1, row(0.9, gang(3, MACHINE, 2), gang(2, MACHINE), m0=599)))

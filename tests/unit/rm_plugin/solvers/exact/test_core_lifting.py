@@ -1,4 +1,4 @@
-"""What pinned GPUs may count as beside a limit: never so much that something which fits would break it."""
+"""Lifted weights of pinned GPUs: never so large that the cut forbids a choice that has places."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""Fractions of patterns that make up what is asked for, or weights by which it is too much, against all patterns."""
+"""The covering programme: patterns cover a choice, or weights cut it off; tested against all patterns."""
 
 import itertools
 import random

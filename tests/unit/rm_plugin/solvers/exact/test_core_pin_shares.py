@@ -1,4 +1,4 @@
-"""Shares of what pins of several bidders on one machine use together: never more than that, and worth something."""
+"""Shares of shared pins: never more than the pins use together, and worth something."""
 
 import random
 
