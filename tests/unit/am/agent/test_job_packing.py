@@ -13,8 +13,8 @@ from reference_least_slack import Filler
 from reference_packing import PlainPacker
 
 from am.agent import _packing
-from am.agent.packing.makespan import end_times_s, left_out_s, packed
 from am.agent.packing import makespan as packing
+from am.agent.packing.makespan import end_times_s, left_out_s, packed
 
 LIMITS = Path(_packing.__file__).parent / "core" / "limits.h"
 
