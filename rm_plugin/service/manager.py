@@ -19,6 +19,7 @@ from rm_plugin.service.message_checks import check_message, check_reference, che
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session import Session
+from rm_plugin.service.store import StoreError
 from themis.apps import AppSpec
 from themis.clock import Clock
 from themis.config.names import check_label
@@ -273,6 +274,13 @@ class ResourceManager:
 
     async def am_exited(self, exit_: AmExit) -> None:
         """An app master ended, and nothing of the attempt runs any more."""
+        try:
+            await self._am_exited(exit_)
+        except StoreError:
+            # This service stops while its store cannot be written. Its next start sees that the app master is gone.
+            LOG.warning("the end of the app master of %s is not written", exit_.app_id)
+
+    async def _am_exited(self, exit_: AmExit) -> None:
         entry = self.entries.get(exit_.app_id)
         if entry.ended or self._closing or exit_.attempt < entry.attempt or entry.forced_reason:
             # Whoever takes by force goes on by itself, once nothing is left to kill: a new attempt would be killed too.
@@ -389,6 +397,7 @@ class ResourceManager:
     async def close(self) -> None:
         """End every app master and task of this run. Apps that run are taken up again by a later start."""
         self._closing = True
+        self.changes.stop_waiting()
         for task in self._tasks:
             task.cancel()
         for entry in self.entries.active():
