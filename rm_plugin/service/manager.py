@@ -307,7 +307,11 @@ class ResourceManager:
                 LOG.warning("nothing was looked at for %.1f s: every app gets its time anew", now_s - looked_s)
                 self.resume()
             looked_s = now_s
-            self.look()
+            try:
+                self.look()
+            except Exception:
+                # A defect in one look must not leave leases and app masters unwatched for good.
+                LOG.exception("the apps could not be looked at")
 
     def look(self) -> None:
         """Look at every app once."""

@@ -73,6 +73,28 @@ async def looked(case):
         await asyncio.sleep(0.001)
 
 
+def test_a_look_that_fails_does_not_end_the_watch(tmp_path):
+    async def scenario(case, engine):
+        looks = []
+
+        def look():
+            looks.append(None)
+            if len(looks) == 1:
+                raise RuntimeError("a defect")
+
+        case.manager.look = look
+        case.manager.settings = case.manager.settings.model_copy(update={"am_expiry_s": 0.04})
+        watch = asyncio.ensure_future(case.manager.watch_over())
+        async with asyncio.timeout(5):
+            while len(looks) < 2 and not watch.done():
+                await asyncio.sleep(0.005)
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
+        assert len(looks) >= 2
+
+    run(scenario, tmp_path, None)
+
+
 def kinds(case):
     return [event.kind for event in case.recorder.events(0, "", 100)]
 
