@@ -3,27 +3,13 @@
 from setuptools import Extension, setup
 
 CORE, PACKING = "rm_plugin/solvers/exact/core", "am/agent/core"
-SHARED = (
-    *(
-        "bids_module",
-        "charges",
-        "chosen",
-        "completion",
-        "cover",
-        "cover_module",
-        "fit",
-        "left_out",
-        "lift",
-        "one_machine",
-        "one_price",
-        "pack",
-        "prune",
-    ),
-    *("rows", "rows_module", "shares", "simplex", "weigh"),
-    *("tables", "tables_module", "relaxation", "clique", "leaf", "branch"),
+WITH_HEADER = (
+    *("best_fit", "bids_module", "completion_bound", "dominance", "group_capacity", "lazy_constraints", "lifting"),
+    *("one_machine", "pattern_cover", "pattern_cover_module", "pin_shares", "placement_search", "row_ordering"),
+    *("row_ordering_module", "row_packing", "shared_pin_costs", "simplex"),
 )
-SOURCES = (*SHARED, "module", "prices", "search")
-HEADERS = (*SHARED, "buffer", "core", "hash")
+SOURCES = (*WITH_HEADER, "module", "prices", "search")
+HEADERS = (*WITH_HEADER, "buffer", "hash", "problem")
 
 # No contraction into fused operations: prices and times are the same on every machine of one libm.
 ARGUMENTS = ["-std=gnu11", "-O3", "-ffp-contract=off", "-Wall", "-Wextra"]
@@ -34,8 +20,6 @@ setup(
             "rm_plugin.solvers.exact._core",
             sources=[f"{CORE}/{name}.c" for name in SOURCES],
             depends=[f"{CORE}/{name}.h" for name in HEADERS],
-            # Without a compiler the package installs all the same, and the solver `exact` tells what is missing.
-            optional=True,
             extra_compile_args=ARGUMENTS,
         ),
         Extension(
@@ -45,7 +29,7 @@ setup(
                 f"{PACKING}/{name}.h"
                 for name in ("arrays", "following", "limits", "packing", "packer", "least_slack", "shapes")
             ],
-            # Without a compiler `am/agent/packing.py` and `am/jobs/division.py` do the same, only slower.
+            # Without a compiler `am/agent/packing.py` and `am/jobs/gpu_division.py` do the same, only slower.
             optional=True,
             extra_compile_args=ARGUMENTS,
         ),

@@ -14,8 +14,8 @@ from am.agent.views import AppView, Surroundings
 from am.app_view import app_view, held_gang, surroundings, whole_view
 from am.checkpoints.store import CheckpointStore
 from am.checkpoints.uri import open_store
-from am.jobs.board import JobBoard
 from am.jobs.planner import Holdings
+from am.jobs.search_state import SearchState
 from am.journal import Journal
 from themis.choices import BundleRule
 from themis.clock import Clock
@@ -54,7 +54,7 @@ class App:
         self.folder = folder
         self.checkpoint_uri = self.spec.checkpoint_uri or f"{kept_at}/checkpoints"
         self.store: CheckpointStore = open_store(self.checkpoint_uri)
-        self.board = JobBoard(self.spec, folder, self.time_scale, journal, self.store.latest_iteration)
+        self.board = SearchState(self.spec, folder, self.time_scale, journal, self.store.latest_iteration)
         self.leases: dict[GpuId, Lease] = {}
         self.around: Surroundings = replace(
             surroundings(

@@ -1,4 +1,4 @@
-"""The kinds of events, and which side may emit each (docs/events.md describes them). Pure."""
+"""The kinds of events, and which side may emit each (docs/reference/events.md describes them). Pure."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def gpus_of(gangs: Iterable[PlacedGang]) -> Allocation:
 
 
 def as_document(result: AuctionResult) -> dict[str, object]:
-    """The result as `themis auction --json` prints it (docs/auction.md)."""
+    """The result as `themis auction --json` prints it (docs/explanation/auction.md)."""
     outcome = result.outcome
     return {
         "status": outcome.status.value,

@@ -21,7 +21,7 @@ TIES = {
     "gurobi": _MIXED_INTEGER,
     "brute_force": "fewest GPUs, then the smallest sum of digests of the rows",
 }
-"""How each solver chooses among equal optima, in a line (docs/auction.md)."""
+"""How each solver chooses among equal optima, in a line (docs/explanation/auction.md)."""
 
 
 def print_result(result: AuctionResult, *, seed: int, rounding: Rounding) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def add_to(group: Subcommands) -> None:
     """Add `checkpoint` to `bench`."""
-    parser = group.add_parser("checkpoint", help="time checkpoints on HDFS beside plain requests (docs/bench.md)")
+    parser = group.add_parser("checkpoint", help="time checkpoints on HDFS beside plain requests")
     parser.add_argument("--uri", required=True, metavar="URI", help="a folder on HDFS to work in: hdfs://, webhdfs://")
     parser.add_argument("--sizes", default="10,100", metavar="MB,..", help="default: %(default)s")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="the median counts; default: %(default)s")

@@ -36,7 +36,7 @@ def add_to(commands: Subcommands) -> None:
     bench_checkpoint_command.add_to(group)
     bench_resize_command.add_to(group)
     bench_valuation_command.add_to(group)
-    parser = group.add_parser("auction", help="time whole auctions, our solver against HiGHS (docs/bench.md)")
+    parser = group.add_parser("auction", help="time whole auctions, our solver against HiGHS")
     parser.add_argument("--sizes", default="64,168,1024,10000", metavar="GPUS,..", help="default: %(default)s")
     parser.add_argument("--markets", type=int, default=16, metavar="N", help="markets a row; default: %(default)s")
     parser.add_argument("--gangs", choices=("powers", "any", _BOTH), default=_BOTH, help="default: %(default)s")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def add_to(group: Subcommands) -> None:
     """Add `profiler` to `bench`."""
-    parser = group.add_parser("profiler", help="time the reading of logs, by format (docs/bench.md)")
+    parser = group.add_parser("profiler", help="time the reading of logs, by format")
     parser.add_argument("--kinds", default="all", metavar="KIND,..", help="default: %(default)s")
     parser.add_argument("--size-mb", type=int, default=16, metavar="MB", help="of each log; default: %(default)s")
     parser.add_argument("--repeats", type=int, default=3, metavar="N", help="the best counts; default: %(default)s")

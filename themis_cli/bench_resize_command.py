@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def add_to(group: Subcommands) -> None:
     """Add `resize` to `bench`."""
-    parser = group.add_parser("resize", help="time resizes of a job, phase by phase (docs/bench.md)")
+    parser = group.add_parser("resize", help="time resizes of a job, phase by phase")
     parser.add_argument("--engine", default="local", metavar="NAME", help="local, yarn; default: %(default)s")
     parser.add_argument(
         "--program", default="digits_dense", metavar="NAME", help="digits_dense, replay; default: %(default)s"

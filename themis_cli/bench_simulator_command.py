@@ -22,7 +22,7 @@ _PARTS = "gavel-120,gavel-900,w1,growth"
 
 def add_to(group: Subcommands) -> None:
     """Add `simulator` to `bench`."""
-    parser = group.add_parser("simulator", help="time whole simulations, each in a fresh process (docs/bench.md)")
+    parser = group.add_parser("simulator", help="time whole simulations, each in a fresh process")
     parser.add_argument("--parts", default=_PARTS, metavar="PART,..", help="default: %(default)s")
     parser.add_argument("--sizes", default=_SIZES, metavar="GPUS/APPS,..", help="of the growth; default: %(default)s")
     parser.add_argument("--policy", default="themis", metavar="NAME", help="default: %(default)s")

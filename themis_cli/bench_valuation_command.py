@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def add_to(group: Subcommands) -> None:
     """Add `valuation` to `bench`."""
-    parser = group.add_parser("valuation", help="measure what bids lose to the best packing (docs/bench.md)")
+    parser = group.add_parser("valuation", help="measure what bids lose to the best packing")
     parser.add_argument("--small", type=int, default=200, metavar="N", help="small apps; default: %(default)s")
     parser.add_argument("--large", type=int, default=12, metavar="N", help="apps of 100 jobs; default: %(default)s")
     parser.add_argument("--bids", type=int, default=24, metavar="N", help="bids to time; default: %(default)s")

@@ -22,7 +22,7 @@ _MB = 1e6
 
 def add_to(commands: Subcommands) -> None:
     """Add `checkpoints list` and `checkpoints copy`."""
-    group = commands.add_parser("checkpoints", help="list and copy checkpoints (docs/checkpoints.md)").add_subparsers(
+    group = commands.add_parser("checkpoints", help="list and copy checkpoints").add_subparsers(
         metavar="COMMAND", required=True
     )
     listing = group.add_parser("list", help="list the checkpoints below a place, by job and iteration")

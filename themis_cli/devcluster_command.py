@@ -22,7 +22,7 @@ DEFAULT_GPUS = (4, 4, 2)
 
 def add_to(commands: Subcommands) -> None:
     """Add `devcluster` with its actions."""
-    group = commands.add_parser("devcluster", help="real Hadoop daemons on this machine (docs/devcluster.md)")
+    group = commands.add_parser("devcluster", help="real Hadoop daemons on this machine")
     actions = group.add_subparsers(metavar="COMMAND", required=True)
     start = actions.add_parser("start", help="start HDFS and YARN and return when they are ready")
     start.add_argument("--nodes", type=int, metavar="N", help="nodes, of 4 GPUs unless --gpus tells; default: 3")

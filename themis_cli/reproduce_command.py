@@ -28,9 +28,7 @@ _SEEDS = {"quick": 3, "paper": 5}
 
 def add_to(commands: Subcommands) -> None:
     """Add `reproduce`."""
-    parser = commands.add_parser(
-        "reproduce", help="make the paper's figures and tables again (docs/reproduction.md)", allow_abbrev=False
-    )
+    parser = commands.add_parser("reproduce", help="make the paper's figures and tables again", allow_abbrev=False)
     parser.add_argument("names", nargs="+", metavar="NAME", help="experiments such as fig9 or tab5, or `all`")
     parser.add_argument("--scale", choices=tuple(_SEEDS), default="quick", help="default: %(default)s")
     parser.add_argument("--seeds", type=int, metavar="N", help="runs of each kind; default: 3 at quick scale, 5 else")

@@ -10,8 +10,8 @@ does not help and gangs have few jobs, up to two for up to two. Gang after gang 
 A bid times hundreds of divisions, of which few are packed closely: by the fourth way as well. The planner packs few: it
 packs all of them closely, and goes on from the best with jobs that are drawn to change places (iterated local search).
 What it packs anew when a job ends is then hardly worse than what it began, so that a bid's promise is mostly kept: the
-planner looks at the division that the bid rests on as well (`am.jobs.promised`; docs/decisions/0040 tells where it is
-not).
+planner looks at the division that the bid rests on as well (`am.jobs.promised`; for the exceptions see
+docs/design/lateness.md).
 
 Jobs come in `finish_time.job_order`, kinds of gangs in `finish_time.gang_order`. It is done by the compiled
 `core/packing.c`, or without it by `packing_plain`, which is slower and tells the same to the last bit.

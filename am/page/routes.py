@@ -1,4 +1,4 @@
-"""The addresses of an app master's page; every one is described in docs/web.md."""
+"""The addresses of an app master's page; every one is described in docs/reference/web.md."""
 
 from __future__ import annotations
 

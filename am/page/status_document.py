@@ -7,7 +7,7 @@ from themis.web.shown import finite
 
 
 def status_document(state: AmPageState) -> dict[str, object]:
-    """The document, as docs/web.md describes it."""
+    """The document, as docs/reference/web.md describes it."""
     return {
         "app_id": state.app_id,
         "name": state.name,

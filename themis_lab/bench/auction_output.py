@@ -29,7 +29,7 @@ _COLUMNS = (
 
 
 def document(plan: Plan, rows: Sequence[ResultRow]) -> dict[str, object]:
-    """The JSON document (docs/bench.md)."""
+    """The JSON document (docs/reference/benchmarks.md)."""
     return {
         "benchmark": "auction",
         "solver": plan.solver,

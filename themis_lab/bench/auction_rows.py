@@ -40,7 +40,7 @@ class MarketFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultRow:
-    """A variant's figures; docs/bench.md tells what each column means. None: nothing was measured."""
+    """A variant's figures; docs/reference/benchmarks.md tells what each column means. None: nothing was measured."""
 
     gpus: int
     machines: int

@@ -13,7 +13,7 @@ _TITLES = ("MB", "save, s", "put, s", "ratio", "fetch, s", "get, s", "ratio", "v
 
 
 def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
-    """The JSON document (docs/bench.md)."""
+    """The JSON document (docs/reference/benchmarks.md)."""
     return {
         "benchmark": "checkpoint",
         "uri": plan.uri,

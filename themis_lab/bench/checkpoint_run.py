@@ -53,7 +53,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One size: medians over the rounds, in seconds; ratios are ours to the plain request's (docs/bench.md)."""
+    """One size: medians over the rounds, in seconds; ratios are ours to the plain request's."""
 
     size_mb: int
     rounds: int

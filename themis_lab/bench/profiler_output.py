@@ -14,7 +14,7 @@ _TITLES = ("log", "MB", "records", "MB/s", "limit, MB/s", "share", "us/record")
 
 
 def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
-    """The JSON document (docs/bench.md)."""
+    """The JSON document (docs/reference/benchmarks.md)."""
     return {
         "benchmark": "profiler",
         "seed": plan.seed,

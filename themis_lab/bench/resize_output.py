@@ -65,7 +65,7 @@ def result(plan: Plan, rounds: Sequence[Round]) -> Result:
 
 
 def document(plan: Plan, rounds: Sequence[Round]) -> dict[str, object]:
-    """The JSON document (docs/bench.md)."""
+    """The JSON document (docs/reference/benchmarks.md)."""
     found = result(plan, rounds)
     return {
         "benchmark": "resize",

@@ -1,4 +1,4 @@
-"""Where the time of a resize goes: events of a run in, seconds by phase out (docs/events.md tells what they hold)."""
+"""Where the time of a resize goes: events of a run in, seconds by phase out (see docs/reference/events.md)."""
 
 from __future__ import annotations
 

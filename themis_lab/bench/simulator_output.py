@@ -54,7 +54,7 @@ def _growth(over: str, at: str, group: Sequence[Row], varied: Callable[[Row], in
 
 
 def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
-    """The JSON document (docs/bench.md)."""
+    """The JSON document (docs/reference/benchmarks.md)."""
     return {
         "benchmark": "simulator",
         "policy": plan.policy,

@@ -17,7 +17,7 @@ _MB_A_MIB = 1.048576
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A case and what its runs took; docs/bench.md says what each is. None where nothing was measured or compared."""
+    """A case and what its runs took (docs/reference/benchmarks.md). None if nothing was measured or compared."""
 
     part: str
     gpus: int

@@ -18,7 +18,7 @@ _TIME_TITLES = ("asked", "times", "p50, ms", "p95, ms")
 
 
 def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
-    """The JSON document (docs/bench.md)."""
+    """The JSON document (docs/reference/benchmarks.md)."""
     return {
         "benchmark": "valuation",
         "seed": plan.seed,

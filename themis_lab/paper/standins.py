@@ -1,6 +1,6 @@
 """What stands in for the paper's trace, changed one thing at a time: how far the lead of themis hangs on it.
 
-The trace is not public, and what the paper tells of it does not fit together (docs/workloads.md): so some of the
+The trace is not public, and what the paper tells of it is inconsistent (docs/reference/workloads.md): so some of the
 workloads is made up. Each variant takes another value for one of these things; none is a better guess than the other.
 """
 

@@ -1,4 +1,4 @@
-"""Events as the testbed keeps them, and as lines of JSON in `events.jsonl` (the contract is docs/events.md)."""
+"""Events as the testbed keeps them, and as lines of JSON in `events.jsonl` (see docs/reference/events.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answers of the REST interface: plain values that JSON can hold, as docs/web.md lists them."""
+"""The answers of the REST interface: plain values that JSON can hold, as docs/reference/web.md lists them."""
 
 from __future__ import annotations
 

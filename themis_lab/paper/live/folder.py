@@ -44,7 +44,7 @@ class ExperimentFolder:
 
     @property
     def markdown(self) -> Path:
-        """The tables of the findings, as docs/testbed.md shows them."""
+        """The tables of the findings, as docs/how-to/testbed.md shows them."""
         return self.root / "report.md"
 
     def run(self, policy: str) -> RunFolder:

@@ -20,7 +20,7 @@ _SCALES = "scales"
 
 
 class TraceSection(Section):
-    """Options of the paper's workload (docs/workloads.md); what is not given is as in the paper."""
+    """Options of the paper's workload (docs/reference/workloads.md); what is not given is as in the paper."""
 
     apps: int = Field(ge=1)
     scale: float = Field(gt=0, description="all work is divided by it, and arrivals come together as much")

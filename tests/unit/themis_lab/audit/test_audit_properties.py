@@ -9,11 +9,12 @@ from mutants import Mutant, PolicyMutant, RemembersTheFirst, auction_with_shares
 
 from rm_plugin.arbiter import rounding
 from rm_plugin.arbiter.seeds import child_seed
+from rm_plugin.solvers import ladder
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.exact import resources
-from rm_plugin.solvers.exact.hasty import HastyMarket
-from rm_plugin.solvers.exact.rows import Rows
-from rm_plugin.solvers.exact.solver import ExactSolver
+from rm_plugin.solvers.exact.market_arrays import Rows
+from rm_plugin.solvers.exact.problem_result import ProblemResult
+from rm_plugin.solvers.ladder import exact_ladder
 from rm_plugin.solvers.port import SolveStatus
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market, PlacedGang
 from themis.choices import Rounding
@@ -197,14 +198,14 @@ def test_no_property_goes_without_a_planted_defect():
     assert set().union(*(caught_by for _, caught_by in PLANTED.values())) == set(PROPERTIES)
 
 
-@pytest.mark.parametrize("make_solver", [BruteForceSolver, ExactSolver])
+@pytest.mark.parametrize("make_solver", [BruteForceSolver, exact_ladder])
 def test_the_code_as_it_is_has_none_of_them(make_solver):
     assert broken(Mechanism(make_solver=make_solver)) == set()
 
 
 @pytest.mark.parametrize("name", sorted(set(FAMILIES) - {"agents", "testbed", "large"}))
 def test_every_drawn_family_holds(name):
-    mechanism = Mechanism(make_solver=ExactSolver)
+    mechanism = Mechanism(make_solver=exact_ladder)
     for number in range(2):
         case = Case(family(name).market(3, number), mechanism, seed=number)
         for each, check in PROPERTIES.items():
@@ -236,14 +237,14 @@ def test_which_of_two_rows_that_ask_the_same_wins_is_no_matter_of_order():
         bids=(Bid(app_id="a", round_id=0, empty_value=0.1, rows=rows),),
     )
     for seed in range(5):
-        assert PROPERTIES["order"](Case(market, Mechanism(make_solver=ExactSolver), seed=seed)) == []
+        assert PROPERTIES["order"](Case(market, Mechanism(make_solver=exact_ladder), seed=seed)) == []
 
 
 def test_rows_told_apart_by_their_place_in_the_bid_are_found_by_rows_regrouped(monkeypatch):
     """Rows that differ only in which pinned GPUs belong together, as they once were: the first of the bid won."""
     monkeypatch.setattr(Rows, "with_fewest_parts_first", lambda rows, bids: rows)
     cases = (
-        Case(family("regrouped").market(1, number), Mechanism(make_solver=ExactSolver), seed=number)
+        Case(family("regrouped").market(1, number), Mechanism(make_solver=exact_ladder), seed=number)
         for number in range(12)
     )
     assert any(PROPERTIES["order"](case) for case in cases)
@@ -270,7 +271,7 @@ def test_a_limit_that_takes_slots_for_alike_is_found_by_unlike_slots(monkeypatch
         ]
 
     monkeypatch.setattr(resources, "_parts_in_slots", alike)
-    assert found_in_unlike_slots(Mechanism(make_solver=ExactSolver), "optimality")
+    assert found_in_unlike_slots(Mechanism(make_solver=exact_ladder), "optimality")
 
 
 def test_shares_that_leave_winners_less_than_nothing_is_worth_are_found_in_a_hurry():
@@ -291,12 +292,6 @@ def test_an_optimum_that_is_not_proven_is_no_truth_for_a_hurry():
 
 
 def test_gaps_that_leave_out_what_bidders_gain_are_found(monkeypatch):
-    """The bound of a hasty choice without what the bidders gain beyond the price."""
-    true = HastyMarket._priced.func
-
-    def nothing_beyond(market):
-        price, margins = true(market)
-        return price, [0] * len(margins)
-
-    monkeypatch.setattr(HastyMarket, "_priced", property(nothing_beyond))
-    assert found_in_unlike_slots(Mechanism(make_solver=ExactSolver), "hurried")
+    """A solver without time says that nobody can gain anything."""
+    monkeypatch.setattr(ladder, "no_winners", lambda arrays, skip: ProblemResult(skip=skip, row_of={}, gap=1e-9))
+    assert found_in_unlike_slots(Mechanism(make_solver=exact_ladder), "hurried")

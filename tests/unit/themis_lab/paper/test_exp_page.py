@@ -28,7 +28,7 @@ def test_what_was_below_the_frame_makes_way_and_figures_are_copied(tool, tmp_pat
 
     for _ in range(2):
         assert tool.main([str(made)]) == 0
-        page = FRAME + tool.MARK + "\nHow.\n\n## In short\n\n![a [b]](figures/fig0.png)\n"
+        page = FRAME + tool.MARK + "\nHow.\n\n## In short\n\n![a [b]](../figures/fig0.png)\n"
         assert tool.PAGE.read_text(encoding="utf-8") == page
     with Image.open(tool.FIGURES / "fig0.png") as figure:
         assert figure.convert("RGB").getpixel((1, 1)) == (255, 0, 0)
@@ -40,6 +40,6 @@ def test_a_folder_without_a_summary_is_told(tool, tmp_path, capsys):
 
 
 def test_the_page_has_one_mark_and_no_numbers_by_hand_above_it(tool):
-    text = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "explanation" / "reproduction.md").read_text(encoding="utf-8")
     assert text.count(tool.MARK) == 1
     assert "max rho" not in text.partition(tool.MARK)[0].lower()

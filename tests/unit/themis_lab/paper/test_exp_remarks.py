@@ -15,7 +15,7 @@ from themis_lab.paper.port import Comparison, Findings, Scale
 from themis_lab.paper.registry import MODULES, experiment_named
 from themis_lab.paper.statistics import summary
 
-PAGE = ROOT / "docs" / "reproduction.md"
+PAGE = ROOT / "docs" / "explanation" / "reproduction.md"
 NOT_DRAWN = {"fig6"}
 """Its findings come of the allocations of single rounds, which no made-up record has; the page holds it to the rule."""
 
