@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine
@@ -39,6 +40,8 @@ RELAUNCH_EVERY_S = 5.0
 """How often an engine that is away is asked to start what waits for it."""
 LAUNCH_WAIT_S = 5.0
 """How long a client that submits waits for its app master to be started."""
+
+_SHORTAGES = frozenset((errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE))
 
 _KEPT = ("release", "job_event", "finish")
 """Messages that the store keeps; app masters send them until they are acknowledged."""
@@ -417,7 +420,7 @@ class ResourceManager:
         await self._start(entry)
 
     async def _start(self, entry: AppEntry) -> None:
-        """Start the attempt; when the engine is away the app stays ACCEPTED, and the watch tries again."""
+        """Start the attempt. While the engine is away or this machine is full the app stays ACCEPTED and waits."""
         folder = self.folder(entry.app_id)
         environment = {
             "THEMIS_RM_ADDRESS": self.address,
@@ -436,14 +439,13 @@ class ResourceManager:
         )
         try:
             entry.pid = await self._launcher.launch(launch)
-        except UnreachableError as error:
-            LOG.warning("%s waits to be started, as the engine is away: %s", entry.app_id, error)
-            if not entry.ended:
-                self._unlaunched.add(entry.app_id)
-            self._relaunch_at_s = self.clock.now_s() + RELAUNCH_EVERY_S
-            return
         except ThemisError as error:
-            if not entry.ended:
+            if isinstance(error, UnreachableError) or _is_shortage(error):
+                LOG.warning("%s waits to be started: %s", entry.app_id, error)
+                if not entry.ended:
+                    self._unlaunched.add(entry.app_id)
+                self._relaunch_at_s = self.clock.now_s() + RELAUNCH_EVERY_S
+            elif not entry.ended:
                 await self._end_surely(entry, AppState.FAILED, f"its app master could not be started: {error}")
             return
         self._unlaunched.discard(entry.app_id)
@@ -623,6 +625,12 @@ class ResourceManager:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _is_shortage(error: ThemisError) -> bool:
+    """Whether this machine lacks disk space, memory, processes or files for now: no fault of the app."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in _SHORTAGES
 
 
 def _close_session(entry: AppEntry) -> None:
