@@ -147,7 +147,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             policy=self._policy,
             gpus=manager.arbiter.cluster.gpus,
             gpus_leased=len(manager.arbiter.table.live),
-            active_apps=len(manager.arbiter.active_apps),
+            active_apps=manager.arbiter.active_count,
             rounds=manager.rounds.rounds,
             time_scale=manager.settings.time_scale,
             lease_s=manager.settings.lease.duration_s,

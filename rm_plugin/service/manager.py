@@ -600,7 +600,7 @@ class ResourceManager:
             heartbeat_s=self.settings.heartbeat_s,
             time_scale=self.settings.time_scale,
             leases=self.live_cluster.lease_update(entry.app_id),
-            active_apps=len(self.arbiter.active_apps),
+            active_apps=self.arbiter.active_count,
             contention=self.arbiter.contention(entry.app_id, now_s),
             bundle_rule=self.settings.auction.bundle_rule.value,
             app_id=entry.app_id,
@@ -613,7 +613,7 @@ class ResourceManager:
             of_id=message_id,
             now_s=now_s,
             contention=math.nan if entry.ended else self.arbiter.contention(entry.app_id, now_s),
-            active_apps=len(self.arbiter.active_apps),
+            active_apps=self.arbiter.active_count,
         )
 
     def folder(self, app_id: str) -> Path:
