@@ -127,10 +127,11 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             raise
         while True:
             ended = entry.ended
-            while chunks := await asyncio.to_thread(logs.read):
+            last = ended or not request.follow
+            while chunks := await asyncio.to_thread(logs.read, to_the_end=last):
                 for chunk in chunks:
                     yield chunk
-            if not request.follow or ended:
+            if last:
                 return
             await asyncio.sleep(_LOG_POLL_S)
             await self._manager.fetch_logs(entry)
