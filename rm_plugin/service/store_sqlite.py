@@ -54,6 +54,9 @@ BUSY_S = 2.0
 
 T = TypeVar("T")
 
+_DEFECTS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
+"""Errors of SQLite that are about what is written, not about the file."""
+
 _NOT_ENDED = "state NOT IN ('RELEASED', 'REVOKED')"
 
 
@@ -89,14 +92,23 @@ class SqliteStore:
                 yield _SqliteTransaction(self._connection)
                 self._connection.execute("COMMIT")
             except BaseException as error:
-                # After some failures SQLite has rolled back by itself.
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                self._roll_back()
+                if isinstance(error, _DEFECTS):
+                    # The same write would fail again, however often the store is tried.
+                    raise InvariantError(f"what is to be written is no row of the store ({error})") from error
                 if isinstance(error, sqlite3.Error):
                     raise _unusable("written", self._path, error) from error
                 raise
         finally:
             self._open = False
+
+    def _roll_back(self) -> None:
+        # After some failures SQLite has rolled back by itself.
+        if self._connection.in_transaction:
+            try:
+                self._connection.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                raise _unusable("written", self._path, error) from error
 
     def events(self, *, after: int = 0, app_id: str = "", limit: int | None = None) -> tuple[StoredEvent, ...]:
         """Events of sequence greater than `after`, in order."""
