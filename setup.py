@@ -10,6 +10,7 @@ WITH_HEADER = (
 )
 SOURCES = (*WITH_HEADER, "module", "prices", "search")
 HEADERS = (*WITH_HEADER, "buffer", "hash", "problem")
+CANDIDATES = ("enumeration", "dominance", "list_scheduling", "multifit", "gang_layout")
 
 # No contraction into fused operations: prices and times are the same on every machine of one libm.
 ARGUMENTS = ["-std=gnu11", "-O3", "-ffp-contract=off", "-Wall", "-Wextra"]
@@ -24,34 +25,19 @@ setup(
         ),
         Extension(
             "am.agent._packing",
-            sources=[f"{PACKING}/{name}.c" for name in ("module", "packing", "least_slack", "following")],
-            depends=[
-                f"{PACKING}/{name}.h"
-                for name in ("arrays", "following", "limits", "packing", "packer", "least_slack", "shapes")
-            ],
-            # Without a compiler `am/agent/packing.py` and `am/jobs/gpu_division.py` do the same, only slower.
-            optional=True,
-            extra_compile_args=ARGUMENTS,
-        ),
-        Extension(
-            "am.agent._asking",
             sources=[
-                f"{PACKING}/{name}.c"
-                for name in ("asking_module", "choosing", "covering", "dealing", "fitting", "laying")
+                f"{PACKING}/{name}.c" for name in ("packing_module", "packing", "least_slack", "schedule_simulation")
             ],
             depends=[
                 f"{PACKING}/{name}.h"
-                for name in ("arrays", "choosing", "covering", "dealing", "fitting", "laying", "shapes")
+                for name in ("arrays", "limits", "packing", "packer", "least_slack", "schedule_simulation", "shapes")
             ],
-            # Without a compiler `fitted`, `filled`, `dealt`, `divisions` and `selection` do the same, only slower.
-            optional=True,
             extra_compile_args=ARGUMENTS,
         ),
         Extension(
-            "am.agent._memo",
-            sources=[f"{PACKING}/memo_module.c"],
-            # Without a compiler `am/agent/memo.py` does the same, only slower.
-            optional=True,
+            "am.agent._candidates",
+            sources=[f"{PACKING}/{name}.c" for name in ("candidates_module", *CANDIDATES)],
+            depends=[f"{PACKING}/{name}.h" for name in ("arrays", *CANDIDATES, "shapes")],
             extra_compile_args=ARGUMENTS,
         ),
     ]

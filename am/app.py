@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from am.agent.fairness import Valuer, rho_by_definition
-from am.agent.finish_time import finish_time_s
-from am.agent.views import AppView, Surroundings
+from am.agent.model.fairness import Valuer, rho_by_definition
+from am.agent.model.finish_time import finish_time_s
+from am.agent.model.views import AppView, ClusterView
 from am.app_view import app_view, held_gang, surroundings, whole_view
 from am.checkpoints.store import CheckpointStore
 from am.checkpoints.uri import open_store
@@ -56,7 +56,7 @@ class App:
         self.store: CheckpointStore = open_store(self.checkpoint_uri)
         self.board = SearchState(self.spec, folder, self.time_scale, journal, self.store.latest_iteration)
         self.leases: dict[GpuId, Lease] = {}
-        self.around: Surroundings = replace(
+        self.around: ClusterView = replace(
             surroundings(
                 self.cluster,
                 active_apps=registered.active_apps,

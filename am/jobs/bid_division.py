@@ -1,7 +1,8 @@
 """The division that the app's bid assumed, as one more candidate for the planner.
 
-A bid compares hundreds of divisions (`am.agent.divisions`), the planner only a few. Example: for 100 elastic jobs the
-best may be 42 gangs of four, which the planner would not try: its own divisions start as many jobs as they can.
+A bid compares hundreds of divisions (`am.agent.candidates.enumeration`), the planner only a few. Example: for 100
+elastic jobs the best may be 42 gangs of four, which the planner would not try: its own divisions start as many jobs as
+they can.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from am.agent.aimed import Limits
-from am.agent.batch import earliest
-from am.agent.divisions import asks_of
-from am.agent.finish_time import pace_on
-from am.agent.kinds import GangKind, Room, gang_kinds
-from am.agent.parts import part_asks
-from am.agent.views import AppView, GangAt, JobView, Surroundings
+from am.agent.candidates.enumeration import enumerate_candidates
+from am.agent.candidates.gang_kinds import GangKind, Room, gang_kinds
+from am.agent.candidates.local_search import Limits
+from am.agent.candidates.sub_bundles import sub_bundle_candidates
+from am.agent.model.division_times import earliest
+from am.agent.model.finish_time import pace_on
+from am.agent.model.views import AppView, ClusterView, GangAt, JobView
 from am.jobs.gpu_division import Choice, Jobs, Sizes
 from themis.bids import FreeMachine
 
@@ -72,7 +73,7 @@ def _best_divisions(
     free = {machine.machine_id: machine.free for machine in idle if machine.free}
     slots = {machine.machine_id: [gpus for gpus in machine.free_slots if gpus] for machine in idle if machine.free}
     racks = {machine.machine_id: machine.rack_id for machine in idle}
-    around = Surroundings(cluster_gpus=sum(free.values()), active_apps=1, lease_s=1.0, rack_of=racks)
+    around = ClusterView(cluster_gpus=sum(free.values()), active_apps=1, lease_s=1.0, rack_of=racks)
     # Only the jobs of the current phase matter here.
     app = AppView(app_id="", elapsed_s=0.0, jobs=jobs, work_total_gpu_s=0.0, demand_max_gpus=0)
     room = Room(free, slots, around)
@@ -80,8 +81,8 @@ def _best_divisions(
     if len(kinds) < 2:
         # Only the number of gangs is open, which the planner's own divisions cover.
         return
-    parts = part_asks(kinds, len(waiting), free, slots, around)
-    asks, _ = asks_of(kinds, len(waiting), room.gpus, jobs, 1, parts, room)
+    parts = sub_bundle_candidates(kinds, len(waiting), free, slots, around)
+    asks, _ = enumerate_candidates(kinds, len(waiting), room.gpus, jobs, 1, lambda: parts, room)
     asks = Limits(kinds, room, len(waiting)).within(asks)
     gangs = [*(kind.at for kind in kinds), *held]
     counts = np.column_stack((asks, np.tile(np.array([*held.values()], dtype=np.int64), (len(asks), 1))))

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from am.agent.finish_time import job_time_s, pace_on
-from am.agent.views import GangAt, JobView
+from am.agent.model.finish_time import job_time_s, pace_on
+from am.agent.model.views import GangAt, JobView
 
 
 class _JobClass:

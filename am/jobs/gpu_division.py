@@ -9,20 +9,16 @@ from collections.abc import Callable, Container, Iterator, Sequence
 
 import numpy as np
 
-from am.agent.batch import SURELY
-from am.agent.dealt import shapes_array
-from am.agent.filled import sizes_by_work
-from am.agent.finish_time import Line, gang_order, job_order, job_time_s, pace_on
-from am.agent.packing import packed
-from am.agent.views import GangAt, JobView
+from am.agent import _packing
+from am.agent.candidates.generation import sizes_by_work
+from am.agent.candidates.list_scheduling import shapes_array
+from am.agent.model.division_times import CERTAIN
+from am.agent.model.finish_time import Line, gang_order, job_order, job_time_s, pace_on
+from am.agent.model.views import GangAt, JobView
+from am.agent.packing.makespan import packed
 from am.jobs.finish_time_bound import FinishTimeBound
 from themis.cluster import Level
 from themis.values import Value
-
-try:
-    from am.agent import _packing
-except ImportError:
-    _packing = None  # type: ignore[assignment]
 
 MAX_TRIED = 12
 """How many numbers of concurrent jobs are tried, from the most that fit downwards."""
@@ -70,8 +66,8 @@ def best_starts(
     As many jobs as possible run at once, unless fewer end the phase earlier by more than a restart: for one restart a
     job can grow later. A division may leave GPUs that jobs could use; the planner divides those again.
 
-    Which jobs start agrees with what a bid assumes (`am.agent.packing`): of the jobs on one gang the longest. When they
-    end, the planner divides again. The remaining jobs still fit as before, if need be on the same gang.
+    Which jobs start agrees with what a bid assumes (`am.agent.packing.makespan`): of the jobs on one gang the longest.
+    When they end, the planner divides again. The remaining jobs still fit as before, if need be on the same gang.
 
     Args:
         waiting: Jobs without a gang that could run on idle GPUs, longest first.
@@ -108,7 +104,7 @@ def best_starts(
 
 def _ends_later(bound: FinishTimeBound, waiting: Jobs, new: Sequence[GangAt], best_s: float) -> bool:
     """Whether the last job provably ends after `best_s` with these new gangs."""
-    return bound.shared_s(waiting, new) * SURELY > best_s and bound.packed_s(new) * SURELY > best_s
+    return bound.shared_s(waiting, new) * CERTAIN > best_s and bound.packed_s(new) * CERTAIN > best_s
 
 
 def longest_first(job: JobView) -> tuple[float, str]:
@@ -148,7 +144,7 @@ class _DivisionEvaluator:
         in_order_s = self.ends_s(waiting, gangs, best_s)
         if len(self.in_order) > len(gangs):
             ends_s, starting = self.packed(waiting, gangs)
-            if ends_s < in_order_s * SURELY:
+            if ends_s < in_order_s * CERTAIN:
                 return ends_s, starting
         return in_order_s, waiting[: len(gangs)]
 
@@ -194,35 +190,13 @@ class _DivisionEvaluator:
             queue = sorted([*queue, *self._behind], key=longest_first)
         if not queue:
             return max([end_s for end_s, _, _ in ends], default=0.0)
-        if _packing is None:
-            return self.plain_ends_s(ends, queue, best_s)
         if self._following is None:
             self._following = _Following(self.in_order)
         return self._following.ends_s(ends, queue, self._within, self._start_s, best_s)
 
-    def plain_ends_s(self, ends: list[_End], queue: Jobs, best_s: float) -> float:
-        """The Python version of the compiled part of `ends_s`: simulates ends of jobs and the waiting queue."""
-        heapq.heapify(ends)
-        last_s, idle = 0.0, 0
-        while ends:
-            if not queue:
-                return max(ends)[0]
-            last_s, gpus, level = heapq.heappop(ends)
-            if last_s * SURELY >= best_s:
-                return last_s
-            sizes = share_evenly(queue, idle + gpus)
-            left = gpus
-            for job, size in zip(queue, sizes, strict=False):
-                left -= size
-                here = Level.SLOT if size == 1 else level if left >= 0 else max(level, self._within)
-                heapq.heappush(ends, (last_s + self._start_s + job_time_s(job, GangAt(size, here)), size, here))
-            idle += gpus - sum(sizes)
-            queue = queue[len(sizes) :]
-        return math.inf if queue else last_s
-
 
 class _Following:
-    """Jobs as arrays for the compiled `core/following.c`, which does the same as `_DivisionEvaluator.plain_ends_s`."""
+    """Jobs as arrays for the compiled `core/schedule_simulation.c`."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._rows = {job.job_id: row for row, job in enumerate(jobs)}
@@ -236,7 +210,7 @@ class _Following:
         rows = np.array([self._rows[job.job_id] for job in queue], dtype=np.int64)
         ends_s = np.array([end_s for end_s, _, _ in ends], dtype=np.float64)
         gangs = np.array([(gpus, level) for _, gpus, level in ends], dtype=np.int64).reshape(len(ends), 2)
-        return _packing.follow_s(self._shapes, self._gpu_s, rows, ends_s, gangs, within, start_s, SURELY, best_s)
+        return _packing.follow_s(self._shapes, self._gpu_s, rows, ends_s, gangs, within, start_s, CERTAIN, best_s)
 
 
 def put_on_gangs(jobs: Jobs, gangs: Busy, start_s: float) -> float:

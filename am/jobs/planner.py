@@ -14,8 +14,8 @@ from types import MappingProxyType
 
 from msgspec import field
 
-from am.agent.demands import pays_above
-from am.agent.views import GangAt, JobView
+from am.agent.model.demands import pays_above
+from am.agent.model.views import GangAt, JobView
 from am.jobs.bid_division import division_of_bid
 from am.jobs.gpu_division import MAX_TRIED, DivisionContext, Jobs, best_starts
 from am.jobs.lazy_mapping import LazyMapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from am.agent.views import GangAt, JobView, gang_at
+from am.agent.model.views import GangAt, JobView, gang_at
 from themis.apps import JobShape
 from themis.bids import FreeMachine
 from themis.cluster import Allocation, Cluster, GpuId, Level

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from am.agent.batch import SURELY
-from am.agent.demands import pays_above
-from am.agent.finish_time import job_time_s
-from am.agent.views import GangAt, JobView
+from am.agent.model.demands import pays_above
+from am.agent.model.division_times import CERTAIN
+from am.agent.model.finish_time import job_time_s
+from am.agent.model.views import GangAt, JobView
 from am.jobs.finish_time_bound import FinishTimeBound
 from am.jobs.gpu_division import Busy, Jobs, put_on_gangs
 from am.jobs.pool import Pool, speed_of
@@ -44,7 +44,7 @@ def find_stragglers(running: Sequence[tuple[JobView, GangAt]], waiting: Jobs, id
         if FinishTimeBound(waiting, others).packed_s([GangAt(idle_gpus, Level.SLOT)]) >= end_s:
             break
         gangs = [*others, (idle.gang_of(tuple(idle.gpus)), 0.0)]
-        if put_on_gangs([*waiting, *stragglers, job], gangs, restart_s) + restart_s >= end_s * SURELY:
+        if put_on_gangs([*waiting, *stragglers, job], gangs, restart_s) + restart_s >= end_s * CERTAIN:
             break
         stragglers.append(job)
     return stragglers

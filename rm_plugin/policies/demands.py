@@ -106,7 +106,10 @@ def claims_of(snapshot: RoundSnapshot, won: dict[str, tuple[PlacedGang, ...]]) -
     """A claim of every app that reported and has unmet demand. `won` is what each app already got in this round."""
     claims, bids = [], snapshot.bids or {}
     renewables = {app.app_id: app.renewable for app in snapshot.apps if app.renewable.counts}
-    for app_id, demands in snapshot.answered.wanting():
+    for app_id, report in snapshot.answered.items():
+        demands = report.demands
+        if not demands:
+            continue
         # Most apps won nothing and want one gang.
         mine, renewable = won.get(app_id, ()), renewables.get(app_id, _NOTHING)
         left = unmet(demands, mine, renewable) if mine or len(demands) > 1 else demands

@@ -41,7 +41,8 @@ def worst_apps(snapshot: RoundSnapshot) -> tuple[str, ...]:
     """
     # 1 - 0.8 is 0.19999999999999996: without the rounding five apps would count as fewer than one fifth of them.
     places = max(1, math.ceil(round((1.0 - snapshot.settings.f) * len(snapshot.answered), 9)))
-    return tuple(snapshot.answered.worst(places))
+    wanting = [(-report.rho, app_id) for app_id, report in snapshot.answered.items() if report.demands]
+    return tuple([app_id for _, app_id in sorted(wanting)[:places]])
 
 
 def market_of(snapshot: RoundSnapshot) -> Market:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 
 from themis_lab.bench.auction_plan import HighsUse, Plan
-from themis_lab.bench.auction_rows import Growth, ResultRow, growths
+from themis_lab.bench.auction_rows import GangExtension, ResultRow, gang_extensions
 
 _COLUMNS = (
     ("market", "GPUs/machines/bidders"),
@@ -43,7 +43,7 @@ def document(plan: Plan, rows: Sequence[ResultRow]) -> dict[str, object]:
             "cpus": os.cpu_count(),
         },
         "rows": [row.document() for row in rows],
-        "growth": [asdict(growth) for growth in growths(rows)],
+        "growth": [asdict(growth) for growth in gang_extensions(rows)],
     }
 
 
@@ -59,7 +59,7 @@ def table(plan: Plan, rows: Sequence[ResultRow]) -> str:
         for line in cells
     ]
     notes = [note for row in rows for note in _notes(plan, row)]
-    return "\n".join([*lines, *notes, *map(_growth_line, growths(rows))])
+    return "\n".join([*lines, *notes, *map(_growth_line, gang_extensions(rows))])
 
 
 def _cells(row: ResultRow) -> list[str]:
@@ -101,7 +101,7 @@ def _notes(plan: Plan, row: ResultRow) -> list[str]:
     return [f"{name}: {sentence}" for sentence, holds in said.items() if holds]
 
 
-def _growth_line(growth: Growth) -> str:
+def _growth_line(growth: GangExtension) -> str:
     sizes = ", ".join(map(str, growth.sizes))
     name = f"{growth.gangs} {growth.cluster} {growth.kind}"
     return f"{name}: over {sizes} GPUs our time grows as rows^{growth.slope:.2f}"

@@ -83,7 +83,7 @@ class ResultRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Growth:
+class GangExtension:
     """Slope of log seconds over log rows, by least squares over the sizes of one kind of market."""
 
     gangs: str
@@ -109,7 +109,7 @@ def sum_up(variant: Variant, figures: Sequence[MarketFigures]) -> ResultRow:
     return _with_highs(_with_ours(_with_markets(row, figures), figures), figures)
 
 
-def growths(rows: Sequence[ResultRow]) -> list[Growth]:
+def gang_extensions(rows: Sequence[ResultRow]) -> list[GangExtension]:
     """The growth of every kind of market that was measured at two sizes or more."""
     found = []
     for gangs, cluster, kind in sorted({(row.gangs, row.cluster, row.kind) for row in rows}):
@@ -119,7 +119,7 @@ def growths(rows: Sequence[ResultRow]) -> list[Growth]:
             continue
         slope = linear_regression([point[1] for point in points], [point[2] for point in points]).slope
         sizes = tuple(gpus for gpus, _, _ in points)
-        found.append(Growth(gangs=gangs, cluster=cluster, kind=kind, sizes=sizes, slope=slope))
+        found.append(GangExtension(gangs=gangs, cluster=cluster, kind=kind, sizes=sizes, slope=slope))
     return found
 
 

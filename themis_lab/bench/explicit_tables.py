@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from am.agent.bidding import make_bid
-from am.agent.fairness import Valuer
-from am.agent.finish_time import finish_time_s, split_evenly
-from am.agent.views import AppView, GangAt, Surroundings
+from am.agent.bids.bidding import make_bid
+from am.agent.model.fairness import Valuer
+from am.agent.model.finish_time import finish_time_s, split_evenly
+from am.agent.model.views import AppView, ClusterView, GangAt
 from themis.bids import Bid, BidRow, Offer
 from themis.cluster import Allocation, Level
 
@@ -16,7 +16,7 @@ START_MACHINES = 24
 """Machines from which tables start to fill, at most."""
 
 
-def explicit_bid(app: AppView, offer: Offer, around: Surroundings, rng: Random) -> Bid:
+def explicit_bid(app: AppView, offer: Offer, around: ClusterView, rng: Random) -> Bid:
     """A bid that names machines: 1, 2, 4, .. of the app's gangs, filled from each of some start machines on.
 
     Machines are filled in the order of their racks, so that a gang tends to lie within one. The value is the agent's:
@@ -41,7 +41,7 @@ def explicit_bid(app: AppView, offer: Offer, around: Surroundings, rng: Random) 
 
 
 def _bundles(
-    app: AppView, offer: Offer, around: Surroundings, rng: Random
+    app: AppView, offer: Offer, around: ClusterView, rng: Random
 ) -> Iterator[tuple[Allocation, tuple[GangAt, ...]]]:
     """GPUs by machine, and the gangs that lie on them."""
     shape = app.median_job.shape
@@ -68,7 +68,7 @@ def _geometric(least: int, most: int) -> Iterator[int]:
 
 
 def _laid(
-    sizes: tuple[int, ...], unit: int, machines: list[str], free: Allocation, around: Surroundings
+    sizes: tuple[int, ...], unit: int, machines: list[str], free: Allocation, around: ClusterView
 ) -> tuple[Allocation, tuple[GangAt, ...]] | None:
     """The gangs one after the other on the next machines with room, or None when the GPUs run out."""
     left = free.by_machine()
@@ -93,7 +93,7 @@ def _laid(
     return Allocation.of(taken), tuple(gangs)
 
 
-def _level(gpus: int, machines: list[str], around: Surroundings) -> Level:
+def _level(gpus: int, machines: list[str], around: ClusterView) -> Level:
     if gpus == 1:
         return Level.SLOT
     if len(machines) == 1:

@@ -17,7 +17,7 @@ _LEFT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Growth:
+class GangExtension:
     """`cpu_s` grows as the `slope`-th power of what is varied; `over` says what that is, `at` what stays alike."""
 
     over: str
@@ -34,7 +34,7 @@ _AXES: Mapping[str, tuple[Callable[[Row], tuple[float, str]], Callable[[Row], in
 }
 
 
-def growths(rows: Sequence[Row]) -> list[Growth]:
+def gang_extensions(rows: Sequence[Row]) -> list[GangExtension]:
     """How CPU seconds grow with the size: both together, GPUs alone, apps alone, wherever two sizes or more say so."""
     measured = [row for row in rows if row.part == Part.GROWTH and row.cpu_s is not None]
     found = []
@@ -46,11 +46,11 @@ def growths(rows: Sequence[Row]) -> list[Growth]:
     return found
 
 
-def _growth(over: str, at: str, group: Sequence[Row], varied: Callable[[Row], int]) -> Growth:
+def _growth(over: str, at: str, group: Sequence[Row], varied: Callable[[Row], int]) -> GangExtension:
     sizes = [math.log(varied(row)) for row in group]
     seconds = [math.log(row.cpu_s or 0.0) for row in group]
     names = tuple(f"{row.gpus}/{row.apps}" for row in group)
-    return Growth(over=over, at=at, sizes=names, slope=linear_regression(sizes, seconds).slope)
+    return GangExtension(over=over, at=at, sizes=names, slope=linear_regression(sizes, seconds).slope)
 
 
 def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
@@ -65,7 +65,7 @@ def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
         "synthetic": {"load": LOAD, "task_gpu_s": TASK_GPU_S, "sigma": SIGMA},
         "environment": {"python": platform.python_version(), "cpus": os.cpu_count(), "load_1min": os.getloadavg()[0]},
         "rows": [asdict(row) for row in rows],
-        "growth": [asdict(growth) for growth in growths(rows)],
+        "growth": [asdict(growth) for growth in gang_extensions(rows)],
     }
 
 
@@ -76,7 +76,7 @@ def table(rows: Sequence[Row]) -> str:
     lines = ["  ".join(_padded(line, widths)).rstrip() for line in cells]
     notes = [note for row in rows for note in _notes(row)]
     label = [f"reference: {REFERENCE_LABEL}"] if any(row.reference_s is not None for row in rows) else []
-    return "\n".join([*lines, *notes, *label, *map(_growth_line, growths(rows))])
+    return "\n".join([*lines, *notes, *label, *map(_growth_line, gang_extensions(rows))])
 
 
 def _padded(line: Sequence[str], widths: Sequence[int]) -> list[str]:
@@ -127,6 +127,6 @@ def _aim(row: Row) -> str:
     return f"{row.reach_speedup:g} x as fast, {row.reach_memory_share:g} of the memory"
 
 
-def _growth_line(growth: Growth) -> str:
+def _growth_line(growth: GangExtension) -> str:
     sizes = ", ".join(growth.sizes)
     return f"growth over {sizes} ({growth.at}): CPU seconds grow as {growth.over}^{growth.slope:.2f}"

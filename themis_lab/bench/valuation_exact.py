@@ -1,7 +1,7 @@
 """The least time in which an app's jobs can end on a small bundle: every division of it, every assignment of jobs.
 
-Written from the definition in `am/agent/bidding.py`; shares nothing with the agent but how long one job takes on one
-gang. For apps that hold nothing and have no later phases.
+Written from the definition in `am/agent/bids/bidding.py`; of the agent it uses only how long one job takes on one gang.
+For apps that hold nothing and have no later phases.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from am.agent.finish_time import job_time_s
-from am.agent.views import AppView, GangAt, JobView
+from am.agent.model.finish_time import job_time_s
+from am.agent.model.views import AppView, GangAt, JobView
 from themis.apps import JobShape
 from themis.bids import FreeMachine
 from themis.cluster import Level

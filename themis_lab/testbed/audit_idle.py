@@ -45,7 +45,7 @@ def check_idle_gpus(run: AuditInput, findings: Findings) -> None:
     After each round the arbiter's own count of usable GPUs must be 0. Independently, and whether rounds are played or
     not, no GPU may stay free for longer than a round takes while a job waits whose smallest gang fits into the free
     GPUs. A job waits while its tuner has it run, its app's master is registered and no tasks of it run; jobs that GPUs
-    serve which their app already holds, or has reserved, do not wait. Growth of running jobs is left to the first rule:
+    serve which their app already holds, or has reserved, do not wait. GangExtension of running jobs is left to the first rule:
     whether one more GPU makes a job faster depends on its slowdown.
     """
     findings.announce(NOTHING_USABLE, NOT_IDLE)

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 from agent_cases import FLAT, STRICT, cluster_of, job
 
-from am.agent.finish_time import phase_time_s
-from am.agent.kinds import GangKind
-from am.agent.views import GangAt
+from am.agent.candidates.gang_kinds import GangKind
+from am.agent.model.finish_time import phase_time_s
+from am.agent.model.views import GangAt
 from am.jobs.bid_division import _served, division_of_bid
 from am.jobs.pool import Pool
 from themis.apps import JobShape

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from agent_cases import CRUDE_SLOWDOWN, FLAT, STRICT, job
 
-from am.agent.views import GangAt
+from am.agent.model.views import GangAt
 from am.jobs import gpu_division
 from am.jobs.finish_time_bound import FinishTimeBound
 from am.jobs.gpu_division import DivisionContext

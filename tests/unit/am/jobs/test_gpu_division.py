@@ -1,14 +1,18 @@
 """Which way to share idle GPUs is chosen; those that surely end later are not followed to their end."""
 
+import heapq
 import math
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from agent_cases import CRUDE_SLOWDOWN, FLAT, STRICT, job
 
-from am.agent.batch import SURELY
-from am.agent.views import GangAt, JobView
+from am.agent import _packing
+from am.agent.model.division_times import CERTAIN
+from am.agent.model.finish_time import job_time_s
+from am.agent.model.views import GangAt, JobView
 from am.jobs import gpu_division
 from am.jobs.gpu_division import DivisionContext, best_starts, longest_first
 from themis.apps import JobShape
@@ -134,9 +138,30 @@ def test_a_late_job_starts_on_a_gang_that_is_best_left_to_it():
     assert [(each.job_id, size) for each, size in chosen] == [("late", 4)]
 
 
+def plain_ends_s(weighed, ends, queue, best_s):
+    """What `core/schedule_simulation.c` computes, in plain Python."""
+    ends = list(ends)
+    heapq.heapify(ends)
+    last_s, idle = 0.0, 0
+    while ends:
+        if not queue:
+            return max(ends)[0]
+        last_s, gpus, level = heapq.heappop(ends)
+        if last_s * CERTAIN >= best_s:
+            return last_s
+        sizes = gpu_division.share_evenly(queue, idle + gpus)
+        left = gpus
+        for each, size in zip(queue, sizes, strict=False):
+            left -= size
+            here = Level.SLOT if size == 1 else level if left >= 0 else max(level, weighed._within)
+            heapq.heappush(ends, (last_s + weighed._start_s + job_time_s(each, GangAt(size, here)), size, here))
+        idle += gpus - sum(sizes)
+        queue = queue[len(sizes) :]
+    return math.inf if queue else last_s
+
+
 @pytest.mark.parametrize("seed", range(60))
-def test_jobs_are_followed_in_c_as_in_plain_python(seed, monkeypatch):
-    pytest.importorskip("am.agent._packing")
+def test_jobs_are_followed_in_c_as_in_plain_python(seed):
     rng = Random(f"{seed} followed")
     shapes = (
         *(JobShape(tasks=1), JobShape(tasks=4), JobShape(tasks=3, min_tasks=2, gpus_per_task=2), JobShape(tasks=2)),
@@ -161,9 +186,11 @@ def test_jobs_are_followed_in_c_as_in_plain_python(seed, monkeypatch):
     beside = DivisionContext(running=running, behind=behind, within=rng.choice(list(Level)))
     weighed = gpu_division._DivisionEvaluator(jobs, beside, rng.choice((0.0, 0.1, 0.2, 4.0)))
     at_ends_s = [free_s for _, free_s in weighed.busy]
-    best_s = (math.inf, *(rng.uniform(0, 300) for _ in range(3)), *at_ends_s, *(end_s * SURELY for end_s in at_ends_s))
+    best_s = (math.inf, *(rng.uniform(0, 300) for _ in range(3)), *at_ends_s, *(end_s * CERTAIN for end_s in at_ends_s))
     found = [weighed.ends_s(jobs, gangs, each) for each in best_s]
-    monkeypatch.setattr(gpu_division, "_packing", None)
+    weighed._following = SimpleNamespace(
+        ends_s=lambda ends, queue, within, start_s, best_s: plain_ends_s(weighed, ends, queue, best_s)
+    )
     assert found == [weighed.ends_s(jobs, gangs, each) for each in best_s]
 
 
@@ -171,18 +198,17 @@ class TestFollowing:
     """By hand, where the compiled way could tell another time than the plain one and drawn cases seldom would."""
 
     def told_s(self, running, waiting, within=Level.SLOT, start_s=0.0, best_s=math.inf):
-        pytest.importorskip("am.agent._packing")
         ends = [(end_s, gang.gpus, gang.level) for end_s, gang in running]
         weighed = gpu_division._DivisionEvaluator(waiting, DivisionContext(within=within), start_s)
         told_s = gpu_division._Following(waiting).ends_s(ends, waiting, within, start_s, best_s)
-        assert told_s == weighed.plain_ends_s(ends, waiting, best_s)
+        assert told_s == plain_ends_s(weighed, ends, waiting, best_s)
         return told_s
 
     def test_times_are_added_up_in_one_order(self):
         assert (0.1 + 0.2) + 0.3 != 0.1 + (0.2 + 0.3)
         assert self.told_s([(0.1, GangAt(1, Level.SLOT))], [job("w", 0.3)], start_s=0.2) == (0.1 + 0.2) + 0.3
 
-    @pytest.mark.parametrize(("best_s", "told_s"), [(7.0, 16.0), (7.0 * SURELY, 7.0)])
+    @pytest.mark.parametrize(("best_s", "told_s"), [(7.0, 16.0), (7.0 * CERTAIN, 7.0)])
     def test_an_end_that_is_surely_no_sooner_is_the_last(self, best_s, told_s):
         assert self.told_s([(7.0, GangAt(1, Level.SLOT))], [job("w", 9.0)], best_s=best_s) == told_s
 
@@ -205,7 +231,7 @@ class TestWhatCannotBeFollowed:
     GOOD = (np.array([[1, 1, 2]]), np.ones((1, 4)), np.array([0]), np.array([1.0]), np.array([[1, 0]]))
 
     def follow(self, *arrays, within=0):
-        return pytest.importorskip("am.agent._packing").follow_s(*arrays, within, 0.0, 1.0, math.inf)
+        return _packing.follow_s(*arrays, within, 0.0, 1.0, math.inf)
 
     def test_what_is_right_is_answered(self):
         assert self.follow(*self.GOOD) == 2.0

@@ -2,7 +2,7 @@
 
 from agent_cases import FLAT, cluster_of, job
 
-from am.agent.views import GangAt
+from am.agent.model.views import GangAt
 from am.jobs.pool import Pool
 from am.jobs.stragglers import find_stragglers
 from themis.apps import JobShape

@@ -12,7 +12,7 @@ import themis_lab.bench.simulator_run as simulator_run
 from themis.errors import InputError, ThemisError
 from themis_lab.bench import simulator_starter
 from themis_lab.bench.simulator_cases import LEFT_OUT_S, SHAPES, Part, Plan, Reference, Size, cases_of
-from themis_lab.bench.simulator_output import document, growths, table
+from themis_lab.bench.simulator_output import document, gang_extensions, table
 from themis_lab.bench.simulator_process import Usage, simulate_apart
 from themis_lab.bench.simulator_run import Row, run_cases
 from themis_lab.bench.simulator_trace import draw_jobs, read_statistics, write_trace
@@ -181,13 +181,13 @@ def test_growth_is_of_both_together_of_gpus_alone_and_of_apps_alone():
     rows = [
         growth_row(gpus, apps, 1e-3 * gpus * apps**1.5) for gpus, apps in ((80, 16), (400, 80), (400, 160), (800, 80))
     ]
-    found = {growth.over: (growth.at, growth.sizes, growth.slope) for growth in growths(rows)}
+    found = {growth.over: (growth.at, growth.sizes, growth.slope) for growth in gang_extensions(rows)}
     assert found == {
         "GPUs and apps": ("5 GPUs an app", ("80/16", "400/80"), pytest.approx(2.5)),
         "GPUs": ("80 apps", ("400/80", "800/80"), pytest.approx(1.0)),
         "apps": ("400 GPUs", ("400/80", "400/160"), pytest.approx(1.5)),
     }
-    assert growths(rows[:1]) == []
+    assert gang_extensions(rows[:1]) == []
 
 
 def test_the_document_is_json_and_labels_the_reference():
