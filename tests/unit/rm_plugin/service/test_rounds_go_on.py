@@ -16,7 +16,7 @@ from themis.wire import themis_pb2 as pb
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(round_runner_module, "RETRY_FIRST_S", 0.02, raising=False)
+    monkeypatch.setattr(round_runner_module, "RETRY_FIRST_S", 0.02)
 
 
 def played(tmp_path, *, deaf_for=0, before=lambda rm: None, **choices):
