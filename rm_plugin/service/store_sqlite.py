@@ -69,14 +69,14 @@ class SqliteStore:
 
     def __init__(self, path: Path) -> None:
         _make_folder(path.parent)
-        self._lock = _locked(path)
-        try:
+        with contextlib.ExitStack() as opened:
+            self._lock = _locked(path)
+            opened.callback(os.close, self._lock)
             self._connection = _connect(f"{path.absolute().as_uri()}?mode=rwc", path)
+            opened.callback(self._connection.close)
             _prepare(self._connection, path)
             self._reader = _Reader(path)
-        except BaseException:
-            os.close(self._lock)
-            raise
+            opened.pop_all()
         self._path = path
         self._open = False
 
@@ -188,7 +188,11 @@ class SqliteReader(_Reader):
         if not path.is_file():
             raise StoreError("no such store", value=str(path), remedy="name the file state.db of a ResourceManager")
         super().__init__(path)
-        _check_version(self._connection, path)
+        try:
+            _check_version(self._connection, path)
+        except StoreError:
+            self.close()
+            raise
 
 
 class _SqliteTransaction:
