@@ -45,11 +45,11 @@ def _reproduce(options: argparse.Namespace) -> int:
             raise InputError(f"{name} must be 1 or more", value=number)
     # Imported late: bad options should be told at once.
     from themis_cli.reproduce_progress import ProgressLine
-    from themis_lab.paper.kept_runs import KeptRuns
     from themis_lab.paper.output import overview_text, summary_markdown
     from themis_lab.paper.plans import distinct_runs
     from themis_lab.paper.port import Scale
     from themis_lab.paper.result_files import make_folder, write_whole
+    from themis_lab.paper.run_cache import KeptRuns
     from themis_lab.paper.runner import run_all
 
     experiments = _wanted(options.names)
@@ -95,14 +95,14 @@ def _wanted(names: Sequence[str]) -> list[Experiment]:
 
 def _evaluate(results: _Results, line: ProgressLine, options: argparse.Namespace, done: list[_Done]) -> None:
     """Evaluate and write each experiment; its table goes to standard output as soon as it is there."""
-    from themis_lab.paper.output import table_text, write
+    from themis_lab.paper.output import section, write
 
     for experiment, runs in results:
         findings = experiment.evaluate(runs)
         done.append((experiment, findings, None))
         line.pause()
         if not options.json:
-            sys.stdout.write(table_text(experiment, findings) + "\n")
+            sys.stdout.write(section(experiment, findings).text() + "\n")
             sys.stdout.flush()
         done[-1] = (experiment, findings, write(experiment, findings, Path(options.out)))
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
 from themis_lab.paper.forecast import expected_s
-from themis_lab.paper.kept_runs import KeptRuns
 from themis_lab.paper.port import Cell, Done, Experiment, Scale
-from themis_lab.simulator.parallel import Board, mapped
+from themis_lab.paper.run_cache import KeptRuns
+from themis_lab.simulator.parallel import Board, run_parallel
 from themis_lab.simulator.record import RunRecord
 from themis_lab.simulator.runs import few_collections
 from themis_lab.simulator.simulation import Simulation, Watch
@@ -135,7 +135,7 @@ def _make(wanted: Mapping[str, Cell], processes: int, progress: Progress) -> Ite
 def _records(wanted: Mapping[str, Cell], processes: int, told: _Told) -> Iterator[tuple[tuple[str, int], RunRecord]]:
     numbered = [((key, place), (place, cell)) for place, (key, cell) in enumerate(wanted.items())]
     if processes > 1:
-        return mapped(_run_apart, numbered, processes, told.board, told.look)
+        return run_parallel(_run_apart, numbered, processes, told.board, told.look)
     return ((key, run_cell(cell, _noting(told.board, place, told.look))) for key, (place, cell) in numbered)
 
 

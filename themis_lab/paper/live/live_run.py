@@ -9,8 +9,8 @@ from typing import Any
 
 from themis.errors import InputError
 from themis.wire.values import app_from_message
-from themis_lab.paper.live.live_measured import as_measured
 from themis_lab.paper.live.live_settings import as_live
+from themis_lab.paper.live.measured_costs import as_measured
 from themis_lab.simulator.metrics import DEFINITION, Document, fairness, summary
 from themis_lab.simulator.runs import Run
 from themis_lab.simulator.settings import Settings

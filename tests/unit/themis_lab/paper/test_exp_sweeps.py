@@ -17,7 +17,7 @@ from themis_lab.paper.plotting import house_style
 from themis_lab.paper.port import Scale
 from themis_lab.paper.registry import experiment_named
 from themis_lab.paper.runner import run_cell
-from themis_lab.paper.standins import AS_SHIPPED
+from themis_lab.paper.sensitivity import AS_SHIPPED
 from themis_lab.paper.strategies import FILTERS, RankedAgent
 from themis_lab.simulator.clusters import cluster_named
 from themis_lab.simulator.simulation import Simulation

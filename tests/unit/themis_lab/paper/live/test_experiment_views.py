@@ -1,16 +1,18 @@
 """The figures and tables from rows whose answers are known."""
 
 import math
+from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
 
+from themis_lab.paper.live.findings import Shown
 from themis_lab.paper.live.plan import plan_experiment
 from themis_lab.paper.live.report import _show as show
 from themis_lab.paper.live.results import SIMULATOR, TESTBED, Results
 from themis_lab.paper.live.scale import scale_named
 from themis_lab.paper.live.summary import over_figures
-from themis_lab.paper.live.tables import cells, document, markdown
+from themis_lab.paper.live.tables import cells, document, section
 from themis_lab.paper.live.views.agreement import AGREEMENT
 from themis_lab.paper.live.views.efficiency import FIG11, FIG12
 from themis_lab.paper.live.views.fairness import FIG9
@@ -170,8 +172,11 @@ def test_lines_become_text_and_json():
     line = told(FIG12, "GPU time, slaq over themis (%)")
     assert cells(line) == ("GPU time, slaq over themis (%)", "about 250", "200", "200", "0.8", "1")
     assert document(line)["testbed_over_paper"] == pytest.approx(0.8)
-    page = markdown("fig12: GPU time", "fig12.png", [line])
-    assert "![fig12: GPU time](fig12.png)" in page
+    shown = Shown(view=FIG12, lines=[line], figure=Path("out/fig12.png"))
+    page = section(shown).markdown("###")
+    assert page.startswith(
+        "### fig12: total GPU time, workload 2\n\n![total GPU time, workload 2](fig12.png)\n\n| what |"
+    )
     assert "| GPU time, slaq over themis (%) | about 250 | 200 | 200 | 0.8 | 1 |" in page
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from themis.apps import JobShape, Slowdown
 from themis.wire import themis_pb2 as pb
-from themis_lab.paper.live.live_measured import as_measured, measure
+from themis_lab.paper.live.measured_costs import as_measured, measure
 from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
 from themis_lab.testbed.events import Event
 

@@ -8,10 +8,10 @@ import pytest
 from tests.unit.themis_lab.simulator.sim_cases import app, cluster, job, settings, workload
 from themis.errors import InputError
 from themis_lab.paper import kept_runs, runner
-from themis_lab.paper.kept_runs import KeptRuns, digest_of
 from themis_lab.paper.plans import distinct_runs
 from themis_lab.paper.port import Scale
 from themis_lab.paper.registry import experiment_named
+from themis_lab.paper.run_cache import KeptRuns, digest_of
 from themis_lab.paper.runner import run_all, run_cell
 from themis_lab.simulator.simulation import Simulation
 
