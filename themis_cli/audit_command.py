@@ -14,11 +14,11 @@ from themis.errors import InputError, UnknownNameError
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from themis_lab.audit.hunt import Found, Plan
+    from themis_lab.audit.fuzzing import FuzzPlan, FuzzResult
 
 EXIT_VIOLATION = 1
 EXIT_INTERRUPTED = 3
-_TOLD_EVERY_S = 5.0
+_WRITE_EVERY_S = 5.0
 _SHARING = "sharing"
 
 
@@ -45,24 +45,24 @@ def add_to(commands: Subcommands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     # Imported late: solvers and agents are slow to import, and other commands do not need them.
-    from themis_lab.audit.hunt import Found, hunt
+    from themis_lab.audit.fuzzing import FuzzResult, fuzz
     from themis_lab.audit.report import document, text
 
     if options.show is not None:
         return _show(options)
     plan = _plan(options)
-    found = hunt(plan, Found(), go_on=_until(options.budget_s), told=_teller(plan))
+    found = fuzz(plan, FuzzResult(), keep_going=_until(options.budget_s), on_market=_progress_writer(plan))
     sys.stdout.write(json.dumps(document(plan, found), indent=1) + "\n" if options.json else text(plan, found))
     if found.ended == "interrupted":
         return EXIT_INTERRUPTED
     return EXIT_VIOLATION if found.broken.total() else 0
 
 
-def _plan(options: argparse.Namespace) -> Plan:
+def _plan(options: argparse.Namespace) -> FuzzPlan:
     from rm_plugin.solvers.registry import solver
     from themis_lab.audit.case import Mechanism
     from themis_lab.audit.families import FAMILIES, family
-    from themis_lab.audit.hunt import Plan
+    from themis_lab.audit.fuzzing import FuzzPlan
     from themis_lab.audit.measures.registry import MEASURES
     from themis_lab.audit.properties.registry import PROPERTIES
 
@@ -78,7 +78,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         if name not in known:
             raise UnknownNameError("property", name, known)
     worlds = options.markets // 50 if options.worlds is None else options.worlds
-    return Plan(
+    return FuzzPlan(
         families=[family(name) for name in options.family or FAMILIES],
         markets=options.markets,
         seed=options.seed,
@@ -106,20 +106,20 @@ def _until(budget_s: float) -> Callable[[], bool]:
     return lambda: time.monotonic() - begun_s < budget_s
 
 
-def _teller(plan: Plan) -> Callable[[Found], None]:
+def _progress_writer(plan: FuzzPlan) -> Callable[[FuzzResult], None]:
     """Progress on standard error: a line that redraws itself, or one every few seconds without a terminal."""
     live = sys.stderr.isatty()
-    told_s = time.monotonic()
+    written_s = time.monotonic()
 
-    def tell(found: Found) -> None:
-        nonlocal told_s
+    def write(found: FuzzResult) -> None:
+        nonlocal written_s
         last = found.drawn.total() == plan.markets
-        if not last and time.monotonic() - told_s < (0.1 if live else _TOLD_EVERY_S):
+        if not last and time.monotonic() - written_s < (0.1 if live else _WRITE_EVERY_S):
             return
-        told_s = time.monotonic()
+        written_s = time.monotonic()
         worlds = f"{len(found.worlds)} of {plan.worlds} worlds, " if plan.worlds else ""
         line = f"audit: {worlds}{found.drawn.total()} of {plan.markets} markets, {found.broken.total()} violations"
         sys.stderr.write(f"\r{line}" + ("\n" if last else "") if live else f"{line}\n")
         sys.stderr.flush()
 
-    return tell
+    return write
