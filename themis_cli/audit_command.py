@@ -1,4 +1,4 @@
-"""`themis audit`: hunt seeded markets for violations of what the auction promises."""
+"""`themis audit`: check the auction's properties on random markets."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ _SHARING = "sharing"
 def add_to(commands: Subcommands) -> None:
     """Add `audit`."""
     parser = commands.add_parser(
-        "audit", help="hunt seeded markets for violations of the auction's properties; 1 when there is one"
+        "audit", help="check the auction's properties on random markets; exits with 1 if one is violated"
     )
     parser.add_argument("--markets", type=int, default=200, metavar="N", help="how many markets (default 200)")
     parser.add_argument(
         "--worlds", type=int, metavar="N", help="worlds for the sharing incentive (default: markets / 50)"
     )
-    parser.add_argument("--seed", type=int, default=1, help="of every draw (default 1)")
-    parser.add_argument("--solver", default="exact", help="whose answers are audited (default exact)")
-    parser.add_argument("--family", action="append", metavar="NAME", help="only these families; may be repeated")
-    parser.add_argument("--property", action="append", metavar="NAME", help="only these properties and measures")
+    parser.add_argument("--seed", type=int, default=1, help="seed of all random choices (default 1)")
+    parser.add_argument("--solver", default="exact", help="solver to audit (default exact)")
+    parser.add_argument(
+        "--family", action="append", metavar="NAME", help="check only this family; repeat the option for several"
+    )
+    parser.add_argument("--property", action="append", metavar="NAME", help="check only these properties and measures")
     parser.add_argument(
         "--budget-s", type=float, default=math.inf, metavar="S", help="begin and shrink no market after S seconds"
     )
-    parser.add_argument("--show", metavar="FAMILY:NUMBER", help="print that market of the seed and do no more")
+    parser.add_argument("--show", metavar="FAMILY:NUMBER", help="print this market of the seed, and check nothing")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_run)
 
@@ -107,7 +109,7 @@ def _until(budget_s: float) -> Callable[[], bool]:
 
 
 def _progress_writer(plan: FuzzPlan) -> Callable[[FuzzResult], None]:
-    """Progress on standard error: a line that redraws itself, or one every few seconds without a terminal."""
+    """Progress on standard error: a line that is redrawn, or without a terminal one line every few seconds."""
     live = sys.stderr.isatty()
     written_s = time.monotonic()
 

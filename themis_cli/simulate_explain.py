@@ -1,4 +1,4 @@
-"""The rounds of one app as readers see them: a paragraph a round."""
+"""The rounds of one app for readers: one paragraph per round."""
 
 from __future__ import annotations
 
