@@ -35,9 +35,8 @@ def shrink(
     """Return a smaller market for which `persists` still holds.
 
     It leaves out bidders, rows, gangs, machines and GPUs, and rounds values. The search is greedy and deterministic: it
-        continues from the first smaller market in which the problem persists, large steps first, until no single step
-        keeps the problem.
-    no single step is left that keeps it.
+    continues from the first smaller market in which the problem persists, large steps first, until no single step keeps
+    the problem.
 
     Args:
         market: A market in which `persists` holds.

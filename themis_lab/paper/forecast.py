@@ -22,8 +22,7 @@ _SECONDS: Mapping[str, tuple[float, float, float, float]] = MappingProxyType(
 """Processor seconds of a run by workload: of a baseline (aligned, staggered), and of themis (aligned, staggered).
 
 Measured on one machine. Small workloads: the mean over all policies. The paper's sizes: a run of tiresias and one of
-    themis with aligned ends; staggered ones are extrapolated from their first minutes.
-one of themis with aligned ends, and what staggered ones would take by their first minutes.
+themis with aligned ends; staggered ones are extrapolated from their first minutes.
 """
 
 _MADE_UP: Mapping[str, float] = MappingProxyType({"make_instance": 0.03, "make_pair": 0.05, "like_apps": 0.33})

@@ -42,9 +42,8 @@ VARIANTS = (
 """In workload 2 the jobs of an app are equal by default.
 
 The paper states a mean demand of 50 GPUs, but its apps' work makes it 181. By default we keep the work; `50 GPUs
-    wanted` stretches the arrivals. `apps more alike`: the 5th and 95th percentiles are three times from the median, not
-    ten.
-arrivals are stretched. Apps more alike: the 5th and 95th percentile three times from the median, not ten.
+wanted` stretches the arrivals. `apps more alike`: the 5th and 95th percentiles are three times from the median, not
+ten.
 """
 
 

@@ -49,10 +49,8 @@ def judge(takers: Sequence[Taker], machines: Counts, allocation: Sequence[Counts
     """Return which properties an allocation has.
 
     Sharing incentive: no app is slower than on a private cluster of R/N GPUs with the best placement (NSDI'20, section
-        3.1). Envy freeness: no app would be faster on another app's GPUs. Pareto efficiency: no other allocation makes
-        one app faster and none slower.
-    (NSDI'20, section 3.1); envy freeness: no app would be faster on what another holds; Pareto efficiency: no other
-    allocation makes an app faster and none slower.
+    3.1). Envy freeness: no app would be faster on another app's GPUs. Pareto efficiency: no other allocation makes one
+    app faster and none slower.
 
     Args:
         takers: The apps, two of them.

@@ -1,10 +1,8 @@
 """No GPU has two owners: checked by leases, by tasks, and for each task by its app's leases.
 
 Two orders can prove that one thing came after another: their times, and the order in which the ResourceManager received
-    them. Clocks of app masters differ a little, and late messages (after a broken stream) arrive out of order. So only
-    what contradicts both orders is a violation.
-them. Clocks of app masters are a little off, and what was told late (after a broken stream) is out of order; so a
-violation is what neither order excuses.
+them. Clocks of app masters differ a little, and late messages (after a broken stream) arrive out of order. So only what
+contradicts both orders is a violation.
 """
 
 from __future__ import annotations

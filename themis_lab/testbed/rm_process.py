@@ -34,8 +34,7 @@ class RmProcess:
     """A ResourceManager and all its descendants, identified by their mark.
 
     Two mechanisms end it if this process dies. The guard lets the kernel send SIGTERM to the ResourceManager, so that
-        it stops in order. The reaper kills the remaining processes of the run.
-    and the reaper kills whatever of the run is left.
+    it stops in order. The reaper kills the remaining processes of the run.
 
     Args:
         command: The command to run.

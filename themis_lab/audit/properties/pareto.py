@@ -10,7 +10,7 @@ def pareto(case: Case) -> list[str] | None:
     """Check every choice of a tiny market.
 
     On larger markets it follows from optimality: a choice that is better for one bidder and worse for none has a larger
-        product.
+    product.
     """
     if not is_tiny(case.market) or not case.solved:
         return None
