@@ -71,7 +71,7 @@ def _narrowed_s(times_s: Times, limits: Sequence[tuple[list[float], int]], low_s
 
 
 def _packing_s(times_s: Times, kinds: Sequence[GangKind], room: Room) -> float:
-    """The smallest T for which a bin packing bound allows all jobs, each at its fastest, on the largest number of gangs."""
+    """The smallest T for which a bin packing bound allows all jobs, each at its fastest, on the most gangs."""
     smallest = min(kinds, key=lambda kind: kind.at.gpus)
     gangs = room.gpus // smallest.at.gpus
     if len({(kind.at.gpus, kind.unit_gpus) for kind in kinds}) == 1:
@@ -92,7 +92,7 @@ def _packing_s(times_s: Times, kinds: Sequence[GangKind], room: Room) -> float:
 
 
 def _bins(fastest_s: Times, end_s: float) -> int:
-    """The bound L2 of bin packing (Martello and Toth, "Knapsack Problems", 1990, chapter 8): a lower bound on the gangs."""
+    """Lower bound L2 on the number of bins (Martello and Toth, "Knapsack Problems", 1990, chapter 8)."""
     most = 0
     for small_s in (0.0, *fastest_s[fastest_s <= end_s / 2].tolist()):
         alone = fastest_s[fastest_s > end_s - small_s]

@@ -116,7 +116,7 @@ def _job(place: int, work_s: float, shape: JobShape, slowdown: Slowdown) -> JobV
 
 
 def _case(cluster: Cluster, jobs: list[JobView]) -> Case:
-    """With no elapsed time and a bundle held to the end, V is t_ideal / T, which shows the loss of packing undiluted."""
+    """With no elapsed time and a bundle held to the end, V is t_ideal / T: it shows the whole loss of packing."""
     app = AppView(
         app_id="app",
         elapsed_s=0.0,

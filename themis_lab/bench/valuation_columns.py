@@ -121,7 +121,7 @@ class _Gangs:
 
 
 class Columns:
-    """The linear programme over the columns known so far, with a penalty for uncovered jobs and given numbers of gangs."""
+    """The linear programme over the known columns, with a penalty for uncovered jobs and given numbers of gangs."""
 
     def __init__(self, pricing: Pricing, times_s: Times) -> None:
         self._pricing = pricing
