@@ -114,7 +114,7 @@ def programs_tables() -> str:
 
 
 def with_programs(page: str) -> str:
-    """The page docs/reference/group-files.md with its tables of programs made anew."""
+    """The page docs/reference/group-files.md with its tables of programs generated again."""
     return with_block(page, "programs", programs_tables())
 
 
@@ -137,7 +137,7 @@ def _commands(parser: argparse.ArgumentParser, prefix: str) -> Iterator[tuple[st
 
 
 def with_workloads(page: str) -> str:
-    """The page docs/reference/workloads.md with its tables made anew."""
+    """The page docs/reference/workloads.md with its tables generated again."""
     tables = {
         "clusters": clusters_table,
         "workloads": workloads_table,
@@ -150,7 +150,7 @@ def with_workloads(page: str) -> str:
 
 
 def with_block(page: str, name: str, content: str) -> str:
-    """The page with the block of that name made anew; what stands outside its two comments is left alone."""
+    """The page with the block of that name generated again; what stands outside its two comments is left alone."""
     begin = _BLOCK.format(name)
     pattern = re.compile(rf"({re.escape(begin)}).*?(\n{re.escape(_END)})", flags=re.S)
     return pattern.sub(lambda match: f"{match[1]}\n{content}{match[2]}", page)

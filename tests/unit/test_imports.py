@@ -77,7 +77,7 @@ PURE = (
     "themis_lab.simulator.compare",
     "themis_lab.simulator.explain",
     "themis_lab.simulator.metrics",
-    "themis_lab.simulator.plain",
+    "themis_lab.simulator.json_codec",
     "themis_lab.simulator.recording",
     "themis.apps",
     "themis.bids",

@@ -1,4 +1,4 @@
-"""The result of `bench auction` as a table to read and as a document for programs."""
+"""The result of `bench auction` as a table for readers and as a document for programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 
 from themis_lab.bench.auction_plan import HighsUse, Plan
-from themis_lab.bench.auction_rows import GangExtension, ResultRow, gang_extensions
+from themis_lab.bench.auction_rows import Growth, ResultRow, growths
 
 _COLUMNS = (
     ("market", "GPUs/machines/bidders"),
@@ -43,12 +43,12 @@ def document(plan: Plan, rows: Sequence[ResultRow]) -> dict[str, object]:
             "cpus": os.cpu_count(),
         },
         "rows": [row.document() for row in rows],
-        "growth": [asdict(growth) for growth in gang_extensions(rows)],
+        "growth": [asdict(growth) for growth in growths(rows)],
     }
 
 
 def table(plan: Plan, rows: Sequence[ResultRow]) -> str:
-    """The table, then what must be said of its rows, then the growth."""
+    """The table, then notes on its rows, then the growth."""
     cells = [[name for name, _ in _COLUMNS], [unit for _, unit in _COLUMNS], *(_cells(row) for row in rows)]
     widths = [max(len(line[place]) for line in cells) for place in range(len(_COLUMNS))]
     lines = [
@@ -59,7 +59,7 @@ def table(plan: Plan, rows: Sequence[ResultRow]) -> str:
         for line in cells
     ]
     notes = [note for row in rows for note in _notes(plan, row)]
-    return "\n".join([*lines, *notes, *map(_growth_line, gang_extensions(rows))])
+    return "\n".join([*lines, *notes, *map(_growth_line, growths(rows))])
 
 
 def _cells(row: ResultRow) -> list[str]:
@@ -86,7 +86,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _notes(plan: Plan, row: ResultRow) -> list[str]:
-    """What a reader of the row must know, in whole sentences."""
+    """Notes on a row for the reader, in whole sentences."""
     name = f"{row.gpus}/{row.machines}/{row.bidders} {row.gangs} {row.cluster} {row.kind}"
     left_out = row.markets - row.highs_markets
     said = {
@@ -101,7 +101,7 @@ def _notes(plan: Plan, row: ResultRow) -> list[str]:
     return [f"{name}: {sentence}" for sentence, holds in said.items() if holds]
 
 
-def _growth_line(growth: GangExtension) -> str:
+def _growth_line(growth: Growth) -> str:
     sizes = ", ".join(map(str, growth.sizes))
     name = f"{growth.gangs} {growth.cluster} {growth.kind}"
     return f"{name}: over {sizes} GPUs our time grows as rows^{growth.slope:.2f}"

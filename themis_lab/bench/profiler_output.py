@@ -1,4 +1,4 @@
-"""The result of `bench profiler` as a table to read and as a document for programs."""
+"""The result of `bench profiler` as a table for readers and as a document for programs."""
 
 from __future__ import annotations
 

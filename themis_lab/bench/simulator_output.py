@@ -1,4 +1,4 @@
-"""The result of `bench simulator`: growth, a table to read, a document for programs."""
+"""The result of `bench simulator`: growth, a table for readers, and a document for programs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _LEFT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GangExtension:
-    """`cpu_s` grows as the `slope`-th power of what is varied; `over` says what that is, `at` what stays alike."""
+class Growth:
+    """`cpu_s` grows as the `slope`-th power of the varied quantity: `over` names it, `at` what stays constant."""
 
     over: str
     at: str
@@ -26,7 +26,7 @@ class GangExtension:
     slope: float
 
 
-# What is varied: what stays alike, by its value; and what the slope is taken over.
+# By varied quantity: what stays constant, by its value, and the quantity of the slope.
 _AXES: Mapping[str, tuple[Callable[[Row], tuple[float, str]], Callable[[Row], int]]] = {
     "GPUs and apps": (lambda row: (row.gpus / row.apps, f"{row.gpus / row.apps:g} GPUs an app"), lambda row: row.gpus),
     "GPUs": (lambda row: (row.apps, f"{row.apps} apps"), lambda row: row.gpus),
@@ -34,8 +34,8 @@ _AXES: Mapping[str, tuple[Callable[[Row], tuple[float, str]], Callable[[Row], in
 }
 
 
-def gang_extensions(rows: Sequence[Row]) -> list[GangExtension]:
-    """How CPU seconds grow with the size: both together, GPUs alone, apps alone, wherever two sizes or more say so."""
+def growths(rows: Sequence[Row]) -> list[Growth]:
+    """How CPU seconds grow with size: both together, GPUs alone, apps alone, if there are at least two sizes."""
     measured = [row for row in rows if row.part == Part.GROWTH and row.cpu_s is not None]
     found = []
     for over, (alike, varied) in _AXES.items():
@@ -46,11 +46,11 @@ def gang_extensions(rows: Sequence[Row]) -> list[GangExtension]:
     return found
 
 
-def _growth(over: str, at: str, group: Sequence[Row], varied: Callable[[Row], int]) -> GangExtension:
+def _growth(over: str, at: str, group: Sequence[Row], varied: Callable[[Row], int]) -> Growth:
     sizes = [math.log(varied(row)) for row in group]
     seconds = [math.log(row.cpu_s or 0.0) for row in group]
     names = tuple(f"{row.gpus}/{row.apps}" for row in group)
-    return GangExtension(over=over, at=at, sizes=names, slope=linear_regression(sizes, seconds).slope)
+    return Growth(over=over, at=at, sizes=names, slope=linear_regression(sizes, seconds).slope)
 
 
 def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
@@ -65,18 +65,18 @@ def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
         "synthetic": {"load": LOAD, "task_gpu_s": TASK_GPU_S, "sigma": SIGMA},
         "environment": {"python": platform.python_version(), "cpus": os.cpu_count(), "load_1min": os.getloadavg()[0]},
         "rows": [asdict(row) for row in rows],
-        "growth": [asdict(growth) for growth in gang_extensions(rows)],
+        "growth": [asdict(growth) for growth in growths(rows)],
     }
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The table, then what must be said of its rows, then the growth."""
+    """The table, then notes on its rows, then the growth."""
     cells = [list(_TITLES), *(_cells(row) for row in rows)]
     widths = [max(len(line[place]) for line in cells) for place in range(len(_TITLES))]
     lines = ["  ".join(_padded(line, widths)).rstrip() for line in cells]
     notes = [note for row in rows for note in _notes(row)]
     label = [f"reference: {REFERENCE_LABEL}"] if any(row.reference_s is not None for row in rows) else []
-    return "\n".join([*lines, *notes, *label, *map(_growth_line, gang_extensions(rows))])
+    return "\n".join([*lines, *notes, *label, *map(_growth_line, growths(rows))])
 
 
 def _padded(line: Sequence[str], widths: Sequence[int]) -> list[str]:
@@ -108,7 +108,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _notes(row: Row) -> list[str]:
-    """What a reader of the row must know, in whole sentences."""
+    """Notes on a row for the reader, in whole sentences."""
     said = []
     if row.left_out is not None:
         said.append(f"left out: {row.left_out}")
@@ -127,6 +127,6 @@ def _aim(row: Row) -> str:
     return f"{row.reach_speedup:g} x as fast, {row.reach_memory_share:g} of the memory"
 
 
-def _growth_line(growth: GangExtension) -> str:
+def _growth_line(growth: Growth) -> str:
     sizes = ", ".join(growth.sizes)
     return f"growth over {sizes} ({growth.at}): CPU seconds grow as {growth.over}^{growth.slope:.2f}"

@@ -1,4 +1,4 @@
-"""Agents for cells: functions of a module with plain arguments, so that runs with them cross to other processes."""
+"""Agents for cells: module-level functions with plain arguments, so that runs can be sent to other processes."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def lying_agent(app: AppTrace, liar: str, lie: str, amount: float) -> Agent:
         lie: A key of OWN_LIES or of `themis_lab.simulator.agents.LIES`.
         amount: What the lie takes.
     """
-    told = lie_of(lie, amount)
-    return LyingAgent(HonestAgent(), told) if app.name == liar else HonestAgent()
+    chosen = lie_of(lie, amount)
+    return LyingAgent(HonestAgent(), chosen) if app.name == liar else HonestAgent()
 
 
 def lie_of(kind: str, amount: float) -> Lie:
@@ -52,14 +52,14 @@ def lie_about_strictness(factor: float) -> Lie:
 def lie_about_loss(factor: float) -> Lie:
     """The app claims to be at its iterations over `factor`: with more than 1 its losses seem to fall faster."""
 
-    def told(demand: GangDemand) -> GangDemand:
+    def misstated(demand: GangDemand) -> GangDemand:
         true = demand.forecast
         return (
             demand if true is None else replace(demand, forecast=replace(true, iteration=int(true.iteration / factor)))
         )
 
     def report(truth: AppReport) -> AppReport:
-        return replace(truth, demands=tuple(told(demand) for demand in truth.demands))
+        return replace(truth, demands=tuple(misstated(demand) for demand in truth.demands))
 
     return Lie(name=f"loss as at an iteration {factor:g} times earlier", report=report)
 

@@ -30,10 +30,10 @@ from themis_lab.simulator.cohort import Cohort
 from themis_lab.simulator.events import EventQueue, InTurns, Phase
 from themis_lab.simulator.jobs import SimJob
 from themis_lab.simulator.observer import Observer
-from themis_lab.simulator.possible import check_fits
 from themis_lab.simulator.record import AppOutcome, Counts, RoundRecord, RunRecord
 from themis_lab.simulator.rounds import count_round, round_record
 from themis_lab.simulator.settings import Settings
+from themis_lab.simulator.validation import check_fits
 from themis_lab.simulator.workload import AppTrace, Workload
 
 MakeAgent = Callable[[AppTrace], Agent]

@@ -12,7 +12,7 @@ from themis_lab.bench.apps import GangMix
 from themis_lab.bench.auction_markets import auction_market
 from themis_lab.bench.auction_output import document, table
 from themis_lab.bench.auction_plan import HighsUse, Plan, RowKind, Variant, variants_of
-from themis_lab.bench.auction_rows import MarketFigures, ResultRow, gang_extensions, percentile, sum_up
+from themis_lab.bench.auction_rows import MarketFigures, ResultRow, growths, percentile, sum_up
 from themis_lab.bench.auction_run import Progress, run_plan
 from themis_lab.bench.auction_timing import (
     HighsAuction,
@@ -125,10 +125,10 @@ def test_growth_is_the_slope_of_logs():
         sum_up(Variant(size=size, gangs=GangMix.ANY, cluster=ClusterState.EMPTY, kind=RowKind.GANGS), [each])
         for size, each in zip(sizes, [figures(1e-6 * n**1.5, rows=n) for n in (10, 100, 1000, 5000)], strict=True)
     ]
-    (growth,) = gang_extensions(rows)
+    (growth,) = growths(rows)
     assert growth.slope == pytest.approx(1.5)
     assert growth.sizes == (64, 168, 1024, 10000)
-    assert gang_extensions(rows[:1]) == []
+    assert growths(rows[:1]) == []
 
 
 def test_the_document_is_json_and_has_the_columns_that_are_fixed():

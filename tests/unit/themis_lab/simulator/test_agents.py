@@ -198,7 +198,7 @@ def test_the_lie_of_figure_18_makes_machines_apart_look_worse_and_one_machine_no
 
 
 @pytest.mark.parametrize("lie", [lie_by_factor(1.0), lie_by_largest_row(1.0), lie_about_rho(1.0), lie_about_work(1.0)])
-def test_a_lie_by_one_is_the_truth(lie):
+def test_lie_by_factor_one_is_honest(lie):
     assert told_by(lie) == (TRUE_REPORT, TRUE_BID)
 
 

@@ -1,4 +1,4 @@
-"""Hurried: with too little time an auction still ends with what fits, and the optimum is no further than it says."""
+"""Time-limited auctions: with too little time the auction still ends with a feasible result and a correct gap."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from themis_lab.audit.feasibility import infeasible
 from themis_lab.audit.properties.optimality import differs
 
 LIMITS_S = (0.0, 0.004)
-"""Not even markets are made ready in the first; small ones are in the second, and none of the larger is solved."""
+"""With the first limit not even the markets are prepared.
 
-_DRAWN = 2
+With the second, small markets are, but no larger one is solved.
+"""
+
+_SAMPLED = 2
 
 
-def hurried(case: Case) -> list[str] | None:
-    """The auction under time limits that are too short, against the optima that it found with time.
+def time_limited(case: Case) -> list[str] | None:
+    """Compare auctions under too short time limits with the optima found without a limit.
 
-    Places, shares, and gaps of the market and of two drawn problems without a winner. None where the optima are not
-    proven, or where the market is past the solver's licence.
+    Checks places, kept shares, and the gaps of the market and of two random problems without a winner. Returns None if
+    the optima are not proven, or if the market exceeds the solver's licence.
     """
     if not case.solved:
         return None
@@ -37,7 +40,7 @@ def _findings(case: Case, limit_s: float) -> Iterator[str]:
 
 
 def _out_of_range(case: Case, outcome: AuctionOutcome) -> Iterator[str]:
-    """Shares that are none, or by which a winner has less than it would by winning nothing: others lose no more."""
+    """Kept shares outside [0, 1], or shares that leave a winner less than its empty bundle: the others lose no more."""
     finite = case.market.empty_bundle is EmptyBundle.FINITE
     for app_id, share in outcome.shares.items():
         if not 0.0 <= share <= 1.0:
@@ -50,11 +53,11 @@ def _out_of_range(case: Case, outcome: AuctionOutcome) -> Iterator[str]:
 
 
 def _too_sure(case: Case, outcome: AuctionOutcome) -> Iterator[str]:
-    """Problems whose gap is no number, or does not go with the status, or is less than what is lost."""
+    """Problems whose gap is not finite, contradicts the status, or is smaller than the actual loss."""
     full, *others = outcome.problems
-    drawn = case.rng("hurried").sample(others, min(_DRAWN, len(others)))
+    sampled = case.rng("hurried").sample(others, min(_SAMPLED, len(others)))
     best = {problem.without: problem for problem in case.outcome.problems}
-    for problem in (full, *drawn):
+    for problem in (full, *sampled):
         if not math.isfinite(problem.gap) or (problem.status is SolveStatus.OPTIMAL) != (problem.gap == 0.0):
             yield f"{problem.status} with a gap of {problem.gap!r}"
         known = best.get(problem.without) or _solved(case, problem.without)
@@ -63,7 +66,7 @@ def _too_sure(case: Case, outcome: AuctionOutcome) -> Iterator[str]:
 
 
 def _solved(case: Case, without: str | None) -> Solution | None:
-    """A problem without a bidder that wins nothing when there is time; None where its optimum is not proven."""
+    """Solve the market without a bidder that wins nothing. Returns None if the optimum is not proven."""
     assert without is not None
     found = case.solve(case.market.without(without))
     return found if found.status is SolveStatus.OPTIMAL else None

@@ -1,4 +1,4 @@
-"""Runs that an interrupted `themis reproduce` had made: kept in its folder until all is done, and not made again."""
+"""A cache of finished runs, so that an interrupted `themis reproduce` continues without repeating them."""
 
 from __future__ import annotations
 
@@ -18,62 +18,62 @@ from themis_lab.paper.result_files import make_folder, write_whole
 from themis_lab.simulator.record import RunRecord
 
 FOLDER = "unfinished"
-"""Within the folder of the results."""
+"""The cache's folder within the folder of results."""
 
 _CODE = ("am", "rm_plugin", "themis", "themis_lab/simulator")
-"""Packages that a run's numbers come from."""
+"""Packages that determine a run's results."""
 
 _SOURCES = (".py", ".c", ".h", ".so", ".csv", ".json")
 _LIBRARIES = ("numpy", "highspy", "msgspec")
 _DIGEST_BYTES = 32
 
 
-class KeptRuns:
-    """Records of the runs of one command, by what they run and by the code that ran it: another version finds none.
+class RunCache:
+    """Run records of one command, by what they run and by a digest of the code. Other code finds no records.
 
     Args:
-        folder: Of the results; other commands may keep their runs there too.
-        keys: What the runs of this command run.
+        folder: Folder of the results. Other commands may cache their runs there too.
+        keys: Keys of this command's runs.
 
     Attributes:
-        before: The records that were there already, by key.
+        found: The records found at the start, by key.
     """
 
     def __init__(self, folder: Path, keys: Iterable[str]) -> None:
         self._folder = folder / FOLDER
         self._paths = {key: self._folder / _name(key) for key in keys}
-        found = {key: _read(path) for key, path in self._paths.items()}
-        self.before: Mapping[str, RunRecord] = {key: record for key, record in found.items() if record is not None}
-        self._there = len(self.before)
+        records = {key: _read(path) for key, path in self._paths.items()}
+        self.found: Mapping[str, RunRecord] = {key: record for key, record in records.items() if record is not None}
+        self._count = len(self.found)
 
-    def keep(self, key: str, record: RunRecord) -> None:
-        """Write a record down; InputError where there is no room."""
+    def store(self, key: str, record: RunRecord) -> None:
+        """Store a record. Raises InputError if it cannot be written."""
         content = msgspec.msgpack.encode(record)
         whole = hashlib.sha256(content).digest() + content
         try:
             write_whole(self._paths[key], whole)
         except InputError:
-            # It is the first, or another command has just dropped the last of its own.
+            # This is the first record, or another command has just removed the folder with its last record.
             make_folder(self._folder)
             write_whole(self._paths[key], whole)
-        self._there += 1
+        self._count += 1
 
-    def told(self) -> str:
-        """A line for whoever sees the command end early; nothing where no run is kept."""
-        if not self._there:
+    def resume_hint(self) -> str:
+        """A line for an interrupted command; empty if no run is cached."""
+        if not self._count:
             return ""
-        runs = "1 run is" if self._there == 1 else f"{self._there} runs are"
+        runs = "1 run is" if self._count == 1 else f"{self._count} runs are"
         return f"{runs} kept in {self._folder}: the same command goes on from there\n"
 
-    def drop(self) -> str:
-        """All is done: the runs of this command go, and the folder with the last that is in it.
+    def clear(self) -> str:
+        """Remove this command's records, and the folder if it is then empty.
 
         Returns:
-            A line on what stays, which nobody else would tell of; nothing where the folder is gone.
+            A line on the files that remain; empty if the folder is gone.
         """
         mine = {path.name for path in self._paths.values()}
         for path in [*self._folder.glob("*")]:
-            # What a kill left half written bears the name of its run, too.
+            # An interrupted write leaves a file that starts with the name of its run.
             if path.name.partition(".")[0] in mine:
                 path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
@@ -86,7 +86,7 @@ class KeptRuns:
 
 
 def _read(path: Path) -> RunRecord | None:
-    """A record that is there, and whole."""
+    """Returns None if the file is missing or damaged."""
     try:
         whole = path.read_bytes()
     except OSError:
@@ -103,7 +103,7 @@ def _name(key: str) -> str:
 
 @cache
 def _code() -> str:
-    """A digest of all that a run's numbers come from: the project's sources and data, Python, and libraries."""
+    """A digest of everything that determines a run's results: the project's sources and data, Python, and libraries."""
     versions = [sys.version, *map(_version, _LIBRARIES)]
     return digest_of(Path(themis.__file__).parents[1], _CODE, versions)
 
@@ -116,11 +116,11 @@ def _version(library: str) -> str:
 
 
 def digest_of(root: Path, packages: Iterable[str], versions: Collection[str]) -> str:
-    """A digest of what packages below a folder consist of, compiled parts among it, and of versions."""
+    """A digest of the packages' files below a folder, including compiled ones, and of versions."""
     digest = hashlib.sha256("\n".join(versions).encode())
     for package in packages:
         for path in sorted((root / package).rglob("*")):
-            # Editors leave links to nowhere beside what they have open.
+            # Editors leave dangling links next to open files.
             if path.suffix in _SOURCES and path.is_file():
                 digest.update(f"{path.relative_to(root)} {path.stat().st_size} ".encode())
                 digest.update(path.read_bytes())

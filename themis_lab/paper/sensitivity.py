@@ -1,7 +1,7 @@
-"""What stands in for the paper's trace, changed one thing at a time: how far the lead of themis hangs on it.
+"""Sensitivity of the results to assumptions about the paper's trace, changed one at a time.
 
-The trace is not public, and what the paper tells of it is inconsistent (docs/reference/workloads.md): so some of the
-workloads is made up. Each variant takes another value for one of these things; none is a better guess than the other.
+The trace is not public, and the paper's statements about it are inconsistent (docs/reference/workloads.md). So parts of
+the workloads are assumptions. Each variant changes one of them; none is more plausible than the others.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ WORKLOADS = ("w1", "w2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StandIn:
-    """One thing of a workload that is made up, with another value: a name, and the options that make it so."""
+class Variant:
+    """A workload with one assumption changed: a name, and the options that change it."""
 
     name: str
     workloads: tuple[str, ...] = WORKLOADS
@@ -33,28 +33,29 @@ class StandIn:
 
 
 VARIANTS = (
-    StandIn(name=AS_SHIPPED),
-    StandIn(name="50 GPUs wanted", options={"stretch": 3.6}),
-    StandIn(name="jobs of an app alike", workloads=("w1",), options={"job_spread": 1.0}),
-    StandIn(name="apps more alike", workloads=("w1",), options={"app_spread": 3.0}),
-    StandIn(name="all GPUs or none", options={"rigid": True}),
+    Variant(name=AS_SHIPPED),
+    Variant(name="50 GPUs wanted", options={"stretch": 3.6}),
+    Variant(name="jobs of an app alike", workloads=("w1",), options={"job_spread": 1.0}),
+    Variant(name="apps more alike", workloads=("w1",), options={"app_spread": 3.0}),
+    Variant(name="all GPUs or none", options={"rigid": True}),
 )
-"""In workload 2 the jobs of an app are alike as shipped.
+"""In workload 2 the jobs of an app are equal by default.
 
-The paper tells a mean demand of 50 GPUs, and apps whose work makes it 181: as shipped the work is kept, here the
-arrivals are stretched. Apps more alike: the 5th and 95th percentile three times from the median, not ten.
+The paper states a mean demand of 50 GPUs, but its apps' work makes it 181. By default we keep the work; `50 GPUs
+wanted` stretches the arrivals. `apps more alike`: the 5th and 95th percentiles are three times from the median, not
+ten.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StandIns:
-    """The paper's policies on variants of both workloads, on the testbed, leases aligned."""
+class Sensitivity:
+    """The paper's policies on variants of both workloads, on the testbed, with aligned lease ends."""
 
     name: str = "standins"
     title: str = "max rho by what stands in for the paper's trace"
 
     def cells(self, scale: Scale, seeds: int) -> Sequence[Cell]:
-        """Every policy of the paper on each variant; runs as shipped are those of figures 9 and 10."""
+        """Every policy of the paper on each variant. Runs with default assumptions are those of figures 9 and 10."""
         return [
             cell
             for workload in WORKLOADS
@@ -71,14 +72,14 @@ class StandIns:
         ]
 
     def evaluate(self, done: Sequence[Done]) -> Findings:
-        """Rows of runs; the comparison is of the worst rho by definition `themis`."""
+        """Return rows of runs. The comparison covers max rho by definition `themis`."""
         rows = sweeps.rows_of_runs(done)
         groups = grouped(rows, "workload", "variant")
         lines = [line for (workload, variant), group in groups.items() for line in _lines(group, workload, variant)]
         return Findings(rows=rows, comparisons=tuple(lines), remarks=(_REMARK,), causes=(_cause(groups),))
 
     def draw(self, findings: Findings) -> Figure:
-        """Bars of every policy on each variant, a panel a workload."""
+        """Draw bars of every policy on each variant, one panel per workload."""
         figure = new_figure(len(WORKLOADS), width=14.0, height=3.8)
         for axes, ((workload,), rows) in zip(figure.axes, grouped(findings.rows, "workload").items(), strict=False):
             variants = list(dict.fromkeys(str(row["variant"]) for row in rows))
@@ -93,7 +94,7 @@ class StandIns:
         return figure
 
 
-def _load(scale: Scale, workload: str, variant: StandIn) -> Load:
+def _load(scale: Scale, workload: str, variant: Variant) -> Load:
     load = LOADS[scale][workload]
     return Load(name=load.name, options={**load.options, **variant.options})
 
@@ -119,18 +120,18 @@ def _lines(rows: Sequence[Row], workload: object, variant: object) -> list[Compa
 
 
 def _cause(groups: Mapping[tuple[str | float, ...], Sequence[Row]]) -> str:
-    """How far the lead hangs on the workload, variant by variant."""
-    told, ahead = [], []
+    """How the lead depends on the workload, for each variant."""
+    texts, ahead = [], []
     for (workload, variant), rows in groups.items():
         leads = sweeps.to_ours(rows, sweeps.MAX_RHO)
         if leads:
             nearest, farthest = sweeps.nearest_and_farthest(leads)
-            told.append(f"{workload}, {variant}: {leads[nearest].median:.2f} to {leads[farthest].median:.2f}")
+            texts.append(f"{workload}, {variant}: {leads[nearest].median:.2f} to {leads[farthest].median:.2f}")
             ahead += [f"{workload}, {variant}"] if leads[nearest].median > 1.0 else []
     return (
         "**The workloads stand in for a trace that is not public.** Max rho of the paper's baselines over that of "
-        f"themis, nearest to farthest, when one thing that is made up is changed: {'; '.join(told)}. Every baseline is "
-        f"behind themis in: {'; '.join(ahead) or 'none'}."
+        f"themis, nearest to farthest, when one thing that is made up is changed: {'; '.join(texts)}. "
+        f"Every baseline is behind themis in: {'; '.join(ahead) or 'none'}."
     )
 
 
@@ -145,4 +146,4 @@ _REMARK = (
     "what the paper tells of its trace, and what is made up."
 )
 
-EXPERIMENT = StandIns()
+EXPERIMENT = Sensitivity()

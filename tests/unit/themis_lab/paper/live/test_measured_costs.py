@@ -1,4 +1,4 @@
-"""What a prediction takes from the live run: medians of events whose answers are known."""
+"""Costs measured in a live run: medians of events with known results."""
 
 from types import SimpleNamespace
 
@@ -6,7 +6,7 @@ import pytest
 
 from themis.apps import JobShape, Slowdown
 from themis.wire import themis_pb2 as pb
-from themis_lab.paper.live.live_measured import as_measured, measure
+from themis_lab.paper.live.measured_costs import as_measured, measure
 from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
 from themis_lab.testbed.events import Event
 
@@ -59,7 +59,7 @@ def record(*apps, told=(), lead_s=3.0, grace_s=10.0):
     return SimpleNamespace(apps=apps, events=tuple(told), settings=settings)
 
 
-def test_an_app_s_own_medians():
+def test_measure_returns_medians_per_app():
     found = measure(record(app("a-1", "a", replay=False), told=TRAINED), {"a": S})["a"]
     assert found.startup_s == 3.0
     assert found.start_s == 5.0
@@ -68,12 +68,12 @@ def test_an_app_s_own_medians():
     assert found.finish_s == pytest.approx(3.0)
 
 
-def test_starts_that_were_cut_short_count_as_longer():
+def test_cut_short_starts_count_as_longer():
     cut = events("a-1", *((40.0 + n, "start_cut_short", job(3 + n, seconds=17.0)) for n in range(3)))
     assert measure(record(app("a-1", "a", replay=False), told=[*TRAINED, *cut]), {"a": S})["a"].start_s == 17.0
 
 
-def test_they_take_the_place_of_what_the_workload_assumed():
+def test_measured_costs_replace_assumed_ones():
     workload = Workload(name="w", apps=(trace("a"),))
     (made,) = as_measured(workload, record(app("a-1", "a", replay=False), told=TRAINED)).apps
     assert made.startup_s == 3.0
@@ -82,21 +82,21 @@ def test_they_take_the_place_of_what_the_workload_assumed():
     assert made.costs.finish_s == pytest.approx(3.0)
 
 
-def test_no_stop_takes_longer_than_a_lease_that_ends_allows():
+def test_stop_is_limited_by_lead_and_grace():
     told = record(app("a-1", "a", replay=False), told=TRAINED, lead_s=0.25, grace_s=1.0)
     (made,) = as_measured(Workload(name="w", apps=(trace("a"),)), told).apps
     assert made.costs.checkpoint_s == 1.25
 
 
-def test_replayed_apps_keep_the_pace_that_they_were_given():
+def test_replayed_apps_keep_their_pace():
     workload = Workload(name="w", apps=(trace("a"),))
     (made,) = as_measured(workload, record(app("a-1", "a", replay=True), told=TRAINED)).apps
     assert made.jobs[0].serial_iteration_s == 9.0
     assert made.startup_s == 3.0
 
 
-def test_what_was_not_seen_of_an_app_is_that_of_its_kind():
-    """`b` is of the same kind, and nothing was told of it; `c` is of another kind, of which nobody knows anything."""
+def test_missing_costs_come_from_apps_of_the_same_kind():
+    """`b` is of the same kind without measurements; `c` is of another kind without any."""
     apps = [app("a-1", "a", replay=False), app("b-1", "b", replay=False), app("c-1", "c", replay=True)]
     workload = Workload(name="w", apps=(trace("a"), trace("b"), trace("c")))
     _, b, c = as_measured(workload, record(*apps, told=TRAINED)).apps

@@ -1,4 +1,4 @@
-"""What a live run measured of its apps, so that a simulated run of them need not assume it: start-up, costs, pace."""
+"""Costs measured in a live run, to be used in its simulation instead of assumptions: start-up, restarts, pace."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from themis_lab.testbed.run_record import RunRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One app's medians, in seconds; None where nothing of the kind was seen.
+    """One app's medians in seconds; None for costs that did not occur.
 
     Attributes:
-        startup_s: From the app's submission until its master had registered.
-        start_s: From the start of a job's tasks to its first step, starts that were cut short counted as longer.
-        stop_s: From the word to stop to the end of a job's tasks.
-        finish_s: What a run that ended by itself took beside its start and its iterations.
+        startup_s: From the app's submission until its app master registered.
+        start_s: From the start of a job's tasks to its first step. Starts that were cut short count as longer.
+        stop_s: From the request to stop to the end of a job's tasks.
+        finish_s: Time of a run that ended by itself, in addition to its start and its iterations.
         serial_iteration_s: An iteration on one GPU at S = 1.
     """
 
@@ -38,16 +38,16 @@ class Measured:
 
 
 def as_measured(workload: Workload, record: RunRecord) -> Workload:
-    """The workload of a live run with what the run itself measured in the place of assumptions.
+    """Return the workload of a live run with the costs measured in it.
 
-    Every app gets its own medians; one of which something was not seen gets the median of those of its kind, trained
-    or replayed. The pace is taken over for jobs that train; replayed ones run at the speeds that they were given.
+    Every app gets its own medians. A cost that an app did not have is the median over apps of its kind, trained or
+    replayed. Only jobs that train take their measured pace; replayed jobs keep their given speeds.
     """
     replayed = {app.name: app.spec.replay for app in record.apps if app.HasField("spec")}
     slowdowns = {app.name: app.jobs[0].slowdown for app in workload.apps}
     measured = measure(record, slowdowns)
     kinds = {kind: _typical([measured[name] for name in replayed if replayed[name] is kind]) for kind in (True, False)}
-    # Whoever takes longer to stop is killed; the simulator asks the same of what a checkpoint costs.
+    # A slower job would be killed. The simulator limits the checkpoint cost in the same way.
     longest_stop_s = record.settings.lease.checkpoint_lead_s + record.settings.lease.grace_s
     apps = (
         _with(app, measured[app.name], kinds[replayed[app.name]], replayed[app.name], longest_stop_s)
@@ -59,7 +59,7 @@ def as_measured(workload: Workload, record: RunRecord) -> Workload:
 
 
 def measure(record: RunRecord, slowdowns: Mapping[str, Slowdown]) -> dict[str, Measured]:
-    """What the run measured, by the app's name."""
+    """The measured costs by app name."""
     events: dict[str, list[Event]] = defaultdict(list)
     for event in record.events:
         events[event.app_id].append(event)
@@ -83,7 +83,7 @@ def _measured(app: pb.AppStatus, events: Sequence[Event], slowdown: Slowdown) ->
 
 
 def _starts(events: Iterable[Event]) -> Iterator[tuple[float, bool]]:
-    """Seconds of every start, and whether it came to a first step."""
+    """Seconds of every start, and whether it reached a first step."""
     for event in events:
         if event.kind == "first_step":
             yield event.detail["since_start_s"], True
@@ -103,7 +103,7 @@ def _serial_s(detail: Mapping[str, Any], slowdown: Slowdown) -> float | None:
 
 
 def _finishes_s(events: Iterable[Event], slowdown: Slowdown, serial_s: float) -> Iterator[float]:
-    """Of each run that ended by itself: its whole length less its start and its iterations, in seconds."""
+    """For each run that ended by itself: its length minus its start and its iterations, in seconds."""
     started: dict[tuple[str, int], Event] = {}
     first_s: dict[tuple[str, int], float] = {}
     for event in events:

@@ -1,4 +1,7 @@
-"""The hunt: market after market, every property and measure on each, until all are done, time is up, or Ctrl-C."""
+"""Fuzzing of the auction: check every property and measure on one random market after another.
+
+It ends when all markets are done, when time is up, or at Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,18 @@ from themis_lab.audit.case import Case, Mechanism
 from themis_lab.audit.families import Family
 from themis_lab.audit.measures.registry import MEASURES
 from themis_lab.audit.properties.registry import PROPERTIES, Property
-from themis_lab.audit.sharing import WorldRho, play_world
+from themis_lab.audit.sharing import WorldRho, simulate_world
 from themis_lab.audit.shrink import shrink
 from themis_lab.audit.tally import Tally
 from themis_lab.audit.values import Finding, Sample
 
 MOST_SHRUNK = 10
-"""Findings of one property that are shrunk and shown; more are only counted."""
+"""Violations of one property that are shrunk and shown; further ones are only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What to hunt for: families in turn, so many markets and worlds in all, properties and measures by name."""
+class FuzzPlan:
+    """What to check: families in turn, the total numbers of markets and worlds, and properties and measures by name."""
 
     families: Sequence[Family]
     markets: int
@@ -36,18 +39,18 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Found:
-    """What a hunt has found so far.
+class FuzzResult:
+    """Results of a fuzzing run so far.
 
     Attributes:
-        drawn: Markets by family.
-        checked: How often each property said something of a market.
-        broken: How often each did not hold.
-        findings: The first of each property, each with the smallest market so far.
+        drawn: Number of markets by family.
+        checked: How often each property applied to a market.
+        broken: How often each property was violated.
+        findings: The first violations of each property, each with the smallest market found so far.
         tallies: Samples by (measure, family).
-        worlds: Rho of the worlds played for the sharing incentive.
-        unsolved: Markets by family of which a problem ran out of time.
-        unreferenced: Problems by family that `optimality` left out, since the reference ran out of time.
+        worlds: Rho of the worlds simulated for the sharing incentive.
+        unsolved: Number of markets by family in which a problem ran out of time.
+        unreferenced: Number of problems by family that `optimality` skipped because its reference ran out of time.
         ended: `all`, `time` or `interrupted`.
     """
 
@@ -62,33 +65,35 @@ class Found:
     ended: str = "all"
 
 
-def hunt(plan: Plan, found: Found, *, go_on: Callable[[], bool], told: Callable[[Found], None]) -> Found:
-    """Hunt through all markets of a plan.
+def fuzz(
+    plan: FuzzPlan, found: FuzzResult, *, keep_going: Callable[[], bool], on_market: Callable[[FuzzResult], None]
+) -> FuzzResult:
+    """Check all markets of a plan.
 
     Args:
-        plan: What to hunt for.
-        found: Filled as the hunt goes on, so that it can be read after Ctrl-C.
-        go_on: Asked before each market, and while one is shrunk; the hunt ends when it says no.
-        told: Called after each market.
+        plan: What to check.
+        found: Updated during the run, so that the caller can read it after Ctrl-C.
+        keep_going: Called before each market and during shrinking; the run ends when it returns False.
+        on_market: Called after each market with the results so far.
 
     Returns:
         `found`.
     """
-    hunter = _Hunter(plan, found, go_on)
+    fuzzer = _Fuzzer(plan, found, keep_going)
     try:
-        for step in hunter.steps():
-            if not go_on():
+        for step in fuzzer.steps():
+            if not keep_going():
                 found.ended = "time"
                 break
             step()
-            told(found)
+            on_market(found)
     except KeyboardInterrupt:
         found.ended = "interrupted"
     return found
 
 
 def attempt(check: Property, case: Case) -> list[str] | None:
-    """What a property says; an exception is a finding like any other, since a round would have died of it."""
+    """Return what a property reports. An exception counts as a violation too, because it would have ended a round."""
     try:
         return check(case)
     except Exception as error:
@@ -96,21 +101,21 @@ def attempt(check: Property, case: Case) -> list[str] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Hunter:
-    plan: Plan
-    found: Found
-    go_on: Callable[[], bool]
+class _Fuzzer:
+    plan: FuzzPlan
+    found: FuzzResult
+    keep_going: Callable[[], bool]
 
     def steps(self) -> Iterator[Callable[[], None]]:
-        """The worlds, which are few, then the markets, families in turn."""
+        """The worlds first, because they are few, then the markets, families in turn."""
         for number in range(self.plan.worlds):
-            yield partial(self._play, number)
+            yield partial(self._simulate, number)
         families = self.plan.families
         for index in range(self.plan.markets):
             yield partial(self._examine, families[index % len(families)], index // len(families))
 
-    def _play(self, number: int) -> None:
-        self.found.worlds.append(play_world(self.plan.seed, number, self.plan.mechanism.make_solver))
+    def _simulate(self, number: int) -> None:
+        self.found.worlds.append(simulate_world(self.plan.seed, number, self.plan.mechanism.make_solver))
 
     def _examine(self, family: Family, number: int) -> None:
         seed = child_seed(self.plan.seed, "case", family.name, str(number))
@@ -123,12 +128,12 @@ class _Hunter:
         self.found.unsolved[family.name] += not solved
         self.found.unreferenced[family.name] += case.unreferenced
         for name in self.plan.measures if solved and family.group else ():
-            # A measure cannot be broken, but it can raise.
+            # A measure cannot be violated, but it can raise.
             if not self._breaks(name, partial(_runs, name), family, number, case):
                 self._tally(_samples(name, case), family, number, case.market)
 
     def _breaks(self, name: str, check: Property, family: Family, number: int, case: Case) -> bool:
-        """Look at one property; True when it does not hold."""
+        """Check one property. Returns True if it is violated."""
         problems = attempt(check, case)
         if problems is None:
             return False
@@ -147,7 +152,7 @@ class _Hunter:
             tally.add(sample, number, market)
 
     def _remember(self, finding: Finding, check: Property, seed: int) -> None:
-        """Keep a finding as it is, then with ever smaller markets: shrinking may be cut short."""
+        """Keep a violation, and replace its market by ever smaller ones, because shrinking may be interrupted."""
         if self.found.broken[finding.property_name] > MOST_SHRUNK:
             return
         findings = self.found.findings
@@ -161,7 +166,7 @@ class _Hunter:
             findings[-1] = replace(finding, what=problems[0], market=market)
             return True
 
-        shrink(finding.market, persists, self.go_on)
+        shrink(finding.market, persists, self.keep_going)
 
 
 def _is_solved(case: Case) -> list[str]:
@@ -178,5 +183,5 @@ def _runs(name: str, case: Case) -> list[str]:
 
 
 def _kind(what: str) -> str:
-    """An exception must stay the same while a market shrinks; of other problems any will do."""
+    """Return the kind of problem that must persist while a market shrinks: the same exception, or any other problem."""
     return what.partition(":")[0] if what.startswith("raises") else ""
