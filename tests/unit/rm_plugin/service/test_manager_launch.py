@@ -10,6 +10,7 @@ import pytest
 from web_cases import RmCase
 
 from rm_plugin.service import manager as manager_module
+from rm_plugin.service.memory_service import memory_service
 from themis.apps import AppSpec, JobSpec, ProgramSpec, TunerSpec
 from themis.errors import ThemisError, UnreachableError
 from themis.lifecycle import AppState
@@ -234,3 +235,19 @@ def test_an_app_that_no_former_resource_manager_could_start_is_started(tmp_path:
         assert (entry.attempt, entry.excused_attempts, len(engine.launched)) == (1, 0, 1)
 
     run(scenario, tmp_path, None)
+
+
+def test_recovery_adopts_the_app_masters_that_live_and_starts_the_others_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with memory_service(tmp_path) as former:
+            for _ in range(3):
+                await former.registered(SPEC)
+            living = dict(former.launcher.living)
+            async with memory_service(tmp_path, store=former.store) as rm:
+                rm.launcher.living = {app_id: living[app_id] for app_id in ("app-0001", "app-0003")}
+                await rm.manager.recover()
+                assert [am.app_id for am in rm.launcher.launched] == ["app-0002"]
+                attempts = {entry.app_id: (entry.attempt, entry.excused_attempts) for entry in rm.entries}
+        assert attempts == {"app-0001": (1, 0), "app-0002": (2, 1), "app-0003": (1, 0)}
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
