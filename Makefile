@@ -7,7 +7,7 @@ OUT    ?= out/testbed
 MIX    ?= conf/testbed/$(if $(filter yarn,$(ENGINE)),yarn,main).yaml
 BIN    := $(VENV)/bin
 
-.PHONY: setup testbed test test-slow test-hadoop stack stack-down test-stack test-docker lint wire docs clean
+.PHONY: setup testbed test test-slow test-hadoop stack stack-down test-stack test-docker lint wire docs docs-site clean
 
 setup: $(VENV)/.ready
 
@@ -33,12 +33,12 @@ test-slow: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not alone and not hadoop and not stack and not docker"
 	$(BIN)/python -m pytest -m "slow and alone and not hadoop and not stack and not docker"
 
-# Against real daemons of Hadoop (docs/devcluster.md), a cluster for each of two processes, of 1 GB each; needs Java and
+# Against real daemons of Hadoop (docs/how-to/devcluster.md), a cluster for each of two processes, of 1 GB each; needs Java and
 # Maven, and fails without them where CI is set.
 test-hadoop: setup
 	@exec $(BIN)/python -m pytest $(BY_FILE) tests/hadoop -m hadoop
 
-# The containers of docker-compose.yml (docs/stack.md); needs nothing but Docker.
+# The containers of docker-compose.yml (docs/how-to/stack.md); needs nothing but Docker.
 stack:
 	docker compose up -d --build --wait
 
@@ -49,7 +49,7 @@ stack-down:
 test-stack: setup
 	@exec $(BIN)/python -m pytest tests/stack -m stack
 
-# Against a Docker engine (docs/docker.md): builds an image without TensorFlow; without an engine it is skipped, and says so.
+# Against a Docker engine (docs/how-to/docker.md): builds an image without TensorFlow; without an engine it is skipped, and says so.
 test-docker: setup
 	@exec $(BIN)/python -m pytest tests/docker -m docker
 
@@ -65,6 +65,11 @@ wire: setup
 # Tables and figures in the documentation that come from the code; a test compares them with it.
 docs: setup
 	$(BIN)/python tools/generate_docs.py
+
+# The site of the documents, in out/site. A warning is an error: a broken link or anchor fails.
+docs-site: setup
+	@$(BIN)/python -c "import sphinx" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	@exec $(BIN)/python -m sphinx -q -E -a -W --keep-going -c docs . out/site
 
 clean:
 	rm -rf out .pytest_cache .mypy_cache .ruff_cache .hypothesis

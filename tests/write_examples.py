@@ -1,4 +1,4 @@
-"""Brings the figures of a page's examples up to date: `python tests/write_examples.py docs/simulator.md`.
+"""Brings the figures of a page's examples up to date: `python tests/write_examples.py docs/explanation/simulator.md`.
 
 Blocks marked `run: exact` are run in a folder of their own, and each figure shown becomes the one that is printed in
 its place. An example that prints other lines than it shows is left as it is, and named: someone has to look at it.

@@ -49,7 +49,7 @@ def value_of(tf: Any, variable: Any) -> Any:
     """What a variable of TensorFlow or Keras holds now, as an array or what NumPy makes one of; no step changes it.
 
     In memory it is the variable's own buffer: a step that writes to the variable writes to a copy, which TensorFlow
-    makes faster than NumPy would here (docs/elastic.md has the seconds). A card's memory is too scarce to hold both.
+    makes faster than NumPy would here (see docs/explanation/elastic.md). A card's memory is too scarce to hold both.
     """
     value = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=tf.as_dtype(variable.dtype))
     return value if "CPU" in value.device else value.numpy()

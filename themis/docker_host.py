@@ -131,7 +131,7 @@ class DockerHost:
             try:
                 self._client.images.get(image)
             except NotFound:
-                remedy = "build or pull it: see docs/docker.md"
+                remedy = "build or pull it: see docs/how-to/docker.md"
                 raise InputError("the Docker engine has no such image", value=image, remedy=remedy) from None
 
     # ---- containers ----

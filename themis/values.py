@@ -1,8 +1,9 @@
 """What values that are made in great number derive from: frozen, slotted, made and compared in C.
 
 A frozen dataclass sets each of its fields by a call of its own; a round makes some thousand values, and more time went
-into making them than into what they say (docs/decisions/0031). To define one takes 0.8 ms, too, and a run of the
-simulator begins with some ninety. To all who ask they are dataclasses: `dataclasses` replaces, lists and unfolds them.
+into making them than into what they say (docs/design/simulator-performance.md). To define one takes 0.8 ms, too, and
+a run of the simulator begins with some ninety. To all who ask they are dataclasses: `dataclasses` replaces, lists and
+unfolds them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m themis_cli`: the `themis` command, where its script is not on the path."""
+"""`python -m themis_cli`: the `themis` command if its script is not on the path."""
 
 import sys
 

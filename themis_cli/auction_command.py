@@ -32,26 +32,28 @@ def add_to(commands: Subcommands) -> None:
         metavar="NAME",
         help="exact, highs, gurobi or brute_force; default: %(default)s",
     )
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="of the rounding; default: %(default)s")
+    parser.add_argument(
+        "--seed", type=_seed, default=0, metavar="N", help="seed of the rounding (default: %(default)s)"
+    )
     parser.add_argument(
         "--rounding",
         choices=[rounding.value for rounding in Rounding],
         default=Rounding.PROBABILISTIC.value,
-        help="how a share of the gangs won becomes whole; default: %(default)s",
+        help="rule that rounds kept shares to whole gangs (default: %(default)s)",
     )
     parser.add_argument(
         "--time-limit-s",
         type=_seconds,
         default=_DEFAULT_TIME_LIMIT_S,
         metavar="S",
-        help="for all problems together; past it the best found is shown with its gap; default: %(default)g",
+        help="for all problems together; when it is over, shows the best result with its gap (default: %(default)g)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_auction)
 
 
 def _auction(options: argparse.Namespace) -> int:
-    # Imported late: solvers are slow to import.
+    # Imported late, because solvers are slow to import.
     from rm_plugin.arbiter.market_file import read_market
     from rm_plugin.solvers.port import SolveStatus
     from rm_plugin.solvers.registry import solver
@@ -74,7 +76,7 @@ def _auction(options: argparse.Namespace) -> int:
 
 
 def _read(name: str) -> tuple[bytes, str]:
-    """What the file holds, and its name for errors."""
+    """Return the file's content and its name for errors."""
     if name == _STDIN:
         return sys.stdin.buffer.read(), "standard input"
     try:
@@ -85,7 +87,7 @@ def _read(name: str) -> tuple[bytes, str]:
 
 
 def _seed(text: str) -> int:
-    """A whole number of 64 bits, with a sign or without: seeds of apps and of rounds are such."""
+    """Parse a signed or unsigned whole number of 64 bits, as seeds of apps and rounds are."""
     if not re.fullmatch(r"[+-]?[0-9]{1,20}", text) or not -(2**63) <= int(text) < 2**64:
         raise argparse.ArgumentTypeError(f"must be a whole number of 64 bits: {text!r}")
     return int(text)

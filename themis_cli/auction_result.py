@@ -1,4 +1,4 @@
-"""What an auction of a market file came to: wins, payments, what is kept and left, as JSON."""
+"""The result of an auction of a market file: wins, payments, GPUs kept and left, as JSON."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from themis.cluster import Allocation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuctionResult:
-    """An auction after payment and rounding. `first_s` and `all_s` are the seconds of one and of all problems.
+    """An auction after payment and rounding.
 
-    `kept` holds every winner, also those that keep nothing.
+    `first_s` and `all_s` are the seconds of the market's problem and of all problems.
+
+    `kept` holds every winner, including those that keep nothing.
     """
 
     market: Market
@@ -30,26 +32,26 @@ class AuctionResult:
 
     @property
     def leftover(self) -> Allocation:
-        """Free GPUs that nobody keeps."""
+        """Free GPUs that no app keeps."""
         return self.market.free - sum(self.kept.values(), Allocation())
 
 
 def hold_auction(
     market: Market, solver: WinnerDetermination, *, seed: int, rounding: Rounding, time_limit_s: float
 ) -> AuctionResult:
-    """Run the auction of a market and round as a round of this seed would.
+    """Hold the auction of a market, as a round with this seed would.
 
     Args:
         market: Free machines and bids.
         solver: Determines the winners.
-        seed: Of the draws of the rounding; rounds of the ResourceManager derive theirs from it in the same way.
-        rounding: How shares of gangs become whole.
+        seed: Seed of the rounding; the ResourceManager's rounds derive theirs in the same way.
+        rounding: The rule that rounds kept shares to whole gangs.
         time_limit_s: Seconds for all problems together.
     """
     timed = TimedSolver(solver)
     outcome = run_auction(market, timed, time_limit_s)
     gangs = {app_id: win.gangs for app_id, win in outcome.wins.items()}
-    # The crude S orders gangs as any S does: by level.
+    # The crude S orders gangs as any S does, by level.
     kept = keep_shares(gangs, outcome.shares, {}, child_seed(seed, "payments"), rounding)
     return AuctionResult(
         market=market,
@@ -66,7 +68,7 @@ def gpus_of(gangs: Iterable[PlacedGang]) -> Allocation:
 
 
 def as_document(result: AuctionResult) -> dict[str, object]:
-    """The result as `themis auction --json` prints it (docs/auction.md)."""
+    """The result as `themis auction --json` prints it (docs/explanation/auction.md)."""
     outcome = result.outcome
     return {
         "status": outcome.status.value,

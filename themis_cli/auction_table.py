@@ -1,4 +1,4 @@
-"""The result of an auction for readers: a line an app, and below it how it was solved."""
+"""The result of an auction for readers: a line per app, and how the auction was solved."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ TIES = {
     "gurobi": _MIXED_INTEGER,
     "brute_force": "fewest GPUs, then the smallest sum of digests of the rows",
 }
-"""How each solver chooses among equal optima, in a line (docs/auction.md)."""
+"""How each solver chooses among equal optima, in one line (docs/explanation/auction.md)."""
 
 
 def print_result(result: AuctionResult, *, seed: int, rounding: Rounding) -> None:
-    """Print a table of the bidders, by app id, and what holds for all of them."""
-    # Without a terminal rich assumes 80 columns, too few for machines by name.
+    """Print a table of the bidders by app id, and properties of the whole auction."""
+    # Without a terminal rich assumes 80 columns, too few for machine names.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _PLAIN_COLUMNS)
     console.print(_table(result))
     outcome = result.outcome
@@ -71,5 +71,5 @@ def _by_machine(gpus: Allocation) -> str:
 
 
 def _printable(name: str) -> str:
-    """The name without what would move a terminal's cursor."""
+    """The name without control characters of the terminal."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in name)

@@ -1,4 +1,4 @@
-"""`themis audit`: hunt seeded markets for violations of what the auction promises."""
+"""`themis audit`: check the auction's properties on random markets."""
 
 from __future__ import annotations
 
@@ -14,55 +14,57 @@ from themis.errors import InputError, UnknownNameError
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from themis_lab.audit.hunt import Found, Plan
+    from themis_lab.audit.fuzzing import FuzzPlan, FuzzResult
 
 EXIT_VIOLATION = 1
 EXIT_INTERRUPTED = 3
-_TOLD_EVERY_S = 5.0
+_WRITE_EVERY_S = 5.0
 _SHARING = "sharing"
 
 
 def add_to(commands: Subcommands) -> None:
     """Add `audit`."""
     parser = commands.add_parser(
-        "audit", help="hunt seeded markets for violations of the auction's properties; 1 when there is one"
+        "audit", help="check the auction's properties on random markets; exits with 1 if one is violated"
     )
     parser.add_argument("--markets", type=int, default=200, metavar="N", help="how many markets (default 200)")
     parser.add_argument(
         "--worlds", type=int, metavar="N", help="worlds for the sharing incentive (default: markets / 50)"
     )
-    parser.add_argument("--seed", type=int, default=1, help="of every draw (default 1)")
-    parser.add_argument("--solver", default="exact", help="whose answers are audited (default exact)")
-    parser.add_argument("--family", action="append", metavar="NAME", help="only these families; may be repeated")
-    parser.add_argument("--property", action="append", metavar="NAME", help="only these properties and measures")
+    parser.add_argument("--seed", type=int, default=1, help="seed of all random choices (default 1)")
+    parser.add_argument("--solver", default="exact", help="solver to audit (default exact)")
+    parser.add_argument(
+        "--family", action="append", metavar="NAME", help="check only this family; repeat the option for several"
+    )
+    parser.add_argument("--property", action="append", metavar="NAME", help="check only these properties and measures")
     parser.add_argument(
         "--budget-s", type=float, default=math.inf, metavar="S", help="begin and shrink no market after S seconds"
     )
-    parser.add_argument("--show", metavar="FAMILY:NUMBER", help="print that market of the seed and do no more")
+    parser.add_argument("--show", metavar="FAMILY:NUMBER", help="print this market of the seed, and check nothing")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     # Imported late: solvers and agents are slow to import, and other commands do not need them.
-    from themis_lab.audit.hunt import Found, hunt
+    from themis_lab.audit.fuzzing import FuzzResult, fuzz
     from themis_lab.audit.report import document, text
 
     if options.show is not None:
         return _show(options)
     plan = _plan(options)
-    found = hunt(plan, Found(), go_on=_until(options.budget_s), told=_teller(plan))
+    found = fuzz(plan, FuzzResult(), keep_going=_until(options.budget_s), on_market=_progress_writer(plan))
     sys.stdout.write(json.dumps(document(plan, found), indent=1) + "\n" if options.json else text(plan, found))
     if found.ended == "interrupted":
         return EXIT_INTERRUPTED
     return EXIT_VIOLATION if found.broken.total() else 0
 
 
-def _plan(options: argparse.Namespace) -> Plan:
+def _plan(options: argparse.Namespace) -> FuzzPlan:
     from rm_plugin.solvers.registry import solver
     from themis_lab.audit.case import Mechanism
     from themis_lab.audit.families import FAMILIES, family
-    from themis_lab.audit.hunt import Plan
+    from themis_lab.audit.fuzzing import FuzzPlan
     from themis_lab.audit.measures.registry import MEASURES
     from themis_lab.audit.properties.registry import PROPERTIES
 
@@ -78,7 +80,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         if name not in known:
             raise UnknownNameError("property", name, known)
     worlds = options.markets // 50 if options.worlds is None else options.worlds
-    return Plan(
+    return FuzzPlan(
         families=[family(name) for name in options.family or FAMILIES],
         markets=options.markets,
         seed=options.seed,
@@ -106,20 +108,20 @@ def _until(budget_s: float) -> Callable[[], bool]:
     return lambda: time.monotonic() - begun_s < budget_s
 
 
-def _teller(plan: Plan) -> Callable[[Found], None]:
-    """Progress on standard error: a line that redraws itself, or one every few seconds without a terminal."""
+def _progress_writer(plan: FuzzPlan) -> Callable[[FuzzResult], None]:
+    """Progress on standard error: a line that is redrawn, or without a terminal one line every few seconds."""
     live = sys.stderr.isatty()
-    told_s = time.monotonic()
+    written_s = time.monotonic()
 
-    def tell(found: Found) -> None:
-        nonlocal told_s
+    def write(found: FuzzResult) -> None:
+        nonlocal written_s
         last = found.drawn.total() == plan.markets
-        if not last and time.monotonic() - told_s < (0.1 if live else _TOLD_EVERY_S):
+        if not last and time.monotonic() - written_s < (0.1 if live else _WRITE_EVERY_S):
             return
-        told_s = time.monotonic()
+        written_s = time.monotonic()
         worlds = f"{len(found.worlds)} of {plan.worlds} worlds, " if plan.worlds else ""
         line = f"audit: {worlds}{found.drawn.total()} of {plan.markets} markets, {found.broken.total()} violations"
         sys.stderr.write(f"\r{line}" + ("\n" if last else "") if live else f"{line}\n")
         sys.stderr.flush()
 
-    return tell
+    return write

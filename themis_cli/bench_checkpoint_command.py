@@ -1,4 +1,4 @@
-"""`themis bench checkpoint`: checkpoints to and from HDFS, beside plain WebHDFS requests."""
+"""`themis bench checkpoint`: time checkpoints to and from HDFS, compared with plain WebHDFS requests."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 
 def add_to(group: Subcommands) -> None:
     """Add `checkpoint` to `bench`."""
-    parser = group.add_parser("checkpoint", help="time checkpoints on HDFS beside plain requests (docs/bench.md)")
+    parser = group.add_parser("checkpoint", help="time checkpoints on HDFS, compared with plain requests")
     parser.add_argument("--uri", required=True, metavar="URI", help="a folder on HDFS to work in: hdfs://, webhdfs://")
     parser.add_argument("--sizes", default="10,100", metavar="MB,..", help="default: %(default)s")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="the median counts; default: %(default)s")
-    parser.add_argument("--seed", type=int, default=1, help="of the content; default: %(default)s")
-    parser.add_argument("--wait-s", type=float, default=10.0, metavar="S", help="for an HDFS that is away")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the content (default: %(default)s)")
+    parser.add_argument(
+        "--wait-s", type=float, default=10.0, metavar="S", help="how long to wait while HDFS is unavailable"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_checkpoint)
 

@@ -1,4 +1,4 @@
-"""`themis bench`: benchmarks on seeded workloads."""
+"""`themis bench`: benchmarks on random workloads that follow from a seed."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ _BOTH = "both"
 
 
 def add_to(commands: Subcommands) -> None:
-    """Add `bench` with all that it measures."""
+    """Add `bench` with all its benchmarks."""
     group = commands.add_parser("bench", help="measure").add_subparsers(metavar="COMMAND", required=True)
     bench_simulator_command.add_to(group)
     bench_profiler_command.add_to(group)
     bench_checkpoint_command.add_to(group)
     bench_resize_command.add_to(group)
     bench_valuation_command.add_to(group)
-    parser = group.add_parser("auction", help="time whole auctions, our solver against HiGHS (docs/bench.md)")
+    parser = group.add_parser("auction", help="time whole auctions, our solver against HiGHS")
     parser.add_argument("--sizes", default="64,168,1024,10000", metavar="GPUS,..", help="default: %(default)s")
     parser.add_argument("--markets", type=int, default=16, metavar="N", help="markets a row; default: %(default)s")
     parser.add_argument("--gangs", choices=("powers", "any", _BOTH), default=_BOTH, help="default: %(default)s")
     parser.add_argument("--cluster", choices=("empty", "fragmented", _BOTH), default=_BOTH, help="default: %(default)s")
     parser.add_argument("--explicit", action="store_true", help="also tables of GPUs by machine")
     parser.add_argument("--elastic-share", type=float, default=0.2, metavar="SHARE", help="default: %(default)s")
-    parser.add_argument("--seed", type=int, default=0, help="of the first market; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first market (default: %(default)s)")
     parser.add_argument("--solver", default="exact", help="the solver to measure; default: %(default)s")
     parser.add_argument("--highs", choices=("auto", "always", "never"), default="auto", help="default: %(default)s")
-    parser.add_argument("--budget-s", type=float, default=None, metavar="S", help="seconds for all, roughly")
+    parser.add_argument("--budget-s", type=float, default=None, metavar="S", help="approximate seconds for all rows")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_auction)
 
 
 def _auction(options: argparse.Namespace) -> int:
     plan = _plan(options)
-    # Imported late: bad options should be told at once.
+    # Imported late, so that bad options are reported at once.
     from themis_lab.bench.auction_output import document, table
     from themis_lab.bench.auction_run import run_plan
     from themis_lab.bench.worker import run_apart
@@ -93,7 +93,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _follow(items: Iterable[Progress | ResultRow]) -> list[ResultRow]:
-    """The rows; meanwhile progress goes to standard error, on a terminal as one line that changes."""
+    """Return the rows. Progress goes to standard error, on a terminal as one line that is redrawn."""
     from rich.console import Console
 
     from themis_lab.bench.auction_rows import ResultRow

@@ -1,4 +1,4 @@
-"""`themis bench profiler`: how fast logs are read."""
+"""`themis bench profiler`: measure how fast logs are read."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 def add_to(group: Subcommands) -> None:
     """Add `profiler` to `bench`."""
-    parser = group.add_parser("profiler", help="time the reading of logs, by format (docs/bench.md)")
+    parser = group.add_parser("profiler", help="time the reading of logs, by format")
     parser.add_argument("--kinds", default="all", metavar="KIND,..", help="default: %(default)s")
     parser.add_argument("--size-mb", type=int, default=16, metavar="MB", help="of each log; default: %(default)s")
     parser.add_argument("--repeats", type=int, default=3, metavar="N", help="the best counts; default: %(default)s")
-    parser.add_argument("--seed", type=int, default=1, help="of the logs; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the logs (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_profiler)
 

@@ -1,4 +1,4 @@
-"""`themis bench resize`: what moving a job to more or fewer GPUs takes, beside a bare process."""
+"""`themis bench resize`: time the resize of a job, compared with the start of bare processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def add_to(group: Subcommands) -> None:
     """Add `resize` to `bench`."""
-    parser = group.add_parser("resize", help="time resizes of a job, phase by phase (docs/bench.md)")
+    parser = group.add_parser("resize", help="time resizes of a job, phase by phase")
     parser.add_argument("--engine", default="local", metavar="NAME", help="local, yarn; default: %(default)s")
     parser.add_argument(
         "--program", default="digits_dense", metavar="NAME", help="digits_dense, replay; default: %(default)s"
@@ -35,7 +35,7 @@ def _resize(options: argparse.Namespace) -> int:
     from themis_lab.bench.resize_output import document, table
     from themis_lab.bench.resize_run import Round, run_rounds
 
-    # As Ctrl-C does it: else a command that is told to end would leave the daemons of its cluster behind.
+    # Treat SIGTERM like Ctrl-C. Otherwise the daemons of the benchmark's cluster would keep running.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     rounds: list[Round] = []
     for item in run_rounds(plan):

@@ -1,4 +1,4 @@
-"""`themis bench simulator`: what the simulator takes, beside what others take, and how that grows."""
+"""`themis bench simulator`: measure the simulator's time, memory and growth, compared with other simulators."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ _PARTS = "gavel-120,gavel-900,w1,growth"
 
 def add_to(group: Subcommands) -> None:
     """Add `simulator` to `bench`."""
-    parser = group.add_parser("simulator", help="time whole simulations, each in a fresh process (docs/bench.md)")
+    parser = group.add_parser("simulator", help="time whole simulations, each in a fresh process")
     parser.add_argument("--parts", default=_PARTS, metavar="PART,..", help="default: %(default)s")
-    parser.add_argument("--sizes", default=_SIZES, metavar="GPUS/APPS,..", help="of the growth; default: %(default)s")
+    parser.add_argument(
+        "--sizes", default=_SIZES, metavar="GPUS/APPS,..", help="sizes of the growth part (default: %(default)s)"
+    )
     parser.add_argument("--policy", default="themis", metavar="NAME", help="default: %(default)s")
-    parser.add_argument("--seed", type=int, default=1, help="of every draw; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=1, help="seed of all random choices (default: %(default)s)")
     parser.add_argument("--trace", type=Path, default=None, metavar="FILE", help="the public trace of 120 jobs")
     parser.add_argument("--throughputs", type=Path, default=None, metavar="FILE", help="its table of throughputs")
     parser.add_argument(
@@ -87,7 +89,7 @@ def _sizes(text: str) -> list[Size]:
 
 
 def _follow(items: Iterable[Case | Row]) -> list[Row]:
-    """The rows; meanwhile what is run goes to standard error."""
+    """Return the rows. Meanwhile the case that runs is named on standard error."""
     from themis_lab.bench.simulator_run import Row
 
     rows: list[Row] = []

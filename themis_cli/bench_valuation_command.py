@@ -1,4 +1,4 @@
-"""`themis bench valuation`: how well and how fast an agent values bundles."""
+"""`themis bench valuation`: measure how well and how fast an agent values bundles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def add_to(group: Subcommands) -> None:
     """Add `valuation` to `bench`."""
-    parser = group.add_parser("valuation", help="measure what bids lose to the best packing (docs/bench.md)")
+    parser = group.add_parser("valuation", help="measure how far bids are from the best packing")
     parser.add_argument("--small", type=int, default=200, metavar="N", help="small apps; default: %(default)s")
     parser.add_argument("--large", type=int, default=12, metavar="N", help="apps of 100 jobs; default: %(default)s")
     parser.add_argument("--bids", type=int, default=24, metavar="N", help="bids to time; default: %(default)s")
@@ -28,7 +28,7 @@ def add_to(group: Subcommands) -> None:
         metavar="N",
         help="seconds of CPU time to settle each bundle that the bound leaves open; default: %(default)s",
     )
-    parser.add_argument("--seed", type=int, default=1, help="of the first app; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first app (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_valuation)
 

@@ -1,4 +1,4 @@
-"""`themis checkpoints`: look through a store of checkpoints, and copy from one store to another."""
+"""`themis checkpoints`: list the checkpoints of a store, and copy them to another store."""
 
 from __future__ import annotations
 
@@ -22,24 +22,28 @@ _MB = 1e6
 
 def add_to(commands: Subcommands) -> None:
     """Add `checkpoints list` and `checkpoints copy`."""
-    group = commands.add_parser("checkpoints", help="list and copy checkpoints (docs/checkpoints.md)").add_subparsers(
+    group = commands.add_parser("checkpoints", help="list and copy checkpoints").add_subparsers(
         metavar="COMMAND", required=True
     )
     listing = group.add_parser("list", help="list the checkpoints below a place, by job and iteration")
     listing.add_argument("uri", metavar="URI", help="a path, file://, hdfs:// or webhdfs://")
-    listing.add_argument("--job", metavar="JOB", help="only this job's")
+    listing.add_argument("--job", metavar="JOB", help="only this job's checkpoints")
     listing.add_argument("--json", action="store_true", help="print JSON")
     listing.set_defaults(run=_list)
-    copying = group.add_parser("copy", help="copy them; what is there already is passed over")
+    copying = group.add_parser("copy", help="copy checkpoints; skips those that the target already has")
     copying.add_argument("source", metavar="FROM", help="a path, file://, hdfs:// or webhdfs://")
     copying.add_argument("target", metavar="TO", help="likewise")
-    copying.add_argument("--job", metavar="JOB", help="only this job's")
-    copying.add_argument("--last", type=int, metavar="K", help="only the newest K of each job")
-    copying.add_argument("--verify", action="store_true", help="also read everything back from the target")
+    copying.add_argument("--job", metavar="JOB", help="only this job's checkpoints")
+    copying.add_argument("--last", type=int, metavar="K", help="only the newest K checkpoints of each job")
+    copying.add_argument("--verify", action="store_true", help="read everything back from the target and compare")
     copying.set_defaults(run=_copy)
     for parser in (listing, copying):
         parser.add_argument(
-            "--wait-s", type=float, default=_WAIT_S, metavar="S", help="for an HDFS that is away; default: %(default)s"
+            "--wait-s",
+            type=float,
+            default=_WAIT_S,
+            metavar="S",
+            help="how long to wait while HDFS is unavailable (default: %(default)s)",
         )
 
 

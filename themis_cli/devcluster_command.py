@@ -1,4 +1,4 @@
-"""`themis devcluster`: real Hadoop daemons on loopback, see the package `devcluster`."""
+"""`themis devcluster`: real Hadoop daemons on loopback addresses (`themis_lab.devcluster`)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ DEFAULT_GPUS = (4, 4, 2)
 
 def add_to(commands: Subcommands) -> None:
     """Add `devcluster` with its actions."""
-    group = commands.add_parser("devcluster", help="real Hadoop daemons on this machine (docs/devcluster.md)")
+    group = commands.add_parser("devcluster", help="real Hadoop daemons on this machine")
     actions = group.add_subparsers(metavar="COMMAND", required=True)
     start = actions.add_parser("start", help="start HDFS and YARN and return when they are ready")
-    start.add_argument("--nodes", type=int, metavar="N", help="nodes, of 4 GPUs unless --gpus tells; default: 3")
+    start.add_argument(
+        "--nodes", type=int, metavar="N", help="number of nodes, with 4 GPUs each unless --gpus is given (default: 3)"
+    )
     start.add_argument("--gpus", metavar="N,..", help="GPUs that each node declares; default: 4,4,2")
     start.add_argument("--hadoop", metavar="VERSION", help="Hadoop's version, fetched when missing; default: 3.4.2")
     start.set_defaults(run=_start)
-    stop = actions.add_parser("stop", help="end all of its processes and remove its folder")
-    stop.add_argument("--keep-logs", action="store_true", help="leave the daemons' logs")
+    stop = actions.add_parser("stop", help="stop all its processes and remove its folder")
+    stop.add_argument("--keep-logs", action="store_true", help="keep the daemons' logs")
     stop.set_defaults(run=_stop)
-    status = actions.add_parser("status", help="show daemons, nodes, HDFS, and what to export")
+    status = actions.add_parser("status", help="show daemons, nodes, HDFS, and the variables to export")
     status.set_defaults(run=_status)
-    run = actions.add_parser("run", help="run a command with what is to be exported")
+    run = actions.add_parser("run", help="run a command with the exported variables")
     run.add_argument("command", nargs="+", metavar="COMMAND", help="after `--`")
     run.set_defaults(run=_run)
     for parser in (start, stop, status, run):
@@ -47,7 +49,7 @@ def add_to(commands: Subcommands) -> None:
 
 def _start(options: argparse.Namespace) -> int:
     gpus = _gpus(options.nodes, options.gpus)
-    # Imported late: bad options should be told at once.
+    # Imported late, so that bad options are reported at once.
     from themis_lab.devcluster.cluster import DevCluster
     from themis_lab.devcluster.spec import ClusterSpec
 
@@ -102,7 +104,7 @@ def _gpus(nodes: int | None, gpus: str | None) -> tuple[int, ...]:
 
 
 def _show(cluster: DevCluster, *, as_json: bool) -> int:
-    """Print how it is; 0 when all is up, 1 otherwise."""
+    """Print the state of the cluster. Returns 0 if everything is up, else 1."""
     document = _document(cluster)
     sys.stdout.write((json.dumps(document, indent=1) if as_json else _text(document)) + "\n")
     return 0 if document["ready"] else 1

@@ -1,4 +1,4 @@
-"""`themis examples`: the files that ship with Themis, by the names under which commands find them."""
+"""`themis examples`: list or copy the example files, which commands find by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _USES = {
 
 def add_to(commands: Subcommands) -> None:
     """Add `examples`."""
-    parser = commands.add_parser("examples", help="list the example files, or copy them to change them")
+    parser = commands.add_parser("examples", help="list the example files, or copy them to edit")
     parser.add_argument("--copy", type=Path, metavar="DIR", help="copy all of them into a new folder")
     parser.set_defaults(run=_run)
 
@@ -48,7 +48,7 @@ def _copy(folder: Path) -> int:
 
 
 def _summary(path: Path) -> str:
-    """The first clause of the comment that a file begins with; empty for a file without one."""
+    """The first clause of the comment at the start of a file. Empty for a file without one."""
     first = path.read_text(encoding="utf-8").partition("\n")[0]
     if not first.startswith("#"):
         return ""

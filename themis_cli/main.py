@@ -1,4 +1,4 @@
-"""The `themis` command: what an operator and an experimenter type. Every error becomes text here."""
+"""The `themis` command of operators and experimenters. It turns every error into text."""
 
 from __future__ import annotations
 
@@ -22,37 +22,38 @@ _COMMANDS = (
     "rm", "rho", "testbed", "auction", "bench", "audit", "simulate", "reproduce", "replay", "devcluster", "checkpoints",
     "examples",
 )  # fmt: skip
-"""Each in a module of its own, which is imported only where it is asked for."""
+"""Modules of the commands, each imported only when its command is called."""
 
 _COMPUTING = ("auction", "audit", "simulate", "reproduce", "replay")
-"""Commands that start nobody's jobs, which may want more threads of numpy's linear algebra than these do."""
+"""Commands that start no jobs. Jobs may want more threads of numpy's linear algebra than these commands."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Returns:
-        The exit code: 0 done, 1 failed, 2 usage or bad input, 3 interrupted, 141 nobody reads the output any more.
+        The exit code: 0 done, 1 failed, 2 usage or bad input, 3 interrupted, 141 the reader of the output closed the
+            pipe.
     """
     words = sys.argv[1:] if arguments is None else arguments
     if not usable_streams("themis"):
         return EXIT_USAGE
     if not words or words[0] not in _COMPUTING:
-        return _told(words)
-    # Our arrays are small: a thread a core takes longer to start (50 ms of CPU) than it ever saves.
+        return _run_with_errors_as_text(words)
+    # Our arrays are small: starting one thread per core takes longer (50 ms of CPU) than the threads save.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with OneInterruption() as interruption:
-        code = _told(words)
+        code = _run_with_errors_as_text(words)
         if arguments is None:
-            # This process is about to end; a second Ctrl-C would only change how.
+            # The process is about to end; a second Ctrl-C would only change how.
             interruption.ignore_for_good()
-            # Its memory goes with it: to look all of it through for garbage once more takes 0.1 s after a large run.
+            # The process's memory is freed at exit. A last garbage collection would take 0.1 s after a large run.
             gc.freeze()
     return code
 
 
-def _told(words: Sequence[str]) -> int:
-    """Run the command; errors become text."""
+def _run_with_errors_as_text(words: Sequence[str]) -> int:
+    """Run the command and turn errors into text."""
     try:
         parser = build_parser(words[0] if words else None)
         options = parser.parse_args(words)
@@ -71,7 +72,7 @@ def _told(words: Sequence[str]) -> int:
         tell(f"themis: {error}")
         return EXIT_USAGE
     except SystemExit as end:
-        # What rich makes of a reader that went away.
+        # How rich reports that the reader has closed the pipe.
         if isinstance(end.__context__, BrokenPipeError):
             return EXIT_UNREAD
         raise
@@ -84,7 +85,7 @@ def _told(words: Sequence[str]) -> int:
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
-    """The command line: of one command where it is known which, for the sake of a quick start, else of all."""
+    """Build the parser: of one command if it is known, so that it starts quickly, else of all commands."""
     parser = Parser(
         prog="themis", description="Themis: a GPU cluster scheduler, fair in finish time.", allow_abbrev=False
     )
@@ -92,7 +93,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name in (command,) if command in _COMMANDS else _COMMANDS:
-        # Imported here, so that Ctrl-C while they load ends like Ctrl-C at any other time.
+        # Imported here, so that Ctrl-C during imports ends like Ctrl-C at any other time.
         import_module(f"themis_cli.{name}_command").add_to(commands)
     return parser
 

@@ -16,7 +16,7 @@ else:
 
 
 class Parser(HelpfulParser):
-    """A parser that takes plain numbers only."""
+    """A parser that accepts plain numbers only."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)

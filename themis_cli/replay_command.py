@@ -1,4 +1,4 @@
-"""`themis replay`: what another policy, or another choice, would have done on the arrivals of a recorded run."""
+"""`themis replay`: run a recorded run's arrivals under another policy or with other settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A run that was: what it ran on, and its document as far as it is known."""
+    """A recorded run: its input, and the known part of its document."""
 
     run: Run
     document: Document
@@ -29,11 +29,18 @@ class Recorded:
 
 def add_to(commands: Subcommands) -> None:
     """Add `replay`."""
-    parser = commands.add_parser("replay", help="ask what another policy would have done on a recorded run's arrivals")
+    parser = commands.add_parser("replay", help="run a recorded run's arrivals under another policy")
     add = parser.add_argument
-    add("recording", type=Path, metavar="FILE", help="of themis simulate --record, or the folder of a testbed run")
-    add("--policy", action="append", metavar="NAME", help="default: the recorded one; may be repeated: side by side")
-    add("--seed", type=int, metavar="N", help="of the policy's draws; default: the recorded one")
+    add(
+        "recording", type=Path, metavar="FILE", help="recording by themis simulate --record, or folder of a testbed run"
+    )
+    add(
+        "--policy",
+        action="append",
+        metavar="NAME",
+        help="policy to run; repeat the option to compare several (default: the recorded policy)",
+    )
+    add("--seed", type=int, metavar="N", help="seed of the policy's random choices (default: the recorded one)")
     add_choices(parser)
     parser.set_defaults(run=_run)
 
@@ -41,7 +48,7 @@ def add_to(commands: Subcommands) -> None:
 def _run(options: argparse.Namespace) -> int:
     recorded = _read(options.recording)
     runs = planned(options, recorded.run)
-    # Imported late: bad input should be told at once.
+    # Imported late, so that bad input is reported at once.
     from themis_cli.simulate_running import broken, make_all
 
     documents = make_all(runs, options.jobs)
@@ -61,7 +68,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def planned(options: argparse.Namespace, recorded: Run) -> list[Run]:
-    """The runs to make: the recorded one with what the options say in place of its own; lies and outages are added."""
+    """Return the runs to make: the recorded one, changed by the options. Lies and outages are added."""
     from rm_plugin.policies.registry import make_policy
 
     check_ranges(options)

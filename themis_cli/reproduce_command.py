@@ -1,4 +1,4 @@
-"""`themis reproduce`: the paper's evaluation, made again on the simulator and set beside the paper's numbers."""
+"""`themis reproduce`: repeat the paper's evaluation on the simulator, and compare the results with the paper's."""
 
 from __future__ import annotations
 
@@ -28,12 +28,10 @@ _SEEDS = {"quick": 3, "paper": 5}
 
 def add_to(commands: Subcommands) -> None:
     """Add `reproduce`."""
-    parser = commands.add_parser(
-        "reproduce", help="make the paper's figures and tables again (docs/reproduction.md)", allow_abbrev=False
-    )
+    parser = commands.add_parser("reproduce", help="reproduce the paper's figures and tables", allow_abbrev=False)
     parser.add_argument("names", nargs="+", metavar="NAME", help="experiments such as fig9 or tab5, or `all`")
     parser.add_argument("--scale", choices=tuple(_SEEDS), default="quick", help="default: %(default)s")
-    parser.add_argument("--seeds", type=int, metavar="N", help="runs of each kind; default: 3 at quick scale, 5 else")
+    parser.add_argument("--seeds", type=int, metavar="N", help="number of seeds (default: 3 at quick scale, else 5)")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="runs at a time; default: %(default)s")
     parser.add_argument("--out", default="out/reproduce", metavar="FOLDER", help="default: %(default)s")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -45,13 +43,13 @@ def _reproduce(options: argparse.Namespace) -> int:
     for name, number in (("--seeds", seeds), ("--jobs", options.jobs)):
         if number < 1:
             raise InputError(f"{name} must be 1 or more", value=number)
-    # Imported late: bad options should be told at once.
+    # Imported late, so that bad options are reported at once.
     from themis_cli.reproduce_progress import ProgressLine
-    from themis_lab.paper.kept_runs import KeptRuns
     from themis_lab.paper.output import overview_text, summary_markdown
     from themis_lab.paper.plans import distinct_runs
     from themis_lab.paper.port import Scale
     from themis_lab.paper.result_files import make_folder, write_whole
+    from themis_lab.paper.run_cache import RunCache
     from themis_lab.paper.runner import run_all
 
     experiments = _wanted(options.names)
@@ -60,12 +58,12 @@ def _reproduce(options: argparse.Namespace) -> int:
     began_s = time.monotonic()
     done: list[_Done] = []
     runs = distinct_runs(experiments, scale, seeds)
-    kept = KeptRuns(folder, [cell.key for cell in runs])
-    before = [cell for cell in runs if cell.key in kept.before]
+    cache = RunCache(folder, [cell.key for cell in runs])
+    before = [cell for cell in runs if cell.key in cache.found]
     try:
         with (
             ProgressLine(runs, before, scale, options.jobs) as line,
-            closing(run_all(experiments, scale, seeds, options.jobs, line.told, kept)) as results,
+            closing(run_all(experiments, scale, seeds, options.jobs, line.update, cache)) as results,
         ):
             _evaluate(results, line, options, done)
         if _ALL in options.names:
@@ -75,20 +73,20 @@ def _reproduce(options: argparse.Namespace) -> int:
                 sys.stdout.write(overview_text(findings))
             write_whole(folder / "summary.md", summary_markdown(findings, how).encode())
         _print_document(done, scale, seeds, options)
-        # Until everything has been written runs are kept.
+        # Runs stay in the cache until all output is written.
         sys.stdout.flush()
     except BaseException as error:
         if isinstance(error, InputError):
-            # What was found is told, also where its files find no room.
+            # Print the findings even if their files cannot be written.
             _print_document(done, scale, seeds, options)
-        sys.stderr.write(kept.told())
+        sys.stderr.write(cache.resume_hint())
         raise
-    sys.stderr.write(kept.drop())
+    sys.stderr.write(cache.clear())
     return 0
 
 
 def _wanted(names: Sequence[str]) -> list[Experiment]:
-    """The experiments named, once each; beside `all` other names must be known ones too."""
+    """The named experiments without duplicates. Names given together with `all` must be known too."""
     from themis_lab.paper.registry import MODULES, experiment_named
 
     named = [experiment_named(name) for name in dict.fromkeys(names) if name != _ALL]
@@ -96,15 +94,15 @@ def _wanted(names: Sequence[str]) -> list[Experiment]:
 
 
 def _evaluate(results: _Results, line: ProgressLine, options: argparse.Namespace, done: list[_Done]) -> None:
-    """Evaluate and write each experiment; its table goes to standard output as soon as it is there."""
-    from themis_lab.paper.output import table_text, write
+    """Evaluate and write each experiment. Its table is printed as soon as it is ready."""
+    from themis_lab.paper.output import section, write
 
     for experiment, runs in results:
         findings = experiment.evaluate(runs)
         done.append((experiment, findings, None))
         line.pause()
         if not options.json:
-            sys.stdout.write(table_text(experiment, findings) + "\n")
+            sys.stdout.write(section(experiment, findings).text() + "\n")
             sys.stdout.flush()
         done[-1] = (experiment, findings, write(experiment, findings, Path(options.out)))
 
@@ -118,7 +116,7 @@ def _print_document(done: Sequence[_Done], scale: Scale, seeds: int, options: ar
 
 
 def _how(runs: int, before: int, scale: Scale, seeds: int, jobs: int, took_s: float) -> str:
-    """Where the numbers of the summary come from."""
+    """How the numbers of the summary were made."""
     from themis_cli.reproduce_progress import length_text
 
     there = f" ({before} of them made before)" if before else ""

@@ -1,4 +1,4 @@
-"""How far `themis reproduce` has come, on standard error: on a terminal one line that changes, else a line at times."""
+"""Progress of `themis reproduce` on standard error: on a terminal one line that is redrawn, else a line at times."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 _QUIET_S, _REDRAWN_S = 30.0, 0.5
 _TRUSTED = 0.2
-"""The forecast counts as much as what this machine took for such a share of everything."""
+"""Weight of the forecast: it counts as much as measured progress of this share of all work."""
 BASIS = {"quick": "as measured on one machine", "paper": "a guess from a run or a part of one of each kind"}
-"""What the forecast goes by."""
+"""The basis of the forecast."""
 
 
 class ProgressLine:
-    """Says first what is coming and how long that may take, then how many runs are made and how long the rest may take.
+    """Print the forecast first, then the number of finished runs and the estimated remaining time.
 
     Args:
-        runs: What will be run.
-        before: Those of them that were made before.
-        scale: How large.
-        jobs: Runs at a time.
+        runs: All runs.
+        before: The runs that were found in the cache.
+        scale: Size of the runs.
+        jobs: Number of runs at a time.
     """
 
     def __init__(self, runs: Sequence[Cell], before: Sequence[Cell], scale: Scale, jobs: int) -> None:
@@ -34,7 +34,7 @@ class ProgressLine:
         console = Console(stderr=True, highlight=False)
         self._terminal = console.is_terminal
         self._status = console.status("starting")
-        self._started_s = self._said_s = time.monotonic()
+        self._started_s = self._written_s = time.monotonic()
         self._seconds = _seconds(runs, before, jobs)
         self._first = _forecast(len(runs), len(before), self._seconds, scale, jobs)
 
@@ -47,12 +47,12 @@ class ProgressLine:
     ) -> None:
         self._status.stop()
 
-    def told(self, made: int, wanted: int, share: float) -> None:
-        """So many runs of all are made; with what is done of others it may be such a share of the work."""
+    def update(self, made: int, wanted: int, share: float) -> None:
+        """Update the line: `made` of `wanted` runs are finished, and `share` of the estimated work."""
         now_s = time.monotonic()
-        if now_s - self._said_s <= (_REDRAWN_S if self._terminal else _QUIET_S) and made != wanted:
+        if now_s - self._written_s <= (_REDRAWN_S if self._terminal else _QUIET_S) and made != wanted:
             return
-        self._said_s = now_s
+        self._written_s = now_s
         left_s = _left_s(self._seconds, share, now_s - self._started_s)
         text = f"{made} of {wanted} runs; about {length_text(left_s)} left"
         if self._terminal:
@@ -62,12 +62,12 @@ class ProgressLine:
             sys.stderr.write(text + "\n")
 
     def pause(self) -> None:
-        """Something else is about to be written."""
+        """Clear the line before other output."""
         self._status.stop()
 
 
 def _seconds(runs: Sequence[Cell], before: Sequence[Cell], jobs: int) -> float:
-    """Seconds that the runs may take which were not made before: so many at a time, but no less than the longest."""
+    """Estimated seconds of the runs that are not cached: `jobs` at a time, but at least the longest run."""
     from themis_lab.paper.forecast import expected_s
 
     made = {cell.key for cell in before}
@@ -84,14 +84,17 @@ def _forecast(runs: int, before: int, seconds: float, scale: Scale, jobs: int) -
 
 
 def _left_s(expected_s: float, share: float, spent_s: float) -> float:
-    """What is left of the forecast, at the pace of this machine so far: more and more of its own, as more is done."""
+    """Estimated remaining seconds, at this machine's pace so far.
+
+    The forecast's pace counts less as more work is done.
+    """
     trusted_s = _TRUSTED * expected_s
     pace = (spent_s + trusted_s) / (share * expected_s + trusted_s) if expected_s else 0.0
     return max(0.0, 1.0 - share) * expected_s * pace
 
 
 def length_text(seconds: float) -> str:
-    """A length of time for a reader: seconds, minutes or hours."""
+    """A duration for a reader: seconds, minutes or hours."""
     if seconds < 90.0:
         return f"{seconds:.0f} s"
     if seconds < 5400.0:

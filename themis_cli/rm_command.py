@@ -23,14 +23,14 @@ def _start(options: argparse.Namespace) -> int:
         level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
     if options.log_level != "DEBUG":
-        # It tells of every request.
+        # This library logs every request.
         logging.getLogger("hdfs.client").setLevel(logging.WARNING)
-    # Imported late, as all that is slow to import: other commands start without it.
+    # Imported late, like everything slow to import, so that other commands start quickly.
     from themis.config.examples import ExampleKind, file_or_example
     from themis.config.rm_settings import load_rm_settings
 
     settings = load_rm_settings(file_or_example(options.config, ExampleKind.SETTINGS))
-    # Imported later still: gRPC and the solvers are slow to import, and bad settings should be told at once.
+    # Imported even later: gRPC and the solvers are slow to import, and bad settings are reported at once.
     from rm_plugin.service.server import run
 
     return run(settings)

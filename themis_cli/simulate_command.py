@@ -1,4 +1,4 @@
-"""`themis simulate`: a workload on a cluster under one or more policies, in virtual time."""
+"""`themis simulate`: run a workload on a cluster under one or more policies, in virtual time."""
 
 from __future__ import annotations
 
@@ -22,17 +22,31 @@ def add_to(commands: Subcommands) -> None:
     """Add `simulate`."""
     parser = commands.add_parser("simulate", help="run a workload on a cluster in virtual time")
     add = parser.add_argument
-    add("--policy", action="append", required=True, metavar="NAME", help="may be repeated: side by side")
+    add(
+        "--policy",
+        action="append",
+        required=True,
+        metavar="NAME",
+        help="policy to run; repeat the option to compare several",
+    )
     add("--workload", required=True, metavar="NAME|FILE", help="w1, w2-small, .., a public trace, or a mix (.yaml)")
     add("--cluster", metavar="NAME|SPEC", help="testbed, paper-256, .., 16x8+6x4/1+16x1, or a cluster file")
-    add("--seed", type=int, metavar="N", help=f"of every draw; default: {DEFAULT_SEED}, or the mix's")
-    add("--seeds", type=int, default=1, metavar="N", help="so many runs a policy, from --seed on: median and spread")
-    add("--apps", type=int, metavar="N", help="so many apps")
-    add("--scale", type=float, help="all work divided by it, the arrivals closer by as much")
-    add("--network-intensive", type=float, metavar="SHARE", help="share of apps whose models are strict on placement")
-    add("--throughputs", metavar="FILE", help="the throughputs of a trace of Gavel's")
-    add("--option", action="append", metavar="NAME=VALUE", help="another option of the workload; may be repeated")
-    add("--explain", metavar="APP", help="tell every round of an app in words")
+    add("--seed", type=int, metavar="N", help=f"seed of all random choices (default: {DEFAULT_SEED}, or the mix's)")
+    add(
+        "--seeds",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of seeds per policy, from --seed on; shows median and spread",
+    )
+    add("--apps", type=int, metavar="N", help="number of apps")
+    add("--scale", type=float, help="divide all work by this factor, and the gaps between arrivals too")
+    add(
+        "--network-intensive", type=float, metavar="SHARE", help="share of apps whose models are sensitive to placement"
+    )
+    add("--throughputs", metavar="FILE", help="file with the throughputs of a Gavel trace")
+    add("--option", action="append", metavar="NAME=VALUE", help="another option of the workload; repeatable")
+    add("--explain", metavar="APP", help="explain every round of an app in words")
     add("--record", type=Path, metavar="FILE", help="write input, rounds and outcomes, for `themis replay`")
     add_choices(parser)
     parser.set_defaults(run=_run)
@@ -42,7 +56,7 @@ def _run(options: argparse.Namespace) -> int:
     runs = planned(options)
     if options.explain is not None or options.record is not None:
         return _one_in_full(options, runs)
-    # Imported late: bad input should be told at once.
+    # Imported late, so that bad input is reported at once.
     from themis_cli.simulate_output import show
     from themis_cli.simulate_running import broken, make_all
 
@@ -52,7 +66,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _one_in_full(options: argparse.Namespace, runs: Sequence[Run]) -> int:
-    """One run with all of its rounds: recorded, and told of one app."""
+    """Make one run with all its rounds, to record it or to explain one app."""
     from themis_cli.simulate_recording import opened_recording
     from themis_cli.simulate_running import make_one
     from themis_lab.simulator.workload import unknown_app
@@ -66,13 +80,13 @@ def _one_in_full(options: argparse.Namespace, runs: Sequence[Run]) -> int:
         try:
             write(run, record)
         finally:
-            # A run that was made is told, also where its recording finds no room.
+            # Print the result even if its recording cannot be written.
             status = _shown(options, record)
     return status
 
 
 def _shown(options: argparse.Namespace, record: RunRecord) -> int:
-    """Print what was asked for of a run; returns the exit code."""
+    """Print the requested output of a run. Returns the exit code."""
     from themis_cli.simulate_explain import explained, explained_lines
     from themis_cli.simulate_output import show
     from themis_cli.simulate_running import broken
@@ -99,10 +113,10 @@ def _only(runs: Sequence[Run]) -> Run:
 
 
 def planned(options: argparse.Namespace) -> list[Run]:
-    """The runs to make, policy by policy, seed by seed.
+    """Return the runs to make, policy by policy and seed by seed.
 
     Raises:
-        InputError: A name that nobody knows, a number out of range, options that do not go together.
+        InputError: An unknown name, a number out of range, or options that exclude each other.
     """
     from rm_plugin.policies.registry import make_policy
     from themis_cli.simulate_input import read_input

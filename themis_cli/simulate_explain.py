@@ -1,4 +1,4 @@
-"""The rounds of one app as readers see them: a paragraph a round."""
+"""The rounds of one app for readers: one paragraph per round."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from themis_cli.simulate_progress import span
 from themis_lab.simulator.explain import AppRound
+from themis_lab.simulator.json_codec import plain
 from themis_lab.simulator.metrics import Document
-from themis_lab.simulator.plain import plain
 
 
 def explained(app: str, rounds: Sequence[AppRound]) -> Document:

@@ -1,4 +1,4 @@
-"""What `themis simulate` runs on: a cluster and a workload by name or file, or a testbed's mix with its settings."""
+"""Read the input of `themis simulate`: a cluster and a workload by name or file, or a testbed mix with its settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORKLOAD_OPTIONS = ("apps", "scale", "throughputs", "network_intensive")
 
 
 class Input(Value, frozen=True, kw_only=True):
-    """Settings before options are laid over them, the seed to begin with, and the workload of each seed."""
+    """Settings before options are applied, the first seed, and the workload of each seed."""
 
     settings: Settings
     seed: int
@@ -28,10 +28,10 @@ class Input(Value, frozen=True, kw_only=True):
 
 
 def read_input(options: argparse.Namespace, default_seed: int) -> Input:
-    """The input that the options name.
+    """Return the input that the options name.
 
     Raises:
-        InputError: A name that nobody knows, a file or an option that does not fit.
+        InputError: An unknown name, or an invalid file or option.
     """
     if options.workload.endswith(MIX_SUFFIXES):
         return _mix_input(options)
@@ -49,7 +49,7 @@ def read_input(options: argparse.Namespace, default_seed: int) -> Input:
 
 
 def workload_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Options of the workload: those with a name of their own, and `--option NAME=VALUE`."""
+    """Options of the workload: those with their own flag, and `--option NAME=VALUE`."""
     given = {name: value for name in _WORKLOAD_OPTIONS if (value := getattr(options, name)) is not None}
     for text in options.option or ():
         name, equals, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""The options that `themis simulate` and `themis replay` share: every choice of a run by name, and what they mean."""
+"""The options shared by `themis simulate` and `themis replay`: every choice of a run, with its meaning."""
 
 from __future__ import annotations
 
@@ -22,36 +22,51 @@ if TYPE_CHECKING:
 DEFAULT_SEED = 1
 
 _OUTAGE = "MACHINE:FROM:TO"
-_LIE_HELP = "an app lies; kinds: rows, largest_row, rho, throughout, work, slowdown; may be repeated"
+_LIE_HELP = "make an app lie; kinds: rows, largest_row, rho, throughout, work, slowdown; repeatable"
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:
-    """Add the choices of a run. None stands for what the workload or the settings say."""
+    """Add the options of a run. Defaults are None: the workload or the settings then decide."""
     add = parser.add_argument
     add("--lease-s", type=float, metavar="S", help="length of a lease in seconds; default: 600, or the mix's")
-    add("--lead-s", type=float, metavar="S", help="a round for ending leases begins so early; default: 5, or the mix's")
+    add(
+        "--lead-s",
+        type=float,
+        metavar="S",
+        help="seconds before leases end at which their renewal round starts (default: 5, or the mix's value)",
+    )
     add("--lease-ends", choices=[each.value for each in LeaseEnds], help="default: aligned")
     add("--f", type=float, help="the worst ceil((1 - f) N) apps bid; default: 0.8, or the mix's")
     add("--bundle-rule", choices=[each.value for each in BundleRule], help="default: continuation")
     add("--empty-bundle", choices=[each.value for each in EmptyBundle], help="default: finite")
     add("--rounding", choices=[each.value for each in Rounding], help="default: probabilistic")
-    add("--no-payments", action="store_true", help="winners keep all that they won")
+    add("--no-payments", action="store_true", help="let winners keep all that they won")
     add("--solver", metavar="NAME", help="exact, highs, gurobi or brute_force; default: exact")
-    add("--checkpoint-s", type=float, metavar="S", help="a job that stops saves itself for so long; default: 5")
-    add("--restore-s", type=float, metavar="S", help="a job that starts reads its checkpoint so long; default: 5")
-    add("--container-s", type=float, metavar="S", help="containers on GPUs new to the app take so long; default: 30")
-    add("--outage", action="append", metavar=_OUTAGE, help="a machine away, in seconds; may be repeated")
+    add("--checkpoint-s", type=float, metavar="S", help="seconds to write a checkpoint when a job stops (default: 5)")
+    add("--restore-s", type=float, metavar="S", help="seconds to read a checkpoint when a job starts (default: 5)")
+    add(
+        "--container-s",
+        type=float,
+        metavar="S",
+        help="seconds to start containers on GPUs new to the app (default: 30)",
+    )
+    add(
+        "--outage",
+        action="append",
+        metavar=_OUTAGE,
+        help="machine unavailable between two times in seconds; repeatable",
+    )
     add("--error", type=float, metavar="X", help="every app's estimates are wrong by up to X, below 1")
     add("--lie", action="append", metavar="APP:KIND:FACTOR", help=_LIE_HELP)
-    add("--jobs", type=int, default=1, metavar="N", help="processes at a time; default: %(default)s")
+    add("--jobs", type=int, default=1, metavar="N", help="number of processes (default: %(default)s)")
     add("--json", action="store_true", help="print JSON")
 
 
 def chosen_settings(options: argparse.Namespace, base: Settings) -> Settings:
-    """The settings with what the options say in place of their own; outages are added to theirs.
+    """Return the settings changed by the options. Outages are added to the existing ones.
 
     Raises:
-        InputError: An option out of range, or two that do not go together.
+        InputError: An option out of range, or two that exclude each other.
     """
     from rm_plugin.solvers.registry import solver
 
@@ -74,7 +89,7 @@ def chosen_settings(options: argparse.Namespace, base: Settings) -> Settings:
 
 
 def chosen_lies(options: argparse.Namespace) -> tuple[LieChoice, ...]:
-    """Who lies."""
+    """The lies that the options choose."""
     from themis_lab.simulator.runs import LieChoice
 
     lies = []
@@ -85,7 +100,7 @@ def chosen_lies(options: argparse.Namespace) -> tuple[LieChoice, ...]:
 
 
 def check_ranges(options: argparse.Namespace) -> None:
-    """Raise InputError for a number that cannot be meant."""
+    """Raise InputError for a number out of range."""
     for name, fits, what in _RANGES:
         value = getattr(options, name, None)
         if value is not None and not (math.isfinite(value) and fits(value)):
@@ -95,7 +110,7 @@ def check_ranges(options: argparse.Namespace) -> None:
 _A_DAY_S = 86_400.0
 _A_CENTURY_S = 100 * 365.25 * _A_DAY_S
 _MOST_SEEDS = 10_000
-"""Their workloads are all drawn before the first run."""
+"""All their workloads are generated before the first run."""
 
 _RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
     ("lease_s", lambda value: 0 < value <= _A_CENTURY_S, "must be above 0, and a century at most"),
@@ -139,7 +154,8 @@ def _outage(text: str, base: Settings) -> NodeOutage:
 
     machine, lost, back = _three(text, "--outage", _OUTAGE)
     if ":" in machine and not any(":" in each.machine_id for each in base.cluster.machines):
-        # A machine's id may hold colons, by a cluster file's prefix. Where none does, there is a number too many.
+        # A machine id may contain colons, through a cluster file's prefix. Without such an id there is a number too
+        # many.
         raise _unparsed("--outage", text, _OUTAGE)
     base.cluster.machine(machine)
     lost_s, back_s = _number(lost, "FROM of --outage"), _number(back, "TO of --outage")

@@ -1,4 +1,4 @@
-"""Prints the documents of runs: as JSON, or as tables for readers."""
+"""Print the documents of runs as JSON, or as tables for readers."""
 
 from __future__ import annotations
 

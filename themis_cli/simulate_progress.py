@@ -1,4 +1,4 @@
-"""Progress of simulated runs on standard error: a line that redraws itself, or one now and then without a terminal."""
+"""Progress of simulated runs on standard error: a line that is redrawn, or without a terminal a line at times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CLEAR = "\x1b[K"
 
 
 class Progress:
-    """Tells how far runs are. Use as a context: leaving it clears the line."""
+    """Show the progress of runs. Use it as a context manager; leaving it clears the line."""
 
     def __init__(self, runs: int, name: str = "simulate") -> None:
         self._name = name
@@ -34,11 +34,11 @@ class Progress:
             sys.stderr.flush()
 
     def run_made(self, made: int, _: int) -> None:
-        """So many runs are made."""
+        """Note that `made` runs are finished."""
         self._made = made
 
     def watch(self, run: Simulation) -> None:
-        """A round of a run was played."""
+        """Note that a run has finished a round."""
         if not self._due():
             return
         ended, apps = len(run.ended), len(run.workload.apps)
@@ -47,7 +47,7 @@ class Progress:
         self._tell((self._made + ended / apps) / self._runs, line)
 
     def watch_apart(self, ended: int, apps: int) -> None:
-        """So many apps of all runs have ended, in processes of their own."""
+        """Note that `ended` apps of all runs have ended, in worker processes."""
         self._tell(ended / apps, f"{self._made} of {self._runs} runs, {ended} of {apps} apps")
 
     def _due(self) -> bool:
@@ -64,7 +64,7 @@ class Progress:
 
 
 def span(seconds: float) -> str:
-    """Virtual time as people read it: 2 d 03:04:05."""
+    """Virtual time for readers: 2 d 03:04:05."""
     days, rest = divmod(int(seconds), 86400)
     clock = f"{rest // 3600:02d}:{rest % 3600 // 60:02d}:{rest % 60:02d}"
     return f"{days} d {clock}" if days else clock

@@ -1,4 +1,4 @@
-"""Writes recordings of runs: whole or not at all."""
+"""Write recordings of runs completely or not at all."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ Write = Callable[[Run, RunRecord], None]
 
 @contextmanager
 def opened_recording(path: Path | None) -> Iterator[Write]:
-    """A function that writes a recording to `path`, or does nothing without one.
+    """Yield a function that writes a recording to `path`. Without a path it does nothing.
 
-    The file is made at once, so that a run is not made in vain; it takes its name when it is whole. Of two runs that
-    write the same file the last one counts, whole. A link stays, and what it leads to is written.
+    The file is created at once, so that no run is made in vain. It gets its final name when it is complete. If two runs
+    write the same file, the later one replaces the other. A symbolic link stays, and its target is replaced.
 
     Raises:
-        InputError: There can be no such file, or no room for it.
+        InputError: The file cannot be created, or there is no space for it.
     """
     if path is None:
         yield lambda *_: None
         return
     from themis_lab.simulator.recording import recording_lines
 
-    with _told(path):
+    with _with_file_name(path):
         target = _plain_file(path)
         part = target.with_name(f"{target.name}.{secrets.token_hex(4)}{_UNFINISHED}")
         stream = part.open("x", encoding="utf-8")
 
     def write(run: Run, record: RunRecord) -> None:
-        with _told(path):
+        with _with_file_name(path):
             stream.writelines(recording_lines(run, record))
             stream.close()
             part.replace(target)
@@ -48,13 +48,13 @@ def opened_recording(path: Path | None) -> Iterator[Write]:
         yield write
     finally:
         with suppress(OSError):
-            # What could not be written is tried once more.
+            # Closing the file tries to write the rest again.
             stream.close()
         part.unlink(missing_ok=True)
 
 
 def _plain_file(path: Path) -> Path:
-    """Where a path leads; anything but a plain file, there or to be made, raises OSError."""
+    """Return the target of a path. Raises OSError unless it is a plain file or does not exist."""
     target = Path(os.path.realpath(path))
     if not path.name or target.is_dir():
         raise IsADirectoryError(0, "it is a folder")
@@ -64,8 +64,8 @@ def _plain_file(path: Path) -> Path:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Errors of the file are told with its name."""
+def _with_file_name(path: Path) -> Iterator[None]:
+    """Add the file's name to its errors."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Makes the runs that a command asks for, with their progress, and what is left out of them, on standard error."""
+"""Make the runs of a command. Progress, and notes on omitted parts of traces, go to standard error."""
 
 from __future__ import annotations
 
@@ -14,27 +14,30 @@ from themis_lab.simulator.sweep import documents_of
 
 def make_one(run: Run) -> RunRecord:
     """The record of a run."""
-    _tell_gaps([run])
+    _write_gaps([run])
     with Progress(1) as progress:
         return make_run(run, progress.watch)
 
 
 def make_all(runs: Sequence[Run], processes: int) -> list[Document]:
-    """The documents of runs, in their order, so many runs at a time."""
-    _tell_gaps(runs)
+    """Return the documents of runs in their order, made by `processes` processes."""
+    _write_gaps(runs)
     with Progress(len(runs)) as progress:
         return documents_of(runs, processes, progress.run_made, progress.watch, progress.watch_apart)
 
 
-def _tell_gaps(runs: Sequence[Run]) -> None:
-    """A line for each workload that is not all of its trace; with other policies and seeds it is the same one."""
+def _write_gaps(runs: Sequence[Run]) -> None:
+    """Write a line for each workload that omits parts of its trace. It is equal for all policies and seeds."""
     for name, gaps in dict.fromkeys((run.workload.name, run.workload.gaps) for run in runs):
         if gaps:
             sys.stderr.write(f"simulate: {name}: {gaps}\n")
 
 
 def broken(documents: Sequence[Document]) -> int:
-    """The exit code of runs: 1 when an invariant broke, the first of which is told on standard error, else 0."""
+    """Return the exit code of runs: 1 if an invariant was violated, else 0.
+
+    Writes the first violation to standard error.
+    """
     for document in documents:
         violations = document["invariants"]["violations"]
         if violations:

@@ -1,4 +1,4 @@
-"""Documents of runs as tables: the figures of the run, a column a policy, and the apps of a single run."""
+"""Tables of run documents: the metrics of the runs, one column per policy, and the apps of a single run."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("wins to nothing", "auctions.wins_to_nothing", _whole),
     ("auctions unproven", "auctions.unproven", _whole),
 )
-"""Figures of the table: what they are called, their dotted key, and how they are written."""
+"""Metrics of the table: name, dotted key, and format."""
 
 
 def print_tables(documents: Sequence[Document]) -> None:
-    """Print the figures, a column a policy; for a single run also its apps."""
+    """Print the metrics, one column per policy. For a single run print its apps too."""
     policies = dict.fromkeys(str(document["policy"]) for document in documents)
     columns = {name: [each for each in documents if each["policy"] == name] for name in policies}
     console = _console()
@@ -76,14 +76,14 @@ def print_tables(documents: Sequence[Document]) -> None:
 
 
 def print_columns(columns: Mapping[str, Sequence[Document]]) -> None:
-    """Print the figures of documents by the heading of their column."""
+    """Print the metrics of documents by column heading."""
     console = _console()
     console.print(_figures(columns))
     console.print(Text(f"rho by the definition {DEFINITION} where not said otherwise"), soft_wrap=True)
 
 
 def print_completions(recorded: Document, replayed: Document) -> None:
-    """Print the completion times of two runs of the same apps, and the second over the first."""
+    """Print the completion times of two runs of the same apps, and their ratios."""
     ratios = completion_ratios(recorded, replayed)
     times_s = {app["name"]: app["completion_s"] for app in replayed["apps"]}
     table = Table(box=None, pad_edge=False)

@@ -1,4 +1,4 @@
-"""`themis testbed`: the main job (package `testbed`), and the testbed experiment (package `experiment`)."""
+"""`themis testbed`: the testbed (`themis_lab.testbed`), and the live experiment (`themis_lab.paper.live`)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _OF_THE_EXPERIMENT = {
     "--seed": "experiment_seed",
     "--out": "experiment_out",
 }
-"""Where the parser keeps these options: `run` has a --seed and an --out of its own."""
+"""Names under which the parser keeps these options. `run` has a --seed and an --out of its own."""
 
 
 def add_to(commands: Subcommands) -> None:
     """Add `testbed`."""
     add_arguments(commands)
     parser = commands.choices["testbed"]
-    group = parser.add_argument_group("the experiment: a workload of the paper's, a run a policy")
+    group = parser.add_argument_group("the live experiment: one run per policy on a workload of the paper")
     add = group.add_argument
     add("--workload", metavar="NAME", help="w1 or w2")
     add("--policies", metavar="A,B,..", help=f"default: {DEFAULT_POLICIES}")
     add("--scale", metavar="NAME", help=f"quick, full, or a file of your own; default: {DEFAULT_SCALE}")
-    add("--seed", type=int, metavar="N", dest="experiment_seed", help="of the workload and of every draw; default: 1")
+    add("--seed", type=int, metavar="N", dest="experiment_seed", help="seed of all random choices (default: 1)")
     add("--out", type=Path, metavar="DIR", dest="experiment_out", help=f"default: {DEFAULT_OUT}")
     parser.set_defaults(run=_run)
 
@@ -45,7 +45,8 @@ def _run(options: argparse.Namespace) -> int:
         remedy = f"write options of {options.action} behind it; the experiment has no subcommand"
         raise InputError("an option of the experiment stands before a subcommand", value=given[0], remedy=remedy)
     if options.action == "run":
-        # The testbed knows the ResourceManager by its wire only; an unknown policy is told before anything is made.
+        # The testbed knows the ResourceManager only by its wire protocol. So an unknown policy is reported before
+        # anything starts.
         from rm_plugin.policies.registry import make_policy
 
         make_policy(options.policy)

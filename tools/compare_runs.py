@@ -1,4 +1,4 @@
-"""Play runs with this checkout and with another one, tell whether they decide the same, and what CPU each takes.
+"""Simulate runs with this checkout and another one; report whether decisions are equal, and the CPU time of each.
 
 `python tools/compare_runs.py OTHER [--repeats N] [--only NAME ..]`: OTHER is a checkout of another commit (`git
 worktree add`) whose extensions are built. Each case is recorded by both; the recordings must be the same bytes, and so
@@ -29,7 +29,7 @@ _STAGGERED = ("--lease-ends", "staggered")
 
 
 def _cases(traces: Path) -> Mapping[str, tuple[str, ...]]:
-    """Arguments of `themis simulate` by the name of a case; drawn traces are written into the folder."""
+    """Arguments of `themis simulate` by the name of a case. Random traces are written into the folder."""
     small = {name: ("--workload", name, "--cluster", "testbed") for name in ("w1-small", "w2-small")}
     cases = {name: (*_policy("themis"), *arguments) for name, arguments in small.items()}
     cases |= {f"{name}-staggered": (*arguments, *_STAGGERED) for name, arguments in list(cases.items())}
@@ -86,13 +86,13 @@ def _recorded(checkout: Path, arguments: Sequence[str], folder: Path) -> tuple[b
 
 
 def _in_turn(other: Path, arguments: Sequence[str], repeats: int) -> tuple[float, float]:
-    """The least CPU seconds of the other checkout and of this one."""
+    """The smallest CPU seconds of the other checkout and of this one."""
     took = [[_simulate(checkout, arguments)[1] for checkout in (other, HERE)] for _ in range(repeats)]
     return min([before_s for before_s, _ in took], default=0.0), min([after_s for _, after_s in took], default=0.0)
 
 
 def _simulate(checkout: Path, arguments: Sequence[str]) -> tuple[bytes, float]:
-    """What a run in a process of its own prints, and the CPU seconds that it takes from start to end."""
+    """The output of a run in a new process, and its CPU seconds from start to end."""
     command = (sys.executable, "-m", "themis_cli.main", "simulate", *arguments, "--json")
     before = os.times()
     told = subprocess.run(

@@ -48,7 +48,7 @@ def statistics(jobs: Sequence[GavelJob], throughputs: Throughputs) -> Mapping[st
 
 
 def across(speed: Throughput) -> float:
-    """How many times slower on several servers than on one, at least 1."""
+    """The slowdown on several servers compared with one, at least 1."""
     return max(1.0, speed.consolidated / speed.unconsolidated)
 
 

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def extract(bursts: Sequence[Burst]) -> tuple[float, list[Burst]]:
-    """The window's begin and its apps: every burst of 8 jobs or more, and single jobs as one app in ten."""
+    """Return the window's start, and its apps: every burst of 8 jobs or more, and single jobs as one app in ten."""
     large = [burst for burst in bursts if len(burst.jobs) >= LEAST_JOBS]
     begin_s = busiest(large)
     within = [burst for burst in bursts if begin_s <= burst.submitted_s < begin_s + WINDOW_S]

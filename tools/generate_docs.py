@@ -1,6 +1,7 @@
 """Write the parts of the documentation that are made from code: `python tools/generate_docs.py`, or `--into FOLDER`.
 
-These are docs/lifecycles.md, whole, and tables in docs/apps.md and docs/workloads.md, each between its two comments.
+In docs/reference: the whole of lifecycles.md, and tables in commands.md, group-files.md and
+workloads.md between two comments each.
 """
 
 from __future__ import annotations
@@ -9,24 +10,27 @@ import argparse
 import math
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 
+from submarine_client.parser import build_parser as submarine_parser
 from tf_jobs.catalog import PROGRAMS, Flag, Program
 from tf_jobs.context import LEVELS
 from tf_jobs.tables_reader import read_speeds
 from themis.config.placeholders import GIVEN_BY_APP_MASTER
 from themis.lifecycle import LIFECYCLES, AppState, JobState, LeaseState
+from themis_cli.main import build_parser as themis_parser
 from themis_lab.simulator.clusters import CLUSTERS, cluster_named
 from themis_lab.simulator.workloads.models import read_models
 from themis_lab.simulator.workloads.registry import WORKLOADS, workload_named
 from themis_lab.simulator.workloads.report import report
 
 ROOT = Path(__file__).resolve().parent.parent
-LIFECYCLES_PAGE = Path("docs/lifecycles.md")
-APPS_PAGE = Path("docs/apps.md")
-WORKLOADS_PAGE = Path("docs/workloads.md")
+LIFECYCLES_PAGE = Path("docs/reference/lifecycles.md")
+APPS_PAGE = Path("docs/reference/group-files.md")
+WORKLOADS_PAGE = Path("docs/reference/workloads.md")
+COMMANDS_PAGE = Path("docs/reference/commands.md")
 ACHIEVED = ("w1", "w2", "w1-small", "w2-small", "philly")
 ACHIEVED_SEED = 0
 ACHIEVED_GPUS = (64, 168, 256)
@@ -36,44 +40,45 @@ _END = "<!-- end -->"
 _HEAD = """\
 # Lifecycles
 
-What may follow what. The figures and tables are made from the transition tables in `themis/lifecycle.py` by
-`tools/generate_docs.py`; every change of a state is checked against the same tables while the product runs.
+The states of apps, jobs and leases, and which state may follow which. `tools/generate_docs.py` makes this page from
+the transition tables in `themis/lifecycle.py`. The running product checks every change of a state against the same
+tables.
 """
 
 _ABOUT: Mapping[str, str] = {
-    "app": "An app in the ResourceManager, in YARN's words. `submarine app show` prints the state.",
+    "app": "An app in the ResourceManager. The names are YARN's. `submarine app show` prints the state.",
     "job": "A job inside its app master. The app master's journal keeps it over attempts.",
     "lease": (
-        "A lease of one GPU. It begins RESERVED, or GRANTED at once where the GPU is free. Renewal in place turns\n"
+        "A lease of one GPU. It begins RESERVED, or GRANTED if the GPU is free. Renewal in place turns\n"
         "GRANTED into GRANTED with a later end."
     ),
 }
 
 STATES: Mapping[str, Mapping[str, str]] = {
     "app": {
-        AppState.SUBMITTED: "taken in and written down; no app master yet",
+        AppState.SUBMITTED: "accepted and stored; no app master yet",
         AppState.ACCEPTED: "an attempt of its app master was started and has not registered yet",
         AppState.RUNNING: "the app master has registered; the app may hold GPUs or wait for them",
         AppState.FINISHED: "the search came to its end and names a best job",
         AppState.FAILED: "every job failed, or the app master was lost too often",
-        AppState.KILLED: "ended at its user's word",
+        AppState.KILLED: "ended because its user asked for it",
     },
     "job": {
-        JobState.WAITING: "to run, without GPUs",
-        JobState.STARTING: "its tasks were started and have not logged a step yet",
-        JobState.RUNNING: "a first step was seen",
-        JobState.CHECKPOINTING: "its tasks were told to stop and are saving",
+        JobState.WAITING: "ready to run, without GPUs",
+        JobState.STARTING: "its tasks were started but have not logged a step yet",
+        JobState.RUNNING: "its tasks have logged a step",
+        JobState.CHECKPOINTING: "its tasks were asked to stop, and are saving",
         JobState.PHASE_DONE: "at its target of this phase; promotion, or the end of the search, comes next",
         JobState.FINISHED: "it ran in the last phase, to the end",
-        JobState.STOPPED: "the tuner let it go, to take it back if all others fail, or the search ended without it",
+        JobState.STOPPED: "the tuner stopped it (and resumes it if all others fail), or the search ended without it",
         JobState.FAILED: "given up after too many failures, or at once for a usage error",
         JobState.KILLED: "it had not ended when its app was killed, or ended by force",
     },
     "lease": {
-        LeaseState.RESERVED: "won, while the former holder is still giving the GPU back",
-        LeaseState.GRANTED: "the holder's, until it ends",
-        LeaseState.EXPIRING: "not won back: the holder checkpoints, and gives the GPU back by the end plus the grace",
-        LeaseState.RELEASED: "given back by its holder, or over with its app",
+        LeaseState.RESERVED: "won, but the former holder has not released the GPU yet",
+        LeaseState.GRANTED: "held by the app until the lease ends",
+        LeaseState.EXPIRING: "not renewed: the holder checkpoints, and releases the GPU before its end plus the grace",
+        LeaseState.RELEASED: "released by its holder, or ended with its app",
         LeaseState.REVOKED: "taken by force, after the holder's processes were killed",
     },
 }
@@ -81,12 +86,12 @@ STATES: Mapping[str, Mapping[str, str]] = {
 
 _MODELS = """\
 Models that `replay` knows. S within a slot is 1 by definition, S across racks is extrapolated; see
-[where the tables come from](../tf_jobs/tables/SOURCES.md).
+[where the tables come from](../../tf_jobs/tables/SOURCES.md).
 """
 
 
 def lifecycles_page() -> str:
-    """The page docs/lifecycles.md."""
+    """The page docs/reference/lifecycles.md."""
     parts = [_HEAD]
     for lifecycle in LIFECYCLES:
         rows = [(str(state), STATES[lifecycle.name][state]) for state in lifecycle.table]
@@ -109,12 +114,30 @@ def programs_tables() -> str:
 
 
 def with_programs(page: str) -> str:
-    """The page docs/apps.md with its tables of programs made anew."""
+    """The page docs/reference/group-files.md with its tables of programs generated again."""
     return with_block(page, "programs", programs_tables())
 
 
+def commands_tables() -> str:
+    """The commands of `submarine` and `themis`, with what their help says of each."""
+    parts = []
+    for parser in (submarine_parser(), themis_parser()):
+        parts += [f"## `{parser.prog}`\n", _table(("command", "what it does"), _commands(parser, parser.prog))]
+    return "\n".join(parts)
+
+
+def _commands(parser: argparse.ArgumentParser, prefix: str) -> Iterator[tuple[str, str]]:
+    """A row for every command below a parser that has no commands of its own."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            about = {each.dest: each.help or "" for each in action._choices_actions}
+            for name, below in action.choices.items():
+                rows = list(_commands(below, f"{prefix} {name}"))
+                yield from rows or [(f"`{prefix} {name}`", about[name])]
+
+
 def with_workloads(page: str) -> str:
-    """The page docs/workloads.md with its tables made anew."""
+    """The page docs/reference/workloads.md with its tables generated again."""
     tables = {
         "clusters": clusters_table,
         "workloads": workloads_table,
@@ -127,7 +150,7 @@ def with_workloads(page: str) -> str:
 
 
 def with_block(page: str, name: str, content: str) -> str:
-    """The page with the block of that name made anew; what stands outside its two comments is left alone."""
+    """The page with the block of that name generated again; what stands outside its two comments is left alone."""
     begin = _BLOCK.format(name)
     pattern = re.compile(rf"({re.escape(begin)}).*?(\n{re.escape(_END)})", flags=re.S)
     return pattern.sub(lambda match: f"{match[1]}\n{content}{match[2]}", page)
@@ -197,7 +220,9 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     """Every page that is generated, whole or in part, by its path below the root."""
     apps = (root / APPS_PAGE).read_text(encoding="utf-8")
     workloads = (root / WORKLOADS_PAGE).read_text(encoding="utf-8")
+    commands = (root / COMMANDS_PAGE).read_text(encoding="utf-8")
     return {
+        COMMANDS_PAGE: with_block(commands, "commands", commands_tables()),
         LIFECYCLES_PAGE: lifecycles_page(),
         APPS_PAGE: with_programs(apps),
         WORKLOADS_PAGE: with_workloads(workloads),

@@ -1,4 +1,4 @@
-"""Resize a real job ten times and record its losses beside those of the same job left alone; then draw both.
+"""Resize a real job ten times, and record its losses and those of the same job without resizes; then draw both.
 
 `python tools/record_elastic_curves.py` plays both runs, which takes a minute or two, and writes
 docs/figures/elastic.csv and elastic.png; with `--draw` it draws the recorded ones again.
@@ -114,7 +114,9 @@ class Gang:
 
 
 def play(gang: Gang, tasks_by_start: Sequence[int], flags: Sequence[str] = FLAGS) -> list[Point]:
-    """Start a job with each of these numbers of tasks in turn; each start but the last is stopped by one of its tasks.
+    """Start a job with each of these numbers of tasks in turn.
+
+    Each start but the last is stopped through one of its tasks.
 
     Raises:
         RuntimeError: A task did not end as it should have.
@@ -135,7 +137,7 @@ def play(gang: Gang, tasks_by_start: Sequence[int], flags: Sequence[str] = FLAGS
 
 
 def alone(gang: Gang, iterations: int, flags: Sequence[str] = FLAGS) -> list[Point]:
-    """The same job, on one task and undisturbed.
+    """The same job on one task, without resizes.
 
     Raises:
         RuntimeError: It did not end as it should have.

@@ -1,4 +1,4 @@
-"""Resize real jobs over emulated nodes and record their losses beside those of the same jobs left alone; draw both.
+"""Resize real jobs over emulated nodes, and record their losses and those without resizes; then draw both.
 
 `python tools/record_elastic_nodes.py` plays every program twice, a minute or two each on an idle machine, and writes
 docs/figures/elastic-nodes.csv and elastic-nodes.png; with `--draw` it draws the recorded ones again.
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from am.jobs.environment import Gang, task_environment
+from am.jobs.environment import JobIncarnation, task_environment
 from am.jobs.gang import start_gang, wait_gang
 from am.runtimes.port import SeatRequest, TaskHandle, TaskLaunch
 from am.runtimes.remote.hosts import TaskHosts
@@ -61,7 +61,7 @@ PLACEMENTS: tuple[Placement, ...] = (
 )
 """Ten resizes, and a move at equal size."""
 LEAST_ITERATIONS = 28
-"""Of each start, before all of its tasks are told to stop, as at a lease change."""
+"""Iterations of each start before all of its tasks are asked to stop, as at a lease change."""
 
 JOB_ID = "job-00"
 GRACE_S = 60.0
@@ -99,7 +99,7 @@ class NodeJob:
         self._incarnation = 0
 
     async def run(self, placement: Placement, *, least: int = 0, last: int | None = None) -> None:
-        """One start: to iteration `last`, or else until all tasks are told to stop after `least` iterations.
+        """Make one start: to iteration `last`, or until all tasks are asked to stop after `least` iterations.
 
         Raises:
             RuntimeError: A task did not end as it should have.
@@ -124,7 +124,7 @@ class NodeJob:
         gpus = [(GpuId(node, index),) for node, tasks in placement.items() for index in range(tasks)]
         requests = [SeatRequest(job_id=JOB_ID, task_index=index, gpus=each) for index, each in enumerate(gpus)]
         seats = await self._runtime.reserve(requests)
-        gang = Gang(
+        gang = JobIncarnation(
             app_id=self._app_id,
             job_id=JOB_ID,
             incarnation=self._incarnation,
@@ -215,7 +215,7 @@ def program_command(program: str, flags: Sequence[str] = ORDERED) -> list[str]:
 
 
 async def both(folder: Path, command: Sequence[str]) -> tuple[list[Point], list[Point]]:
-    """The job resized, and as long by itself on one task."""
+    """The resized job, and the same job on one task."""
     resized = await play(folder / "resized", command, PLACEMENTS)
     return resized, await play(folder / "alone", command, PLACEMENTS[:1], resized[-1].iteration)
 

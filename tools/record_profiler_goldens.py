@@ -231,7 +231,7 @@ def rename(folder: Path) -> None:
 
 @contextlib.contextmanager
 def logged(tf: Any, path: Path, scratch: str) -> Iterator[None]:
-    """What TensorFlow logs meanwhile goes to a file, as it stands on standard error, but for this machine's folders."""
+    """Write TensorFlow's log within this context to a file, as on standard error, without this machine's folders."""
     tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.INFO)
     log = io.StringIO()
     handler = logging.StreamHandler(log)
@@ -245,7 +245,7 @@ def logged(tf: Any, path: Path, scratch: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def said(path: Path) -> Iterator[None]:
-    """What is printed meanwhile goes to a file."""
+    """Write everything printed within this context to a file."""
     with path.open("w", encoding="utf-8") as stream, contextlib.redirect_stdout(stream):
         yield
 

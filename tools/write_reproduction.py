@@ -1,4 +1,4 @@
-"""Puts what `themis reproduce all` left into docs/reproduction.md, below its last hand-written line, with its figures.
+"""Copy the results of `themis reproduce all` into docs/explanation/reproduction.md, below its last hand-written line.
 
 python tools/write_reproduction.py FOLDER
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "reproduction.md"
+PAGE = ROOT / "docs" / "explanation" / "reproduction.md"
 FIGURES = ROOT / "docs" / "figures"
 MARK = "<!-- below: tools/write_reproduction.py -->\n"
 
@@ -34,7 +34,7 @@ def main(folders: list[str]) -> int:
             figure.convert("RGB").quantize(128).save(FIGURES / name, optimize=True)
     frame = PAGE.read_text(encoding="utf-8").partition(MARK)[0]
     _, _, body = summary.partition("\n\n")
-    PAGE.write_text(frame + MARK + "\n" + _FIGURE.sub(r"\1figures/\2", body), encoding="utf-8")
+    PAGE.write_text(frame + MARK + "\n" + _FIGURE.sub(r"\1../figures/\2", body), encoding="utf-8")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The URLs of an app master's page. docs/web.md describes all of them."""
+"""The URLs of an app master's page. docs/reference/web.md describes all of them."""
 
 from __future__ import annotations
 

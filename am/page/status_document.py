@@ -7,7 +7,7 @@ from themis.web.shown import finite
 
 
 def status_document(state: AmPageState) -> dict[str, object]:
-    """Return the document that docs/web.md describes."""
+    """Return the document that docs/reference/web.md describes."""
     return {
         "app_id": state.app_id,
         "name": state.name,

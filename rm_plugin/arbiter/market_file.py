@@ -113,7 +113,7 @@ def _brief_key(key: str) -> str:
 
 
 def parse_market(document: object) -> Market:
-    """A market from a parsed JSON document; docs/auction.md tells what every key means.
+    """A market from a parsed JSON document; docs/explanation/auction.md tells what every key means.
 
     Raises:
         InputError: A field is missing, unknown, of the wrong type or out of range; the message names the field.

@@ -20,7 +20,7 @@ class StoreError(ThemisError, OSError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEvent:
-    """One line of the log, see docs/events.md. `sequence` counts 1, 2, .. without gaps."""
+    """One line of the log, see docs/reference/events.md. `sequence` counts 1, 2, .. without gaps."""
 
     sequence: int
     time_s: float

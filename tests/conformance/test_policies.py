@@ -11,7 +11,7 @@ from documents import code, table_rows
 
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSettings
-from rm_plugin.policies.demands import machines_after, usable_left
+from rm_plugin.policies.demands import capacity_after, usable_left
 from rm_plugin.policies.registry import POLICIES, make_policy
 from themis.apps import JobShape, Slowdown
 from themis.bids import FreeMachine
@@ -95,7 +95,7 @@ def check_decision(run, result):
     snapshot, decision = result.snapshot, result.decision
     assert not result.refused
     grants = decision.grants()
-    left = machines_after(snapshot.machines, grants)
+    left = capacity_after(snapshot.machines, grants).machines()
     granted = sum((gang.gpus for gangs in grants.values() for gang in gangs), Allocation())
     free = Allocation.of({machine.machine_id: machine.free for machine in left})
     assert granted + free == snapshot.free
@@ -318,6 +318,5 @@ def test_policies_are_registered_under_their_own_names():
 
 
 def test_the_page_on_policies_has_them_all_in_order():
-    assert [name for row in table_rows("docs/policies.md", "policy") for name in code(row[0])][: len(POLICIES)] == list(
-        POLICIES
-    )
+    rows = table_rows("docs/reference/policies.md", "policy")
+    assert [name for row in rows for name in code(row[0])][: len(POLICIES)] == list(POLICIES)

@@ -47,7 +47,7 @@ def docker_host():
 
 @pytest.fixture(scope="session")
 def image(docker_host):
-    """The image of docs/docker.md, but for TensorFlow: replayed jobs do without."""
+    """The image of docs/how-to/docker.md, but for TensorFlow: replayed jobs do without."""
     # Else pytest ends without a teardown, and the ResourceManager and its containers live on.
     former = signal.signal(signal.SIGTERM, signal.default_int_handler)
     secrets = [("extra_ca", "EXTRA_CA"), ("pip_config", "STACK_PIP_CONFIG")]

@@ -1,4 +1,4 @@
-"""`themis devcluster` as users type it: what docs/devcluster.md shows, interruptions, failures; nothing is left."""
+"""`themis devcluster` as docs/how-to/devcluster.md shows it: interruptions, failures; nothing is left running."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from waiting import wait_until
 from themis.processes import find_marked
 from themis_lab.devcluster.configuration import MARK
 
-PAGE = "docs/devcluster.md"
+PAGE = "docs/how-to/devcluster.md"
 # The newest feature of the ResourceManager that has a jar of its own, without which it ends.
 NEEDED_JAR = "hadoop-yarn-server-timelineservice-*.jar"
 

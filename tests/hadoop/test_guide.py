@@ -1,4 +1,4 @@
-"""The guide's commands (docs/hadoop.md), as a reader types them: one terminal for the service, another for the rest."""
+"""The commands of docs/how-to/hadoop.md, with one terminal for the service and another for the rest."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ import yaml
 from documents import ROOT, block, blocks, commands, missing
 from waiting import wait_until
 
-PAGE = "docs/hadoop.md"
+PAGE = "docs/how-to/hadoop.md"
 
 
 def printed_by(line, folder, environment):

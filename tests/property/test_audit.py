@@ -5,21 +5,21 @@ import pytest
 from rm_plugin.solvers.registry import solver
 from themis_lab.audit.case import Mechanism
 from themis_lab.audit.families import FAMILIES
-from themis_lab.audit.hunt import Found, Plan, hunt
+from themis_lab.audit.fuzzing import FuzzPlan, FuzzResult, fuzz
 from themis_lab.audit.report import text
 
 SMALL = sorted(set(FAMILIES) - {"testbed", "large"})
 
 
 def audited(names, markets, seed, solver_name="exact", worlds=0):
-    plan = Plan(
+    plan = FuzzPlan(
         families=[FAMILIES[name] for name in names],
         markets=markets * len(names),
         seed=seed,
         mechanism=Mechanism(make_solver=lambda: solver(solver_name)),
         worlds=worlds,
     )
-    return plan, hunt(plan, Found(), go_on=lambda: True, told=lambda found: None)
+    return plan, fuzz(plan, FuzzResult(), keep_going=lambda: True, on_market=lambda found: None)
 
 
 def assert_clean(plan, found):

@@ -9,8 +9,8 @@ import pytest
 from agent_cases import FLAT, STRICT, cluster_of
 from bid_cases import random_shape
 
-from am.agent.batch import phase_times_s
-from am.agent.views import GangAt
+from am.agent.model.division_times import phase_times_s
+from am.agent.model.views import GangAt
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.solvers.registry import solver
 from themis.apps import CRUDE_SLOWDOWN, JobShape
@@ -154,11 +154,11 @@ def test_of_a_hundred_jobs_on_unlike_machines(shapes, machines):
 
 @pytest.mark.parametrize("seed", [5, 7, 9])
 def test_no_gang_of_single_gpus_over_machines_is_taken_to_hold_tasks_of_two(seed):
-    """These ended 2.2, 6.8 and 2.9 % late while it was (0040)."""
+    """These ended 2.2, 6.8 and 2.9 % late while it was (docs/design/lateness.md)."""
     assert lateness_of_a_hundred("tasks of two", (16, 6, 16), CRUDE_SLOWDOWN, seed) < 0.01
 
 
 @pytest.mark.parametrize(("slowdown", "seed"), [(FLAT, 3), (FLAT, 4), (STRICT, 11), (CRUDE_SLOWDOWN, 15)])
 def test_one_job_that_is_late_makes_not_all_late(slowdown, seed):
-    """These ended 5.4, 7.7, 5.5 and 2.1 % late (0043)."""
+    """These ended 5.4, 7.7, 5.5 and 2.1 % late (docs/design/lateness.md)."""
     assert lateness_of_a_hundred("tasks of two", (16, 6, 16), slowdown, seed) < 0.01

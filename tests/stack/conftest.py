@@ -43,8 +43,8 @@ def stack():
         if os.environ.get("CI"):
             pytest.fail(f"the stack tier cannot run, and CI is set: {reason}")
         pytest.skip(f"NOT TESTED on the container stack: {reason}")
-    (up,) = commands(block("docs/stack.md", "up"))
-    (down,) = commands(block("docs/stack.md", "down"))
+    (up,) = commands(block("docs/how-to/stack.md", "up"))
+    (down,) = commands(block("docs/how-to/stack.md", "down"))
     # Else pytest ends without a teardown, and the containers live on.
     former = signal.signal(signal.SIGTERM, signal.default_int_handler)
     stack = ComposeStack()

@@ -57,7 +57,7 @@ def test_the_idle_stack_is_small_and_whole(stack, capsys):
 
 def test_the_commands_of_the_guide_do_what_it_shows(stack):
     ran = 0
-    for part in blocks("docs/stack.md", "console"):
+    for part in blocks("docs/how-to/stack.md", "console"):
         for command in commands(part) if part.mark == "run" else ():
             done = stack.run(command.line)
             line = missing(command.shown, done.stdout)

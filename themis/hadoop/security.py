@@ -12,7 +12,7 @@ Keytab and principal are named by THEMIS_HADOOP_KEYTAB and THEMIS_HADOOP_PRINCIP
 `themis.keytab` and `themis.principal` of a site file; `_HOST` in the principal stands for this host's name.
 
 Tokens of a submission are not replaced: past HDFS's maximum lifetime the application reaches HDFS no more. What was
-tested is in docs/hadoop.md.
+tested is in docs/how-to/hadoop.md.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The auditor: draws seeded markets and hunts for violations of what the auction promises."""
+"""The auditor: it checks the auction's properties on random markets that follow from a seed."""

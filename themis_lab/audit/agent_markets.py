@@ -1,4 +1,4 @@
-"""Markets made by real agents: apps of a simulated run that have run for a while bid on what is then on offer."""
+"""Markets from real agents: apps of a simulated run bid on the GPUs that are free at some moment of the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
 SLOWDOWNS = (
     CRUDE_SLOWDOWN,
     Slowdown(1.0, 1.0, 1.02, 1.05),  # like resnet50: computes much, sends little
-    Slowdown(1.0, 1.2, 2.0, 4.0),  # like vgg16: strict
+    Slowdown(1.0, 1.2, 2.0, 4.0),  # like vgg16: sensitive to placement
 )
 SMALL_CLUSTER = ((2, 2), (2, 2), (2,), (2,), (1,))
 TESTBED_CLUSTER = ((2,),) * 8 + ((2, 2),) * 12
@@ -45,22 +45,22 @@ def large(seed: int) -> Market:
 
 
 def agent_market(seed: int, slots: tuple[tuple[int, ...], ...], *, apps: int, bidders: int) -> Market:
-    """The market of a round somewhere in the life of a cluster, with the worst apps by rho bidding.
+    """Return the market of a round at a random moment of a cluster's life. The apps with the highest rho bid.
 
-    Until then a policy without auctions ran it, so that no solver has a hand in the market. Leases end together or one
-    by one; bidders keep GPUs and may renew some, and what is free may lie in fragments.
+    Before that round a policy without auctions runs the cluster, so that no solver influences the market. Leases end
+    together or one by one. Bidders hold GPUs and may renew some of them. Free GPUs may be fragmented.
 
     Args:
-        seed: Of everything drawn.
-        slots: GPUs of the slots of each machine.
-        apps: How many apps arrive before the round.
-        bidders: How many bid at most.
+        seed: Seed of all random choices.
+        slots: GPUs of each machine's slots.
+        apps: Number of apps that arrive before the round.
+        bidders: Largest number of bidders.
     """
     rng = random.Random(seed)
     cluster = cluster_of(slots)
     ends = rng.choice((LeaseEnds.ALIGNED, LeaseEnds.STAGGERED, LeaseEnds.STAGGERED))
     leases = LeasePolicy(ends=ends, checkpoint_lead_s=COSTS.checkpoint_s)
-    # Together the apps want two to four times what there is.
+    # Together the apps request two to four times the cluster's GPUs.
     scale = rng.uniform(2.0, 4.0) * cluster.gpus / apps
     traces, at_s = [], 0.0
     for number in range(apps):
@@ -75,7 +75,7 @@ def agent_market(seed: int, slots: tuple[tuple[int, ...], ...], *, apps: int, bi
 
 
 def cluster_of(slots: tuple[tuple[int, ...], ...]) -> Cluster:
-    """A cluster of machines with these slots, dealt over three racks."""
+    """A cluster of machines with these slots, distributed over three racks."""
     machines = tuple(
         Machine(machine_id=f"m{number:02}", rack_id=f"r{number % _RACKS}", slots=sizes)
         for number, sizes in enumerate(slots)
@@ -84,7 +84,7 @@ def cluster_of(slots: tuple[tuple[int, ...], ...]) -> Cluster:
 
 
 def random_app(rng: random.Random, name: str, demand_gpus: float, arrival_s: float) -> AppTrace:
-    """An app whose jobs together want about `demand_gpus` GPUs at most, in iterations of one second of one GPU."""
+    """An app whose jobs together use at most about `demand_gpus` GPUs, in iterations of one second on one GPU."""
     unit, least = rng.choice(((1, 1), (1, 1), (1, 2), (2, 1), (1, 4)))
     shape = JobShape(tasks=least * rng.choice((1, 1, 2, 3)), min_tasks=least, gpus_per_task=unit)
     slowdown = rng.choice(SLOWDOWNS)
@@ -104,9 +104,9 @@ def random_app(rng: random.Random, name: str, demand_gpus: float, arrival_s: flo
 
 
 def _round_with_bids(run: Simulation, rng: random.Random, bidders: int) -> Market:
-    """A round with at least a drawn part of the cluster on offer; where that does not come, what there is.
+    """Return a round that offers at least a random share of the cluster. If none does, return the last one.
 
-    Until then no rounds are played, so that more is on offer, and in fragments, than a round has that comes in time.
+    No round grants GPUs until then. So more GPUs are free, and they are more fragmented, than in a round on time.
     """
     least_gpus = rng.choice((0.1, 0.25, 0.5, 1.0)) * run.settings.cluster.gpus
     snapshot, _ = run.arbiter.begin_round(run.now_s)

@@ -1,4 +1,4 @@
-"""A market under audit: the mechanism that is looked at, and what it answers, computed once."""
+"""A market under audit: the mechanism, and its answers, each computed once."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from themis.bids import Bid, Market
 Made = TypeVar("Made")
 
 SAME = 1e-9
-"""Two numbers that differ by no more, relative to the larger of 1 and their size, count as the same."""
+"""Two numbers are equal if they differ by at most this, relative to the larger of 1 and their magnitude."""
 
 
 def same(one: float, other: float) -> bool:
-    """True when two numbers differ by no more than `SAME`."""
+    """Whether two numbers differ by at most `SAME`."""
     return abs(one - other) <= SAME * max(1.0, abs(one), abs(other))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mechanism:
-    """What is audited: a solver (a fresh one a call), the auction around it, its payments, and the policy."""
+    """The audited mechanism: a solver (a new one for each call), the auction with its payments, and the policy."""
 
     make_solver: Callable[[], WinnerDetermination]
     auction: Callable[[Market, WinnerDetermination, float], AuctionOutcome] = run_auction
@@ -39,9 +39,9 @@ class Mechanism:
 
 
 class Case:
-    """One market with the mechanism's answers; everything random about it comes from `seed` and a name.
+    """One market with the mechanism's answers. Its seed determines all random choices.
 
-    `unreferenced` counts the problems that `optimality` could not compare, since its reference ran out of time.
+    `unreferenced` counts the problems that `optimality` could not compare because its reference ran out of time.
     """
 
     def __init__(self, market: Market, mechanism: Mechanism, *, seed: int = 0) -> None:
@@ -53,11 +53,11 @@ class Case:
         self._made: dict[str, object] = {}
 
     def rng(self, name: str) -> random.Random:
-        """Draws of their own for each use, so that one property does not move another's."""
+        """A random source for one use, so that adding a property does not change the random choices of another."""
         return random.Random(child_seed(self.seed, "audit", name))
 
     def once(self, name: str, make: Callable[[], Made]) -> Made:
-        """What `make` makes, made once: properties and measures share what is costly."""
+        """Return `make()`, computed once per name. Properties and measures share expensive results this way."""
         if name not in self._made:
             self._made[name] = make()
         return cast("Made", self._made[name])
@@ -74,20 +74,20 @@ class Case:
 
     @property
     def solved(self) -> bool:
-        """True when every problem of the auction was solved to optimality."""
+        """Whether every problem of the auction was solved to optimality."""
         return self.outcome.optimal
 
     @cached_property
     def values(self) -> Mapping[str, float]:
-        """What each bidder's row is worth to it, or its empty bundle where it wins nothing; before payments."""
+        """The value of each bidder's row, or of its empty bundle if it wins nothing, before payments."""
         return {app_id: value_won(bid, self.outcome) for app_id, bid in self.bids.items()}
 
     def auction(self, market: Market) -> AuctionOutcome:
-        """The auction of another market, by a fresh solver."""
+        """Hold the auction of another market, with a new solver."""
         return self.mechanism.auction(market, self.mechanism.make_solver(), self.mechanism.time_limit_s)
 
     def solve(self, market: Market) -> Solution:
-        """One winner determination; the solver is kept, so that it may remember what markets share."""
+        """Solve one winner determination. The solver is reused, so that it can reuse what the markets share."""
         return self.solver.solve(market, self.mechanism.time_limit_s)
 
 

@@ -1,4 +1,4 @@
-"""Corners where auctions go wrong: identical bidders, ties, huge and tiny values, nothing free, nothing wanted."""
+"""Corner cases of auctions: identical bidders, ties, very large and very small values, no free GPUs, no demand."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _SMALL = Recipe(machines=3, bidders=3, rows=4)
 
 
 def tied_value(rng: random.Random) -> float:
-    """One of three values, so that many choices are worth the same."""
+    """One of three values, so that many choices have the same value."""
     return rng.choice((0.25, 0.5, 0.5, 1.0))
 
 
 def extreme_value(rng: random.Random) -> float:
-    """From 1e-9 to 1e9."""
+    """A value from 1e-9 to 1e9."""
     return math.pow(10.0, rng.uniform(-9.0, 9.0))
 
 
 def identical(seed: int) -> Market:
-    """Two to four bidders with one bid, and one or two others."""
+    """Two to four bidders with the same bid, and one or two others."""
     rng = random.Random(seed)
     market = random_market(seed, replace(_SMALL, bidders=rng.randint(1, 3), rows=3))
     twin = market.bids[0]
@@ -40,7 +40,7 @@ def lone(seed: int) -> Market:
 
 
 def one_machine(seed: int) -> Market:
-    """One machine of some slots, for which all compete."""
+    """One machine with several slots; all bidders compete for it."""
     rng = random.Random(seed)
     market = random_market(seed, replace(_SMALL, machines=1, racks=1))
     slots = tuple(rng.randint(0, 4) for _ in range(rng.randint(1, 3)))
@@ -57,7 +57,7 @@ def nothing_free(seed: int) -> Market:
 
 
 def hopeless(seed: int) -> Market:
-    """Bidders without rows, and rows that never fit: too large, too many, worth less than the empty bundle."""
+    """Bidders without rows, and rows that never win: too large, too many gangs, or worth less than the empty bundle."""
     rng = random.Random(seed)
     market = random_market(seed, _SMALL)
     bare = Bid(app_id="bare", round_id=0, empty_value=0.3, rows=())
@@ -73,7 +73,7 @@ def hopeless(seed: int) -> Market:
 
 
 def lexicographic(seed: int) -> Market:
-    """Empty bundles worth nothing: of most bidders, or of all."""
+    """Empty bundles of value 0, for most bidders or for all."""
     recipe = replace(_SMALL, bidders=4, rows=3, empty_bundle=EmptyBundle.LEXICOGRAPHIC)
     market = random_market(seed, recipe)
     if seed % 2:
@@ -82,17 +82,17 @@ def lexicographic(seed: int) -> Market:
 
 
 def explicit_poor(seed: int) -> Market:
-    """Rows that name machines only, of few values, and empty bundles worth nothing."""
+    """Rows that name machines only, with few distinct values and empty bundles of value 0."""
     recipe = Recipe(bidders=4, explicit=True, value=tied_value, empty_bundle=EmptyBundle.LEXICOGRAPHIC)
     market = random_market(seed, recipe)
     return replace(market, bids=tuple(replace(bid, empty_value=0.0) for bid in market.bids))
 
 
 def unlike_slots(seed: int) -> Market:
-    """Machines of four to six slots of 1 to 8 GPUs, partly held; gangs in slots that few can hold, and GPUs kept.
+    """Machines of four to six slots with 1 to 8 GPUs, partly leased, with gangs within slots and kept GPUs.
 
-    Half of the slots are free, the others hold something, and one row of every bidder is a gang as large as the largest
-    room of any slot, so that it fits in the fewest of them.
+    Half of the slots are free. One row of every bidder is a gang as large as the largest free slot, so that it fits
+    into as few slots as possible.
     """
     rng = random.Random(seed)
     recipe = Recipe(machines=2, bidders=4, rows=4, sizes=tuple(range(1, 9)), levels=_IN_SLOTS, pinned_gangs=True)
@@ -104,20 +104,20 @@ def unlike_slots(seed: int) -> Market:
 
 
 def _unlike(rng: random.Random) -> tuple[int, ...]:
-    """What is free in the slots of a machine."""
+    """The free GPUs of a machine's slots."""
     slots = rng.sample(range(1, 9), rng.randint(4, 6))
     return tuple(rng.choice((gpus, rng.randint(0, gpus - 1))) for gpus in slots)
 
 
 def _with_one_in_a_slot(rng: random.Random, bid: Bid, gpus: int) -> Bid:
-    """A bid whose first row is one gang of so many GPUs in a slot, if there are any."""
+    """A bid whose first row is one gang of `gpus` GPUs within a slot, if `gpus` is above 0."""
     if gpus == 0:
         return bid
     return replace(bid, rows=(BidRow(value=rng.uniform(0.3, 1.0), gangs=(Gang(gpus, Level.SLOT),)), *bid.rows[1:]))
 
 
 def fragmented(seed: int) -> Market:
-    """Many machines with one or two free GPUs, and gangs of up to six."""
+    """Many machines with one or two free GPUs, and gangs of up to six GPUs."""
     rng = random.Random(seed)
     market = random_market(seed, Recipe(machines=6, bidders=3, rows=4, sizes=(1, 2, 3, 4, 5, 6)))
     machines = tuple(

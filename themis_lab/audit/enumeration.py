@@ -1,4 +1,4 @@
-"""Every feasible choice of a tiny market, for properties that can only be checked by looking at all of them."""
+"""Every feasible choice of a tiny market, for properties that need exhaustive enumeration."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from rm_plugin.solvers.brute_force import place_all
 from themis.bids import BidRow, Market
 
 MOST_CHOICES = 3000
-"""A market of more choices of rows is not tiny."""
+"""A market with more combinations of rows is not tiny."""
 _MOST_GANGS = 5
 _MOST_FREE_GPUS = 24
 
 
 def is_tiny(market: Market) -> bool:
-    """True when brute force answers at once."""
+    """Whether brute force solves the market at once."""
     choices = math.prod(1 + len(bid.rows) for bid in market.bids)
     gangs = max((sum(gang.count for gang in row.gangs) for bid in market.bids for row in bid.rows), default=0)
     return choices <= MOST_CHOICES and gangs <= _MOST_GANGS and market.free.gpus <= _MOST_FREE_GPUS
 
 
 def choices(market: Market, floor: dict[str, float] | None = None) -> Iterator[dict[str, BidRow]]:
-    """Every feasible choice of rows by app id, once each, without those in which some bidder has less than its floor.
+    """Yield every feasible choice of rows by app id once, except those that give a bidder less than its floor.
 
     Args:
         market: A tiny market.
-        floor: Least value by app id; none without it.
+        floor: Least value by app id; no limit for apps that it lacks.
     """
     for chosen in _rows(market, 0, market.free.gpus, floor or {}):
         if place_all(market.machines, chosen) is not None:

@@ -1,4 +1,4 @@
-"""Families of seeded markets by name."""
+"""Families of random markets by name."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from themis_lab.audit.recipes import Recipe, random_market
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Markets of one kind: a name, what is special about them, and how to draw the one of a seed.
+    """Markets of one kind: a name, a description, and a function that makes the market of a seed.
 
-    Measures are told by `group`, since they mean different things for valuations that theory speaks of, for those of
-    real agents, and for drawn numbers. A family without a group is not measured: nothing follows from its ratios.
+    `group` separates the measures, because they mean different things for valuations that theory covers, for those of
+    real agents, and for random numbers. A family without a group is not measured, because its ratios mean nothing.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Family:
     group: str = "drawn"
 
     def market(self, seed: int, number: int) -> Market:
-        """Market `number` of this family under the audit's seed; which other families are audited does not matter."""
+        """Market `number` of this family for the audit's seed. It does not depend on the other audited families."""
         return self.draw(child_seed(seed, "market", self.name, str(number)))
 
 
@@ -88,11 +88,11 @@ FAMILIES: Mapping[str, Family] = {
         Family(name="large", about="bids of real agents on 168 GPUs", draw=large, group="agents"),
     )
 }
-"""All families, in the order in which an audit goes round them."""
+"""All families, in the order in which an audit takes them in turn."""
 
 
 def family(name: str) -> Family:
-    """The family of that name; an unknown one raises UnknownNameError with the nearest known."""
+    """Return the family of this name. Raises UnknownNameError with the nearest known name."""
     try:
         return FAMILIES[name]
     except KeyError:

@@ -1,4 +1,4 @@
-"""What makes wins feasible, as findings: GPUs used once, gangs as asked, pinned GPUs exactly."""
+"""Checks that wins are feasible: no GPU is used twice, gangs match their rows, pinned GPUs are exactly those named."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from themis_lab.audit.matching import all_served
 
 
 def infeasible(market: Market, wins: Mapping[str, Win]) -> list[str]:
-    """What is wrong with wins: an empty list when every row is honoured and no GPU is used twice.
+    """Return what is wrong with wins; an empty list if every row is honoured and no GPU is used twice.
 
-    Every gang must have the size, level, slot and unit that its row asks for, on machines that there are; pinned GPUs
+    Every gang must have the size, level, slot and unit that its row requests, on machines of the market. Pinned GPUs
     must be those of the row, gang by gang.
     """
     machines = {machine.machine_id: machine for machine in market.machines}
@@ -31,7 +31,7 @@ def infeasible(market: Market, wins: Mapping[str, Win]) -> list[str]:
 
 
 def overused(machines: Iterable[FreeMachine], gangs: Iterable[PlacedGang]) -> list[str]:
-    """Machines and slots of which gangs take more GPUs than are free."""
+    """Return machines and slots whose gangs use more GPUs than are free."""
     by_id = {machine.machine_id: machine for machine in machines}
     used: Counter[str] = Counter()
     in_slot: Counter[tuple[str, int]] = Counter()

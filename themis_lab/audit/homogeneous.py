@@ -1,8 +1,9 @@
-"""Markets with valuations homogeneous of degree one in GPUs, as the theory of partial allocation assumes them.
+"""Markets with valuations homogeneous of degree one in GPUs, as the theory of partial allocation assumes.
 
-An app values n times the gangs n times as much, wherever they lie; demand has no limit. What the app keeps from before
-is worth next to nothing (`homogeneous`), since a valuation of degree one makes nothing worth 0; or it counts like what
-it wins (`homogeneous-kept`), which is homogeneous in all that the app holds, but not in what it wins.
+An app values n times the gangs n times as much, wherever they are placed, and its demand has no limit. GPUs kept from
+before count in one of two ways. In `homogeneous` they are worth next to nothing, because a valuation of degree one
+gives nothing the value 0. In `homogeneous-kept` they count like what the app wins. That is homogeneous in all that the
+app holds, but not in what it wins.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
 from themis.cluster import Level
 
 NEXT_TO_NOTHING = 1e-9
-"""What an app holds that keeps nothing, in gangs: a finite market cannot have 0."""
+"""Gangs that an app without kept GPUs is assumed to hold: a finite market cannot have an empty bundle of value 0."""
 
 
 def homogeneous(seed: int) -> Market:
@@ -22,13 +23,14 @@ def homogeneous(seed: int) -> Market:
 
 
 def homogeneous_kept(seed: int) -> Market:
-    """Apps that keep one to four gangs and value these as much as new ones."""
+    """Apps that keep one to four gangs and value them as much as new ones."""
     return _market(random.Random(seed), kept=True)
 
 
 def _market(rng: random.Random, *, kept: bool) -> Market:
     bidders = rng.randint(2, 4)
-    # A machine for each bidder at least: where somebody must go without, nothing is worth comparing with nothing.
+    # At least one machine per bidder: if a bidder had to win nothing, no comparison with its empty bundle would be
+    # meaningful.
     machines = tuple(
         FreeMachine(machine_id=f"m{index}", rack_id=f"r{index % 2}", free_slots=(rng.choice((4, 4, 8)),))
         for index in range(rng.randint(bidders, bidders + 1))

@@ -1,4 +1,4 @@
-"""Ways for a bidder to misreport: by factor, by row, by hiding rows, by the value of its empty bundle."""
+"""Ways for a bidder to misreport: scale all rows, scale one row, hide rows, or change the value of its empty bundle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EMPTY_FACTORS = (0.1, 0.5, 0.8, 1.25, 2.0, 10.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FalseBid:
-    """A bid that is not the truth. `kind` is `factor`, `row`, `hide` or `empty`."""
+    """A bid that differs from the truth. `kind` is `factor`, `row`, `hide` or `empty`."""
 
     kind: str
     what: str
@@ -24,12 +24,12 @@ class FalseBid:
 
 
 def lies(bid: Bid, won: int | None, rng: random.Random) -> Iterator[FalseBid]:
-    """Lies of every kind about one bid.
+    """Yield misreports of every kind for one bid.
 
     Args:
-        bid: The truth.
-        won: The row that the truth wins, None for none.
-        rng: Which rows to lie about.
+        bid: The true bid.
+        won: The row that the true bid wins; None for none.
+        rng: Chooses the rows to misreport.
     """
     for factor in FACTORS:
         changed = rows_times(bid, factor)
@@ -43,7 +43,7 @@ def lies(bid: Bid, won: int | None, rng: random.Random) -> Iterator[FalseBid]:
 
 
 def _rows_of_interest(bid: Bid, won: int | None, rng: random.Random) -> list[int]:
-    """The row won, the best one and one at random."""
+    """The row won, the best row and one random row."""
     if not bid.rows:
         return []
     best = max(range(len(bid.rows)), key=lambda index: bid.rows[index].value)
@@ -59,7 +59,7 @@ def _about_rows(bid: Bid, rows: list[int]) -> Iterator[FalseBid]:
 
 
 def _by_hiding(bid: Bid, won: int | None, rng: random.Random) -> Iterator[FalseBid]:
-    """Without the rows of fewest GPUs (one, half, all but the largest), the row won, the best one, or a random one."""
+    """Omit the rows of fewest GPUs (one, half, all but the largest), the row won, the best row, or a random one."""
     count = len(bid.rows)
     if count < 2:
         return

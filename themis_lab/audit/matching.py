@@ -1,4 +1,4 @@
-"""Matching: whether each of some needs can have something of its own that serves it."""
+"""Bipartite matching: whether each need can have a resource of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Means = TypeVar("Means")
 
 
 def all_served(needs: Sequence[Need], means: Sequence[Means], serves: Callable[[Need, Means], bool]) -> bool:
-    """Whether every need has one of the means to itself that serves it: augmenting paths, a need after the other."""
+    """Whether every need can have its own resource that serves it. Uses augmenting paths, one need after another."""
     holder: dict[int, int] = {}
 
     def find(index: int, tried: set[int]) -> bool:

@@ -1,15 +1,15 @@
-"""What a bidder would gain by a lie, while all others tell the truth.
+"""The gain of a bidder that lies while all others report the truth.
 
-Three ways to count what an app has after its hidden payment, with e the value of its empty bundle, V that of what it
-won, by its true rows, and c its kept share:
+Three definitions of an app's utility after its hidden payment. Here e is the value of its empty bundle, V the value of
+its win by its true rows, and c its kept share:
 
-- `scaled`: c V, and e when it wins nothing. The whole value scales with the kept share. The product that the auction
-  maximises is then c V times something that the bidder cannot move, so that no lie pays, whatever the valuations are,
-  as long as winner determination is exact (Cole, Gkatzelis and Goel 2013, the proof of truthfulness).
-- `win`: e + c (V - e). Only what was won scales; what was held before stays.
-- `rounded`: the expected value of the gangs that the rounding leaves, each outcome valued by the app's own rows.
+- `scaled`: c V, and e if it wins nothing. The whole value scales with the kept share. The product that the auction
+  maximises is then c V times a factor that the bidder cannot change. So no lie pays, for any valuations, as long as
+  winner determination is exact (Cole, Gkatzelis and Goel 2013, the proof of truthfulness).
+- `win`: e + c (V - e). Only the win scales; the GPUs held before stay.
+- `rounded`: the expected value of the gangs that remain after rounding, each outcome valued by the app's own rows.
 
-All three agree for valuations homogeneous of degree one without anything kept.
+All three agree for valuations homogeneous of degree one if the app keeps no GPUs.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from themis_lab.audit.valuation import Valuer
 from themis_lab.audit.variants import with_bid
 
 MOST_LIARS = 4
-"""Bidders of one market whose lies are tried; of more, so many are drawn."""
+"""Largest number of bidders of one market whose lies are tried; of more, this many are chosen at random."""
 
 UTILITIES = ("scaled", "win", "rounded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misreport:
-    """A lie and what it gains: utility over that of the truth, minus 1, by each way of counting."""
+    """A lie and its gain: utility over that of the truth, minus 1, for each definition of utility."""
 
     app_id: str
     lie: FalseBid
@@ -72,7 +72,10 @@ def _of_one(case: Case, bid: Bid, valuer: Valuer) -> Iterator[Misreport]:
 
 
 def _utilities(case: Case, truth: Bid, stated: Bid, without: Solution, valuer: Valuer) -> dict[str, float] | None:
-    """What an app has when it states a bid, by its true rows; None when the market was not solved."""
+    """The utilities of an app that submits a bid, computed from its true rows.
+
+    Returns None if the market was not solved.
+    """
     market = with_bid(case.market, stated)
     full = case.solve(market)
     if full.status is not SolveStatus.OPTIMAL:

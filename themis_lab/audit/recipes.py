@@ -1,4 +1,4 @@
-"""Random markets by recipe, from tiny ones that brute force can solve to middling ones."""
+"""Random markets by recipe, from tiny ones for brute force to medium ones."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ def uniform_value(rng: random.Random) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How to draw a market: numbers of machines, racks and bidders, at most so many rows a bid, sizes of gangs.
+    """How to make a random market: numbers of machines, racks, bidders and rows, and sizes of gangs.
 
     Attributes:
         machines: Number of machines, of one or two slots each.
-        racks: Racks that they stand in.
+        racks: Number of racks.
         bidders: Number of bidders.
-        rows: Rows of a bid, at most.
+        rows: Largest number of rows of a bid.
         sizes: GPUs of a gang.
-        levels: Levels that gangs may ask for.
-        units: Whether gangs may come in units of several GPUs.
+        levels: Levels that gangs may request.
+        units: Whether gangs may consist of units of several GPUs.
         pinned: Whether rows may pin GPUs on named machines.
-        pinned_gangs: Whether pinned GPUs lie on two machines and are told apart by gangs.
-        regrouped: Whether every bid holds each row of several pinned GPUs twice more: with them all in one gang, and
-            with each alone.
+        pinned_gangs: Whether pinned GPUs are on two machines and grouped by gangs.
+        regrouped: Whether every bid repeats each row with several pinned GPUs twice: with all of them in one gang, and
+            with one gang per GPU.
         explicit: Whether all rows name machines only.
-        slot_gpus: Most free GPUs of a slot.
-        value: Draws the value of a row.
-        empty: Largest value of an empty bundle, relative to the least of a row.
-        empty_bundle: How winning nothing counts; under `lexicographic` most empty bundles are worth 0.
+        slot_gpus: Largest number of free GPUs of a slot.
+        value: Returns a random value of a row.
+        empty: Largest value of an empty bundle, relative to the smallest value of a row.
+        empty_bundle: The rule for winning nothing; under `lexicographic` most empty bundles have the value 0.
     """
 
     machines: int = 4
@@ -57,7 +57,7 @@ class Recipe:
 
 
 def random_market(seed: int, recipe: Recipe) -> Market:
-    """The market of a seed."""
+    """Return the market of a seed."""
     rng = random.Random(seed)
     machines = tuple(
         FreeMachine(
@@ -98,7 +98,7 @@ def _row(rng: random.Random, machines: tuple[FreeMachine, ...], recipe: Recipe) 
 
 
 def _regrouped(row: BidRow) -> Iterator[BidRow]:
-    """The same row with its pinned GPUs together, and with each alone."""
+    """The same row with all pinned GPUs in one gang, and with one gang per GPU."""
     if row.pinned.gpus > 1:
         yield replace(row, pinned_gangs=(row.pinned,))
         alone = [Allocation.of({machine: 1}) for machine, count in row.pinned for _ in range(count)]

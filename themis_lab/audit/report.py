@@ -1,4 +1,4 @@
-"""The report of a hunt: one document for programs, a few tables and the markets for people. Same hunt, same bytes."""
+"""The report of an audit: a document for programs, tables and markets for readers. Equal audits give equal bytes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rm_plugin.arbiter.market_document import market_document
 from themis_lab.audit.families import FAMILIES
-from themis_lab.audit.hunt import MOST_SHRUNK, Found, Plan
+from themis_lab.audit.fuzzing import MOST_SHRUNK, FuzzPlan, FuzzResult
 from themis_lab.audit.sharing import WorldRho
 from themis_lab.audit.tally import Tally
 
 
-def document(plan: Plan, found: Found) -> dict[str, object]:
-    """All that was found, as a JSON document.
+def document(plan: FuzzPlan, found: FuzzResult) -> dict[str, object]:
+    """Return all results as a JSON document.
 
     Keys: `seed`, `markets` (drawn) and `markets_planned`, `ended` (`all`, `time`, `interrupted`), `families` (markets
     by family), `unsolved` (markets by family with a problem out of time or past a licence), `unreferenced` (problems by
@@ -30,7 +30,8 @@ def document(plan: Plan, found: Found) -> dict[str, object]:
         "unsolved": {name: count for name, count in found.unsolved.items() if count},
         "unreferenced": {name: count for name, count in found.unreferenced.items() if count},
         "properties": {
-            name: {"checked": found.checked[name], "violations": found.broken[name]} for name in _told(plan, found)
+            name: {"checked": found.checked[name], "violations": found.broken[name]}
+            for name in _checked_names(plan, found)
         },
         "violations": [
             {
@@ -47,7 +48,7 @@ def document(plan: Plan, found: Found) -> dict[str, object]:
     }
 
 
-def _measures(found: Found) -> dict[str, dict[str, object]]:
+def _measures(found: FuzzResult) -> dict[str, dict[str, object]]:
     by_group: dict[str, dict[str, list[tuple[str, Tally]]]] = {}
     for (measure, family), tally in found.tallies.items():
         groups = by_group.setdefault(measure, {})
@@ -59,7 +60,7 @@ def _measures(found: Found) -> dict[str, dict[str, object]]:
 
 
 def _summary(tallies: Sequence[tuple[str, Tally]]) -> dict[str, object]:
-    """Counts, quantiles and the worst of a measure over families; the worst market is named `family:number`."""
+    """Counts, quantiles and the worst value of a measure over families. The worst market is named `family:number`."""
     whole = Tally(values=[value for _, tally in tallies for value in tally.values])
     family, worst = max(tallies, key=lambda entry: entry[1].worst.value if entry[1].worst else 0.0)
     sample = worst.worst
@@ -93,8 +94,8 @@ def _sharing(worlds: Sequence[WorldRho]) -> dict[str, object] | None:
     }
 
 
-def text(plan: Plan, found: Found) -> str:
-    """The same for people."""
+def text(plan: FuzzPlan, found: FuzzResult) -> str:
+    """The same results as text."""
     report = document(plan, found)
     parts = [
         f"{found.drawn.total()} of {plan.markets} markets of {len(found.drawn)} families, seed {plan.seed};"
@@ -114,12 +115,12 @@ def text(plan: Plan, found: Found) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _property_rows(plan: Plan, found: Found) -> Iterable[tuple[str, ...]]:
-    return [(name, str(found.checked[name]), str(found.broken[name])) for name in _told(plan, found)]
+def _property_rows(plan: FuzzPlan, found: FuzzResult) -> Iterable[tuple[str, ...]]:
+    return [(name, str(found.checked[name]), str(found.broken[name])) for name in _checked_names(plan, found)]
 
 
-def _told(plan: Plan, found: Found) -> list[str]:
-    """Properties, and measures that raised."""
+def _checked_names(plan: FuzzPlan, found: FuzzResult) -> list[str]:
+    """The names of the properties, and of the measures that raised an error."""
     return [*plan.properties, *(name for name in plan.measures if found.broken[name])]
 
 
@@ -139,17 +140,17 @@ def _measure_rows(measures: Mapping[str, Mapping[str, object]]) -> Iterable[tupl
             )
 
 
-def _violation(plan: Plan, found: Found) -> str:
+def _violation(plan: FuzzPlan, found: FuzzResult) -> str:
     lines = []
     for finding in found.findings:
         lines.append(f"VIOLATION of {finding.property_name} in {finding.family}:{finding.number}: {finding.what}")
         lines.append(json.dumps(market_document(finding.market)))
-    hidden = sum(max(0, found.broken[name] - MOST_SHRUNK) for name in _told(plan, found))
+    hidden = sum(max(0, found.broken[name] - MOST_SHRUNK) for name in _checked_names(plan, found))
     return "\n".join([*lines, *([f"and {hidden} more"] if hidden else [])])
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """Columns as wide as they must be: text to the left, numbers to the right."""
+    """Format columns as wide as necessary: text left-aligned, numbers right-aligned."""
     lines = [head, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     return "\n".join(

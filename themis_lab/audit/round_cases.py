@@ -1,4 +1,4 @@
-"""A round around a market: what a policy would be handed, with demands drawn for the bidders and for two other apps."""
+"""A round for a market: the policy's input, with random demands for the bidders and for two other apps."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from themis.cluster import Allocation, Cluster, Machine
 from themis_lab.audit.case import Case
 
 _BYSTANDERS = ("bystander-0", "bystander-1")
-# Slot and machine alike: a demand tells what its job holds without the slot, so growth in one is judged by the machine.
+# Slot and machine count as the same level: a demand states its job's GPUs without slots, so growth is judged by
+# machine.
 _SLOWDOWNS = (CRUDE_SLOWDOWN, Slowdown(1.2, 1.2, 2.0, 4.0), Slowdown(1.0, 1.0, 1.0, 1.0))
 
 
 def snapshot_of(case: Case, rounding: Rounding) -> RoundSnapshot:
-    """The round of a case after its auction, so that a policy's next step is its decision."""
+    """The round of a case after its auction. The policy's next step is its decision."""
     rng = case.rng("round")
     market = case.market
     apps = (*case.bids, *_BYSTANDERS)
@@ -57,7 +58,7 @@ def _cluster_of(market: Market) -> Cluster:
 
 
 def _renewable(market: Market) -> dict[str, Allocation]:
-    """What bidders held until now: the largest bundle that each pins, as far as nobody before it held it."""
+    """GPUs that bidders held before: the largest bundle that each pins, as far as no earlier bidder held it."""
     free = market.free.by_machine()
     held: dict[str, Allocation] = {}
     for bid in sorted(market.bids, key=lambda bid: bid.app_id):

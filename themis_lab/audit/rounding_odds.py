@@ -1,4 +1,4 @@
-"""What the rounding of payments leaves, with the probability of each outcome over its draws."""
+"""The outcomes of rounding payments, with their probabilities."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from themis.bids import GangDemand, PlacedGang
 from themis.choices import Rounding
 
 Odds = Mapping[tuple[PlacedGang, ...], float]
-"""Probability by what is kept."""
+"""Probability by the gangs kept."""
 
 _NARROWEST = 2.0**-30
-"""Draws nearer than this are not told apart."""
+"""Random numbers closer than this count as equal."""
 
 
 class _Draws(random.Random):
-    """A random state that draws given numbers, and notes when it is asked for one more."""
+    """A random source that returns given numbers and records that one more was requested."""
 
     numbers: tuple[float, ...] = ()
     asked = 0
@@ -35,26 +35,27 @@ def kept_odds(
     rounding: Rounding = Rounding.PROBABILISTIC,
     demands: Sequence[GangDemand] = (),
 ) -> Odds:
-    """All outcomes of a rounding.
+    """Return all outcomes of a rounding with their probabilities.
 
-    What is kept is a step function of each uniform draw, given those before it; the steps are found by halving.
+    The gangs kept are a step function of each uniform random number, given the previous ones. Bisection finds the
+    steps.
 
     Args:
         gangs: Gangs won.
         share: The kept share c_i.
         rounding: The rounding.
-        demands: What the app's jobs asked for.
+        demands: The demands of the app's jobs.
     """
     return _odds(lambda draws: keep_share(gangs, share, CRUDE_SLOWDOWN, draws, rounding, demands), ())
 
 
 def expected(odds: Odds, worth: Callable[[tuple[PlacedGang, ...]], float]) -> float:
-    """The expectation of what the gangs kept are worth."""
+    """The expected value of `worth` over the gangs kept."""
     return math.fsum(probability * worth(kept) for kept, probability in odds.items())
 
 
 def _odds(keep: Callable[[_Draws], tuple[PlacedGang, ...]], numbers: tuple[float, ...]) -> Odds:
-    """The outcomes that are left once the first draws are these."""
+    """The outcomes given the first random numbers."""
     draws = _Draws(0)
     draws.numbers = numbers
     kept = keep(draws)

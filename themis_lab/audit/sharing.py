@@ -1,4 +1,4 @@
-"""Sharing incentive over rounds: simulated searches, and how late their apps end against their fair share."""
+"""Sharing incentive over rounds: simulated searches, and their finish times relative to their fair share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from am.agent.fairness import RhoDefinition
+from am.agent.model.fairness import RhoDefinition
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.solvers.port import WinnerDetermination
 from themis.errors import InvariantError
@@ -18,12 +18,12 @@ from themis_lab.simulator.workload import Workload
 APPS = 10
 _AUCTION_LIMIT_S = 30.0
 _LOADS = (4.0, 12.0)
-"""Together the apps want between so many times the cluster's GPUs."""
+"""Range of the apps' joint demand, relative to the cluster's GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldRho:
-    """Rho at completion by app of one world (definition `themis`), and how many rounds it took."""
+    """Rho at completion by app of one world (definition `themis`), and its number of rounds."""
 
     number: int
     rounds: int
@@ -35,16 +35,16 @@ class WorldRho:
         return max(self.rho.values())
 
 
-def play_world(seed: int, number: int, make_solver: Callable[[], WinnerDetermination]) -> WorldRho:
-    """One world from the first arrival to the last end, by the production arbiter, policy, auction and agents.
+def simulate_world(seed: int, number: int, make_solver: Callable[[], WinnerDetermination]) -> WorldRho:
+    """Simulate one world from the first arrival to the last end, with the production arbiter, policy, auction, agents.
 
     Args:
         seed: The audit's seed.
-        number: Which world.
-        make_solver: Makes the solver of the auctions.
+        number: Number of the world.
+        make_solver: Makes the auctions' solver.
 
     Raises:
-        InvariantError: An invariant of the arbiter did not hold after a round.
+        InvariantError: An invariant of the arbiter was violated after a round.
     """
     rng = random.Random(child_seed(seed, "world", str(number)))
     cluster = cluster_of(SMALL_CLUSTER)

@@ -1,4 +1,4 @@
-"""Shrinking: the smallest market found by leaving things out in which something still is wrong (delta debugging)."""
+"""Shrinking: find a small market that still shows a problem by leaving parts out (delta debugging)."""
 
 from __future__ import annotations
 
@@ -12,39 +12,40 @@ from themis.cluster import Allocation, Level
 Item = TypeVar("Item")
 
 MOST_TRIES = 2000
-"""Markets tried at most; what is smallest by then is shown."""
+"""Largest number of markets tried; the smallest found by then is shown."""
 
 
 @dataclass(slots=True)
 class _Budget:
     left: int
-    go_on: Callable[[], bool]
+    keep_going: Callable[[], bool]
 
     def spend(self) -> bool:
         """Whether one more market may be tried."""
         self.left -= 1
-        return self.left >= 0 and self.go_on()
+        return self.left >= 0 and self.keep_going()
 
 
 def shrink(
     market: Market,
     persists: Callable[[Market], bool],
-    go_on: Callable[[], bool] = lambda: True,
-    most_tries: int = MOST_TRIES,
+    keep_going: Callable[[], bool] = lambda: True,
+    max_tries: int = MOST_TRIES,
 ) -> Market:
-    """The market with bidders, rows, gangs, machines and GPUs left out, and values rounded, while `persists` holds.
+    """Return a smaller market for which `persists` still holds.
 
-    Greedy and deterministic: the first smaller market in which it persists is gone on from, large steps first, until
-    no single step is left that keeps it.
+    It leaves out bidders, rows, gangs, machines and GPUs, and rounds values. The search is greedy and deterministic: it
+    continues from the first smaller market in which the problem persists, large steps first, until no single step keeps
+    the problem.
 
     Args:
         market: A market in which `persists` holds.
-        persists: Whether what is sought is still there; it must not raise. The last market in which it was is the
-            smallest so far.
-        go_on: Asked before each market tried; shrinking ends when it says no.
-        most_tries: Markets to try at most.
+        persists: Whether the problem is still present. It must not raise. The last market for which it returned True is
+            the smallest so far.
+        keep_going: Called before each market is tried; shrinking ends when it returns False.
+        max_tries: Largest number of markets to try.
     """
-    budget = _Budget(most_tries, go_on)
+    budget = _Budget(max_tries, keep_going)
     while True:
         smaller = _one_step(market, persists, budget)
         if smaller is None:
@@ -62,7 +63,7 @@ def _one_step(market: Market, persists: Callable[[Market], bool], budget: _Budge
 
 
 def _smaller(market: Market) -> Iterator[Market]:
-    """Markets one step smaller, large steps first."""
+    """Yield markets one step smaller, large steps first."""
     for bids in _without_parts(market.bids):
         yield replace(market, bids=bids)
     for machines in _without_parts(market.machines):
@@ -81,7 +82,7 @@ def _smaller(market: Market) -> Iterator[Market]:
 
 
 def _without_parts(items: tuple[Item, ...]) -> Iterator[tuple[Item, ...]]:
-    """Without each half, each quarter, .. and at last without each single one."""
+    """Yield the items without each half, each quarter, .. and finally without each single item."""
     part = max(1, len(items) // 2)
     while items:
         for start in range(0, len(items), part):
@@ -92,7 +93,7 @@ def _without_parts(items: tuple[Item, ...]) -> Iterator[tuple[Item, ...]]:
 
 
 def _on_machines(market: Market, machines: tuple[FreeMachine, ...]) -> Market:
-    """The market on fewer machines, without the rows that pin GPUs on others: no document could hold them."""
+    """The market on fewer machines, without the rows that pin GPUs on others: a document could not hold those."""
     left = {machine.machine_id for machine in machines}
     bids = tuple(
         replace(bid, rows=tuple(row for row in bid.rows if {machine for machine, _ in row.pinned} <= left))
@@ -147,7 +148,7 @@ def _smaller_machines(machine: FreeMachine) -> Iterator[FreeMachine]:
 
 
 def _rounded(market: Market) -> Iterator[Market]:
-    """All values with fewer digits at once, then one after the other."""
+    """All values with fewer digits at once, then one after another."""
     for digits in (1, 2, 4):
         yield replace(market, bids=tuple(_rounded_bid(bid, digits) for bid in market.bids))
         for index, bid in enumerate(market.bids):
@@ -160,5 +161,5 @@ def _rounded_bid(bid: Bid, digits: int) -> Bid:
 
 
 def _to_digits(value: float, digits: int) -> float:
-    """The value with at most so many significant digits; one that has no more stays as it is."""
+    """Round a value to this many significant digits. A value with no more digits is unchanged."""
     return float(f"{value:.{digits}g}")

@@ -1,4 +1,4 @@
-"""A tally of samples: how many, how many above 0, median, 95th percentile and the worst with its market."""
+"""A tally of samples: count, count above 0, median, 95th percentile, and the largest with its market."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from themis.bids import Market
 from themis_lab.audit.values import Sample
 
 COUNTS_FROM = 1e-6
-"""A sample below this is float noise and counts as 0."""
+"""Smaller samples are rounding errors and count as 0."""
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class Tally:
     worst_market: Market | None = None
 
     def add(self, sample: Sample, number: int, market: Market) -> None:
-        """Count a sample of the family's market of that number; of equal worst ones the first stays."""
+        """Count a sample of the family's market `number`. Of equal largest samples the first is kept."""
         self.values.append(sample.value)
         if self.worst is None or sample.value > self.worst.value:
             self.worst, self.worst_number, self.worst_market = sample, number, market
@@ -34,7 +34,7 @@ class Tally:
 
     @property
     def above_0(self) -> list[float]:
-        """Samples that are more than noise, smallest first."""
+        """Samples larger than rounding errors, in ascending order."""
         return sorted(value for value in self.values if value > COUNTS_FROM)
 
     @property
@@ -44,7 +44,7 @@ class Tally:
 
     @property
     def median_above_0(self) -> float:
-        """Median of the samples above 0, 0 without any."""
+        """Median of the samples above 0; 0 if there are none."""
         return median(self.above_0) if self.above_0 else 0.0
 
     @property

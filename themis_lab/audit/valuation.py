@@ -1,4 +1,4 @@
-"""What a bundle of GPUs is worth to an app by its own rows: the best row that the bundle contains (free disposal)."""
+"""The value of a bundle by an app's own rows: the best row that the bundle contains (free disposal)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from themis_lab.audit.case import Case, value_won
 
 
 class Valuer:
-    """Values bundles of one case's market, each once."""
+    """Values bundles of one case's market, and caches the results."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -18,7 +18,7 @@ class Valuer:
         self._known: dict[tuple[str, tuple[FreeMachine, ...]], float] = {}
 
     def value(self, bid: Bid, gangs: Iterable[PlacedGang]) -> float:
-        """The value to the bidder of the GPUs of these gangs, whoever won them, on top of what it keeps."""
+        """The bidder's value of the GPUs of these gangs, whichever bidder won them, in addition to what it keeps."""
         bundle = self._machines_of(gangs)
         key = (bid.app_id, bundle)
         if key not in self._known:
@@ -32,10 +32,10 @@ class Valuer:
         return value_won(bid, self._case.solve(alone))
 
     def _machines_of(self, gangs: Iterable[PlacedGang]) -> tuple[FreeMachine, ...]:
-        """The bundle as a cluster of its own.
+        """The bundle as a cluster.
 
-        GPUs of a gang in a slot share that slot, and so do those of a machine with one slot; of others it is not known
-        which slot they will be in, so that they count as one slot each.
+        GPUs of a gang within a slot share that slot, and so do those of a machine with one slot. For other GPUs the
+        slot is unknown, so each counts as a slot of its own.
         """
         loose: Counter[str] = Counter()
         in_slot: Counter[tuple[str, int]] = Counter()

@@ -1,4 +1,4 @@
-"""What an audit finds: samples of what is measured, and findings, each with its market."""
+"""Results of an audit: samples of measures, and violations with their markets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from themis.bids import Market
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One measured number: what was measured, how much, and in words of whom or by which lie."""
+    """One measured number: the measure, the value, and a text on the bidder or lie."""
 
     measure: str
     value: float
@@ -18,7 +18,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A property that does not hold: which, in which market of which family, what is wrong, and the market."""
+    """A violation: the property, family, number of the market, what is wrong, and the market."""
 
     property_name: str
     family: str

@@ -1,4 +1,4 @@
-"""Markets made from a market: shuffled, scaled, with a bid or a machine changed."""
+"""Variants of a market: shuffled, scaled, or with a changed bid or machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def shuffled(market: Market, rng: random.Random) -> Market:
 
 
 def scaled(bid: Bid, factor: float) -> Bid:
-    """A bid with all its values, that of the empty bundle too, times a factor."""
+    """A bid with all values multiplied by a factor, including that of the empty bundle."""
     return replace(rows_times(bid, factor), empty_value=bid.empty_value * factor)
 
 

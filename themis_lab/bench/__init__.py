@@ -1,1 +1,1 @@
-"""Benchmarks of Themis on seeded workloads: what they draw, how they measure, what they print."""
+"""Benchmarks of Themis on random workloads that follow from a seed."""

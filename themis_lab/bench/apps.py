@@ -1,4 +1,4 @@
-"""Apps as themis.md, section 7, describes them, each at some moment of its search and still without GPUs."""
+"""Random apps by themis.md, section 7, at some moment of their search and without GPUs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from enum import StrEnum
 from functools import cache
 from random import Random
 
-from am.agent.fairness import ideal_time_s
-from am.agent.views import AppView, JobView, Surroundings
+from am.agent.model.fairness import ideal_time_s
+from am.agent.model.views import AppView, ClusterView, JobView
 from am.tuners.port import Phase
 from am.tuners.successive_halving import successive_halving
 from tf_jobs.tables_reader import read_speeds
@@ -36,14 +36,14 @@ _DOMAINS: Mapping[tuple[str, ...], float] = {
 
 
 class GangMix(StrEnum):
-    """Sizes of the gangs that the apps' jobs are: 1, 2, 4 or 8 GPUs, or anything from 1 to 8."""
+    """Sizes of the gangs of the apps' jobs: 1, 2, 4 or 8 GPUs, or anything from 1 to 8."""
 
     POWERS = "powers"
     ANY = "any"
 
     @property
     def gpus(self) -> tuple[int, ...]:
-        """The sizes, drawn alike often."""
+        """The sizes, each equally likely."""
         return (1, 2, 4, 8) if self is GangMix.POWERS else tuple(range(1, 9))
 
 
@@ -51,12 +51,12 @@ def draw_app(
     app_id: str,
     rng: Random,
     gangs: GangMix,
-    around: Surroundings,
+    around: ClusterView,
     contention: float,
     *,
     elastic_share: float = ELASTIC_SHARE,
 ) -> AppView:
-    """An app that searches by successive halving, at a moment drawn by the work that each phase has.
+    """Return a random app that searches by successive halving. Its phase is random, weighted by the phases' work.
 
     Jobs: one in a tenth of the apps, else 20 to 102 with a median of 75 over all apps. Work: 3.75 GPU hours a GPU that
     the app asks for, lognormal, a tenth and ten times that at the 5th and the 95th percentile. Of the jobs of the
@@ -85,7 +85,10 @@ def draw_app(
 
 
 def _draw_shape(rng: Random, gangs: GangMix, *, elastic: bool) -> JobShape:
-    """A gang of tasks. Elastic jobs of powers of two are two tasks that may shrink to one, so that all gangs are."""
+    """Return a random gang of tasks.
+
+    Elastic jobs of `powers` have two tasks and may shrink to one, so that all gangs are powers of two.
+    """
     gpus = rng.choice([size for size in gangs.gpus if size > 1 or not elastic])
     if elastic and gangs is GangMix.POWERS:
         return JobShape(tasks=2, min_tasks=1, gpus_per_task=gpus // 2)

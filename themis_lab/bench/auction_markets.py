@@ -1,6 +1,6 @@
 # Seeded markets for the auction, bid on by real agents: `auction_market` (rows over gangs), `explicit_market` (tables).
 # The same arguments give the same market to the byte. Sizes are in sizes.py, distributions in apps.py and holdings.py.
-"""Markets to measure the auction on: a round as it is framed, and the bids that the agents make on it."""
+"""Random markets for the auction benchmark: the input of a round, and the agents' bids on it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import lru_cache
 from itertools import count
 from random import Random
 
-from am.agent.bidding import make_bid
-from am.agent.views import AppView, Surroundings
+from am.agent.bids.bidding import make_bid
+from am.agent.model.views import AppView, ClusterView
 from am.app_view import surroundings
 from rm_plugin.arbiter.seeds import child_seed
 from themis.bids import Bid, FreeMachine, Market, Offer
@@ -22,21 +22,21 @@ from themis_lab.bench.holdings import ClusterState, Holdings, draw_holdings, not
 from themis_lab.bench.sizes import MarketSize, cluster_of
 
 APPS_A_BIDDER = 5
-"""Active apps for each that bids: with the fairness knob f at 0.8 the worst fifth does."""
+"""Active apps per bidder: with the fairness knob f at 0.8 the worst fifth of the apps bids."""
 
 LEAST_CONTENTION = 1.2
-"""Bidders ask for at least so many times the GPUs on offer; apps that ask for less are drawn again."""
+"""Bidders together request at least this factor times the offered GPUs; apps that request less are replaced."""
 
 _LEASE_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bidding:
-    """What one agent is given to make its bid."""
+    """The input of one agent's bid."""
 
     app: AppView
     offer: Offer
-    around: Surroundings
+    around: ClusterView
 
     def bid(self) -> Bid:
         """The agent's bid."""
@@ -45,7 +45,7 @@ class Bidding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundScene:
-    """A round before the bids: machines with what is on offer, and what each bidder knows."""
+    """A round before the bids: machines with the offered GPUs, and the input of each bidder."""
 
     machines: tuple[FreeMachine, ...]
     bidders: tuple[Bidding, ...]
@@ -59,7 +59,7 @@ def auction_market(
     cluster: ClusterState = ClusterState.EMPTY,
     elastic_share: float = ELASTIC_SHARE,
 ) -> Market:
-    """A market whose bids are made by the agent on apps drawn by themis.md, section 7.
+    """Return a market with agents' bids for random apps by themis.md, section 7.
 
     Args:
         size: One of `themis_lab.bench.sizes.SIZES`.
@@ -75,9 +75,9 @@ def auction_market(
 def explicit_market(
     size: MarketSize, seed: int, *, gangs: GangMix = GangMix.POWERS, cluster: ClusterState = ClusterState.EMPTY
 ) -> Market:
-    """A market of the same apps whose rows name GPUs by machine, in tables of geometric sizes and start machines.
+    """Return a market of the same apps with rows that name GPUs by machine, in tables of geometric sizes.
 
-    Held gangs are all kept: a table of rows has no way to say what is renewed in place.
+    All held gangs are kept: a table of rows cannot express renewal in place.
     """
     scene = round_scene(size, seed, gangs=gangs, cluster=cluster, renewals=False)
     bids = (
@@ -96,7 +96,7 @@ def round_scene(
     elastic_share: float = ELASTIC_SHARE,
     renewals: bool = True,
 ) -> RoundScene:
-    """What a round finds; bidders ask for at least `LEAST_CONTENTION` times what it offers."""
+    """Return the state before a round. Bidders together request at least `LEAST_CONTENTION` times the offered GPUs."""
     around = _around(size)
     for attempt in count():
         rng = Random(child_seed(seed, "market", str(size.gpus), gangs, cluster, str(attempt)))
@@ -121,13 +121,13 @@ def _draw_state(
 
 
 @lru_cache
-def _around(size: MarketSize) -> Surroundings:
-    """What all bidders share; the table of levels that it holds takes seconds to make for 10,000 GPUs."""
+def _around(size: MarketSize) -> ClusterView:
+    """The bidders' common view of the cluster. Its table of levels takes seconds to make for 10,000 GPUs."""
     active = APPS_A_BIDDER * size.bidders
     return surroundings(cluster_of(size), active_apps=active, lease_s=_LEASE_S, rule=BundleRule.CONTINUATION)
 
 
-def _scene(holdings: Holdings, around: Surroundings) -> RoundScene:
+def _scene(holdings: Holdings, around: ClusterView) -> RoundScene:
     free = Allocation.of({machine.machine_id: machine.free for machine in holdings.machines})
     slots = {machine.machine_id: machine.free_slots for machine in holdings.machines if machine.free}
     bidders = []

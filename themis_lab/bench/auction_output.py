@@ -1,4 +1,4 @@
-"""The result of `bench auction` as a table to read and as a document for programs."""
+"""The result of `bench auction` as a table for readers and as a document for programs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COLUMNS = (
 
 
 def document(plan: Plan, rows: Sequence[ResultRow]) -> dict[str, object]:
-    """The JSON document (docs/bench.md)."""
+    """The JSON document (docs/reference/benchmarks.md)."""
     return {
         "benchmark": "auction",
         "solver": plan.solver,
@@ -48,7 +48,7 @@ def document(plan: Plan, rows: Sequence[ResultRow]) -> dict[str, object]:
 
 
 def table(plan: Plan, rows: Sequence[ResultRow]) -> str:
-    """The table, then what must be said of its rows, then the growth."""
+    """The table, then notes on its rows, then the growth."""
     cells = [[name for name, _ in _COLUMNS], [unit for _, unit in _COLUMNS], *(_cells(row) for row in rows)]
     widths = [max(len(line[place]) for line in cells) for place in range(len(_COLUMNS))]
     lines = [
@@ -86,7 +86,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _notes(plan: Plan, row: ResultRow) -> list[str]:
-    """What a reader of the row must know, in whole sentences."""
+    """Notes on a row for the reader, in whole sentences."""
     name = f"{row.gpus}/{row.machines}/{row.bidders} {row.gangs} {row.cluster} {row.kind}"
     left_out = row.markets - row.highs_markets
     said = {

@@ -1,4 +1,4 @@
-"""What `bench auction` is asked to measure: sizes and variants, how many markets, which solvers, how long."""
+"""The plan of `bench auction`: sizes and variants, number of markets, solvers and time limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from themis_lab.bench.sizes import MarketSize
 
 
 class HighsUse(StrEnum):
-    """When HiGHS runs too: as far as it is affordable, on every auction whole whatever it takes, or not at all."""
+    """When HiGHS runs too: as far as affordable, completely on every auction, or never."""
 
     AUTO = "auto"
     ALWAYS = "always"
@@ -21,7 +21,7 @@ class HighsUse(StrEnum):
 
 
 class RowKind(StrEnum):
-    """What the rows of the bids are: gangs by level, or tables of GPUs by machine."""
+    """Kinds of rows of the bids: gangs by level, or tables of GPUs by machine."""
 
     GANGS = "gangs"
     EXPLICIT = "explicit"
@@ -29,7 +29,7 @@ class RowKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """One line of the result: a size, the gangs, the cluster's state, the kind of rows."""
+    """One line of the result: size, gangs, state of the cluster, kind of rows."""
 
     size: MarketSize
     gangs: GangMix
@@ -43,9 +43,9 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A whole run. Market k of every variant is drawn with the seed `seed + k`.
+    """A whole benchmark run. Market k of every variant has the seed `seed + k`.
 
-    `budget_s` bounds the run's seconds roughly (None: no bound); `solver` is the one measured against HiGHS.
+    `budget_s` roughly limits the run's seconds (None: no limit); `solver` is compared with HiGHS.
 
     Raises:
         InputError: A number out of range.
@@ -71,7 +71,7 @@ class Plan:
 def variants_of(
     sizes: Sequence[MarketSize], gangs: Sequence[GangMix], clusters: Sequence[ClusterState], *, explicit: bool
 ) -> tuple[Variant, ...]:
-    """Every combination, small sizes first; with `explicit` each once more with explicit tables."""
+    """Every combination, small sizes first. With `explicit`, each is repeated with explicit tables."""
     kinds = (RowKind.GANGS, RowKind.EXPLICIT) if explicit else (RowKind.GANGS,)
     return tuple(
         Variant(size=size, gangs=mix, cluster=state, kind=kind)

@@ -1,4 +1,4 @@
-"""What was measured on single markets, summed up: a row a variant, and how our seconds grow with the rows."""
+"""Results of `bench auction`: a row per variant, and how our time grows with the rows."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class MarketFigures:
 
     @property
     def ratio(self) -> float | None:
-        """How many times as long HiGHS took; None where it was left out."""
+        """HiGHS's time over ours. Returns None if HiGHS was left out."""
         return None if self.highs is None else self.highs.seconds.wall_s / self.ours.seconds.wall_s
 
     @property
     def process_ratio(self) -> float | None:
-        """The same by seconds that each computed, which suffers less from what else the machine does."""
-        # The clock of a process may stand still over so little work.
+        """The same with CPU seconds, which depend less on other load of the machine."""
+        # The process clock may not advance during such short work.
         ours_s = max(self.ours.seconds.process_s, _LEAST_S)
         return None if self.highs is None else self.highs.seconds.process_s / ours_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultRow:
-    """A variant's figures; docs/bench.md tells what each column means. None: nothing was measured."""
+    """A variant's results; docs/reference/benchmarks.md explains the columns. None: not measured."""
 
     gpus: int
     machines: int
@@ -78,7 +78,7 @@ class ResultRow:
     bid_p95_process_ms: float | None = None
 
     def document(self) -> dict[str, object]:
-        """The row as JSON has it."""
+        """The row for JSON."""
         return asdict(self)
 
 
@@ -124,7 +124,7 @@ def growths(rows: Sequence[ResultRow]) -> list[Growth]:
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """The smallest value that at least so many per cent of the values do not exceed (nearest rank)."""
+    """The smallest value that at least `percent` percent of the values do not exceed (nearest rank)."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
@@ -146,7 +146,7 @@ def _with_markets(row: ResultRow, figures: Sequence[MarketFigures]) -> ResultRow
 
 
 def _milliseconds(seconds: Sequence[float], percent: int) -> float | None:
-    """A percentile in milliseconds; None of nothing."""
+    """A percentile in milliseconds. Returns None without values."""
     return 1e3 * percentile(seconds, percent) if seconds else None
 
 

@@ -1,4 +1,4 @@
-"""Runs a plan variant by variant, market by market, within its budget, and tells how far it has come."""
+"""Run a plan variant by variant and market by market within its budget, and report progress."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from themis_lab.bench.auction_rows import MarketFigures, ResultRow, sum_up
 from themis_lab.bench.auction_timing import HighsAuction, OurAuction, Seconds, time_highs, time_ours, timed
 
 _HIGHS_PART = 0.7
-"""The part of a variant's time that HiGHS may use."""
+"""Share of a variant's time that HiGHS may use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A market was measured: the `done`-th of the variant. `highs_s` is None where HiGHS was left out."""
+    """A market was measured, number `done` of its variant. `highs_s` is None if HiGHS was left out."""
 
     variant: Variant
     done: int
@@ -32,10 +32,10 @@ class Progress:
 
 
 def run_plan(plan: Plan) -> Iterator[Progress | ResultRow]:
-    """Measure every variant, in order; after its markets comes its row.
+    """Measure every variant in order. A variant's row follows its markets.
 
-    What is left of the budget is divided evenly over the variants to come, and a market is begun only within its
-    variant's part. A variant whose time is up before its first market gets a row without figures.
+    The remaining budget is divided evenly among the remaining variants. A market starts only within its variant's
+    share. A variant whose time is up before its first market gets a row without results.
     """
     end_s = math.inf if plan.budget_s is None else time.perf_counter() + plan.budget_s
     _warm_up(plan)
@@ -74,7 +74,7 @@ def _run_variant(plan: Plan, variant: Variant, part_s: float) -> Iterator[Market
             raise
         highs_left_s -= time.perf_counter() - auctions_begun_s - ours.seconds.wall_s
         if highs is None:
-            # Where one market is too much for HiGHS its like are too: the next would only cost the time again.
+            # If one market is too large for HiGHS, similar ones are too; trying them would only cost time.
             highs_left_s = 0.0
         yield MarketFigures(
             rows=sum(len(bid.rows) for bid in market.bids),
@@ -88,10 +88,10 @@ def _run_variant(plan: Plan, variant: Variant, part_s: float) -> Iterator[Market
 
 
 def _draw(plan: Plan, variant: Variant, number: int) -> tuple[Market, tuple[Seconds, ...]]:
-    """A market of the variant, and how long each agent took for its bid."""
+    """Return a random market of the variant, and the time of each agent's bid."""
     size, seed = variant.size, plan.seed + number
     if variant.kind is RowKind.EXPLICIT:
-        # Its tables are no agent's work, so their times say nothing.
+        # Its tables are not made by agents, so their times are meaningless.
         return explicit_market(size, seed, gangs=variant.gangs, cluster=variant.cluster), ()
     scene = round_scene(size, seed, gangs=variant.gangs, cluster=variant.cluster, elastic_share=plan.elastic_share)
     bids = [timed(bidder.bid) for bidder in scene.bidders]
@@ -100,7 +100,7 @@ def _draw(plan: Plan, variant: Variant, number: int) -> tuple[Market, tuple[Seco
 
 
 def _compare(plan: Plan, market: Market, number: int, left_s: float) -> tuple[OurAuction, HighsAuction | None]:
-    """Both auctions of one market; who goes first alternates."""
+    """Hold both auctions of one market, in alternating order."""
     rng = Random(child_seed(plan.seed, "sample", str(number)))
     whole = plan.highs is HighsUse.ALWAYS
     if number % 2:
@@ -111,7 +111,7 @@ def _compare(plan: Plan, market: Market, number: int, left_s: float) -> tuple[Ou
 
 
 def _warm_up(plan: Plan) -> None:
-    """Both solvers once on next to nothing: what loading them takes is no part of an auction."""
+    """Run both solvers once on a tiny market, so that loading them does not count."""
     gang = BidRow(value=2.0, gangs=(Gang(1, Level.CLUSTER),))
     bid = Bid(app_id="app", round_id=0, empty_value=1.0, rows=(gang,))
     machine = FreeMachine(machine_id="m", rack_id="r", free_slots=(1,))

@@ -1,4 +1,4 @@
-"""One market, auctioned by our solver and by HiGHS: seconds of the whole auction, and whether both found the same."""
+"""Time one market's auction with our solver and with HiGHS, and compare the results."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from rm_plugin.solvers.registry import solver
 from themis.bids import Market
 
 AFFORDABLE_S = 300.0
-"""An auction that HiGHS would take longer for is sampled, or left out where even its first problem does."""
+"""An auction that takes HiGHS longer is sampled, or left out if even its first problem takes longer."""
 
 SAMPLES = 2
-"""Problems without one bidder that a sample times, beside the full market."""
+"""Problems without one bidder that a sample times, in addition to the full market."""
 
 _LIMIT_S = 600.0
 _NO_LIMIT_S = 1e6
 
 Answer = TypeVar("Answer")
 Objectives = Mapping[str | None, float]
-"""Log objective of each proven problem, by the bidder left out; None is the full market."""
+"""Log objective of each proven problem, by the omitted bidder; None is the full market."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """Wall-clock seconds, and seconds that the process computed."""
+    """Wall-clock seconds, and CPU seconds of the process."""
 
     wall_s: float
     process_s: float
@@ -39,7 +39,7 @@ class Seconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OurAuction:
-    """The auction by our solver; `states` and `fallbacks` are what it counted, if it does."""
+    """The auction by our solver. `states` and `fallbacks` are its own counts, if it has any."""
 
     seconds: Seconds
     objectives: Objectives
@@ -50,7 +50,7 @@ class OurAuction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HighsAuction:
-    """The auction by HiGHS. `sampled` counts the problems without one bidder that were timed, None for all of them."""
+    """The auction by HiGHS. `sampled` is the number of timed problems without one bidder; None if all were."""
 
     seconds: Seconds
     objectives: Objectives
@@ -59,14 +59,14 @@ class HighsAuction:
 
 
 def timed(work: Callable[[], Answer]) -> tuple[Seconds, Answer]:
-    """What some work answers, and how long it took."""
+    """Return the result of `work`, and its time."""
     wall_s, process_s = time.perf_counter(), time.process_time()
     answer = work()
     return Seconds(time.perf_counter() - wall_s, time.process_time() - process_s), answer
 
 
 def time_ours(market: Market, solver_name: str) -> OurAuction:
-    """The whole auction, N + 1 problems, by a fresh solver of that name."""
+    """Hold the whole auction, N + 1 problems, with a new solver of this name."""
     own = solver(solver_name)
     seconds, outcome = timed(lambda: run_auction(market, own, _LIMIT_S))
     return OurAuction(
@@ -79,15 +79,16 @@ def time_ours(market: Market, solver_name: str) -> OurAuction:
 
 
 def time_highs(market: Market, rng: Random, *, whole: bool, left_s: float) -> HighsAuction | None:
-    """The auction by HiGHS, whole where that is affordable.
+    """Hold the auction with HiGHS, completely if that is affordable.
 
-    The full market is solved first, by itself. From its time the auction's is estimated; one that would take over
-    `AFFORDABLE_S` or `left_s` is sampled: full market plus the mean of `SAMPLES` problems times their number.
+    The full market is solved first and alone. Its time gives an estimate for the auction. If that exceeds
+    `AFFORDABLE_S` or `left_s`, the auction is sampled: the full market, plus the mean of `SAMPLES` problems times their
+    number.
 
     Args:
         market: The market.
-        rng: Draws the sample.
-        whole: Run the whole auction whatever it takes.
+        rng: Chooses the sample.
+        whole: Run the whole auction, whatever it takes.
         left_s: Seconds that the auction may take.
 
     Returns:
@@ -108,9 +109,9 @@ def time_highs(market: Market, rng: Random, *, whole: bool, left_s: float) -> Hi
 
 
 def relative_difference(ours: Objectives, theirs: Objectives) -> float | None:
-    """The largest |a - b| / max(1, |a|, |b|) of two log objectives a and b, over the problems that both proved.
+    """The largest |a - b| / max(1, |a|, |b|) of two log objectives a and b, over the problems that both solvers proved.
 
-    Where logs are near 0 that is the relative difference of the products themselves. None where both proved none.
+    For logs near 0 this is the relative difference of the products. Returns None if they proved none in common.
     """
     both = ours.keys() & theirs.keys()
     pairs = [(ours[key], theirs[key]) for key in both]
@@ -124,7 +125,7 @@ def _whole(market: Market, limit_s: float) -> HighsAuction:
 
 
 def _problems(market: Market, full: Solution) -> list[str]:
-    """The bidders whose problems an auction solves: the winners, of those with the same bid one."""
+    """The bidders whose problems an auction solves: the winners, and one of those with equal bids."""
     return sorted(set(first_alike(market.bids, full.wins).values()))
 
 

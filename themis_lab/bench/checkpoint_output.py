@@ -1,4 +1,4 @@
-"""The result of `bench checkpoint`: a table to read, a document for programs."""
+"""The result of `bench checkpoint` as a table for readers and as a document for programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TITLES = ("MB", "save, s", "put, s", "ratio", "fetch, s", "get, s", "ratio", "v
 
 
 def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
-    """The JSON document (docs/bench.md)."""
+    """The JSON document (docs/reference/benchmarks.md)."""
     return {
         "benchmark": "checkpoint",
         "uri": plan.uri,
@@ -24,7 +24,7 @@ def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The table, a line a size."""
+    """The table, one line per size."""
     lines = [_TITLES, *(_cells(row) for row in rows)]
     widths = [max(len(line[place]) for line in lines) for place in range(len(_TITLES))]
     return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)

@@ -1,4 +1,4 @@
-"""What a store on HDFS is compared with: one WebHDFS put and one get, by the standard library's HTTP client alone."""
+"""The baseline of `bench checkpoint`: one WebHDFS put and one get, with the standard library's HTTP client only."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class RawError(ThemisError):
 
 
 class RawHdfs:
-    """Plain requests to the first NameNode that answers; nothing is tried twice, verified or hashed.
+    """Plain requests to the first NameNode that answers, without retries, verification or hashes.
 
     Args:
-        place: Where.
-        user: Who we are, to a Hadoop without Kerberos.
+        place: The place on HDFS.
+        user: The user name for a Hadoop without Kerberos.
     """
 
     def __init__(self, place: HdfsPlace, user: str) -> None:
@@ -35,14 +35,14 @@ class RawHdfs:
         self._user = user
 
     def put_s(self, path: str, source: Path) -> float:
-        """Write a local file in one request to a DataNode; the seconds that it took."""
+        """Write a local file in one request to a DataNode. Returns the seconds."""
         begun_s = time.perf_counter()
         target = self._redirect("PUT", path, "CREATE", overwrite="true")
         self._exchange("PUT", target, _consume, source)
         return time.perf_counter() - begun_s
 
     def get_s(self, path: str, target: Path) -> float:
-        """Read a file into a local one; the seconds that it took."""
+        """Read a file into a local one. Returns the seconds."""
         begun_s = time.perf_counter()
         source = self._redirect("GET", path, "OPEN")
         self._exchange("GET", source, lambda response: _keep(response, target))

@@ -1,4 +1,4 @@
-"""Runs `bench checkpoint`: our HDFS store and plain WebHDFS side by side, alternating, on the same files."""
+"""Run `bench checkpoint`: our HDFS store and plain WebHDFS in turn, on the same files."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _JOB = "bench"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is measured.
+    """The plan of the benchmark.
 
     Attributes:
-        uri: A folder on HDFS; all is written to a new folder in it, and removed.
-        sizes_mb: Sizes of the one file of a checkpoint, in MB (10^6 bytes).
-        rounds: How often each is done; the median counts.
-        seed: Of the files' content.
-        wait_s: How long HDFS may be away, in seconds.
+        uri: A folder on HDFS. The benchmark writes into a new folder there, and removes it.
+        sizes_mb: Sizes of a checkpoint's only file, in MB (10^6 bytes).
+        rounds: Number of repetitions; the median counts.
+        seed: Seed of the files' content.
+        wait_s: How long HDFS may be unavailable, in seconds.
     """
 
     uri: str
@@ -53,7 +53,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One size: medians over the rounds, in seconds; ratios are ours to the plain request's (docs/bench.md)."""
+    """One size: medians over the rounds, in seconds. Ratios are ours over the plain request's."""
 
     size_mb: int
     rounds: int
@@ -67,7 +67,7 @@ class Row:
 
 
 def run_sizes(plan: Plan) -> Iterator[str | Row]:
-    """What is about to be done, then its row, for each size.
+    """Yield a message before each size, and then its row.
 
     Raises:
         InputError: A URI that does not resolve.
@@ -106,7 +106,7 @@ class _Bench:
         )
 
     def _round(self, source: Path) -> Mapping[str, float]:
-        """Every measurement once; which of a pair goes first alternates, so that caches favour neither."""
+        """Measure everything once. The order within a pair alternates, so that caches favour neither."""
         self._iteration += 1
         job = f"{_JOB}-{self._iteration}"
         plain, into = f"{self._place.path}/plain", Path(self._folder.name) / "out"
@@ -136,9 +136,9 @@ class _Bench:
         return took
 
     def close(self) -> None:
-        """Remove what was written, here and there."""
+        """Remove the benchmark's files, locally and on HDFS."""
         self._folder.cleanup()
-        # Where HDFS went away the benchmark has said so, and what it wrote has to stay.
+        # If HDFS is unavailable the benchmark has already failed, and its files have to stay.
         with suppress(HdfsAwayError):
             self._remove(self._place.path)
 
@@ -148,7 +148,7 @@ class _Bench:
 
 
 def _fill(path: Path, size_mb: int, seed: int) -> None:
-    """Write that many MB that no layer can compress: one drawn MB, each time with another number before it."""
+    """Write `size_mb` MB that no layer can compress: one random MB, each time after another number."""
     block = random.Random(seed).randbytes(MB - 8)
     with path.open("wb") as stream:
         for number in range(size_mb):

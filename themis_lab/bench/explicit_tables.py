@@ -1,32 +1,32 @@
-"""Bids as tables of GPUs by machine: few rows out of astronomically many, so lossy, as plain table bids must be."""
+"""Bids as tables of GPUs by machine. They hold few of the possible rows, so they lose value."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
 
-from am.agent.bidding import make_bid
-from am.agent.fairness import Valuer
-from am.agent.finish_time import finish_time_s, split_evenly
-from am.agent.views import AppView, GangAt, Surroundings
+from am.agent.bids.bidding import make_bid
+from am.agent.model.fairness import Valuer
+from am.agent.model.finish_time import finish_time_s, split_evenly
+from am.agent.model.views import AppView, ClusterView, GangAt
 from themis.bids import Bid, BidRow, Offer
 from themis.cluster import Allocation, Level
 
 START_MACHINES = 24
-"""Machines from which tables start to fill, at most."""
+"""Largest number of start machines."""
 
 
-def explicit_bid(app: AppView, offer: Offer, around: Surroundings, rng: Random) -> Bid:
-    """A bid that names machines: 1, 2, 4, .. of the app's gangs, filled from each of some start machines on.
+def explicit_bid(app: AppView, offer: Offer, around: ClusterView, rng: Random) -> Bid:
+    """Return a bid that names machines: 1, 2, 4, .. of the app's gangs, placed from each of some start machines on.
 
-    Machines are filled in the order of their racks, so that a gang tends to lie within one. The value is the agent's:
-    of the gangs kept and those that the GPUs hold.
+    Machines are filled in the order of their racks, so that a gang tends to be within one rack. The agent's valuation
+    is used, of the gangs kept and those on the GPUs.
 
     Args:
-        app: The app; none of its gangs is up for renewal.
-        offer: What the round offers.
-        around: The app's surroundings.
-        rng: Draws the start machines.
+        app: The app; none of its gangs is renewable.
+        offer: The round's offer.
+        around: The app's view of the cluster.
+        rng: Chooses the start machines.
     """
     valuer = Valuer.of(app, around)
     kept = tuple(gang.at for gang in app.kept)
@@ -41,9 +41,9 @@ def explicit_bid(app: AppView, offer: Offer, around: Surroundings, rng: Random) 
 
 
 def _bundles(
-    app: AppView, offer: Offer, around: Surroundings, rng: Random
+    app: AppView, offer: Offer, around: ClusterView, rng: Random
 ) -> Iterator[tuple[Allocation, tuple[GangAt, ...]]]:
-    """GPUs by machine, and the gangs that lie on them."""
+    """GPUs by machine, and the gangs on them."""
     shape = app.median_job.shape
     without = len(app.jobs) - len(app.held)
     machines = sorted((machine for machine, _ in offer.free), key=lambda machine: (around.rack_of[machine], machine))
@@ -68,9 +68,12 @@ def _geometric(least: int, most: int) -> Iterator[int]:
 
 
 def _laid(
-    sizes: tuple[int, ...], unit: int, machines: list[str], free: Allocation, around: Surroundings
+    sizes: tuple[int, ...], unit: int, machines: list[str], free: Allocation, around: ClusterView
 ) -> tuple[Allocation, tuple[GangAt, ...]] | None:
-    """The gangs one after the other on the next machines with room, or None when the GPUs run out."""
+    """Place the gangs one after another on the next machines with enough free GPUs.
+
+    Returns None if the GPUs run out.
+    """
     left = free.by_machine()
     taken: dict[str, int] = {}
     gangs = []
@@ -93,7 +96,7 @@ def _laid(
     return Allocation.of(taken), tuple(gangs)
 
 
-def _level(gpus: int, machines: list[str], around: Surroundings) -> Level:
+def _level(gpus: int, machines: list[str], around: ClusterView) -> Level:
     if gpus == 1:
         return Level.SLOT
     if len(machines) == 1:

@@ -1,4 +1,4 @@
-"""Who holds which GPUs as a round begins: gangs on machines that leases keep, and gangs that are up for renewal."""
+"""Leases at the start of a round: gangs that continue, and renewable gangs."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
 
-from am.agent.views import AppView
+from am.agent.model.views import AppView
 from am.app_view import held_gang
 from themis.bids import FreeMachine
 from themis.cluster import Cluster, GpuId
 from themis_lab.bench.apps import GangMix
 
 _STATES = {"kept": 0.5, "up": 0.35, "partly_up": 0.15}
-"""Share of a bidder's gangs by what is up for renewal: nothing, all GPUs, some of them."""
+"""Shares of a bidder's gangs: not renewable, fully renewable, partly renewable."""
 
 _LEASED = (0.3, 0.7)
 
 
 class ClusterState(StrEnum):
-    """All GPUs free, or machines that gangs of these and other apps leave partly free."""
+    """All GPUs free, or machines partly leased to gangs of these and other apps."""
 
     EMPTY = "empty"
     FRAGMENTED = "fragmented"
@@ -28,33 +28,33 @@ class ClusterState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holdings:
-    """The apps with the gangs that they hold, and the machines with what the round offers."""
+    """The apps with their gangs, and the machines with the round's offer."""
 
     apps: tuple[AppView, ...]
     machines: tuple[FreeMachine, ...]
 
 
 def nothing_held(apps: Sequence[AppView], cluster: Cluster) -> Holdings:
-    """The empty cluster: nobody holds a GPU."""
+    """An empty cluster: no app holds a GPU."""
     return Holdings(apps=tuple(apps), machines=offered(cluster, cluster.gpu_ids()))
 
 
 def draw_holdings(
     apps: Sequence[AppView], cluster: Cluster, gangs: GangMix, share_gpus: float, rng: Random, *, renewals: bool
 ) -> Holdings:
-    """A fragmented cluster.
+    """Return a fragmented cluster.
 
-    Each bidder holds gangs of up to twice its fair share, placed on machines drawn at random where they fit on one. Of
-    its gangs half are kept; a third are up for renewal, the rest in part (all are kept without `renewals`). Gangs of
-    other apps, with leases that go on, take the cluster to a share of 30 to 70 % leased.
+    Each bidder holds gangs of up to twice its fair share, on random machines where they fit on one. Half of its gangs
+    continue, a third are renewable, the rest partly (all continue without `renewals`). Gangs of other apps, whose
+    leases continue, bring the cluster to 30 to 70 % leased.
 
     Args:
         apps: The bidders, without GPUs.
         cluster: All machines.
         gangs: Sizes of the other apps' gangs.
         share_gpus: The fair share R/N, in GPUs.
-        rng: Where all randomness comes from.
-        renewals: Whether bidders hold gangs that are up for renewal.
+        rng: Source of all randomness.
+        renewals: Whether bidders hold renewable gangs.
     """
     floor = _Floor(cluster, rng)
     up: list[GpuId] = []
@@ -66,7 +66,7 @@ def draw_holdings(
 
 
 def offered(cluster: Cluster, gpus: Sequence[GpuId]) -> tuple[FreeMachine, ...]:
-    """Every machine with those of its GPUs by slot that are among `gpus`."""
+    """Every machine with those of its GPUs, by slot, that are among `gpus`."""
     free: dict[str, list[int]] = {machine.machine_id: [0] * len(machine.slots) for machine in cluster.machines}
     for gpu in gpus:
         free[gpu.machine_id][cluster.machine(gpu.machine_id).slot_of(gpu.index)] += 1
@@ -79,7 +79,7 @@ def offered(cluster: Cluster, gpus: Sequence[GpuId]) -> tuple[FreeMachine, ...]:
 def _draw_held(
     app: AppView, floor: _Floor, share_gpus: float, rng: Random, up: list[GpuId], *, renewals: bool
 ) -> AppView:
-    """The app with gangs for some of its jobs; their GPUs that end with the round are added to `up`."""
+    """The app with gangs for some of its jobs. Adds the renewable GPUs to `up`."""
     shape = app.median_job.shape
     wanted = round(rng.uniform(0.0, 2.0) * share_gpus / shape.demand_max_gpus)
     held = []
@@ -93,7 +93,7 @@ def _draw_held(
 
 
 def _draw_ending(rng: Random, gpus: int) -> int:
-    """How many GPUs of a gang are up for renewal: none, all, or some."""
+    """How many GPUs of a gang are renewable: none, all, or some."""
     kept, up, _ = _STATES
     state = rng.choices(list(_STATES), list(_STATES.values()))[0]
     if state == kept:
@@ -102,7 +102,7 @@ def _draw_ending(rng: Random, gpus: int) -> int:
 
 
 class _Floor:
-    """Free GPUs by machine, taken gang by gang."""
+    """Free GPUs by machine, from which gangs are taken."""
 
     def __init__(self, cluster: Cluster, rng: Random) -> None:
         self.cluster = cluster
@@ -119,7 +119,10 @@ class _Floor:
         return tuple(gpu for gpus in self._free.values() for gpu in gpus)
 
     def take(self, gpus: int, unit: int) -> tuple[GpuId, ...]:
-        """GPUs for a gang: on a machine drawn at random if it fits on one, else over machines; empty without room."""
+        """Take GPUs for a gang: on a random machine if it fits on one, else across machines.
+
+        Empty if there is no space.
+        """
         fitting = [machine for machine, free in self._free.items() if len(free) >= gpus]
         parts = {self._rng.choice(fitting): gpus} if fitting else self._spread(gpus, unit)
         taken = tuple(gpu for machine, count in parts.items() for gpu in self._free[machine][:count])
@@ -129,7 +132,10 @@ class _Floor:
         return taken
 
     def _spread(self, gpus: int, unit: int) -> Mapping[str, int]:
-        """Whole units on the roomiest machines, rack after rack in random order; empty when there is no room."""
+        """Take whole units from the machines with most free GPUs, rack by rack in random order.
+
+        Empty if there is no space.
+        """
         racks = list(self.cluster.racks.values())
         self._rng.shuffle(racks)
         parts: dict[str, int] = {}

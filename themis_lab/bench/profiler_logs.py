@@ -1,4 +1,4 @@
-"""Seeded logs for the profiler's benchmark: each format by itself, and among the lines that other software writes."""
+"""Random logs for the profiler's benchmark: each format alone, and among the lines of other software."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from itertools import count
 from am.profiler.crc32c import masked_crc32c
 
 EVERY_LINES = 20
-"""In a log among others, one line in so many is a record's."""
+"""In a mixed log, one line in this many is a record."""
 
 HISTOGRAM_BYTES = 1500
 GRAPH_BYTES = 1_000_000
 
 
 class Kind(StrEnum):
-    """What a log holds. With `among`: one line in EVERY_LINES, the rest is of others."""
+    """The content of a log. With `among`, one line in EVERY_LINES is a record, and the others are unrelated."""
 
     NOISE = "noise"
     ESTIMATOR_AMONG = "estimator-among"
@@ -36,7 +36,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """How a log's bytes are made: records in parts, and whether other lines lie between."""
+    """How a log's bytes are made: records in parts, and whether unrelated lines are between them."""
 
     parts: Callable[[random.Random], Iterator[bytes]]
     among: bool = False
@@ -44,7 +44,7 @@ class Source:
 
 
 def write(kind: Kind, seed: int, size_bytes: int) -> bytes:
-    """A log of about so many bytes."""
+    """A log of about `size_bytes` bytes."""
     source = SOURCES[kind]
     rng = random.Random(seed)
     others = _others(rng)
@@ -62,7 +62,7 @@ def write(kind: Kind, seed: int, size_bytes: int) -> bytes:
 
 
 def _others(rng: random.Random) -> Iterator[bytes]:
-    """Lines that tell the profiler nothing."""
+    """Lines without information for the profiler."""
     forms = (
         b"2026-07-28 12:00:01.%06d: I tensorflow/core/platform/cpu_feature_guard.cc:210] This TensorFlow binary is"
         b" optimized to use available CPU instructions in performance-critical operations.\n",
@@ -86,7 +86,7 @@ def _estimator(rng: random.Random) -> Iterator[bytes]:
 
 
 def _bars(rng: random.Random) -> Iterator[bytes]:
-    """Keras 3, 500 steps an epoch, drawn twenty times a second at 10 ms a step."""
+    """Keras 3 progress bars: 500 steps per epoch, drawn twenty times a second at 10 ms per step."""
     total = 500
     for epoch in count(1):
         drawings = [b"Epoch %d/1000000\n" % epoch]
@@ -161,7 +161,7 @@ def _varint(value: int) -> bytes:
 
 def _framed(data: bytes) -> bytes:
     head = struct.pack("<Q", len(data))
-    # Nobody checks those of long records.
+    # The checksums of long records are not checked.
     crc = masked_crc32c(data) if len(data) < HISTOGRAM_BYTES else 0
     return head + struct.pack("<I", masked_crc32c(head)) + data + struct.pack("<I", crc)
 

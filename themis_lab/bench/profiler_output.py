@@ -1,4 +1,4 @@
-"""The result of `bench profiler` as a table to read and as a document for programs."""
+"""The result of `bench profiler` as a table for readers and as a document for programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TITLES = ("log", "MB", "records", "MB/s", "limit, MB/s", "share", "us/record")
 
 
 def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
-    """The JSON document (docs/bench.md)."""
+    """The JSON document (docs/reference/benchmarks.md)."""
     return {
         "benchmark": "profiler",
         "seed": plan.seed,

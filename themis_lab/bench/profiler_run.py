@@ -1,4 +1,4 @@
-"""Runs `bench profiler`: every log is read from a file by the parts that the app master reads it with."""
+"""Run `bench profiler`: read every log from a file with the parts that the app master uses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MB = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to measure: the kinds of logs, the size of each in MB (10^6 bytes), and of how many runs the best counts."""
+    """The kinds of logs, the size of each in MB (10^6 bytes), and the number of runs, of which the best counts."""
 
     kinds: tuple[Kind, ...] = tuple(Kind)
     size_mb: int = 16
@@ -31,16 +31,16 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One kind of log. Rates are of 10^6 bytes a second of one core's time.
+    """One kind of log. Rates are in 10^6 bytes per second of one core's time.
 
     Attributes:
-        kind: What the log holds.
+        kind: The content of the log.
         mb: Its size.
-        records: Records that were read.
-        mb_per_s: Reading the file, finding and parsing records, and feeding them to the job's profile.
-        limit_mb_per_s: Reading the file and splitting it into lines, and nothing else.
-        share_of_limit: The first by the second.
-        us_a_record: Microseconds a record, of all the time.
+        records: Number of records read.
+        mb_per_s: Rate of reading the file, finding and parsing records, and feeding them to the job's profile.
+        limit_mb_per_s: Rate of reading the file and splitting it into lines, and nothing else.
+        share_of_limit: The first rate over the second.
+        us_a_record: Microseconds per record, of the whole time.
     """
 
     kind: Kind
@@ -64,7 +64,7 @@ def run_plan(plan: Plan) -> Iterator[Row]:
 
 def _measure(kind: Kind, path: Path, repeats: int) -> Row:
     read = _read_events if SOURCES[kind].events else _read_log
-    # Taken in turns: what else the machine does then hits both alike.
+    # Alternate, so that other load of the machine affects both equally.
     runs = [(_timed(lambda: read(path)), _timed(lambda: _split(path))) for _ in range(repeats)]
     seconds = min(ours for (ours, _), _ in runs)
     limit_s = min(limit for _, (limit, _) in runs)
@@ -103,7 +103,7 @@ def _read_events(path: Path) -> int:
 
 
 def _fed(reads: Iterable[list[Record]]) -> int:
-    """Feed a job's profile; how many records there were."""
+    """Feed a job's profile. Returns the number of records."""
     profile = JobProfile()
     profile.started(1, Level.SLOT)
     fed = 0
@@ -115,7 +115,7 @@ def _fed(reads: Iterable[list[Record]]) -> int:
 
 
 def _split(path: Path) -> int:
-    """What no reader of lines can be faster than."""
+    """The lower bound of any reader of lines."""
     lines = 0
     with path.open("rb", buffering=0) as file:
         rest = b""

@@ -14,14 +14,14 @@ _SOURCE = "an app of the benchmark"
 
 
 class Program(StrEnum):
-    """What the job runs that is resized."""
+    """The program of the resized job."""
 
     REPLAY = "replay"
     DIGITS_DENSE = "digits_dense"
 
 
 def resized_app(program: Program, gpus: int, uri: str) -> AppSpec:
-    """One job of one task up to `gpus` tasks that never ends by itself and keeps its checkpoints at `uri`."""
+    """One job of one to `gpus` tasks that never ends by itself and keeps its checkpoints at `uri`."""
     own: dict[Program, dict[str, Any]] = {
         Program.REPLAY: {"arguments": {"serial_iteration_s": 0.1, "log_every": 1}, "checkpoint_every": 20},
         Program.DIGITS_DENSE: {"arguments": {"log_every": 20}, "checkpoint_every": 200},
@@ -41,7 +41,7 @@ def resized_app(program: Program, gpus: int, uri: str) -> AppSpec:
 
 
 def other_app() -> AppSpec:
-    """A replayed job of one task, beside which the resized one has one GPU less."""
+    """A replayed job of one task, which leaves the resized job one GPU less."""
     group = {
         "name": "other",
         "program": "replay",

@@ -1,6 +1,6 @@
-"""The limit of a restart: processes that only start, import TensorFlow and restore a checkpoint, timed.
+"""The lower bound of a restart: processes that only start, import TensorFlow and restore a checkpoint, timed.
 
-Run as a program it is one such process; it prints its own part of the times as JSON.
+Run as a program, this module is one such process. It prints its own times as JSON.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from themis.python_programs import module_command
 
 LIMIT_S = 120.0
 NOTHING = "nothing"
-"""In place of TensorFlow, for a replayed job, which imports none."""
+"""Imported instead of TensorFlow for a replayed job, which imports none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BareStart:
-    """So many bare processes at once: seconds until the last is done, and its parts."""
+    """`tasks` bare processes at once: seconds until the last is done, and its parts."""
 
     total_s: float
     seconds: Mapping[str, float]
@@ -37,14 +37,14 @@ def bare_start(uri: str, job_id: str, *, tasks: int, tensorflow: bool, environme
     """Start `tasks` processes at once, as a gang does, and wait for all.
 
     Args:
-        uri: Where the checkpoints are.
-        job_id: Whose newest is restored.
-        tasks: How many.
-        tensorflow: Whether they import it.
-        environment: More variables for them.
+        uri: Location of the checkpoints.
+        job_id: The job whose newest checkpoint is restored.
+        tasks: Number of processes.
+        tensorflow: Whether they import TensorFlow.
+        environment: Additional variables for them.
 
     Raises:
-        ThemisError: One failed; what it said is the remedy.
+        ThemisError: A process failed; its output is the remedy.
     """
     with tempfile.TemporaryDirectory(prefix="themis-bench-") as folder:
         begun_s = time.perf_counter()
@@ -59,7 +59,7 @@ def bare_start(uri: str, job_id: str, *, tasks: int, tensorflow: bool, environme
             for index in range(tasks)
         ]
         try:
-            lines = [_told(process) for process in started]
+            lines = [_printed_times(process) for process in started]
             total_s = time.perf_counter() - begun_s
             for process in started:
                 _check(process)
@@ -71,8 +71,8 @@ def bare_start(uri: str, job_id: str, *, tasks: int, tensorflow: bool, environme
     return BareStart(total_s=total_s, seconds=slowest, tasks=tasks)
 
 
-def _told(process: subprocess.Popen[str]) -> dict[str, float]:
-    """What it says when it has restored; it goes on to end, which no training job does at that point."""
+def _printed_times(process: subprocess.Popen[str]) -> dict[str, float]:
+    """Read the times that a process prints after restoring. The process then exits, unlike a training job."""
     assert process.stdout is not None
     line = process.stdout.readline()
     return {str(name): float(seconds) for name, seconds in json.loads(line).items()} if line else {}
@@ -85,7 +85,7 @@ def _check(process: subprocess.Popen[str]) -> None:
 
 
 def main(uri: str, job_id: str, folder: str, framework: str) -> None:
-    """Import and restore, then tell how long each took."""
+    """Import and restore, then print the time of each."""
     process_s = process_age_s()
     if framework != NOTHING:
         from tf_jobs.tensorflow_setup import load_tensorflow
@@ -102,7 +102,7 @@ def main(uri: str, job_id: str, folder: str, framework: str) -> None:
     restore_s = time.monotonic() - begun_s
     sys.stdout.write(json.dumps({"process": process_s, "import": import_s, "restore": restore_s}) + "\n")
     sys.stdout.flush()
-    # As our programs do: tearing TensorFlow down takes a while.
+    # Exit as our programs do: tearing TensorFlow down takes a while.
     os._exit(0)
 
 

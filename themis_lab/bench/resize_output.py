@@ -1,4 +1,4 @@
-"""The result of `bench resize`: medians and 95th percentiles by phase, a table to read, a document for programs."""
+"""The result of `bench resize`: medians and 95th percentiles by phase, as a table and as a document for programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from themis_lab.testbed.measures import summary
 
 REACH_RATIO = 1.25
 PAPER = {"resize_median_s": 35.0, "resize_p95_s": 50.0, "checkpoint_least_s": 5.0, "checkpoint_most_s": 10.0}
-"""Themis (NSDI'20), section 8.4: of its testbed with real GPUs and models."""
+"""Themis (NSDI'20), section 8.4: on its testbed with real GPUs and models."""
 
 Statistic = Mapping[str, float | int | None]
 _COLUMNS = ("free", "step", "bare")
@@ -23,13 +23,14 @@ _PHASES = (*FREE_PHASES, *(phase for phase in STEP_PHASES if phase not in FREE_P
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What all rounds together say.
+    """The statistics over all rounds.
 
     Attributes:
         phases: By column (`free`, `step`, `bare`) and phase, `total` among them: median, p95, count; in seconds.
         step_ratio: Median over the rounds of the time from grant to first step by that of the bare processes.
         startup_ratio: The same without what stopping the former tasks took.
-        over_reach_s: Median of the start beyond 1.25 times the bare one and, on YARN, one heartbeat; negative: below.
+        over_reach_s: Median of the start minus 1.25 times the bare one and, on YARN, one heartbeat. Negative if within
+            the aim.
     """
 
     phases: Mapping[str, Mapping[str, Statistic]]
@@ -39,7 +40,7 @@ class Result:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the aim is reached; None when nothing was measured."""
+        """Whether the aim is reached. Returns None if nothing was measured."""
         return None if self.over_reach_s is None else self.over_reach_s <= 0.0
 
 
@@ -65,7 +66,7 @@ def result(plan: Plan, rounds: Sequence[Round]) -> Result:
 
 
 def document(plan: Plan, rounds: Sequence[Round]) -> dict[str, object]:
-    """The JSON document (docs/bench.md)."""
+    """The JSON document (docs/reference/benchmarks.md)."""
     found = result(plan, rounds)
     return {
         "benchmark": "resize",
@@ -83,7 +84,7 @@ def document(plan: Plan, rounds: Sequence[Round]) -> dict[str, object]:
 
 
 def table(plan: Plan, rounds: Sequence[Round]) -> str:
-    """The table, a line a phase, then ratios, the aim and the paper's numbers."""
+    """The table, one line per phase, then ratios, the aim and the paper's numbers."""
     found = result(plan, rounds)
     lines = [_HEADS, *(_cells(phase, found) for phase in (*_PHASES, "total"))]
     widths = [max(len(line[place]) for line in lines) for place in range(len(_HEADS))]

@@ -1,4 +1,4 @@
-"""Where the time of a resize goes: events of a run in, seconds by phase out (docs/events.md tells what they hold)."""
+"""The phases of a resize: computes seconds by phase from the events of a run (docs/reference/events.md)."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from dataclasses import dataclass
 from themis_lab.testbed.events import Event
 
 RESERVE_STEPS = ("ask", "grant", "start", "connect")
-"""Of `tasks_started`: YARN has the ask, has granted, the container is launched, its task host is connected."""
+"""Of `tasks_started`: YARN has the request, has granted it, the container is launched, its task host is connected."""
 START_STEPS = ("process", "import", "restore")
 """Of `first_step`: from the task's process to its imports, the imports, reading the checkpoint."""
 FREE_PHASES = ("plan", "checkpoint", "stop", "release")
 STEP_PHASES = ("plan", "checkpoint", "stop", *RESERVE_STEPS, *START_STEPS, "first step")
 STARTUP_PHASES = STEP_PHASES[3:]
-"""What a start takes once nothing of the former tasks is left."""
+"""The phases of a start after the former tasks are gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One lease of a job's app, from its cause to its effect.
+    """One lease change of a job's app, from its cause to its effect.
 
     Attributes:
         kind: `free`, from the warning to the free GPU; `step`, from the grant to the first step after it.
-        seconds: By phase; together they are all of the time.
-        tasks: Of the job, while the change was made (`free`) or afterwards (`step`).
+        seconds: By phase; their sum is the whole time.
+        tasks: The job's tasks, during the change (`free`) or after it (`step`).
     """
 
     kind: str
@@ -39,15 +39,15 @@ class Change:
 
     @property
     def startup_s(self) -> float:
-        """The part from asking for containers to the first step, in seconds."""
+        """The part from the request for containers to the first step, in seconds."""
         return sum(self.seconds.get(phase, 0.0) for phase in STARTUP_PHASES)
 
 
 def changes(events: Sequence[Event], app_id: str) -> list[Change]:
-    """Every lease change of an app of one job that its job followed; several leases of one change count once.
+    """Return every lease change that a single-job app followed. Several leases of one change count once.
 
-    The first start of the job restores nothing, so it is no resize and left out.
-    Events of jobs are by their app master's view of the ResourceManager's clock, which may be some milliseconds off.
+    The first start of the job restores nothing, so it is no resize and left out. Events of jobs use their app master's
+    view of the ResourceManager's clock, which may differ by some milliseconds.
     """
     mine = [event for event in events if event.app_id == app_id]
     return [*_frees(mine), *_steps(mine)]
@@ -65,7 +65,7 @@ def _frees(events: Sequence[Event]) -> Iterator[Change]:
             warned = told.pop(int(event.detail["lease_id"]), None)
             if warned is not None and stop is not None and stop.asked_s >= warned.time_s - _CLOCKS_S:
                 yield _free(warned, stop, event)
-                # Leases that were told of together come back together: one stop, one change.
+                # Leases that were announced together are returned together: one stop, one change.
                 stop = None
 
 
@@ -92,7 +92,7 @@ _CLOCKS_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stop:
-    """An incarnation that was told to stop, saved itself for `checkpoint_s`, and ended."""
+    """An incarnation that was asked to stop, took `checkpoint_s` to save itself, and ended."""
 
     asked_s: float
     checkpoint_s: float
@@ -121,7 +121,7 @@ def _step(granted: Event, started: Event, first: Event, events: Sequence[Event])
     stopping = {"checkpoint": 0.0, "stop": 0.0} if stop is None else stop.phases()
     seconds = {"plan": max(0.0, waited_s - sum(stopping.values())), **stopping}
     reserve = {step: float(started.detail["seconds"].get(step, 0.0)) for step in RESERVE_STEPS}
-    # Between the last step of reserving and the event lies the launch, which is part of starting the process.
+    # Between the last step of reserving and the event is the launch, which is part of starting the process.
     launch_s = max(0.0, started.time_s - begun_s - sum(reserve.values()))
     told = {step: float(first.detail["seconds"].get(step, 0.0)) for step in START_STEPS}
     seconds |= reserve | told | {"process": told["process"] + launch_s}
@@ -142,7 +142,7 @@ def _started(events: Sequence[Event], first: Event) -> Event | None:
 
 
 def _stop_between(events: Sequence[Event], granted: Event, started: Event) -> _Stop | None:
-    """The stop that made way for these tasks, if it was asked for after the grant."""
+    """The stop that freed the GPUs for these tasks, if it was requested after the grant."""
     ended = [
         event
         for event in events
@@ -152,13 +152,13 @@ def _stop_between(events: Sequence[Event], granted: Event, started: Event) -> _S
 
 
 def _stop_before(events: Sequence[Event], ended: Event) -> _Stop | None:
-    """What led to this end of tasks; None when they ended by themselves."""
+    """The stop before this end of tasks. Returns None if they ended by themselves."""
     asked_s, checkpoint_s = math.nan, 0.0
     for event in events:
         if event.sequence >= ended.sequence:
             break
         if event.kind == "job_state":
-            # A job that is at it already is asked by nobody: what counts is the newest turn.
+            # A job that is already stopping is not asked again, so the newest request counts.
             asked_s = event.time_s if event.detail["state"] == "CHECKPOINTING" else math.nan
             checkpoint_s = 0.0
         elif event.kind == "checkpoint":

@@ -1,4 +1,4 @@
-"""Runs `bench resize`: a job that grows and shrinks as another app comes and goes, beside bare processes in turns."""
+"""Run `bench resize`: a job grows and shrinks as another app comes and goes, in turn with bare processes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from themis_lab.testbed.events import Event
 from themis_lab.testbed.spans import is_final
 
 STEP_LIMIT_S = 300.0
-"""How long each step of a round may take, on a busy machine."""
+"""Time limit of each step of a round, on a busy machine."""
 MOST_REPEATS = 1000
 _JOB = "job-00"
 
 
 class EngineName(StrEnum):
-    """Where it is measured."""
+    """The engine of the benchmark."""
 
     LOCAL = "local"
     YARN = "yarn"
@@ -34,13 +34,13 @@ class EngineName(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is measured.
+    """The plan of the benchmark.
 
     Attributes:
-        engine: Where.
-        program: Which is resized.
-        repeat: Rounds; in each the job shrinks once and grows once, and bare processes start once.
-        heartbeat_s: To YARN: of app masters, and of the nodes of a cluster that the benchmark starts.
+        engine: The engine.
+        program: The program that is resized.
+        repeat: Number of rounds. In each the job shrinks once and grows once, and bare processes start once.
+        heartbeat_s: Heartbeat interval of app masters to YARN, and of the nodes of a cluster that the benchmark starts.
     """
 
     engine: EngineName = EngineName.LOCAL
@@ -57,7 +57,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What one round gave, and the machine's load (1 min) after it."""
+    """The results of one round, and the machine's load (1 min) after it."""
 
     changes: tuple[Change, ...]
     bare: BareStart
@@ -65,14 +65,14 @@ class Round:
 
 
 def run_rounds(plan: Plan, *, cluster: DevCluster | None = None) -> Iterator[str | Round]:
-    """What is about to be done, then what came of it, for each round.
+    """Yield a message before each round, and then its results.
 
     Args:
-        plan: What to measure.
-        cluster: With the engine yarn, a cluster that runs already and has two GPUs in service; None: one of its own.
+        plan: The plan.
+        cluster: For the engine yarn, a running cluster with two GPUs in service; None: start one.
 
     Raises:
-        ThemisError: The ResourceManager, the cluster or a job failed, or nothing went on for too long.
+        ThemisError: The ResourceManager, the cluster or a job failed, or a step took too long.
     """
     with tempfile.TemporaryDirectory(prefix="themis-bench-") as name:
         yield f"starting a ResourceManager, engine {plan.engine}"
@@ -87,7 +87,7 @@ def _world(plan: Plan, folder: Path, cluster: DevCluster | None) -> AbstractCont
 
 
 def _round(plan: Plan, world: World, number: int) -> Round:
-    """The job takes both GPUs, gives one to another app, gets it back, and ends; then the bare processes start."""
+    """The job gets both GPUs, gives one to another app, gets it back, and ends. Then the bare processes start."""
     uri = f"{world.storage}/checkpoints-{number}"
     resized = world.client.submit(resized_app(plan.program, GPUS, uri))
     _wait_for_gang(world, resized, GPUS)
@@ -114,7 +114,7 @@ def _wait_for_gang(world: World, app_id: str, gpus: int) -> None:
 
 
 def _trains_on(events: Sequence[Event], app_id: str) -> int:
-    """GPUs of the job's newest incarnation once it has made a step; 0 before."""
+    """GPUs of the job's newest incarnation after its first step; 0 before."""
     held = trains = 0
     for event in events:
         if event.app_id != app_id:

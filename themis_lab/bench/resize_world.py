@@ -1,4 +1,4 @@
-"""Where `bench resize` runs: a ResourceManager of its own with two GPUs, on this machine or on YARN."""
+"""The environment of `bench resize`: a ResourceManager with two GPUs, on this machine or on YARN."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOG = logging.getLogger("themis.bench")
 GPUS = 2
 LEASE = {"duration_s": 8.0, "checkpoint_lead_s": 2.0, "grace_s": 30.0}
 POLICY = "tiresias"
-"""Whoever had less GPU time goes first, at every end of a lease. It decides who gets what, which is not measured."""
+"""The app with less GPU time goes first at every lease end. This decides who gets the GPUs, which is not measured."""
 _POLL_S = 0.2
 _LAST_EVENTS = 12
 _CLUSTER_FILE = {
@@ -37,19 +37,19 @@ _CLUSTER_FILE = {
 
 
 class WaitedTooLongError(ThemisError):
-    """What was waited for did not come."""
+    """An expected event did not occur in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """A ResourceManager that answers.
+    """A running ResourceManager.
 
     Attributes:
-        client: Connected to it.
-        process: Itself.
-        storage: Folder or URI below which checkpoints may lie.
-        environment: Variables by which that place is found.
-        seen: Events that were fetched so far.
+        client: A client connected to it.
+        process: Its process.
+        storage: Folder or URI for checkpoints.
+        environment: Variables that locate the storage.
+        seen: Events fetched so far.
     """
 
     client: Client
@@ -59,14 +59,14 @@ class World:
     seen: list[Event] = field(default_factory=list, repr=False)
 
     def events(self) -> Sequence[Event]:
-        """All events so far. Only new ones are fetched: on a small machine the rest would slow what is measured."""
+        """All events so far. Only new ones are fetched: on a small machine the others would slow the measured work."""
         seen = self.seen[-1].sequence if self.seen else 0
         news = self.client.watch(after_sequence=seen, follow=False)
         self.seen.extend(event_from_message(message) for message in news)
         return self.seen
 
     def wait(self, what: str, limit_s: float, holds: Callable[[Sequence[Event]], bool]) -> None:
-        """Return when the events so far show it; raises WaitedTooLongError after `limit_s` seconds."""
+        """Return when `holds` is true of the events. Raises WaitedTooLongError after `limit_s` seconds."""
         deadline_s = time.monotonic() + limit_s
         while not holds(events := self.events()):
             self.process.check()
@@ -92,8 +92,8 @@ def yarn_world(folder: Path, heartbeat_s: float, cluster: DevCluster | None) -> 
 
     Args:
         folder: For all that is written here.
-        heartbeat_s: Of app masters, and of the nodes of a cluster that is started.
-        cluster: One that runs already, with two GPUs in service; None: one is started, and stopped at the end.
+        heartbeat_s: Heartbeat interval of app masters, and of the nodes of a cluster that is started.
+        cluster: A running cluster with two GPUs in service; None: start one, and stop it at the end.
     """
     with ExitStack() as stack:
         if cluster is None:
@@ -109,7 +109,7 @@ def yarn_world(folder: Path, heartbeat_s: float, cluster: DevCluster | None) -> 
 def _running(
     settings: Mapping[str, Any], folder: Path, storage: str, environment: Mapping[str, str]
 ) -> Iterator[World]:
-    """A ResourceManager with these settings, stopped at the end with all that it started."""
+    """A ResourceManager with these settings, stopped at the end with all its descendants."""
     state = folder / "state"
     path = folder / "rm.yaml"
     common = {"state_dir": str(state), "listen": "127.0.0.1:0", "policy": POLICY, "lease": LEASE, "coalesce_s": 0.2}

@@ -1,4 +1,4 @@
-"""What `bench simulator` is asked to run: the cases, their sizes, and what others measured on the like of them."""
+"""The cases of `bench simulator`, their sizes, and published measurements of similar cases."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ LEFT_OUT_S = 300.0
 """A size that takes longer is left out, and so is every larger one."""
 
 COMPARED_LIMIT_S = 1800.0
-"""The runs that are compared with something are given so long."""
+"""Time limit of the runs that are compared with a reference."""
 
 LOAD = 1.0
 TASK_GPU_S = 1800.0
 SIGMA = 0.7
-"""The synthetic workload of the growth: load, median GPU seconds a task, and how wide that is spread."""
+"""The synthetic workload of the growth: load, median GPU seconds per task, and the spread of those."""
 
 REACH_MEMORY = 0.5
 W1_REACH_S = 60.0
@@ -44,7 +44,10 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """What a public simulator took: seconds from start to end, and MB (10^6 bytes). `reach`: our aim, times as fast."""
+    """Time and memory of a public simulator: seconds from start to end, and MB (10^6 bytes).
+
+    `reach`: our aim, times as fast.
+    """
 
     wall_s: float
     memory_mb: float
@@ -64,7 +67,7 @@ class Size:
             raise InputError("no such size", value=value, remedy=remedy)
 
     def within(self, other: Size) -> bool:
-        """Whether it is no larger than another in GPUs nor in apps."""
+        """Whether it is no larger than another size, in GPUs and in apps."""
         return self.gpus <= other.gpus and self.apps <= other.apps
 
 
@@ -77,14 +80,14 @@ SHAPES: Mapping[Part, tuple[Size, Reference]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A whole benchmark. `budget_s` bounds its seconds (None: no bound).
+    """A whole benchmark run. `budget_s` limits its seconds (None: no limit).
 
     Attributes:
-        parts: What is run.
-        sizes: Of the part `growth`.
-        trace: The public trace of 120 jobs; None: one is drawn.
-        throughputs: Its table; None: the `throughputs.csv` beside it.
-        repeats: Runs of each case that has an aim; the fastest is compared.
+        parts: The parts to run.
+        sizes: Sizes of the part `growth`.
+        trace: The public trace of 120 jobs; None: make a random one.
+        throughputs: Its table; None: the `throughputs.csv` next to it.
+        repeats: Runs of each case with an aim; the fastest is compared.
     """
 
     parts: Sequence[Part] = tuple(Part)
@@ -107,11 +110,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A run to measure: the arguments of `themis simulate`, and what it is compared with.
+    """A run to measure: the arguments of `themis simulate`, and its reference.
 
     Attributes:
-        source: Where its workload comes from, in a few words.
-        reach_s: Our aim in seconds, where there is no reference.
+        source: The source of its workload, in a few words.
+        reach_s: Our aim in seconds, if there is no reference.
     """
 
     part: Part
@@ -129,7 +132,7 @@ class Case:
 
 
 def cases_of(plan: Plan, folder: Path) -> list[Case]:
-    """The cases in order; traces are drawn into the folder.
+    """The cases in order. Random traces are written into the folder.
 
     Raises:
         InputError: The trace or its table cannot be read.
@@ -151,7 +154,7 @@ def _gavel_case(plan: Plan, part: Part, folder: Path) -> Case:
         trace, table = write_trace(draw_jobs(size.apps, size.gpus, plan.seed), folder, part)
     else:
         trace, table = given, plan.throughputs or given.parent / "throughputs.csv"
-        # Read here too: a file that does not fit should be told at once.
+        # Read here too, so that an invalid file is reported at once.
         jobs = len(read_gavel_trace(trace))
         read_throughputs(table)
     cluster = f"{size.gpus // _SERVER_GPUS}x{_SERVER_GPUS}"

@@ -1,4 +1,4 @@
-"""The result of `bench simulator`: growth, a table to read, a document for programs."""
+"""The result of `bench simulator`: growth, a table for readers, and a document for programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEFT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """`cpu_s` grows as the `slope`-th power of what is varied; `over` says what that is, `at` what stays alike."""
+    """`cpu_s` grows as the `slope`-th power of the varied quantity: `over` names it, `at` what stays constant."""
 
     over: str
     at: str
@@ -26,7 +26,7 @@ class Growth:
     slope: float
 
 
-# What is varied: what stays alike, by its value; and what the slope is taken over.
+# By varied quantity: what stays constant, by its value, and the quantity of the slope.
 _AXES: Mapping[str, tuple[Callable[[Row], tuple[float, str]], Callable[[Row], int]]] = {
     "GPUs and apps": (lambda row: (row.gpus / row.apps, f"{row.gpus / row.apps:g} GPUs an app"), lambda row: row.gpus),
     "GPUs": (lambda row: (row.apps, f"{row.apps} apps"), lambda row: row.gpus),
@@ -35,7 +35,7 @@ _AXES: Mapping[str, tuple[Callable[[Row], tuple[float, str]], Callable[[Row], in
 
 
 def growths(rows: Sequence[Row]) -> list[Growth]:
-    """How CPU seconds grow with the size: both together, GPUs alone, apps alone, wherever two sizes or more say so."""
+    """How CPU seconds grow with size: both together, GPUs alone, apps alone, if there are at least two sizes."""
     measured = [row for row in rows if row.part == Part.GROWTH and row.cpu_s is not None]
     found = []
     for over, (alike, varied) in _AXES.items():
@@ -54,7 +54,7 @@ def _growth(over: str, at: str, group: Sequence[Row], varied: Callable[[Row], in
 
 
 def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
-    """The JSON document (docs/bench.md)."""
+    """The JSON document (docs/reference/benchmarks.md)."""
     return {
         "benchmark": "simulator",
         "policy": plan.policy,
@@ -70,7 +70,7 @@ def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The table, then what must be said of its rows, then the growth."""
+    """The table, then notes on its rows, then the growth."""
     cells = [list(_TITLES), *(_cells(row) for row in rows)]
     widths = [max(len(line[place]) for line in cells) for place in range(len(_TITLES))]
     lines = ["  ".join(_padded(line, widths)).rstrip() for line in cells]
@@ -108,7 +108,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _notes(row: Row) -> list[str]:
-    """What a reader of the row must know, in whole sentences."""
+    """Notes on a row for the reader, in whole sentences."""
     said = []
     if row.left_out is not None:
         said.append(f"left out: {row.left_out}")

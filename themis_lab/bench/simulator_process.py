@@ -1,4 +1,4 @@
-"""One `themis simulate` in a fresh process, measured from outside: wall and CPU seconds, peak memory."""
+"""Run `themis simulate` in a new process and measure it from outside: wall and CPU seconds, peak memory."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from themis_lab.bench import simulator_starter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a process took from its start to its end, the interpreter's start included, and what it printed.
+    """Resources of a process from start to end, including the interpreter's start, and its output.
 
     Attributes:
-        cpu_s: Seconds that it computed, in user and kernel mode.
-        peak_mib: The most memory that it ever held, in MiB.
+        cpu_s: CPU seconds, in user and kernel mode.
+        peak_mib: Peak memory in MiB.
         document: The document of the run.
     """
 
@@ -38,9 +38,9 @@ def simulate_apart(arguments: Sequence[str], folder: Path, limit_s: float) -> Us
     """Run `themis simulate` with these arguments and `--json`.
 
     Args:
-        arguments: Of the command, without `--json`.
-        folder: For what the process prints.
-        limit_s: After so many seconds the process is killed.
+        arguments: Arguments of the command, without `--json`.
+        folder: Folder for the output.
+        limit_s: Seconds after which the process is killed.
 
     Returns:
         None when it took longer than the limit.
@@ -56,7 +56,7 @@ def simulate_apart(arguments: Sequence[str], folder: Path, limit_s: float) -> Us
         try:
             out, _ = started.communicate()
         finally:
-            # However this ends, also with Ctrl-C: the kernel ends the run with its starter.
+            # However this ends, even with Ctrl-C, the kernel ends the run with its starter.
             started.kill()
             started.wait()
     taken = json.loads(out) if out else {"exit_code": started.returncode}
@@ -68,7 +68,7 @@ def simulate_apart(arguments: Sequence[str], folder: Path, limit_s: float) -> Us
 
 
 def _guarded() -> list[str]:
-    """The starter, as a process that dies with this one."""
+    """The starter's command, as a process that dies with this one."""
     alone = [sys.executable, "-I", "-S"]
     guard = [str(process_guard.__file__), str(os.getpid()), str(int(signal.SIGKILL))]
     return [*alone, *guard, *alone, str(simulator_starter.__file__)]

@@ -1,4 +1,4 @@
-"""Runs the cases of `bench simulator`, each in a fresh process, and makes a row of each."""
+"""Run the cases of `bench simulator`, each in a new process, and make a row of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MB_A_MIB = 1.048576
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A case and what its runs took; docs/bench.md says what each is. None where nothing was measured or compared."""
+    """A case and the resources of its runs (docs/reference/benchmarks.md). None: not measured or not compared."""
 
     part: str
     gpus: int
@@ -47,10 +47,10 @@ class Row:
 
 
 def run_cases(plan: Plan) -> Iterator[Case | Row]:
-    """Every case before it is run, then its row.
+    """Yield every case before it runs, then its row.
 
-    A case that takes longer than its limit, or than what is left of the budget, is left out; so is, without a try, a
-    size of the growth that is no smaller than one that took longer than the limit.
+    A case that takes longer than its limit, or than the remaining budget, is left out. A size of the growth that is no
+    smaller than one that exceeded the limit is left out without a try.
 
     Raises:
         InputError: The trace or its table cannot be read.
@@ -65,7 +65,7 @@ def run_cases(plan: Plan) -> Iterator[Case | Row]:
 
 
 def _run_case(case: Case, folder: Path, end_s: float, too_large: list[Size]) -> Row:
-    """The row of a case; a size that takes too long is added to `too_large`."""
+    """The row of a case. A size that takes too long is added to `too_large`."""
     left_s = end_s - time.monotonic()
     if case.part is Part.GROWTH and any(size.within(case.size) for size in too_large):
         return row_without(case, f"a smaller size took over {case.limit_s:g} s")
@@ -82,7 +82,7 @@ def _run_case(case: Case, folder: Path, end_s: float, too_large: list[Size]) -> 
 
 
 def _usages(case: Case, folder: Path, end_s: float) -> Iterator[Usage]:
-    """What each run of a case took, up to one that takes too long."""
+    """The resources of each run of a case, up to one that takes too long."""
     for _ in range(case.repeats):
         left_s = end_s - time.monotonic()
         usage = simulate_apart(case.arguments, folder, min(case.limit_s, left_s)) if left_s > 0.0 else None
@@ -97,9 +97,9 @@ def row_without(case: Case, why: str) -> Row:
 
 
 def row_of(case: Case, usages: Sequence[Usage]) -> Row:
-    """The row of a case that was run, by its fastest run: whatever else the machine does only ever adds.
+    """The row of a case, by its fastest run, because other load of the machine only adds time.
 
-    Rates are of the run alone, seconds and memory of the whole process; memory is the most of any run.
+    Rates are of the run alone, seconds and memory of the whole process; memory is the largest of all runs.
     """
     usage = min(usages, key=lambda each: each.wall_s)
     memory_mib = max(each.peak_mib for each in usages)
@@ -136,7 +136,7 @@ def row_of(case: Case, usages: Sequence[Usage]) -> Row:
 
 
 def _reached(case: Case, wall_s: float, speedup: float | None, share: float | None) -> bool | None:
-    """Whether all aims of a case are reached; None where it has none."""
+    """Whether all aims of a case are reached. Returns None if it has none."""
     if case.reference is not None and speedup is not None and share is not None:
         return speedup >= case.reference.reach and share <= REACH_MEMORY
     return None if case.reach_s is None else wall_s <= case.reach_s

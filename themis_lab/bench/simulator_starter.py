@@ -1,4 +1,4 @@
-"""Runs a command and prints what it took: started as `python -I -S simulator_starter.py LIMIT_S OUT_FILE COMMAND..`.
+"""Run a command and print its resources. Started as `python -I -S simulator_starter.py LIMIT_S OUT_FILE COMMAND..`.
 
 Linux only. The kernel keeps the peak memory of a process over `exec`, that of its parent before it included: so what is
 to be measured starts from this small process, not from the one that draws workloads. One line of JSON goes to standard
@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
     """Run the command to its end or to the limit."""
     limit_s, out_path, command = float(arguments[0]), arguments[1], arguments[2:]
     kernel, own_pid = ctypes.CDLL(None, use_errno=True), os.getpid()
-    # Ctrl-C is for the process that started this one: it kills this one, and the kernel the command.
+    # Ctrl-C is for the process that started this one: it kills this one, and the kernel kills the command.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     begun_s = time.perf_counter()
     pid = os.fork()
@@ -46,7 +46,7 @@ def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
-        return  # It ended by itself in the very moment in which its time was up.
+        return  # It ended by itself at the very moment when its time was up.
 
 
 def _become(command: list[str], out_path: str, kernel: ctypes.CDLL, parent_pid: int) -> None:

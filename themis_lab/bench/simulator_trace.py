@@ -1,4 +1,4 @@
-"""Draws a trace in Gavel's format that is like the public one of 120 jobs, by statistics that ship with the product."""
+"""Make a random trace in Gavel's format that resembles the public one of 120 jobs, from its statistics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _THROUGHPUT_COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnJob:
-    """A job: seconds on its GPUs on one server, steps a second there, and how many times slower it is on several."""
+    """A job: seconds on its GPUs on one server, steps per second there, and the slowdown on several servers."""
 
     gpus: int
     run_s: float
@@ -42,10 +42,10 @@ def read_statistics() -> Mapping[str, tuple[float, ...]]:
 
 
 def draw_jobs(count: int, gpus: int, seed: int) -> tuple[DrawnJob, ...]:
-    """So many jobs for a cluster of so many GPUs, as loaded as the public trace loads its 32.
+    """`count` random jobs for a cluster of `gpus` GPUs, with the load of the public trace on its 32 GPUs.
 
-    Poisson arrivals, their mean gap shorter in proportion to the cluster. GPUs, seconds, steps a second and the loss
-    across servers are each drawn by themselves, from the trace's deciles, linear in logs between them.
+    Poisson arrivals, with a mean gap inversely proportional to the cluster. GPUs, seconds, steps per second and the
+    slowdown across servers are independent, from the trace's deciles, linear in logs between them.
     """
     known, rng = read_statistics(), Random(child_seed(seed, "bench trace", str(count)))
     gap_s = known["mean_gap_s"][0] * STATISTICS_GPUS / gpus
@@ -70,7 +70,7 @@ def _quantile(deciles: Sequence[float], rng: Random) -> float:
 
 
 def write_trace(jobs: Sequence[DrawnJob], folder: Path, name: str) -> tuple[Path, Path]:
-    """Write the jobs as a trace and its table of throughputs; returns both paths."""
+    """Write the jobs as a trace and its table of throughputs. Returns both paths."""
     trace, table = folder / f"{name}.trace", folder / f"{name}.csv"
     trace.write_text("".join(_line(number, job) for number, job in enumerate(jobs)), encoding="utf-8")
     with table.open("w", newline="", encoding="utf-8") as stream:

@@ -1,4 +1,4 @@
-"""The sizes at which the auction is measured, and the cluster of each (issue 4; themis.md, section 7)."""
+"""The sizes of the auction benchmark, and the cluster of each (issue 4; themis.md, section 7)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GROUPS: Mapping[int, tuple[tuple[int, tuple[int, ...]], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class MarketSize:
-    """How large a market is: GPUs and machines of the cluster, bidders in the auction."""
+    """The size of a market: GPUs and machines of the cluster, and bidders."""
 
     gpus: int
     machines: int
@@ -40,7 +40,7 @@ SIZES: Mapping[int, MarketSize] = {
 
 
 def size_of(gpus: int) -> MarketSize:
-    """The size with so many GPUs; an unknown one raises InputError."""
+    """Return the size with `gpus` GPUs. Raises InputError for an unknown one."""
     if gpus not in SIZES:
         raise InputError("no such size", value=gpus, remedy=f"known: {', '.join(map(str, SIZES))}")
     return SIZES[gpus]
@@ -48,7 +48,7 @@ def size_of(gpus: int) -> MarketSize:
 
 @lru_cache
 def cluster_of(size: MarketSize) -> Cluster:
-    """The cluster of a size: machines of each group in turn, dealt evenly over racks of 7, 8 or 16 machines."""
+    """The cluster of a size: machines of each group in turn, distributed evenly over racks of 7, 8 or 16 machines."""
     racks = -(-size.machines // _MACHINES_A_RACK[size.gpus])
     slots = [slots for count, slots in _GROUPS[size.gpus] for _ in range(count)]
     machines = tuple(

@@ -1,8 +1,8 @@
-"""A time below which an app's jobs cannot end on a bundle, however it is divided: proven, for bundles of any size.
+"""A proven lower bound on the finish time of an app's jobs on a bundle of any size, over all divisions.
 
-Two bounds first. A linear programme over kinds of gangs: jobs may be cut into parts that run one after the other, and
-gangs into fractions of gangs. And bin packing: each job as fast as anywhere, on as many gangs as can be. Where these
-leave a gap it is narrowed by proofs that keep both whole (`valuation_columns`).
+It starts with two bounds. A linear programme over kinds of gangs allows jobs to be split into parts that run one after
+another, and fractions of gangs. A bin packing bound uses each job's fastest time on as many gangs as possible. If a gap
+remains, proofs with whole jobs and whole gangs narrow it (`valuation_columns`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from am.agent.finish_time import job_time_s
-from am.agent.kinds import GangKind, Room, gang_kinds
-from am.agent.views import AppView, Surroundings
+from am.agent.candidates.gang_kinds import GangKind, Room, gang_kinds
+from am.agent.model.finish_time import job_time_s
+from am.agent.model.views import AppView, ClusterView
 from rm_plugin.solvers.highs_package import highspy
 from themis.bids import FreeMachine
 from themis.cluster import Level
@@ -24,19 +24,19 @@ from themis_lab.bench.valuation_columns import is_too_soon
 _TOLERANCE = 1e-7
 
 _NEAR = 1.0005
-"""Ends are told apart to such a factor."""
+"""Finish times within this factor count as equal."""
 
 Times = NDArray[np.float64]
 
 
-def bound_s(app: AppView, machines: Sequence[FreeMachine], around: Surroundings, reached_s: float) -> float:
-    """Seconds that the app's jobs need at least.
+def bound_s(app: AppView, machines: Sequence[FreeMachine], around: ClusterView, reached_s: float) -> float:
+    """Lower bound on the seconds that the app's jobs need.
 
     Args:
-        app: Without later phases, holding nothing.
+        app: The app, without later phases and without GPUs.
         machines: The bundle.
-        around: For the racks.
-        reached_s: A time that can be reached: no job need be put where it alone takes longer.
+        around: View of the cluster, for the racks.
+        reached_s: A time that can be reached: no job is put where it alone takes longer.
     """
     room, kinds = kinds_of(app, machines, around)
     times_s, limits = times_of(app, kinds), limits_of(kinds, machines, room)
@@ -44,20 +44,20 @@ def bound_s(app: AppView, machines: Sequence[FreeMachine], around: Surroundings,
     return _narrowed_s(times_s, limits, low_s, reached_s)
 
 
-def kinds_of(app: AppView, machines: Sequence[FreeMachine], around: Surroundings) -> tuple[Room, tuple[GangKind, ...]]:
-    """The room of a bundle, and the kinds of gangs that an app can form of it."""
+def kinds_of(app: AppView, machines: Sequence[FreeMachine], around: ClusterView) -> tuple[Room, tuple[GangKind, ...]]:
+    """The free capacity of a bundle, and the kinds of gangs that an app can form of it."""
     free = {machine.machine_id: machine.free for machine in machines}
     room = Room(free, {machine.machine_id: machine.free_slots for machine in machines}, around)
     return room, gang_kinds(app, room)
 
 
 def times_of(app: AppView, kinds: Sequence[GangKind]) -> Times:
-    """J x K seconds of each job on a gang of each kind, infinite where it cannot run."""
+    """J x K seconds of each job on a gang of each kind; infinite if it cannot run there."""
     return np.array([[job_time_s(job, kind.at) for kind in kinds] for job in app.jobs])
 
 
 def _narrowed_s(times_s: Times, limits: Sequence[tuple[list[float], int]], low_s: float, reached_s: float) -> float:
-    """The latest end found by which it is proven that not all jobs can be done; first one near what is reached."""
+    """The latest finish time found that is proven too early. Starts near the time that is reached."""
     if math.isinf(reached_s):
         return low_s
     high_s, middle_s = reached_s, reached_s / _NEAR
@@ -71,7 +71,7 @@ def _narrowed_s(times_s: Times, limits: Sequence[tuple[list[float], int]], low_s
 
 
 def _packing_s(times_s: Times, kinds: Sequence[GangKind], room: Room) -> float:
-    """The least T at which a bound of bin packing allows all jobs, each at its fastest, on the most gangs there are."""
+    """The smallest T for which a bin packing bound allows all jobs, each at its fastest, on the most gangs."""
     smallest = min(kinds, key=lambda kind: kind.at.gpus)
     gangs = room.gpus // smallest.at.gpus
     if len({(kind.at.gpus, kind.unit_gpus) for kind in kinds}) == 1:
@@ -79,7 +79,7 @@ def _packing_s(times_s: Times, kinds: Sequence[GangKind], room: Room) -> float:
     fastest_s = np.sort(times_s.min(axis=1))[::-1]
     low_s = max(float(fastest_s[0]), float(fastest_s.sum()) / gangs)
     for more in range(1, (len(fastest_s) - 1) // gangs + 1):
-        # Of more than k jobs a gang, some gang runs k + 1.
+        # With more than k jobs per gang, some gang runs k + 1.
         last = more * gangs
         low_s = max(low_s, float(fastest_s[last - more : last + 1].sum()))
     high_s = 2.0 * low_s
@@ -92,7 +92,7 @@ def _packing_s(times_s: Times, kinds: Sequence[GangKind], room: Room) -> float:
 
 
 def _bins(fastest_s: Times, end_s: float) -> int:
-    """The bound L2 of bin packing (Martello and Toth, "Knapsack Problems", 1990, chapter 8): gangs needed at least."""
+    """Lower bound L2 on the number of bins (Martello and Toth, "Knapsack Problems", 1990, chapter 8)."""
     most = 0
     for small_s in (0.0, *fastest_s[fastest_s <= end_s / 2].tolist()):
         alone = fastest_s[fastest_s > end_s - small_s]
@@ -104,7 +104,10 @@ def _bins(fastest_s: Times, end_s: float) -> int:
 
 
 def limits_of(kinds: Sequence[GangKind], machines: Sequence[FreeMachine], room: Room) -> list[tuple[list[float], int]]:
-    """Rows of «so much of each kind is no more than so much»; every division of the bundle keeps to them."""
+    """Limits of the form: a weighted sum of gang counts is at most a capacity.
+
+    Every division of the bundle meets them.
+    """
     limits: list[tuple[list[float], int]] = [([float(kind.at.gpus) for kind in kinds], room.gpus)]
     slots = [count for machine in machines for count in machine.free_slots]
     for size in sorted({kind.at.gpus for kind in kinds}):
@@ -126,19 +129,19 @@ def limits_of(kinds: Sequence[GangKind], machines: Sequence[FreeMachine], room: 
 
 
 def _together(kind: GangKind) -> int:
-    """How many GPUs of a gang of a kind surely lie on one machine."""
+    """The number of GPUs of a gang of this kind that are certainly on one machine."""
     return kind.at.gpus if kind.within <= Level.MACHINE else kind.unit_gpus
 
 
 def _parts(kind: GangKind, size: int) -> int:
-    """How many parts of a size, each on one machine, a gang of a kind surely has."""
+    """The number of parts of this size, each on one machine, that a gang of this kind certainly has."""
     if kind.within <= Level.MACHINE:
         return kind.at.gpus // size
     return kind.at.gpus // kind.unit_gpus * (kind.unit_gpus // size)
 
 
 def _relaxed_s(times_s: Times, limits: Sequence[tuple[list[float], int]], reached_s: float) -> float:
-    """The linear programme: least T, busy gang seconds of each kind, shares of each job on each kind; 0 unsolved."""
+    """The linear programme: smallest T, busy gang seconds per kind, shares of each job on each kind. 0 if unsolved."""
     kinds = times_s.shape[1]
     fits = [(job, kind) for job, kind in np.argwhere(times_s <= reached_s * (1.0 + _TOLERANCE)).tolist()]
     share = {pair: 1 + kinds + place for place, pair in enumerate(fits)}

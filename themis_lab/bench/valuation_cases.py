@@ -1,11 +1,11 @@
-"""Seeded apps and bundles to value: small ones for which everything can be tried, and apps of a hundred jobs."""
+"""Random apps and bundles to value: small ones for exhaustive search, and apps of a hundred jobs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from random import Random
 
-from am.agent.views import AppView, JobView, Surroundings
+from am.agent.model.views import AppView, ClusterView, JobView
 from am.app_view import surroundings
 from am.tuners.port import Phase
 from rm_plugin.arbiter.seeds import child_seed
@@ -19,10 +19,10 @@ JOBS = 100
 """Jobs of a large app."""
 
 LARGE_GPUS = 168
-"""GPUs of the cluster that large apps bid on, all of them free."""
+"""GPUs of the cluster that large apps bid on; all are free."""
 
 BUNDLES_GPUS = (168, 84, 42, 21)
-"""GPUs at most of the bundles that a large bid is looked up for."""
+"""Largest number of GPUs of the bundles that a large bid is tested on."""
 
 _SMALL_GPUS, _SMALL_JOBS = 7, 5
 _SLOWDOWNS = (Slowdown(1.0, 1.0, 1.0, 1.0), CRUDE_SLOWDOWN, Slowdown(1.0, 1.2, 2.0, 4.0))
@@ -40,15 +40,15 @@ _LEASE_S = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """An app that holds nothing, and what it is offered."""
+    """An app without GPUs, and its offer."""
 
     app: AppView
-    around: Surroundings
+    around: ClusterView
     machines: tuple[FreeMachine, ...]
 
     @property
     def offer(self) -> Offer:
-        """Everything free."""
+        """An offer of all GPUs."""
         return Offer(
             round_id=1,
             now_s=0.0,
@@ -60,7 +60,7 @@ class Case:
 
 
 def small_case(seed: int) -> Case:
-    """One to five jobs of one shape or two on two to seven GPUs of up to three machines in two racks."""
+    """One to five jobs of one or two shapes on two to seven GPUs of up to three machines in two racks."""
     rng = Random(child_seed(seed, "valuation", "small"))
     gpus = rng.randint(2, _SMALL_GPUS)
     machines: list[Machine] = []
@@ -83,7 +83,7 @@ def _small_shape(rng: Random, most_gpus: int) -> JobShape:
 
 
 def large_case(seed: int) -> Case:
-    """A hundred jobs on 168 free GPUs, about half of them partly done; the shapes of the jobs take turns."""
+    """A hundred jobs on 168 free GPUs, about half of them partly done; the jobs' shapes alternate."""
     rng = Random(child_seed(seed, "valuation", "large"))
     shapes = _LARGE_SHAPES[seed % len(_LARGE_SHAPES)]
     slowdown = rng.choice(_SLOWDOWNS)
@@ -93,7 +93,7 @@ def large_case(seed: int) -> Case:
 
 
 def bundle_of(case: Case, gpus: int, seed: int) -> tuple[FreeMachine, ...]:
-    """Whole machines of a case in drawn order, as long as they come to no more than so many GPUs."""
+    """Whole machines of a case in random order, as long as they have at most `gpus` GPUs together."""
     order = list(case.machines)
     Random(child_seed(seed, "valuation", "bundle", str(gpus))).shuffle(order)
     taken: list[FreeMachine] = []
@@ -104,7 +104,7 @@ def bundle_of(case: Case, gpus: int, seed: int) -> tuple[FreeMachine, ...]:
 
 
 def in_a_search(case: Case) -> Case:
-    """The case as bids are made live: with phases of successive halving to come, some time gone, `continuation`."""
+    """The case as in live bids: with later phases of successive halving, some elapsed time, and `continuation`."""
     phases = tuple(Phase(jobs=JOBS >> cut, iterations=3600 << cut) for cut in range(1, 6))
     total_gpu_s = case.app.work_total_gpu_s + sum(phase.jobs * phase.iterations for phase in phases)
     app = replace(case.app, later_phases=phases, elapsed_s=1800.0, work_total_gpu_s=total_gpu_s, restart_s=30.0)
@@ -116,7 +116,7 @@ def _job(place: int, work_s: float, shape: JobShape, slowdown: Slowdown) -> JobV
 
 
 def _case(cluster: Cluster, jobs: list[JobView]) -> Case:
-    """With nothing elapsed and a bundle held to the end V is t_ideal / T: what packing loses shows undiluted."""
+    """With no elapsed time and a bundle held to the end, V is t_ideal / T: it shows the whole loss of packing."""
     app = AppView(
         app_id="app",
         elapsed_s=0.0,

@@ -1,4 +1,4 @@
-"""Proof that an app's jobs cannot end by some time on a bundle: whole gangs, whole jobs, only times shared in parts.
+"""Prove that an app's jobs cannot finish by some time on a bundle, with whole gangs and whole jobs.
 
 A column is a gang of some kind with jobs that end on it in time, one after the other. For whole gangs that fit together
 (`Limits`) a linear programme asks whether columns, taken in fractions, hold every job: the bound of Gilmore and Gomory
@@ -23,10 +23,10 @@ from rm_plugin.solvers.highs_package import highspy
 
 Times = NDArray[np.float64]
 Limits = Sequence[tuple[Sequence[float], float]]
-"""Rows of «so much of each kind is no more than so much»."""
+"""Limits of the form: a weighted sum of gang counts is at most a capacity."""
 
 GRID = 2000
-"""Parts of the end in which times are counted, rounded down: more fits than really does, so proofs stay proofs."""
+"""Grid steps per finish time; times are rounded down. So more fits than in reality, and proofs stay valid."""
 
 _MOST_DIVISIONS, _MOST_TURNS = 300, 300
 _TOLERANCE = 1e-6
@@ -35,28 +35,31 @@ _NO_ROWS: NDArray[np.int32] = np.array([], dtype=np.int32)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Whether an end is proven to be too soon; else how many gangs of each kind may be enough, where that is known."""
+    """Whether a finish time is proven too early.
+
+    Otherwise the number of gangs of each kind that may suffice, if known.
+    """
 
     is_too_soon: bool
     division: tuple[int, ...] | None = None
 
 
 def is_too_soon(times_s: Times, limits: Limits, end_s: float) -> bool:
-    """True when it is proven that not all jobs can end by then; False when not, or when it would take too long."""
+    """Whether it is proven that not all jobs can finish by then. Also False if the proof would take too long."""
     return finding(times_s, limits, end_s).is_too_soon
 
 
 def finding(
     times_s: Times, limits: Limits, end_s: float, *, grid: int = GRID, until_cpu_s: float = math.inf
 ) -> Finding:
-    """What can be told of an end.
+    """Examine a finish time.
 
     Args:
-        times_s: J x K seconds of each job on a gang of each kind, infinite where it cannot run.
-        limits: Room for gangs by kind.
-        end_s: The end.
-        grid: Parts of the end in which times are counted: more take longer and prove more.
-        until_cpu_s: No further gangs are looked at once the process has had so many seconds of CPU time.
+        times_s: J x K seconds of each job on a gang of each kind; infinite if it cannot run there.
+        limits: Limits on gangs by kind.
+        end_s: The finish time.
+        grid: Grid steps per finish time: more steps take longer and prove more.
+        until_cpu_s: CPU time of the process after which no further gangs are examined.
     """
     if (times_s.min(axis=1) > end_s).any():
         return Finding(True)
@@ -77,7 +80,7 @@ def finding(
 
 
 class _Gangs:
-    """Whole gangs that fit together and that nothing learnt so far rules out."""
+    """Sets of whole gangs that fit together and are not ruled out yet."""
 
     def __init__(self, shape: tuple[int, ...], limits: Limits) -> None:
         jobs, self._kinds = shape
@@ -94,13 +97,13 @@ class _Gangs:
             self._add(-math.inf, float(room), dict(enumerate(uses)))
 
     def rule_out(self, worth: Times, needed: float) -> None:
-        """Gangs are enough only where what they are worth comes to what is needed."""
+        """Add a constraint: gangs can suffice only if their total value is at least `needed`."""
         self._add(0.0, math.inf, {kind: each / needed for kind, each in enumerate(worth)} | {self._kinds: -1.0})
 
     def likeliest(self) -> tuple[int, ...] | None:
-        """Gangs that are enough by a wide margin; None where none are found.
+        """Gangs that suffice by a wide margin. Returns None if none are found.
 
-        `are_ruled_out` tells whether it is proven then that there are none.
+        `are_ruled_out` says whether it is then proven that there are none.
         """
         self._model.run()
         if not _is_solved(self._model):
@@ -118,7 +121,7 @@ class _Gangs:
 
 
 class Columns:
-    """The programme over the columns known so far: jobs that are not held cost something, gangs are as many as told."""
+    """The linear programme over the known columns, with a penalty for uncovered jobs and given numbers of gangs."""
 
     def __init__(self, pricing: Pricing, times_s: Times) -> None:
         self._pricing = pricing
@@ -135,9 +138,9 @@ class Columns:
             self._add_held(kind, jobs)
 
     def why_too_few(self, division: Sequence[int]) -> tuple[Times, float] | None:
-        """What a gang of each kind is worth at most and all jobs are, at prices that show that gangs are too few.
+        """Prices that prove too few gangs: the largest value of a gang of each kind, and the value of all jobs.
 
-        None where they may be enough.
+        Returns None if the gangs may suffice.
         """
         for kind, count in enumerate(division):
             self._model.changeRowBounds(self._jobs + kind, -math.inf, float(count))
@@ -162,13 +165,13 @@ class Columns:
         return None
 
     def leave_out(self, jobs: Sequence[int]) -> None:
-        """Only the other jobs need be held from now on."""
+        """Require only the other jobs from now on."""
         gone = set(jobs)
         for job in range(self._jobs):
             self._model.changeRowBounds(job, float(job not in gone), math.inf)
 
     def used(self) -> list[tuple[float, int, tuple[int, ...]]]:
-        """What was found last: how often a gang of some kind does some jobs, where that is not never."""
+        """The last solution: the positive counts, each with the kind of gang and its jobs."""
         often = np.array(self._model.getSolution().col_value)[self._jobs :]
         return [(float(often[place]), *self._held[place]) for place in np.flatnonzero(often > _TOLERANCE).tolist()]
 
@@ -182,7 +185,7 @@ class Columns:
 
 
 class Pricing:
-    """The jobs worth most that end in time on one gang, by kind: a knapsack of times."""
+    """Column generation: the most valuable jobs that finish in time on one gang of a kind, a knapsack of times."""
 
     def __init__(self, times_s: Times, end_s: float, grid: int = GRID, *, round_up: bool = False) -> None:
         self._grid = grid
@@ -191,11 +194,11 @@ class Pricing:
         self._parts = np.where(times_s <= end_s, np.minimum(parts, grid), grid + 1).astype(np.int64)
 
     def first(self) -> list[tuple[int, list[int]]]:
-        """Every job alone, on each kind of gang on which it ends in time."""
+        """Every job alone, on each kind of gang on which it finishes in time."""
         return [(kind, [job]) for job, kind in np.argwhere(self._parts <= self._grid).tolist()]
 
     def best(self, worth: Times) -> list[tuple[float, list[int]]]:
-        """For each kind what the best jobs are worth together, and which they are."""
+        """For each kind, the largest total value of jobs, and which jobs."""
         return [self._knapsack(self._parts[:, kind], worth) for kind in range(self._parts.shape[1])]
 
     def _knapsack(self, parts: NDArray[np.int64], worth: Times) -> tuple[float, list[int]]:
@@ -216,7 +219,7 @@ class Pricing:
 
 
 def _is_solved(model: highspy.Highs) -> bool:
-    """Whether what the model tells of its optimum counts: after an error its bounds are zeros."""
+    """Whether the model's optimum is valid: after an error its bounds are zeros."""
     return bool(model.getModelStatus() == highspy.HighsModelStatus.kOptimal and model.getInfo().valid)
 
 

@@ -1,7 +1,7 @@
-"""The least time in which an app's jobs can end on a small bundle: every division of it, every assignment of jobs.
+"""The smallest finish time of an app's jobs on a small bundle, over every division and every assignment of jobs.
 
-Written from the definition in `am/agent/bidding.py`; shares nothing with the agent but how long one job takes on one
-gang. For apps that hold nothing and have no later phases.
+Written from the definition in `am/agent/bids/bidding.py`. It shares only the time of one job on one gang with the agent.
+For apps without GPUs and without later phases.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from am.agent.finish_time import job_time_s
-from am.agent.views import AppView, GangAt, JobView
+from am.agent.model.finish_time import job_time_s
+from am.agent.model.views import AppView, GangAt, JobView
 from themis.apps import JobShape
 from themis.bids import FreeMachine
 from themis.cluster import Level
@@ -20,7 +20,7 @@ Vector = tuple[int, ...]
 
 
 def least_time_s(jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> float:
-    """The least time in which gangs that run one job at a time can do all jobs, over every assignment."""
+    """The smallest finish time of all jobs on gangs that run one job at a time, over every assignment."""
     times_s = [[job_time_s(job, gang) for gang in gangs] for job in sorted(jobs, key=lambda job: -job.serial_work_s)]
     best_s = math.inf
 
@@ -32,7 +32,7 @@ def least_time_s(jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> float:
             best_s = max(loads_s)
             return
         for gang, load_s in enumerate(loads_s):
-            # Of like gangs that are as busy the first one will do.
+            # Of equally busy identical gangs the first suffices.
             if (gangs[gang], load_s) not in zip(gangs[:gang], loads_s[:gang], strict=True):
                 assign(place + 1, (*loads_s[:gang], load_s + times_s[place][gang], *loads_s[gang + 1 :]))
 
@@ -45,15 +45,15 @@ def exact_time_s(
     machines: Sequence[FreeMachine],
     time_s: Callable[[Sequence[JobView], Sequence[GangAt]], float] = least_time_s,
 ) -> float:
-    """Seconds until the last job ends on the best gangs of a bundle; infinite where none fits.
+    """Seconds until the last job ends on the best gangs of a bundle. Infinite if none fits.
 
-    `time_s` says how long gangs take for all jobs: by the best assignment, or as some rule deals them.
+    `time_s` returns the time of all jobs on gangs: by the best assignment, or by some rule.
     """
     return min((time_s(app.jobs, gangs) for gangs in divisions(app, machines)), default=math.inf)
 
 
 def divisions(app: AppView, machines: Sequence[FreeMachine]) -> Iterator[tuple[GangAt, ...]]:
-    """Every way to form gangs of a bundle that its jobs can run on, no more than there are jobs, each way once."""
+    """Every way to form gangs of a bundle that its jobs can run on, at most one per job, each way once."""
     names = [(machine, slot) for machine in machines for slot in range(len(machine.free_slots))]
     full = tuple(machine.free_slots[slot] for machine, slot in names)
     owners = [machine for machine, _ in names]
@@ -80,7 +80,10 @@ def divisions(app: AppView, machines: Sequence[FreeMachine]) -> Iterator[tuple[G
 
 
 def _as_gang(vector: Vector, owners: Sequence[FreeMachine], shape: JobShape) -> Iterator[GangAt]:
-    """The gang that GPUs by slot make for jobs of a shape; none where they are no whole tasks or too few or many."""
+    """The gang of these GPUs by slot for jobs of a shape.
+
+    None if they do not form whole tasks, or are too few or too many.
+    """
     by_machine: dict[str, int] = {}
     for count, machine in zip(vector, owners, strict=True):
         if count:

@@ -1,4 +1,4 @@
-"""The result of `bench valuation` as tables to read and as a document for programs."""
+"""The result of `bench valuation` as tables for readers and as a document for programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIME_TITLES = ("asked", "times", "p50, ms", "p95, ms")
 
 
 def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
-    """The JSON document (docs/bench.md)."""
+    """The JSON document (docs/reference/benchmarks.md)."""
     return {
         "benchmark": "valuation",
         "seed": plan.seed,
@@ -34,7 +34,7 @@ def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The tables, that of the gaps first."""
+    """The tables, with that of the gaps first."""
     gaps = [_gap_cells(row) for row in rows if isinstance(row, GapRow)]
     times = [
         (row.part, str(row.asked), f"{row.p50_ms:.2f}", f"{row.p95_ms:.2f}") for row in rows if isinstance(row, TimeRow)

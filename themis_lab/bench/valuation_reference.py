@@ -1,4 +1,4 @@
-"""Whether what a bid tells is within so much of the least time: settled both ways where the bound leaves it open.
+"""Decide whether a bid's finish time is within a factor of the smallest one, if the lower bound leaves this open.
 
 Asked is a single end, what is told less so much. Either it is proven to be too soon (`valuation_columns`, with times
 counted ten times as finely as for the bound), or jobs are put on gangs so that all end by then: gangs of the linear
@@ -22,42 +22,42 @@ from themis_lab.bench.valuation_columns import Columns, Limits, Pricing, finding
 Times = NDArray[np.float64]
 
 _GRID = 20_000
-"""Parts of the end in which times are counted."""
+"""Grid steps per finish time."""
 
 _FULL, _CHANCE = 0.3, 0.35
-"""How much it counts that jobs fill a gang, and chance, where the programme uses all of a gang so by 1."""
+"""Weights, relative to the programme's use of a gang: how full the gang is, and chance."""
 
 _NEARER = 1.0 - 1e-9
-"""Ends are asked for by such a factor sooner, so that what is within by the last bit is not told to be farther."""
+"""Finish times are examined smaller by this factor, so that rounding errors do not count as a difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was found out of an end.
+    """The result for a finish time.
 
     Attributes:
-        is_too_soon: It is proven that not all jobs can end by then.
-        held: Gangs, each by its kind and its jobs, on which all do; None where that was not found.
+        is_too_soon: Whether it is proven that not all jobs can finish by then.
+        held: Gangs, each with its kind and jobs, on which all jobs finish by then; None if none were found.
     """
 
     is_too_soon: bool = False
     held: tuple[tuple[int, tuple[int, ...]], ...] | None = None
 
     def end_s(self, times_s: Times) -> float:
-        """When the last job ends on these gangs; infinite where there are none."""
+        """When the last job ends on these gangs. Infinite without gangs."""
         if self.held is None:
             return math.inf
         return max(float(sum(times_s[job, kind] for job in jobs)) for kind, jobs in self.held)
 
 
 def answer(times_s: Times, limits: Limits, end_s: float, most_cpu_s: float) -> Answer:
-    """Whether all jobs can end by some time, as far as it is found out.
+    """Examine whether all jobs can finish by some time, within a CPU limit.
 
     Args:
-        times_s: J x K seconds of each job on a gang of each kind, infinite where it cannot run.
-        limits: Room for gangs by kind.
-        end_s: The end.
-        most_cpu_s: Seconds of CPU time after which nothing further is begun.
+        times_s: J x K seconds of each job on a gang of each kind; infinite if it cannot run there.
+        limits: Limits on gangs by kind.
+        end_s: The finish time.
+        most_cpu_s: CPU seconds after which no further step starts.
     """
     until_cpu_s = time.process_time() + most_cpu_s
     found = finding(times_s, limits, end_s * _NEARER, grid=_GRID, until_cpu_s=until_cpu_s)
@@ -72,7 +72,7 @@ def answer(times_s: Times, limits: Limits, end_s: float, most_cpu_s: float) -> A
 
 
 class _Packing:
-    """Ways to put jobs on the gangs of one division; what the programme learns in one it knows in the next."""
+    """Assignments of jobs to the gangs of one division. Columns found for one assignment are reused for the next."""
 
     def __init__(self, times_s: Times, end_s: float, division: tuple[int, ...]) -> None:
         self._times_s, self._end_s, self._division = times_s, end_s, division
@@ -80,7 +80,7 @@ class _Packing:
         self._rng = Random(1)
 
     def tried(self) -> list[tuple[int, tuple[int, ...]]] | None:
-        """Gangs with jobs that hold all; None where this time some are left."""
+        """Gangs with all jobs. Returns None if this try leaves some out."""
         left, waiting = list(self._division), set(range(len(self._times_s)))
         held: list[tuple[int, tuple[int, ...]]] = []
         while waiting:
@@ -96,7 +96,7 @@ class _Packing:
         return held
 
     def _likeliest(self, left: list[int], waiting: set[int]) -> tuple[int, tuple[int, ...]] | None:
-        """A gang with jobs, by how much the programme uses it, how full it is, and chance."""
+        """The best gang with jobs, by its use in the programme, how full it is, and chance."""
         best, most = None, -math.inf
         for often, kind, its in self._columns.used():
             jobs = tuple(job for job in its if job in waiting)

@@ -1,4 +1,4 @@
-"""Runs `bench valuation`: what a bid says a bundle is worth against the best packing of it, and how long bids take."""
+"""Run `bench valuation`: the agent's value of bundles compared with the best packing, and the time of bids."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from am.agent.bidding import make_bid, make_report
-from am.agent.finish_time import phase_time_s
-from am.agent.views import AppView
+from am.agent.bids.bidding import make_bid
+from am.agent.bids.reports import make_report
+from am.agent.model.finish_time import phase_time_s
+from am.agent.model.views import AppView
 from rm_plugin.solvers.registry import solver
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
 from themis_lab.bench.valuation_bound import bound_s, kinds_of, limits_of, times_of
@@ -20,7 +21,7 @@ from themis_lab.bench.valuation_exact import exact_time_s
 from themis_lab.bench.valuation_reference import answer
 
 NEAR = 0.01
-"""The gap that counts as near."""
+"""A gap up to this is near."""
 
 _SOLVE_S = 60.0
 _ROUNDING = 1e-6
@@ -28,9 +29,9 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to measure: how many small and large apps are packed, and how many bids of large apps are timed.
+    """The numbers of small and large apps to pack, and of bids of large apps to time.
 
-    `reference_s` is how many seconds of CPU time the reference has for each bundle that the bound leaves open.
+    `reference_s` is the CPU time of the reference, in seconds, for each bundle that the bound leaves open.
     """
 
     small: int = 200
@@ -42,7 +43,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapRow:
-    """How far packings are from the best ones: T by the bid over the least T, less 1.
+    """Gaps of packings to the best ones: T by the bid over the smallest T, minus 1.
 
     Attributes:
         part: `small`, against all that can be done; `small-as-run`, against every division with the jobs put on its
@@ -64,7 +65,7 @@ class GapRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRow:
-    """How many packings are within `NEAR` of the best ones, where the reference settles what the bound leaves open.
+    """How many packings are within `NEAR` of the best ones, if the reference decides what the bound leaves open.
 
     Attributes:
         part: `alone-GPUS`, the bundles of that gap.
@@ -83,7 +84,7 @@ class ReferenceRow:
 
 @dataclass(frozen=True, slots=True)
 class LargeGap:
-    """Gaps of one large bundle to the bound, by the rows of the bid on everything and by a bid on the bundle alone.
+    """Gaps of one large bundle to the bound, for the rows of the bid on everything and for a bid on the bundle alone.
 
     Attributes:
         is_near: Whether the latter is within `NEAR` of the least T; None where that is not known.
@@ -98,7 +99,7 @@ class LargeGap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRow:
-    """Milliseconds of CPU time, with apps of a hundred jobs on 168 free GPUs.
+    """Milliseconds of CPU time, for apps of a hundred jobs on 168 free GPUs.
 
     Attributes:
         part: `bid`: a whole bid; `rho-first` and `rho-again`: the answer to a round's question, of an app that has
@@ -147,24 +148,24 @@ def _large_rows(plan: Plan) -> Iterator[GapRow | ReferenceRow]:
 
 
 def small_gaps(seed: int) -> tuple[float, float]:
-    """The gap to every division and every assignment, and to every division with jobs put on gangs as the app does."""
+    """The gap to every division and assignment, and to every division with the app's own assignment of jobs."""
     case = small_case(seed)
-    told_s = told_time_s(case, _bid(case), case.machines)
+    by_bid_s = bid_time_s(case, _bid(case), case.machines)
     as_run_s = exact_time_s(case.app, case.machines, phase_time_s)
-    return _gap(told_s, exact_time_s(case.app, case.machines)), _gap(told_s, as_run_s)
+    return _gap(by_bid_s, exact_time_s(case.app, case.machines)), _gap(by_bid_s, as_run_s)
 
 
 def _large_gaps(seed: int, reference_s: float) -> list[LargeGap]:
-    """For each bundle the gaps, and what the reference finds of it in so many seconds."""
+    """The gaps of each bundle, and the reference's result within `reference_s` seconds."""
     case = large_case(seed)
     bid = _bid(case)
     gaps = []
     for gpus in BUNDLES_GPUS:
         machines = bundle_of(case, gpus, seed)
-        told_s = told_time_s(case, bid, machines)
-        alone_s = told_time_s(case, _bid(replace(case, machines=machines)), machines)
-        least_s = bound_s(case.app, machines, case.around, min(told_s, alone_s))
-        gap = LargeGap(_gap(told_s, least_s), _gap(alone_s, least_s), is_near=True)
+        by_bid_s = bid_time_s(case, bid, machines)
+        alone_s = bid_time_s(case, _bid(replace(case, machines=machines)), machines)
+        least_s = bound_s(case.app, machines, case.around, min(by_bid_s, alone_s))
+        gap = LargeGap(_gap(by_bid_s, least_s), _gap(alone_s, least_s), is_near=True)
         if gap.alone > NEAR:
             is_near, shown = settled(case, machines, alone_s, reference_s) if reference_s else (None, 0.0)
             gap = replace(gap, is_near=is_near, shown=shown)
@@ -172,34 +173,36 @@ def _large_gaps(seed: int, reference_s: float) -> list[LargeGap]:
     return gaps
 
 
-def settled(case: Case, machines: Sequence[FreeMachine], told_s: float, most_cpu_s: float) -> tuple[bool | None, float]:
-    """Whether what is told of a bundle is within `NEAR` of the least T, None where that is not found out in time.
+def settled(
+    case: Case, machines: Sequence[FreeMachine], by_bid_s: float, most_cpu_s: float
+) -> tuple[bool | None, float]:
+    """Whether a bid's finish time is within `NEAR` of the smallest T. The first value is None if undecided.
 
-    And the gap to a packing that shows that it is not, 0 without one.
+    The second value is the gap to a packing that proves the contrary; 0 without one.
     """
     room, kinds = kinds_of(case.app, machines, case.around)
     times_s = times_of(case.app, kinds)
-    found = answer(times_s, limits_of(kinds, machines, room), told_s / (1.0 + NEAR), most_cpu_s)
+    found = answer(times_s, limits_of(kinds, machines, room), by_bid_s / (1.0 + NEAR), most_cpu_s)
     if found.is_too_soon:
         return True, 0.0
     counts = Counter(kinds[kind] for kind, _ in found.held or ())
     gangs = [Gang(kind.at.gpus, kind.within, count, kind.unit_gpus) for kind, count in counts.items()]
     if not gangs or not _fits(machines, tuple(sorted(gangs))):
         return None, 0.0
-    return False, _gap(told_s, found.end_s(times_s))
+    return False, _gap(by_bid_s, found.end_s(times_s))
 
 
 def _fits(machines: Sequence[FreeMachine], gangs: tuple[Gang, ...]) -> bool:
-    """Whether there is room for these gangs together, as an auction finds it."""
+    """Whether these gangs fit together, by the auction's rules."""
     bid = Bid(app_id="app", round_id=1, empty_value=_NOTHING, rows=(BidRow(value=1.0, gangs=gangs),))
     market = Market(machines=tuple(machines), bids=(bid,))
     return "app" in solver("exact").solve(market, _SOLVE_S).wins
 
 
-def told_time_s(case: Case, bid: Bid, machines: Sequence[FreeMachine]) -> float:
-    """T of the best row of a bid that fits into a bundle; infinite where none does.
+def bid_time_s(case: Case, bid: Bid, machines: Sequence[FreeMachine]) -> float:
+    """T of the best row of a bid that fits into a bundle. Infinite if none fits.
 
-    With nothing elapsed, and a bundle held to the end, V is t_ideal / T.
+    Without elapsed time, and with a bundle held to the end, V is t_ideal / T.
     """
     market = Market(machines=tuple(machines), bids=(replace(bid, empty_value=bid.empty_value or _NOTHING),))
     solution = solver("exact").solve(market, _SOLVE_S)
@@ -211,18 +214,18 @@ def told_time_s(case: Case, bid: Bid, machines: Sequence[FreeMachine]) -> float:
 
 
 _NOTHING = 1e-9
-"""In place of a value of 0, of which a market would have no logarithm."""
+"""Used instead of a value of 0, whose logarithm a market could not use."""
 
 
 def _cluster_gpus(case: Case) -> int:
     return min(case.around.cluster_gpus, case.app.demand_max_gpus)
 
 
-def _gap(told_s: float, best_s: float) -> float:
-    """T over the least T, less 1; what nobody can run is no gap."""
-    if math.isinf(best_s) and math.isinf(told_s):
+def _gap(by_bid_s: float, best_s: float) -> float:
+    """T over the smallest T, minus 1. A bundle on which nothing can run has no gap."""
+    if math.isinf(best_s) and math.isinf(by_bid_s):
         return 0.0
-    gap = told_s / best_s - 1.0
+    gap = by_bid_s / best_s - 1.0
     return 0.0 if abs(gap) < _ROUNDING else gap
 
 
@@ -255,7 +258,7 @@ def _ask(case: Case) -> None:
 
 
 def _fresh(case: Case) -> Case:
-    """An equal case of which nothing is remembered: results are remembered by the identity of the jobs."""
+    """An equal case with new objects: results are cached by the identity of the jobs."""
     app: AppView = replace(case.app, jobs=tuple(replace(job) for job in case.app.jobs))
     return replace(case, app=app)
 

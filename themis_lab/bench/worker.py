@@ -1,4 +1,4 @@
-"""Runs a generator in a process of its own, which ends with this one: Ctrl-C need not wait for a solver in C."""
+"""Run a generator in a process of its own, which ends with this one: Ctrl-C need not wait for a solver in C."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Task = TypeVar("Task")
 
 
 def run_apart(work: Callable[[Task], Iterator[Item]], task: Task) -> Iterator[Item]:
-    """What `work(task)` yields, made in another process. However the loop over it ends, that process is gone.
+    """Yield what `work(task)` yields in another process. However the loop over it ends, that process is gone.
 
     Args:
-        work: A function of a module, which the other process imports.
+        work: A module-level function, which the other process imports.
         task: Its argument, which is pickled.
 
     Raises:
-        ThemisError: Whatever `work` raises of these.
+        ThemisError: Raised by `work`.
         InvariantError: The process died.
     """
-    # Spawned: it takes over no thread and no state from here.
+    # Spawned, so that it inherits no threads and no state.
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_serve, args=(sender, work, task), daemon=True)
@@ -50,7 +50,7 @@ def run_apart(work: Callable[[Task], Iterator[Item]], task: Task) -> Iterator[It
 
 
 def _serve(sender: Connection, work: Callable[[Task], Iterator[Item]], task: Task) -> None:
-    # Ctrl-C reaches both processes; the parent decides when this one ends, also by dying.
+    # Ctrl-C reaches both processes. The parent decides when this one ends, even by dying.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:

@@ -1,1 +1,1 @@
-"""The development cluster: real daemons of Hadoop, HDFS and YARN, on loopback addresses of one machine."""
+"""The development cluster: real Hadoop daemons of HDFS and YARN on loopback addresses of one machine."""

@@ -1,4 +1,4 @@
-"""Loopback addresses and ports that are free, so that clusters get in nobody's way, nor in each other's.
+"""Free loopback addresses and ports, so that clusters conflict neither with other programs nor with each other.
 
 Each cluster has a network 127.x.y.0/24 of its own: `.1` is the master, the nodes follow. Ports are the same on every
 address and differ from Hadoop's standard ones, since a daemon that listens on all addresses would take those here too.
@@ -20,7 +20,7 @@ _TRIES = 200
 
 
 class Port(IntEnum):
-    """Who listens where, counted from a cluster's first port."""
+    """The listeners of a cluster, counted from its first port."""
 
     NAMENODE = 0
     NAMENODE_WEB = 1
@@ -40,7 +40,7 @@ class Port(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addresses:
-    """Where a cluster listens.
+    """The addresses of a cluster.
 
     Attributes:
         network: The first three parts of its addresses, e.g. `127.18.52`.
@@ -62,22 +62,22 @@ class Addresses:
         return f"{self.network}.{index + 2}"
 
     def port(self, role: Port) -> int:
-        """The port of a role, on whatever address."""
+        """The port of a role, on any address."""
         return self.first_port + role
 
     def at_master(self, role: Port) -> str:
-        """`address:port` of something that runs on the master."""
+        """`address:port` of a role on the master."""
         return f"{self.master}:{self.port(role)}"
 
 
 def free_addresses(nodes: int, chance: random.Random) -> Addresses:
-    """A network and ports on which nothing listens at this moment.
+    """Return a network and ports on which nothing listens at this moment.
 
     Raises:
         DevClusterError: None was found.
     """
     for _ in range(_TRIES):
-        # 127.0.x.y is where others put theirs.
+        # Other programs often use 127.0.x.y.
         network = f"127.{chance.randint(1, 254)}.{chance.randint(1, 254)}"
         first_port = chance.randrange(_FIRST_PORT, _LAST_PORT - len(Port))
         addresses = Addresses(network=network, first_port=first_port, nodes=nodes)

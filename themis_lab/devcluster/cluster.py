@@ -1,4 +1,4 @@
-"""A development cluster as an object: started, looked at, hurt on purpose and mended, stopped."""
+"""A development cluster as an object: start, inspect, damage, repair and stop it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _silent(_: str) -> None:
 
 
 class DevCluster:
-    """Daemons that were started by `start`, here or in a process that has ended since.
+    """The daemons of a cluster that `start` started, in this process or an earlier one.
 
     Attributes:
         plan: What was decided before the start: specification, addresses, paths.
@@ -57,7 +57,7 @@ class DevCluster:
         limit_s: float = START_LIMIT_S,
         identity: str = "",
     ) -> DevCluster:
-        """Start a cluster and wait until it is ready; when that fails or is interrupted nothing is left but logs.
+        """Start a cluster and wait until it is ready. If that fails or is interrupted, only logs remain.
 
         Args:
             spec: What it shall be like.
@@ -100,7 +100,7 @@ class DevCluster:
         return cls(plan, DaemonSet(plan, processes))
 
     def stop(self, *, grace_s: float = STOP_GRACE_S, keep_logs: bool = False) -> None:
-        """End all processes, containers too, and remove the folder.
+        """Stop all processes, including containers, and remove the folder.
 
         Args:
             grace_s: Between SIGTERM and SIGKILL, in seconds.
@@ -114,12 +114,12 @@ class DevCluster:
 
     @property
     def conf_dir(self) -> Path:
-        """What HADOOP_CONF_DIR shall name."""
+        """The value for HADOOP_CONF_DIR."""
         return self.plan.layout.conf
 
     @property
     def hosts_file(self) -> Path:
-        """What Java's `-Djdk.net.hosts.file` shall name: the nodes' names are known nowhere else."""
+        """The value for Java's `-Djdk.net.hosts.file`: the nodes' names are known nowhere else."""
         return self.plan.layout.hosts
 
     @property
@@ -168,18 +168,18 @@ class DevCluster:
     # ---- how it is ---------------------------------------------------------------------------------------------------
 
     def daemons(self) -> Mapping[str, int | None]:
-        """Process id of each daemon, by name; None where it does not run."""
+        """Process id of each daemon by name; None if it does not run."""
         return self._daemons.pids()
 
     def nodes(self) -> Mapping[str, web.NodeReport]:
-        """What the ResourceManager says of each node, by host; empty when it does not answer."""
+        """The ResourceManager's report on each node, by host. Empty if it does not answer."""
         try:
             return web.node_reports(self.rm_web)
         except web.NoAnswerError:
             return {}
 
     def hdfs(self) -> web.HdfsState:
-        """How HDFS is."""
+        """The state of HDFS."""
         return web.hdfs_state(self.namenode_web)
 
     def is_ready(self) -> bool:
@@ -189,7 +189,7 @@ class DevCluster:
         return up and what_is_missing(self.plan.spec, every, self.hdfs(), self.nodes()) is None
 
     def wait_for_node(self, host: str, *states: str, limit_s: float = _NODE_LIMIT_S) -> None:
-        """Return when the ResourceManager says that the node is in one of these states, e.g. `LOST`.
+        """Return when the ResourceManager reports the node in one of these states, for example `LOST`.
 
         Raises:
             DevClusterError: It does not come to be within `limit_s` seconds.
@@ -206,16 +206,16 @@ class DevCluster:
     # ---- what is done to it ------------------------------------------------------------------------------------------
 
     def kill(self, daemon: str) -> None:
-        """SIGKILL to a daemon, and nothing else: its containers, if it is a NodeManager, live on as orphans."""
+        """Send SIGKILL to a daemon only. Containers of a killed NodeManager continue as orphans."""
         self._daemons.kill(self._known(daemon))
 
     def kill_node(self, host: str) -> None:
-        """What a power cut does: SIGKILL to the node's NodeManager and to all that runs in containers there."""
+        """Simulate a power cut: send SIGKILL to the node's NodeManager and to all processes in its containers."""
         self._check_host(host)
         self._daemons.kill_node(host)
 
     def start_daemon(self, daemon: str, *, limit_s: float = START_LIMIT_S) -> None:
-        """Start a daemon that does not run, with its former ports and folders, and wait until it is ready.
+        """Start a stopped daemon with its former ports and folders, and wait until it is ready.
 
         Raises:
             DevClusterError: It ends or is not ready in time.
@@ -224,7 +224,7 @@ class DevCluster:
             self._bring_up([daemon], limit_s)
 
     def decommission(self, host: str, *, graceful_s: int | None = None) -> None:
-        """Take a node out of service by the list of excluded nodes; its NodeManager then ends by itself.
+        """Take a node out of service through the list of excluded nodes. Its NodeManager then ends by itself.
 
         Args:
             host: The node.
@@ -236,7 +236,7 @@ class DevCluster:
         self.wait_for_node(host, *states)
 
     def recommission(self, host: str) -> None:
-        """Take a node back into service, and start its NodeManager where it has ended; waits until it runs."""
+        """Take a node back into service, and start its NodeManager if it has ended. Returns when it runs."""
         self._check_host(host)
         self._exclude(self._excluded() - {host}, None)
         daemon = node_manager(host)
@@ -246,7 +246,7 @@ class DevCluster:
             if report is not None and report.state == web.RUNNING:
                 return None
             if report is not None and report.state == web.DECOMMISSIONED and daemon in self._daemons.running():
-                # It was told to end, perhaps a moment ago, and takes a while for it.
+                # It was asked to end, perhaps a moment ago, and needs some time.
                 self._daemons.end(daemon, STOP_GRACE_S)
             self.start_daemon(daemon)
             return report.state if report else "unknown"
@@ -254,7 +254,7 @@ class DevCluster:
         wait_until_none(missing, limit_s=2 * _NODE_LIMIT_S, trouble=f"{host} does not come back", say=_silent)
 
     def mend(self) -> None:
-        """Bring everything back that was killed or decommissioned, and wait until the cluster is ready."""
+        """Restart everything that was killed or decommissioned, and wait until the cluster is ready."""
         away = self._excluded()
         present = set(self.plan.spec.daemons) - {node_manager(host) for host in away}
         self._bring_up(present - self._daemons.running(), START_LIMIT_S)
@@ -266,10 +266,10 @@ class DevCluster:
     def _start_all(self, say: Say, limit_s: float) -> None:
         plan = self.plan
         make_folders(plan.layout, configuration_files(plan.spec, plan.addresses, plan.layout), tool_scripts(plan))
-        # From here on `stop` finds by the mark whatever was started, should this process be killed.
+        # From here on `stop` finds all started processes by the mark, even if this process is killed.
         self._daemons.save()
         say(f"starting Hadoop on {plan.addresses.network}.*, logs in {plan.layout.logs}")
-        # The ResourceManager takes longest; an empty file system is made meanwhile.
+        # The ResourceManager takes longest; meanwhile an empty file system is created.
         self._daemons.spawn(RESOURCE_MANAGER)
         self._daemons.run(format_command(plan), NAMENODE, "the NameNode cannot format its folder")
         for daemon in plan.spec.daemons:
@@ -282,7 +282,7 @@ class DevCluster:
         say("ready")
 
     def _folders_missing(self) -> str | None:
-        """Make HDFS's folders; what stands in the way, on a busy machine a slow answer."""
+        """Make HDFS's folders. Returns the reason of a failure; on a busy machine this is a slow answer."""
         user = self.plan.spec.user
         try:
             web.make_folder(self.namenode_web, f"/user/{user}", user, "755")
@@ -293,8 +293,8 @@ class DevCluster:
         return None
 
     def _bring_up(self, daemons: Iterable[str], limit_s: float) -> None:
-        """Start these daemons, and wait until they and all others that run are ready."""
-        # Those of decommissioned nodes are about to end.
+        """Start these daemons, and wait until they and all other running ones are ready."""
+        # Daemons of decommissioned nodes are about to end.
         leaving = {node_manager(host) for host in self._excluded()}
         others = self._daemons.running() - leaving
         started_s = time.time()

@@ -20,7 +20,7 @@ QUEUES = ("default", "research")
 AM_EXPIRY_MS = 60_000
 
 MARK = "THEMIS_DEVCLUSTER"
-"""Environment variable that every daemon carries and every container inherits: the cluster's identity."""
+"""Environment variable of every daemon, inherited by every container: the cluster's identity."""
 NODE_MARK = "THEMIS_DEVCLUSTER_NODE"
 """The same for the processes of one node: its name."""
 
@@ -65,7 +65,7 @@ def configuration_files(spec: ClusterSpec, addresses: Addresses, layout: Layout)
 
 
 def node_properties(spec: ClusterSpec, addresses: Addresses, layout: Layout, index: int) -> Mapping[str, str]:
-    """What only the NodeManager of one node (counted from 0) is told, on its command line."""
+    """The properties of one node's NodeManager (counted from 0), passed on its command line."""
     host = spec.hosts[index]
     folder = layout.node(host)
     return {
@@ -85,7 +85,7 @@ def _core_site(spec: ClusterSpec, addresses: Addresses, layout: Layout) -> dict[
     return {
         "fs.defaultFS": f"hdfs://{addresses.at_master(Port.NAMENODE)}",
         "hadoop.tmp.dir": str(layout.temporary),
-        # The web pages act in this name.
+        # The web pages act as this user.
         "hadoop.http.staticuser.user": spec.user,
     }
 
@@ -126,7 +126,8 @@ def _resource_manager(spec: ClusterSpec, addresses: Addresses, layout: Layout) -
         f"{rm}.nodes.exclude-path": str(layout.exclude),
         f"{rm}.nodemanagers.heartbeat-interval-ms": str(spec.heartbeat_ms),
         "yarn.nm.liveness-monitor.expiry-interval-ms": str(spec.expiry_ms),
-        # Its process ending is told at once, and so is its node's loss: this is for one that hangs, or starts slowly.
+        # The end of its process and the loss of its node are reported at once. This is for one that hangs or starts
+        # slowly.
         "yarn.am.liveness-monitor.expiry-interval-ms": str(AM_EXPIRY_MS),
         f"{rm}.recovery.enabled": "true",
         f"{rm}.work-preserving-recovery.enabled": "true",

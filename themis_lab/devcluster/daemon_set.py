@@ -1,4 +1,4 @@
-"""A cluster's processes: which of its daemons run, started and ended one by one or together."""
+"""The processes of a cluster: which daemons run, and how to start and stop them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN_LINES = 15
 
 
 class DaemonSet:
-    """The processes of one cluster; every change is in the state file at once.
+    """The processes of one cluster. Every change is written to the state file at once.
 
     Args:
         plan: What the cluster is.
@@ -43,7 +43,7 @@ class DaemonSet:
         return frozenset(daemon for daemon, pid in self.pids().items() if pid is not None)
 
     def check_running(self, daemons: Iterable[str]) -> None:
-        """See to it that all of these run.
+        """Check that all of these run.
 
         Raises:
             DevClusterError: One does not; the end of its log is in the message.
@@ -60,7 +60,7 @@ class DaemonSet:
         self.save()
 
     def run(self, command: list[str], log_of: str, trouble: str) -> None:
-        """Run one of Hadoop's commands to its end; its output goes to the log of that name.
+        """Run one of Hadoop's commands to its end, with its output in the log of that name.
 
         Raises:
             DevClusterError: It failed; `trouble` says what that means.
@@ -74,7 +74,7 @@ class DaemonSet:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 check=False,
-                # Not of the terminal's group: Ctrl-C is for us to handle.
+                # Outside the terminal's process group, because this process handles Ctrl-C.
                 start_new_session=True,
             )
         if done.returncode != 0:
@@ -94,22 +94,22 @@ class DaemonSet:
         self._kill_rest({MARK: self._plan.identity, NODE_MARK: host}, self._plan.layout.node(host))
 
     def end_all(self, grace_s: float) -> None:
-        """End everything that belongs to the cluster, containers too.
+        """Stop everything that belongs to the cluster, including containers.
 
         Raises:
             DevClusterError: A process outlives even SIGKILL.
         """
-        # NodeManagers first: without their ResourceManager they take much longer to end.
+        # NodeManagers first: without their ResourceManager they take much longer to stop.
         node_managers = [daemon for daemon in self._processes if host_of(daemon) is not None]
         end(self._of(node_managers), grace_s)
         end(self._processes.values(), grace_s)
-        # Containers whose NodeManager was killed, and what a start that was killed did not come to write down.
+        # Containers of a killed NodeManager, and processes that a killed start did not record.
         self._kill_rest({MARK: self._plan.identity}, self._plan.layout.nodes)
 
     def _kill_rest(self, marks: Mapping[str, str], folder: Path) -> None:
         if left := kill_marked(marks):
             raise DevClusterError("processes do not end, even when killed", value=left)
-        # Programs may have emptied their environment, but seldom leave their working folder too.
+        # Programs may clear their environment, but rarely leave their working folder too.
         kill(working_below(folder))
 
     def _of(self, daemons: Iterable[str]) -> list[KnownProcess]:

@@ -1,4 +1,4 @@
-"""How Hadoop's daemons and tools are started: command lines and environments, nothing run yet."""
+"""Command lines and environments of Hadoop's daemons and tools. Runs nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RM_ADMIN_MAIN = "org.apache.hadoop.yarn.client.cli.RMAdminCLI"
 _HEAP_MB = {NAMENODE: 96, DATANODE: 64, RESOURCE_MANAGER: 128}
 _NODE_MANAGER_HEAP_MB = 64
 TOOL_HEAP_MB = 96
-# Small and quick to start: the classes below cost more than what runs in them.
+# Small and quick to start: loading classes costs more than running them.
 _JVM = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -39,7 +39,7 @@ _PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Programs:
-    """What daemons are made of.
+    """The programs of the daemons.
 
     Attributes:
         java: The program itself, not a link to it.
@@ -52,7 +52,7 @@ class Programs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All that is decided before anything starts.
+    """Everything that is decided before the start.
 
     Attributes:
         identity: Value of the mark that all processes of the cluster carry.
@@ -82,7 +82,7 @@ def format_command(plan: Plan) -> list[str]:
 
 
 def refresh_nodes_command(plan: Plan, graceful_s: int | None) -> list[str]:
-    """The command by which the ResourceManager reads the list of decommissioned nodes again."""
+    """The command that makes the ResourceManager read the list of decommissioned nodes again."""
     graceful = [] if graceful_s is None else ["-g", str(graceful_s), "-server"]
     return [*java_command(plan, _RM_ADMIN_MAIN, TOOL_HEAP_MB), "-refreshNodes", *graceful]
 

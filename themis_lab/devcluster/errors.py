@@ -1,4 +1,4 @@
-"""What can go wrong with a development cluster."""
+"""Errors of the development cluster."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from themis.errors import ThemisError
 
 
 class DevClusterError(ThemisError):
-    """A daemon ended or did not become ready, or is not what was expected."""
+    """A daemon ended, did not become ready, or is not as expected."""

@@ -1,4 +1,4 @@
-"""The folder of a cluster: made, locked while it changes hands, removed."""
+"""The folder of a cluster: create it, lock it while the cluster changes, remove it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from themis_lab.devcluster.layout import Layout
 
 
 def check_free(layout: Layout) -> None:
-    """See to it that nothing of anybody's is in the folder; logs that an earlier cluster left do not count.
+    """Check that the folder holds nothing but logs of an earlier cluster.
 
     Raises:
         InputError: A cluster runs in it, or it holds something that is none of ours.
@@ -31,7 +31,7 @@ def check_free(layout: Layout) -> None:
 
 
 def make_folders(layout: Layout, files: Mapping[str, str], scripts: Mapping[str, str]) -> None:
-    """Make what daemons expect to find, the files of the configuration, and the commands; texts by file name."""
+    """Make the folders that daemons expect, the configuration files, and the commands (texts by file name)."""
     shutil.rmtree(layout.logs, ignore_errors=True)
     for folder in (layout.data, layout.logs, layout.nodes, layout.temporary, layout.bin):
         folder.mkdir(parents=True)
@@ -46,7 +46,7 @@ def make_folders(layout: Layout, files: Mapping[str, str], scripts: Mapping[str,
 
 
 def remove(layout: Layout, *, keep_logs: bool) -> None:
-    """Remove all that is in the folder, the state last, and the folder itself unless logs stay in it."""
+    """Remove everything in the folder, the state last, and the folder itself unless logs stay."""
     kept = {layout.logs} if keep_logs else set[Path]()
     for path in sorted(layout.root.iterdir(), key=lambda path: path == layout.state):
         if path in kept:
@@ -61,10 +61,10 @@ def remove(layout: Layout, *, keep_logs: bool) -> None:
 
 @contextmanager
 def locked(layout: Layout) -> Iterator[None]:
-    """Keep others from starting or stopping a cluster in the folder, which is made when missing.
+    """Prevent others from starting or stopping a cluster in the folder, which is created if missing.
 
     Raises:
-        InputError: Somebody is at it, or the folder cannot be made.
+        InputError: Another process has the lock, or the folder cannot be made.
     """
     try:
         layout.root.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Kerberos on a development cluster: what its daemons are told when a KDC is at hand, as properties of Hadoop's files.
+"""Kerberos on a development cluster: properties of Hadoop's files, given a running KDC.
 
 All principals are named for the host `localhost`: the daemons' addresses are not known when keytabs are made. DataNodes
 of a secure HDFS want ports below 1024 or TLS on their pages, and take neither here; the property that lets them do
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 HDFS_PRINCIPAL, YARN_PRINCIPAL, WEB_PRINCIPAL = "hdfs/localhost", "yarn/localhost", "HTTP/localhost"
 PRINCIPALS = (HDFS_PRINCIPAL, YARN_PRINCIPAL, WEB_PRINCIPAL)
-"""What the KDC must know and the keytab must hold."""
+"""Principals that the KDC must know, with keys in the keytab."""
 DAY_S = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kerberos:
-    """A realm whose KDC runs already.
+    """A realm with a running KDC.
 
     Attributes:
         realm: Its name.
@@ -40,7 +40,7 @@ class Kerberos:
 
     @property
     def java_option(self) -> str:
-        """What every JVM is told, the clients' too."""
+        """The option of every JVM, including the clients'."""
         return f"-Djava.security.krb5.conf={self.krb5_conf}"
 
     def core_site(self) -> Mapping[str, str]:
@@ -48,7 +48,7 @@ class Kerberos:
         users = [principal.partition("/")[0] for principal in PRINCIPALS] + [self.proxy_user, *self.proxied.split(",")]
         found = {
             "hadoop.security.authentication": "kerberos",
-            # These users have no account on this machine, and their groups would be looked for there.
+            # These users have no account on this machine, where Hadoop would look for their groups.
             "hadoop.user.group.static.mapping.overrides": ";".join(f"{user}={user}" for user in users if user),
         }
         if self.proxy_user:

@@ -1,4 +1,4 @@
-"""What lies where in a development cluster's folder."""
+"""The files in a development cluster's folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ class Layout:
 
     @property
     def state(self) -> Path:
-        """What was started, and where: there from before the first process until after the last one."""
+        """The started processes and their addresses.
+
+        It exists from before the first process until after the last one.
+        """
         return self.root / "devcluster.json"
 
     @property
@@ -29,12 +32,12 @@ class Layout:
 
     @property
     def hosts(self) -> Path:
-        """Names of the nodes for Java, in the manner of /etc/hosts."""
+        """Names of the nodes for Java, in the format of /etc/hosts."""
         return self.conf / "hosts"
 
     @property
     def exclude(self) -> Path:
-        """Nodes that are decommissioned, a name a line."""
+        """Decommissioned nodes, one name per line."""
         return self.conf / "exclude"
 
     @property
@@ -44,22 +47,22 @@ class Layout:
 
     @property
     def data(self) -> Path:
-        """What NameNode, DataNode and ResourceManager keep."""
+        """Data of NameNode, DataNode and ResourceManager."""
         return self.root / "data"
 
     @property
     def temporary(self) -> Path:
-        """What daemons leave in a temporary folder: unpacked libraries, web pages."""
+        """Temporary files of the daemons: unpacked libraries, web pages."""
         return self.root / "tmp"
 
     @property
     def logs(self) -> Path:
-        """What the daemons say."""
+        """The daemons' logs."""
         return self.root / "logs"
 
     @property
     def nodes(self) -> Path:
-        """What NodeManagers keep, and the working folders of containers."""
+        """Data of NodeManagers, and the working folders of containers."""
         return self.root / "nodes"
 
     def log(self, daemon: str) -> Path:
@@ -67,5 +70,5 @@ class Layout:
         return self.logs / f"{daemon}.log"
 
     def node(self, host: str) -> Path:
-        """What one NodeManager keeps; containers run below `local`."""
+        """Data of one NodeManager; containers run below `local`."""
         return self.nodes / host

@@ -1,6 +1,6 @@
-"""Processes that outlive their starter: started detached, known again by id and start time, ended whole.
+"""Processes that outlive their starter: started detached, identified by id and start time, ended completely.
 
-An id alone is never enough to signal a process: it may have passed to a stranger since. Linux only (/proc, pidfd).
+A signal needs more than the id, because a later process may have the same one. Linux only (/proc, pidfd).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SPAWN = Path(__file__).with_name("spawn.py")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownProcess:
-    """A process, however long ago it was started.
+    """A process, identified also after it was started by another program.
 
     Attributes:
         pid: Its id.
@@ -38,17 +38,17 @@ class KnownProcess:
     boot: str
 
     def is_running(self) -> bool:
-        """Whether this very process lives; a zombie does not."""
+        """Whether this very process runs; a zombie does not."""
         return self.boot == _boot() and _status(self.pid) == (self.started, True)
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal; nothing happens when this process is gone."""
+        """Send a signal. Does nothing if the process is gone."""
         try:
             pidfd = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return
         try:
-            # Looked at after the pidfd was opened: from then on the signal cannot reach anyone else.
+            # Checked after the pidfd was opened: from then on the signal cannot reach another process.
             if self.is_running():
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(pidfd, number)
@@ -57,13 +57,13 @@ class KnownProcess:
 
 
 def spawn(command: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path) -> KnownProcess:
-    """Start a process that belongs to nobody here: a session of its own, adopted by init, output appended to `log`.
+    """Start a process detached from this one: in a session of its own, adopted by init, with output appended to `log`.
 
     Raises:
         DevClusterError: It cannot be started.
     """
     starter = [sys.executable, "-I", "-S", str(_SPAWN), str(log), *command]
-    # Of this child only its output is waited for; Ctrl-C at the terminal must not reach what it starts.
+    # Only the output of this child is awaited; Ctrl-C at the terminal must not reach what it starts.
     done = subprocess.run(
         starter, env=dict(environment), cwd=folder, capture_output=True, text=True, check=False, start_new_session=True
     )
@@ -71,12 +71,12 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], folder: Path, 
         raise DevClusterError("cannot start a daemon", value=command[0], remedy=done.stderr.strip())
     pid = int(done.stdout)
     status = _status(pid)
-    # None: it has ended by now, which whoever waits for it will find.
+    # None: it has already ended, which the caller will notice.
     return KnownProcess(pid=pid, started=status[0] if status else -1, boot=_boot())
 
 
 def end(processes: Iterable[KnownProcess], grace_s: float) -> None:
-    """SIGTERM to all of them, SIGKILL after `grace_s` seconds to those that are left; returns when all are gone.
+    """Send SIGTERM to all, and SIGKILL after `grace_s` seconds to the remaining ones. Returns when all are gone.
 
     Raises:
         DevClusterError: A process outlives even that.
@@ -88,7 +88,7 @@ def end(processes: Iterable[KnownProcess], grace_s: float) -> None:
 
 
 def kill(processes: Iterable[KnownProcess]) -> None:
-    """SIGKILL to all of them; returns when they are gone.
+    """Send SIGKILL to all. Returns when they are gone.
 
     Raises:
         DevClusterError: A process outlives even that.
@@ -102,13 +102,13 @@ def kill(processes: Iterable[KnownProcess]) -> None:
 
 
 def known(pid: int) -> KnownProcess | None:
-    """The process that has this id now; None when there is none or it is a zombie."""
+    """The process with this id now. Returns None if there is none or it is a zombie."""
     status = _status(pid)
     return KnownProcess(pid=pid, started=status[0], boot=_boot()) if status and status[1] else None
 
 
 def working_below(folder: Path) -> tuple[KnownProcess, ...]:
-    """This user's processes whose working folder is that folder or one below it, also after it was removed."""
+    """This user's processes whose working folder is this folder or below it, even after it was removed."""
     found = []
     for pid in (int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()):
         process = known(pid)
@@ -126,7 +126,7 @@ def _works_below(pid: int, folder: Path) -> bool:
 
 
 def _wait(processes: Sequence[KnownProcess], limit_s: float) -> list[KnownProcess]:
-    """Those that still run after so many seconds."""
+    """The processes that still run after `limit_s` seconds."""
     deadline_s = time.monotonic() + limit_s
     left = list(processes)
     while (left := [process for process in left if process.is_running()]) and time.monotonic() < deadline_s:

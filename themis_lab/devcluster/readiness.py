@@ -1,4 +1,4 @@
-"""What a cluster still lacks before it can be used, and waiting for it."""
+"""What a cluster still lacks before it can be used, and how to wait for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Say = Callable[[str], None]
 def what_is_missing(
     spec: ClusterSpec, since_s: Mapping[str, float], hdfs: web.HdfsState, nodes: Mapping[str, web.NodeReport]
 ) -> str | None:
-    """What is not as it should be; None when all is.
+    """Return what is not ready yet, or None.
 
     Args:
         spec: What the cluster shall be like.
@@ -39,7 +39,7 @@ def what_is_missing(
 
 
 def wait_until_none(missing: Callable[[], str | None], *, limit_s: float, trouble: str, say: Say) -> None:
-    """Ask what is missing until nothing is.
+    """Call `missing` until it returns None.
 
     Args:
         missing: The question.

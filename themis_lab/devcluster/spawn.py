@@ -1,4 +1,4 @@
-"""Starts a command that belongs to nobody: run as `python -I -S spawn.py LOG COMMAND..`, prints its process id.
+"""Start a detached command: run as `python -I -S spawn.py LOG COMMAND..`, prints its process id.
 
 A daemon whose starter lives on (a test session) would stay a zombie after its end until that starter asks for it. This
 process starts it and ends at once, so that init is the one to ask. Standard library only: each daemon waits for it.

@@ -1,4 +1,4 @@
-"""What a development cluster shall be like."""
+"""The specification of a development cluster."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ MAX_GPUS = 64
 
 
 def hadoop_user() -> str:
-    """Who Hadoop takes us for, without Kerberos."""
+    """The user name that Hadoop sees without Kerberos."""
     return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """A cluster to start.
+    """The specification of a cluster to start.
 
     Attributes:
         gpus: GPUs that each node declares; one node an entry.
@@ -73,7 +73,7 @@ class ClusterSpec:
 
     @property
     def daemons(self) -> tuple[str, ...]:
-        """Names of all daemons, in the order of their start."""
+        """Names of all daemons, in starting order."""
         return (NAMENODE, DATANODE, RESOURCE_MANAGER, *map(node_manager, self.hosts))
 
 
@@ -83,5 +83,5 @@ def node_manager(host: str) -> str:
 
 
 def host_of(daemon: str) -> str | None:
-    """The node whose NodeManager that daemon is; None for the others."""
+    """The node of a NodeManager daemon. Returns None for other daemons."""
     return daemon.removeprefix(_NODE_MANAGER) if daemon.startswith(_NODE_MANAGER) else None

@@ -1,4 +1,4 @@
-"""The state file: what a cluster is and which processes are its own, for whoever comes later to stop or look at it."""
+"""The state file: a cluster's plan and processes, for later commands that stop or inspect it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write_state(plan: Plan, processes: Mapping[str, KnownProcess]) -> None:
 
 
 def read_state(folder: Path) -> tuple[Plan, dict[str, KnownProcess]]:
-    """What is in the state file of a cluster's folder.
+    """Read the state file of a cluster's folder.
 
     Raises:
         InputError: The folder holds no cluster, or a state file that cannot be read.

@@ -1,4 +1,4 @@
-"""Hadoop's own commands `yarn` and `hdfs` as scripts for one cluster, since only its jars are at hand."""
+"""Hadoop's commands `yarn` and `hdfs` as scripts for one cluster, because only Hadoop's jars are available."""
 
 from __future__ import annotations
 

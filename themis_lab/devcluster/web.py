@@ -1,4 +1,4 @@
-"""What the daemons say over HTTP: nodes and their GPUs, HDFS, and the few folders that are made there."""
+"""The daemons' HTTP interfaces: nodes and their GPUs, the state of HDFS, and making folders in it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from themis_lab.devcluster.configuration import GPU
 # States of a node, as YARN names them.
 RUNNING, LOST, DECOMMISSIONED, DECOMMISSIONING = "RUNNING", "LOST", "DECOMMISSIONED", "DECOMMISSIONING"
 _TIMEOUT_S = 5.0
-# Loopback addresses are nothing for a proxy, whatever the environment says.
+# Loopback addresses never need a proxy, whatever the environment says.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class HdfsState(StrEnum):
-    """How HDFS is, as far as its NameNode tells."""
+    """The state of HDFS, as far as its NameNode reports it."""
 
     AWAY = "away"
     SAFE_MODE = "safe mode"
@@ -31,7 +31,7 @@ class HdfsState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """A node as the ResourceManager sees it.
+    """A node in the ResourceManager's view.
 
     Attributes:
         state: YARN's name for it: NEW, RUNNING, UNHEALTHY, DECOMMISSIONING, DECOMMISSIONED, LOST, REBOOTED, SHUTDOWN.
@@ -70,7 +70,7 @@ def node_reports(rm_web: str) -> dict[str, NodeReport]:
 
 
 def hdfs_state(namenode_web: str) -> HdfsState:
-    """How HDFS is."""
+    """Return the state of HDFS."""
     try:
         status = _bean(namenode_web, "NameNodeStatus")
         info = _bean(namenode_web, "NameNodeInfo")
@@ -84,7 +84,7 @@ def hdfs_state(namenode_web: str) -> HdfsState:
 
 
 def make_folder(namenode_web: str, path: str, user: str, permission: str) -> None:
-    """Make a folder in HDFS, with those above it.
+    """Make a folder in HDFS, and missing folders above it.
 
     Args:
         namenode_web: `http://host:port` of the NameNode.
@@ -120,5 +120,5 @@ def _ask(request: urllib.request.Request) -> bytes:
         with _OPENER.open(request, timeout=_TIMEOUT_S) as answer:
             return bytes(answer.read())
     except (OSError, http.client.HTTPException) as error:
-        # An answer that is an error is an OSError too.
+        # An HTTP error is an OSError too.
         raise NoAnswerError(f"{request.full_url}: {error}") from error

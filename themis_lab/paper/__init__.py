@@ -1,1 +1,1 @@
-"""The paper's evaluation (themis.md, section 9): each experiment plans runs, evaluates them and draws its figure."""
+"""The paper's evaluation (themis.md, section 9). Each experiment plans runs, evaluates them and draws its figure."""

@@ -1,4 +1,4 @@
-"""Every choice that the paper leaves open against its alternatives (themis.md, section 9): what each is worth."""
+"""Ablations: each choice that the paper leaves open, compared with its alternatives (themis.md, section 9)."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ WORKLOADS = ("w1", "w2")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """One alternative. Attributes that are None stay as by default.
+    """One alternative. Attributes that are None keep the default.
 
     Attributes:
-        choice: What is chosen.
-        alternative: What is taken instead of the default.
-        ranked_by: A key of `strategies.FILTERS`, by which rho of the reports is.
-        against: Name of the variant that it is compared with.
-        slow: Takes long, or is in another figure too; left out at quick scale.
+        choice: The choice, for example `rounding`.
+        alternative: The value used instead of the default.
+        ranked_by: A key of `strategies.FILTERS`: the definition of rho in the reports.
+        against: Name of the variant to compare with.
+        slow: Whether the run is slow, or part of another figure too; such variants are omitted at quick scale.
     """
 
     choice: str
@@ -163,7 +163,7 @@ class Ablations:
         ]
 
     def evaluate(self, done: Sequence[Done]) -> Findings:
-        """Rows of runs; the comparison is of each alternative over the default, run by run."""
+        """Return rows of runs. The comparison divides each alternative by the default, run by run."""
         rows = tuple(
             {**row, "bids_an_auction": run.record.counts.bids / max(1, run.record.counts.auctions)}
             for row, run in zip(sweeps.rows_of_runs(done), done, strict=True)
@@ -174,7 +174,10 @@ class Ablations:
         return Findings(rows=rows, comparisons=tuple(compared), remarks=_remarks(rows), causes=_causes(rows, variants))
 
     def draw(self, findings: Findings) -> Figure:
-        """The table: a row an alternative, a column a metric, medians over seeds; one half a workload."""
+        """Draw the table: one row per alternative, one column per metric, medians over seeds.
+
+        Each workload has one half.
+        """
         rows = findings.rows
         names = list(dict.fromkeys((str(row["choice"]), str(row["alternative"])) for row in rows))
         figure = new_figure(1, width=12.5, height=0.9 + 0.24 * (2 * len(names) + 5))
@@ -209,7 +212,7 @@ def _lines(rows: Sequence[Row], variant: Variant) -> list[Comparison]:
 
 
 def _ratio(rows: Sequence[Row], column: str, variant: Variant) -> Summary:
-    """A variant over what it is compared with, seed by seed."""
+    """A variant over the variant it is compared with, seed by seed."""
     usual = next(each for each in VARIANTS if each.name == variant.against)
     return sweeps.ratios(rows, column, _is(variant), _is(usual))
 
@@ -248,7 +251,7 @@ def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _bidders(rows: Sequence[Row]) -> str:
-    """Payments and rounding matter only where apps compete in an auction; the filter often lets only one in."""
+    """Payments and rounding matter only if apps compete in an auction. Often the filter admits only one bidder."""
     texts = []
     for workload in WORKLOADS:
         chosen = sweeps.where(rows, workload=workload)
@@ -273,8 +276,8 @@ _QUESTIONS: Mapping[str, tuple[str, ...]] = {
 
 
 def _causes(rows: Sequence[Row], variants: Sequence[Variant]) -> tuple[str, ...]:
-    """What ablations tell of why numbers are not the paper's."""
-    told = []
+    """What the ablations say about differences from the paper's numbers."""
+    texts = []
     for question, choices in _QUESTIONS.items():
         ratios = [
             _ratio(sweeps.where(rows, workload=workload), sweeps.MAX_RHO, variant).median
@@ -283,7 +286,7 @@ def _causes(rows: Sequence[Row], variants: Sequence[Variant]) -> tuple[str, ...]
             for workload in WORKLOADS
         ]
         if ratios:
-            told.append(f"{question} {min(ratios):.2f} to {max(ratios):.2f}")
+            texts.append(f"{question} {min(ratios):.2f} to {max(ratios):.2f}")
     leftovers = ", ".join(
         f"{workload} {sweeps.over_seeds(rows, 'leftover_share', workload=workload, choice=DEFAULT).median:.0%}"
         for workload in WORKLOADS
@@ -292,13 +295,13 @@ def _causes(rows: Sequence[Row], variants: Sequence[Variant]) -> tuple[str, ...]
         f"**Auctions have few bidders.** {_bidders(rows)} Leftovers, which no auction protects, are of all GPUs "
         f"granted: {leftovers}.",
         "**What the choices that the paper leaves open are worth.** Max rho with another choice over max rho by "
-        f"default, from the least to the largest median over both workloads and all alternatives: {'; '.join(told)}. "
+        f"default, from the least to the largest median over both workloads and all alternatives: {'; '.join(texts)}. "
         "1 would be no difference; another course of events alone makes some percent.",
     )
 
 
 def _verdict(ratios: Mapping[str, Summary]) -> str:
-    """Worse or better only where the seeds agree, on a workload at least."""
+    """Worse or better only if all seeds agree, on at least one workload."""
     worse = [name for name, ratio in ratios.items() if ratio.least > 1.0 + _MARGIN]
     better = [name for name, ratio in ratios.items() if ratio.most < 1.0 - _MARGIN]
     if worse and better:
@@ -350,7 +353,7 @@ def _table(axes: Axes, rows: Sequence[Row], names: Sequence[tuple[str, str]]) ->
 
 
 def _shade(column: str, value: float, usual: float) -> str:
-    """Red where the default is better by a twentieth, green where the alternative is; no colour for what is neither."""
+    """Red if the default is better by a twentieth, green if the alternative is, no colour otherwise."""
     if column in _NEITHER or not usual:
         return "#f7f7f7"
     ratio = value / usual

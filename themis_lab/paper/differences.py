@@ -1,6 +1,6 @@
-"""When a number differs from the paper's so far that its line owes a sentence, and the words that such sentences share.
+"""The sentences that explain differences from the paper's numbers, and when a line needs one.
 
-Why two numbers differ is told where it is known. Where it is not, the sentence says so.
+The sentence gives the reason if it is known, and otherwise says that it is not.
 """
 
 from __future__ import annotations
@@ -8,14 +8,17 @@ from __future__ import annotations
 from themis_lab.paper.statistics import Summary
 
 TOLERANCE = 0.05
-"""The share of the paper's number by which ours may differ without a word."""
+"""Relative difference from the paper's number up to which a line needs no sentence."""
 
 _ROUNDING = 1e-9
 NOT_KNOWN = "why is not known"
 
 
 def differs(ours: float, paper: float) -> bool:
-    """Whether ours is farther from the paper's than `TOLERANCE` of it; nan is, and so is all but 0 from 0."""
+    """Whether ours differs from the paper's by more than `TOLERANCE` of it.
+
+    Nan differs; from 0 every other number does.
+    """
     return not abs(ours - paper) <= TOLERANCE * (1.0 + _ROUNDING) * abs(paper)
 
 
@@ -25,7 +28,10 @@ def side(ours: float, paper: float) -> str:
 
 
 def scatter_text(value: Summary, paper: float) -> str:
-    """A part of a sentence: whether the paper's number lies among our runs; empty for a single run."""
+    """Return part of a sentence: whether the paper's number lies within the range of our runs.
+
+    Empty for a single run.
+    """
     if value.runs < 2:
         return ""
     within = value.least <= paper <= value.most
@@ -33,7 +39,7 @@ def scatter_text(value: Summary, paper: float) -> str:
 
 
 def lead_text(lead: float, paper: float) -> str:
-    """What to say of a baseline's max rho over that of themis beside the paper's; empty where they are alike."""
+    """Compare a baseline's max rho over that of themis with the paper's. Empty if they are about equal."""
     if lead < 1.0:
         return "its worst app fares better than that of themis"
     if not differs(lead, paper):
@@ -42,6 +48,6 @@ def lead_text(lead: float, paper: float) -> str:
 
 
 def sentence(*parts: str) -> str:
-    """The parts that are not empty as one sentence; empty without any."""
-    told = "; ".join(part.rstrip(".") for part in parts if part)
-    return f"{told}." if told else ""
+    """Join the parts that are not empty into one sentence. Empty if all are."""
+    joined = "; ".join(part.rstrip(".") for part in parts if part)
+    return f"{joined}." if joined else ""

@@ -1,4 +1,4 @@
-"""What figures 11 and 12 share: the GPU time that a whole workload takes under every policy."""
+"""Shared code of figures 11 and 12: the total GPU time of a workload under every policy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ALIKE = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperLine:
-    """What the paper says of a policy: GPU time of `over` is larger than that of `under` by so many percent of `of`."""
+    """A claim of the paper: the GPU time of `over` exceeds that of `under` by `percent` percent of that of `of`."""
 
     what: str
     over: str
@@ -56,7 +56,7 @@ class Efficiency:
         )
 
     def draw(self, findings: Findings) -> Figure:
-        """A pair of bars a policy: aligned and staggered."""
+        """Draw a pair of bars per policy: aligned and staggered."""
         figure = new_figure(width=8.0)
         axes = figure.axes[0]
         by_ends = {
@@ -77,16 +77,16 @@ class Efficiency:
         return figure
 
     def _overview(self, rows: Sequence[Row]) -> tuple[Claim, ...]:
-        """GPU time of each of the paper's baselines over that of themis, aligned."""
+        """GPU time of each of the paper's baselines over that of themis, with aligned lease ends."""
         ratios = macro.of_the_paper(macro.ratios_to_ours(rows, "gpu_time_h", macro.ALIGNED, macro.ALIGNED))
-        told = ", ".join(f"{name} {(ratio.median - 1.0) * 100.0:+.1f} %" for name, ratio in ratios.items())
+        leads = ", ".join(f"{name} {(ratio.median - 1.0) * 100.0:+.1f} %" for name, ratio in ratios.items())
         paper = (
             f"GPU time of workload {self.workload[1:]} alike"
             if self.alike
             else "; ".join(f"{each.what} by {each.text} %" for each in self.paper)
         )
         return (
-            Claim(paper=f"{paper} ({self.name})", here=f"against themis, aligned: {told or 'no baseline was run'}"),
+            Claim(paper=f"{paper} ({self.name})", here=f"against themis, aligned: {leads or 'no baseline was run'}"),
         )
 
     def _totals(self, rows: Sequence[Row]) -> list[Comparison]:
@@ -140,13 +140,13 @@ def _measure(done: Done) -> Mapping[str, float]:
 
 
 def _at_worst_gpu_s(done: Done) -> float:
-    """GPU seconds that the work would take if every gang lay over the racks, where S is largest."""
+    """GPU seconds that the work would take if every gang spanned the racks, where S is largest."""
     worst = {app.name: max(job.slowdown.cluster for job in app.jobs) for app in done.cell.workload().apps}
     return math.fsum(app.ideal_gpu_s * worst[app.name] for app in done.record.apps)
 
 
 def _why(claim: PaperLine, rows: Sequence[Row]) -> str:
-    """What of a difference is placement, and whether placement could make one of the paper's size here."""
+    """Explain a difference: its part due to placement, and whether placement could cause the paper's difference."""
     at = {name: _rows_by_seed(rows, name) for name in (claim.over, claim.under, claim.of)}
     seeds = sorted(at[claim.over].keys() & at[claim.under].keys())
 
@@ -174,7 +174,7 @@ def _rows_by_seed(rows: Sequence[Row], policy: str) -> dict[float, Row]:
 
 
 def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Where the GPU time of themis goes: the work itself, bad placement, and holding GPUs that make no iterations."""
+    """Where the GPU time of themis goes: work, bad placement, and GPUs held without iterations."""
     ours = macro.picked(rows, macro.OURS, macro.ALIGNED)
     if not ours:
         return ()

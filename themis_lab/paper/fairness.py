@@ -1,4 +1,4 @@
-"""What figures 9 and 10 share: rho of every app under every policy, its worst and how widely it spreads."""
+"""Shared code of figures 9 and 10: rho of every app under every policy, its maximum and its spread."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ class Fairness:
         return macro.macro_cells(self.workload, scale, seeds)
 
     def evaluate(self, done: Sequence[Done]) -> Findings:
-        """Rows of apps; the comparison is of the worst app and of the spread, by definition `themis` unless it says."""
+        """Return rows of apps.
+
+        The comparison covers max rho and the spread, by definition `themis` unless it names another.
+        """
         rows = macro.rows_of_apps(done)
         runs = run_rows(rows)
         return Findings(
@@ -51,7 +54,7 @@ class Fairness:
         )
 
     def draw(self, findings: Findings) -> Figure:
-        """A CDF of rho for each way of ending leases, all seeds together."""
+        """Draw a CDF of rho for each kind of lease ends, all seeds together."""
         figure = new_figure(2, height=3.6, sharey=True)
         for axes, ends in zip(figure.axes, (macro.ALIGNED, macro.STAGGERED), strict=True):
             series = series_by_policy(findings.rows, ends, "rho_themis")
@@ -70,7 +73,7 @@ def series_by_policy(rows: Sequence[Row], ends: str, column: str) -> dict[str, l
 
 
 def run_rows(rows: Iterable[Row]) -> list[Row]:
-    """What is compared of each run, from the rows of its apps."""
+    """The metrics of each run that are compared, from the rows of its apps."""
     groups = grouped(rows, "policy", "ends", "seed")
     return [
         {"policy": policy, "ends": ends, "seed": seed, **_of_run(group)}
@@ -91,7 +94,7 @@ def _of_run(apps: Sequence[Row]) -> dict[str, float]:
 
 
 def _worst(runs: Sequence[Row]) -> list[Comparison]:
-    """The largest rho, and by how much that of the baselines is larger."""
+    """Max rho, and the ratio of the baselines' to that of themis."""
     lines = [
         macro.line(f"max rho, themis, {ends}", macro.by_policy(runs, ends, "max_themis")[macro.OURS])
         for ends in (macro.ALIGNED, macro.STAGGERED)
@@ -106,7 +109,7 @@ def _worst(runs: Sequence[Row]) -> list[Comparison]:
 
 
 def _extremes(ratios: Mapping[str, Summary], how: str) -> list[Comparison]:
-    """The nearest and the farthest of the paper's baselines."""
+    """The baselines with the smallest and the largest ratio."""
     if not ratios:
         return []
     nearest = min(ratios, key=lambda name: ratios[name].median)
@@ -123,7 +126,7 @@ def _extreme(what: str, name: str, ratio: Summary, paper: float) -> Comparison:
 
 
 def _spread(runs: Sequence[Row]) -> list[Comparison]:
-    """How widely rho spreads, 5th to 95th percentile, and how many apps fare worse than they would alone."""
+    """The spread of rho from the 5th to the 95th percentile, and the share of apps above their fair share."""
     lines = []
     for ends in (macro.ALIGNED, macro.STAGGERED):
         spreads = macro.by_policy(runs, ends, "spread")
@@ -150,7 +153,7 @@ def _spread(runs: Sequence[Row]) -> list[Comparison]:
 
 
 def _definitions(runs: Sequence[Row]) -> list[Comparison]:
-    """The worst rho by each of the other definitions, themis beside the policy that is best by that one."""
+    """Max rho by each of the other definitions, for themis and for the policy that is best by that definition."""
     lines = []
     for definition in DEFINITIONS[1:]:
         for ends in (macro.ALIGNED, macro.STAGGERED):
@@ -163,7 +166,7 @@ def _definitions(runs: Sequence[Row]) -> list[Comparison]:
 
 
 def _remarks(runs: Sequence[Row]) -> tuple[str, ...]:
-    """How near the runs are to their lower bounds, where max rho tells of the workload and not of the policy."""
+    """How close runs are to their lower bounds. At the bound, max rho describes the workload and not the policy."""
     aligned = macro.picked(runs, ends=macro.ALIGNED)
     ours, others = ([run for run in aligned if (run["policy"] == macro.OURS) is own] for own in (True, False))
     unfair = summary(numbers(ours, "unfair_by_bound"))
@@ -178,7 +181,7 @@ def _remarks(runs: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _claims(runs: Sequence[Row], figure: str) -> tuple[Claim, ...]:
-    """What the overview says: the lead of themis with like lease ends, and how many policies spread less."""
+    """The lead of themis with equal lease ends, and how many policies have a narrower spread."""
     leads, narrower = [], []
     for ends in (macro.ALIGNED, macro.STAGGERED):
         ratios = macro.of_the_paper(macro.ratios_to_ours(runs, "max_themis", ends, ends))
@@ -199,7 +202,7 @@ def _claims(runs: Sequence[Row], figure: str) -> tuple[Claim, ...]:
 
 
 def _cause(runs: Sequence[Row], workload: str) -> str:
-    """What of max rho is the workload's, what a rule without an auction does, and what other definitions say."""
+    """How much of max rho is due to the workload, what a rule without auctions achieves, and the other definitions."""
     aligned = macro.picked(runs, ends=macro.ALIGNED)
     ours, others = ([run for run in aligned if (run["policy"] == macro.OURS) is own] for own in (True, False))
     greedy = macro.ratios_to_ours(aligned, "max_themis", macro.ALIGNED, macro.ALIGNED).get(GREEDY)
@@ -220,13 +223,13 @@ GREEDY = "worst_rho_first"
 
 
 def _best_by_definition(runs: Sequence[Row]) -> str:
-    told = []
+    texts = []
     for definition in DEFINITIONS:
         values = macro.by_policy(runs, macro.ALIGNED, f"max_{definition}")
         best = min(values, key=lambda name: values[name].median)
         beside = "" if best == macro.OURS else f", {macro.OURS} {values[macro.OURS].median:.2f}"
-        told.append(f"`{definition}`: {best} {values[best].median:.2f}{beside}")
-    return "; ".join(told)
+        texts.append(f"`{definition}`: {best} {values[best].median:.2f}{beside}")
+    return "; ".join(texts)
 
 
 def _stuck(runs: Sequence[Row]) -> int:

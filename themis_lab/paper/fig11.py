@@ -1,4 +1,4 @@
-"""Figure 11: total GPU time on the testbed with workload 1. The paper: alike under all policies."""
+"""Figure 11: total GPU time on the testbed with workload 1. In the paper it is about equal under all policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Figure 13: placement scores across policies. The paper: themis best on workload 2, all alike on workload 1."""
+"""Figure 13: placement scores across policies.
+
+In the paper themis is best on workload 2; on workload 1 all are equal.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _PANELS = (("w2", macro.ALIGNED), ("w2", macro.STAGGERED), ("w1", macro.ALIGNED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementScores:
-    """Figure 13 of NSDI'20. An app's score is the mean of 1/S over the GPU time in which its jobs ran."""
+    """Figure 13 of NSDI'20. An app's score is the mean of 1/S over the GPU time of its running jobs."""
 
     name: str = "fig13"
     title: str = "placement scores across schedulers"
@@ -35,7 +38,7 @@ class PlacementScores:
         return Findings(rows=rows, comparisons=tuple(lines), claims=_claims(rows))
 
     def draw(self, findings: Findings) -> Figure:
-        """CDFs of the score; farther right is better."""
+        """Draw CDFs of the score; larger is better."""
         figure = new_figure(len(_PANELS), width=12.0, height=3.6, sharex=True, sharey=True)
         for axes, (workload, ends) in zip(figure.axes, _PANELS, strict=True):
             groups = grouped(macro.picked(findings.rows, ends=ends, workload=workload), "policy")
@@ -75,16 +78,16 @@ def _ranking(rows: Sequence[Row], ends: str) -> list[Comparison]:
 
 
 def _claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
-    told = []
+    ranks = []
     for ends in (macro.ALIGNED, macro.STAGGERED):
         scores = _scores(rows, "w2", ends)
         order = sorted(scores, key=lambda name: -scores[name].median)
-        told.append(f"{ends}: {order[0]} is best, themis {order.index(macro.OURS) + 1} of {len(order)}")
-    return (Claim(paper="best placement scores on workload 2 (fig13)", here="; ".join(told)),)
+        ranks.append(f"{ends}: {order[0]} is best, themis {order.index(macro.OURS) + 1} of {len(order)}")
+    return (Claim(paper="best placement scores on workload 2 (fig13)", here="; ".join(ranks)),)
 
 
 def _workload_1(rows: Sequence[Row]) -> list[Comparison]:
-    """The paper: with jobs of 1 or 2 GPUs almost all allocations have a score of 1 under every policy."""
+    """In the paper, with jobs of 1 or 2 GPUs, almost all allocations have a score of 1 under every policy."""
     lines = []
     for ends in (macro.ALIGNED, macro.STAGGERED):
         groups = grouped(macro.picked(rows, ends=ends, workload="w1"), "policy")

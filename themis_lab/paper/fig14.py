@@ -1,4 +1,4 @@
-"""Figure 14: max rho as contention grows. The paper: only themis keeps it near 1, srsf comes next."""
+"""Figure 14: max rho under growing contention. In the paper only themis keeps it near 1; srsf comes next."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
 from themis_lab.paper.statistics import UNFAIR_RHO, Row, Summary, numbers
 
 CLUSTERS: Mapping[int, str] = {1: "testbed", 2: "4x2+6x4", 4: "2x2+3x4"}
-"""The testbed, half of its machines of each kind, and a quarter, by contention."""
+"""The testbed, and clusters with half and a quarter of its machines of each kind, by contention."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ def _near_1(worst: float) -> str:
 
 
 def _growth(rows: Sequence[Row]) -> list[Comparison]:
-    """By how much the worst rho grows from the whole cluster to the quarter, policy by policy."""
+    """The growth of max rho from the whole cluster to a quarter of it, for each policy."""
     least, most = min(CLUSTERS), max(CLUSTERS)
     lines = []
     for policy, _ in sweeps.ranking(_aligned(rows, most), sweeps.MAX_RHO):
@@ -109,20 +109,20 @@ def _growth(rows: Sequence[Row]) -> list[Comparison]:
 
 
 def _apart(rows: Sequence[Row], growth: Summary) -> str:
-    """A sentence where the worst rho of themis grows or falls: what of it the lower bounds of the apps do."""
+    """A sentence if max rho of themis changes: how much of the change the apps' lower bounds explain."""
     if not differs(growth.median, 1.0):
         return ""
-    told, stuck = [], 0.0
+    bounds, stuck = [], 0.0
     for contention in (min(CLUSTERS), max(CLUSTERS)):
         runs = sweeps.where(_aligned(rows, contention), policy=sweeps.OURS)
         at_bound = sum(numbers(runs, "worst_at_bound"))
         stuck += at_bound
-        told.append(
+        bounds.append(
             f"{sweeps.over_seeds(runs, 'max_bound').median:.3g} at {contention}x, where the worst app is at its bound "
             f"in {at_bound:.0f} of {len(runs)} runs"
         )
     return sentence(
-        f"{side(growth.median, 1.0)}; the largest lower bound of an app is {', and '.join(told)}",
+        f"{side(growth.median, 1.0)}; the largest lower bound of an app is {', and '.join(bounds)}",
         "in runs at the bound max rho tells of the workload, not of the policy" if stuck else "",
         scatter_text(growth, 1.0),
         "" if stuck else NOT_KNOWN,

@@ -1,4 +1,4 @@
-"""Figure 15: max rho by the share of network-intensive apps. The paper: themis is nearest to 1 at every share."""
+"""Figure 15: max rho by the share of network-intensive apps. In the paper themis is closest to 1 at every share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MIXED = (40.0, 60.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixOfFairness:
-    """Figure 15 of NSDI'20: the simulated cluster, workload 2 with models drawn by kind."""
+    """Figure 15 of NSDI'20: the simulated cluster, workload 2 with models chosen at random by kind."""
 
     name: str = "fig15"
     title: str = "max rho by the share of network-intensive apps"
@@ -67,7 +67,7 @@ def _ours(rows: Sequence[Row]) -> list[Comparison]:
 
 
 def _range(rows: Sequence[Row], ends: str) -> list[Comparison]:
-    """The nearest and the farthest of the paper's baselines with network-intensive apps only."""
+    """The baselines with the smallest and the largest ratio, with network-intensive apps only."""
     leads = sweeps.to_ours(sweeps.where(rows, ends=ends, **{COLUMN: 100}), sweeps.MAX_RHO, ends=ends)
     if not leads:
         return []
@@ -87,13 +87,13 @@ def _range(rows: Sequence[Row], ends: str) -> list[Comparison]:
 
 def _claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
     leads = sweeps.to_ours(sweeps.where(rows, **{COLUMN: 100}), sweeps.MAX_RHO)
-    told = ", ".join(
+    leads_text = ", ".join(
         f"{name} {lead.median:.2f}" for name, lead in sorted(leads.items(), key=lambda each: each[1].median)
     )
     return (
         Claim(
             paper=f"max rho {PAPER_LEAST:g} to {PAPER_MOST:g} times better with network-intensive apps only (fig15)",
-            here=f"over themis, aligned: {told or 'no baseline was run'}",
+            here=f"over themis, aligned: {leads_text or 'no baseline was run'}",
         ),
     )
 
@@ -116,7 +116,7 @@ def _by_policy(rows: Sequence[Row]) -> list[Comparison]:
 
 
 def _apart(lead: Summary, paper: float, staggered: Summary) -> str:
-    """A sentence where a policy is not as far behind themis as in the paper: what seeds and lease ends make of it."""
+    """A sentence if a policy is closer to themis than in the paper: the effect of seeds and lease ends."""
     if not differs(lead.median, paper):
         return ""
     other = f"with staggered lease ends it is {staggered.median:.3g}" if staggered.runs else ""
@@ -124,7 +124,7 @@ def _apart(lead: Summary, paper: float, staggered: Summary) -> str:
 
 
 def _worst_mix(rows: Sequence[Row]) -> list[Comparison]:
-    """Whether mixed workloads are the worst, as in the paper: median over the baselines of their worst rho."""
+    """Whether mixed workloads are the worst, as in the paper: the median over the baselines of their worst share."""
     values = {
         percent: sweeps.over_seeds(
             [row for row in rows if row["policy"] in sweeps.BASELINES], sweeps.MAX_RHO, **{COLUMN: percent}

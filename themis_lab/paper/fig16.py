@@ -1,4 +1,4 @@
-"""Figure 16: GPU time by the share of network-intensive apps. The paper: themis needs least, 8.1 % under gandiva."""
+"""Figure 16: GPU time by the share of network-intensive apps. In the paper themis needs 8.1 % less than gandiva."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class MixOfEfficiency:
 
 
 def _alike(rows: Sequence[Row]) -> list[Comparison]:
-    """The paper: without network-intensive apps all policies use the cluster alike."""
+    """In the paper all policies need about equal GPU time without network-intensive apps."""
     order = sweeps.ranking(sweeps.where(rows, **{COLUMN: 0}), sweeps.GPU_TIME)
     if not order:
         return []
@@ -58,7 +58,7 @@ def _alike(rows: Sequence[Row]) -> list[Comparison]:
 
 
 def _under_gandiva(rows: Sequence[Row], ends: str) -> list[Comparison]:
-    """By how much themis stays under gandiva with network-intensive apps only, in percent of gandiva's GPU time."""
+    """How much less GPU time themis needs with network-intensive apps only, in percent of gandiva's."""
     chosen = sweeps.where(rows, ends=ends, **{COLUMN: 100})
     how = "" if ends == sweeps.ALIGNED else f", {ends}"
     ratio = sweeps.ratios(chosen, sweeps.GPU_TIME, {"policy": sweeps.OURS}, {"policy": "gandiva"})
@@ -92,11 +92,11 @@ def _saved(saved: Summary) -> str:
 
 def _claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
     leads = sweeps.to_ours(sweeps.where(rows, **{COLUMN: 100}), sweeps.GPU_TIME)
-    told = ", ".join(f"{name} {(lead.median - 1.0) * 100.0:+.1f} %" for name, lead in leads.items())
+    leads_text = ", ".join(f"{name} {(lead.median - 1.0) * 100.0:+.1f} %" for name, lead in leads.items())
     return (
         Claim(
             paper=f"least GPU time, {PAPER_UNDER_GANDIVA:g} % under gandiva, with network-intensive apps only (fig16)",
-            here=f"against themis, aligned: {told or 'no baseline was run'}",
+            here=f"against themis, aligned: {leads_text or 'no baseline was run'}",
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Figure 17: max rho as apps estimate ever worse. The paper: an error of 20 % changes it by 10.76 %."""
+"""Figure 17: max rho by the error of the apps' estimates. In the paper an error of 20 % changes it by 10.76 %."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from themis_lab.paper.strategies import erring_agent
 from themis_lab.simulator.record import RunRecord
 
 ERRORS: Mapping[Scale, Sequence[int]] = {Scale.QUICK: (0, 10, 20), Scale.PAPER: (0, 5, 10, 15, 20)}
-"""X in percent: errors are uniform in -X to X, one of iterations and one of S an app."""
+"""X in percent: errors are uniform in -X to X; each app has one error of iterations and one of S."""
 
 DRAWS: Mapping[Scale, int] = {Scale.QUICK: 2, Scale.PAPER: 5}
-"""Draws of the errors on each workload."""
+"""Number of random errors on each workload."""
 
 PAPER_CHANGE = 10.76
 _CHANGE = "max_rho_change_percent"
@@ -34,7 +34,7 @@ class Errors:
     title: str = "max rho as agents err in iterations and S"
 
     def cells(self, scale: Scale, seeds: int) -> Sequence[Cell]:
-        """Themis at each error; nobody errs in the runs that the others are compared with."""
+        """Themis at each error. The other runs are compared with runs without errors."""
         return [
             _cell(scale, seed, error, draw)
             for seed in range(1, seeds + 1)
@@ -43,7 +43,7 @@ class Errors:
         ]
 
     def evaluate(self, done: Sequence[Done]) -> Findings:
-        """Rows of runs, each with what changed from the run on the same workload without errors."""
+        """Return rows of runs, each with its changes from the run on the same workload without errors."""
         honest = {run.cell.labels["seed"]: run.record for run in done if not run.cell.labels["error_percent"]}
         rows = tuple(_row(run, honest[run.cell.labels["seed"]]) for run in done)
         largest = max(sweeps.axis(rows, "error_percent"))
@@ -58,7 +58,7 @@ class Errors:
         )
 
     def draw(self, findings: Findings) -> Figure:
-        """Max rho by error; beside it how far single apps' rho moves."""
+        """Draw max rho by error, and the changes of single apps' rho."""
         rows = findings.rows
         xs = sweeps.axis(rows, "error_percent")
         figure = new_figure(2)
@@ -117,15 +117,15 @@ def _honest(rows: Sequence[Row]) -> Comparison:
 
 def _lines(rows: Sequence[Row], error: float, largest: float) -> list[Comparison]:
     change = sweeps.over_seeds(rows, _CHANGE, error_percent=error)
-    told = error == largest
+    is_largest = error == largest
     moved = sweeps.over_seeds(rows, "app_change_mean_percent", error_percent=error)
     return [
         sweeps.line(
             f"change of max rho, X = {error:g} % (%)",
             change,
-            paper=f"{PAPER_CHANGE:g}" if told else "",
-            number=PAPER_CHANGE if told else None,
-            remark=_verdict(change.median) if told else "",
+            paper=f"{PAPER_CHANGE:g}" if is_largest else "",
+            number=PAPER_CHANGE if is_largest else None,
+            remark=_verdict(change.median) if is_largest else "",
         ),
         sweeps.line(f"mean change of an app's rho, either way, X = {error:g} % (%)", moved),
     ]

@@ -1,4 +1,7 @@
-"""Figure 18: one of eight like apps lies about S. The paper: no gain below 34 %, a sharp loss beyond."""
+"""Figure 18: one of eight identical apps lies about S.
+
+In the paper it gains nothing below 34 % and loses much beyond.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,11 @@ from themis_lab.simulator.workloads.models import model_named
 CLUSTER = "fig18"
 APPS = 8
 MODEL = "vgg16"
-"""The model of all apps: strict about placement, so that the machine of 8 GPUs is worth most to every one of them."""
+"""The model of all apps: it is sensitive to placement, so that the machine of 8 GPUs is worth most to every app."""
 
 GANG_GPUS = 8
 HOURS = 1.5
-"""What a job takes on its whole gang at S = 1."""
+"""Seconds of a job on its whole gang at S = 1."""
 
 POINTS = (0, 20, 40, 100)
 """X in percent."""
@@ -38,9 +41,9 @@ POINTS = (0, 20, 40, 100)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What the paper leaves open: jobs of an app, f, and what a bundle is worth beyond its lease.
+    """A choice that the paper leaves open: jobs per app, f, and the value of a bundle beyond its lease.
 
-    `liars` apps a seed lie in turn, by `quick_points` percent, at quick scale.
+    `liars` apps of each seed lie, one per run. At quick scale they lie by `quick_points` percent.
     """
 
     title: str
@@ -55,7 +58,7 @@ class Setting:
         return range(0, 101, 5) if scale is Scale.PAPER else self.quick_points
 
     def liars_of(self, scale: Scale, seed: int) -> list[int]:
-        """Which of the apps lie in turn with this seed: other ones with the next, at the paper's scale all."""
+        """The apps that lie in turn with this seed. The next seed has other ones; at the paper's scale all apps lie."""
         count = APPS if scale is Scale.PAPER else self.liars
         return [((seed - 1) * count + turn) * _STRIDE % APPS for turn in range(count)]
 
@@ -82,13 +85,13 @@ _LIAR, _OTHERS, _ALL = "liar_completion_h", "truthful_completion_h", "mean_compl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategicLie:
-    """Figure 18 of NSDI'20: one machine of 8 GPUs, 28 of 2, and 8 like apps of which one lies by X %."""
+    """Figure 18 of NSDI'20: one machine of 8 GPUs, 28 of 2, and 8 identical apps of which one lies by X %."""
 
     name: str = "fig18"
     title: str = "completion times as one of eight like apps lies about S"
 
     def cells(self, scale: Scale, seeds: int) -> Sequence[Cell]:
-        """Themis at each X in each setting; several apps a seed are the liar in turn."""
+        """Themis at each X in each setting. Several apps of a seed lie, one per run."""
         return [
             _cell(setting, seed, liar, share)
             for setting in SETTINGS
@@ -98,13 +101,13 @@ class StrategicLie:
         ]
 
     def evaluate(self, done: Sequence[Done]) -> Findings:
-        """Rows of runs; the comparison is of completion times over those of the run in which nobody lies."""
+        """Return rows of runs. Completion times are divided by those of the honest run."""
         rows = tuple(_row(run) for run in done)
         compared = [line for setting in SETTINGS for line in _lines(_of(rows, setting), setting.title)]
         return Findings(rows=rows, comparisons=tuple(compared), remarks=_remarks(rows), claims=(_claim(rows),))
 
     def draw(self, findings: Findings) -> Figure:
-        """The liar's completion time and the mean of the truthful apps by X; a panel for each setting."""
+        """Draw the completion time of the liar, and the mean over the truthful apps, by X. Each setting has a panel."""
         figure = new_figure(len(SETTINGS), width=13.0, sharey=True)
         for axes, setting in zip(figure.axes, SETTINGS, strict=True):
             _panel(axes, _of(findings.rows, setting))
@@ -118,7 +121,7 @@ class StrategicLie:
 
 
 def like_apps(jobs: int) -> Workload:
-    """Eight like apps that arrive together, each of so many jobs of up to 8 GPUs that run at any number of them."""
+    """Eight identical apps that arrive together, each with `jobs` elastic jobs on 1 to 8 GPUs."""
     model = model_named(MODEL)
     iterations = round(HOURS * 3600.0 * GANG_GPUS / model.serial_iteration_s)
     apps = tuple(
@@ -187,9 +190,9 @@ def _row(run: Done) -> Row:
 
 
 def _changes(rows: Sequence[Row], share: float, column: str, honest: str = "") -> Summary:
-    """`column` when the app lies by `share` over `honest` (the same column if empty) when it does not.
+    """`column` if the app lies by `share`, over `honest` (the same column if empty) if it does not.
 
-    Run by run; the mean over the liars of a seed, then over seeds.
+    Computed run by run; the mean over the liars of a seed, then statistics over seeds.
     """
     by_seed = [
         mean(
@@ -203,7 +206,10 @@ def _changes(rows: Sequence[Row], share: float, column: str, honest: str = "") -
 
 
 def tipping_point(rows: Sequence[Row]) -> float:
-    """The least X in percent from which on the liar's completion time is longer by a twentieth; nan for none."""
+    """The smallest X in percent from which on the lie makes the liar's completion time longer by a twentieth.
+
+    Nan if none.
+    """
     tipping = math.nan
     for share in reversed(sweeps.axis(rows, "lie_percent")):
         if not share or _changes(rows, share, _LIAR).median < 1.0 + _LOSS:
@@ -254,14 +260,14 @@ def _lines(rows: Sequence[Row], where: str) -> list[Comparison]:
 
 
 def _claim(rows: Sequence[Row]) -> Claim:
-    told = []
+    gains = []
     for setting in SETTINGS:
         chosen = _of(rows, setting)
         factors = [_changes(chosen, share, _LIAR).median for share in sweeps.axis(chosen, "lie_percent") if share]
-        told.append(f"{setting.title}: {(min(factors) - 1.0) * 100.0:+.0f} to {(max(factors) - 1.0) * 100.0:+.0f} %")
+        gains.append(f"{setting.title}: {(min(factors) - 1.0) * 100.0:+.0f} to {(max(factors) - 1.0) * 100.0:+.0f} %")
     return Claim(
         paper=f"lying about S does not pay below {PAPER_TIPPING:g} %, and costs sharply beyond (fig18)",
-        here=f"the liar's completion time, by X: {'; '.join(told)}",
+        here=f"the liar's completion time, by X: {'; '.join(gains)}",
     )
 
 
@@ -276,7 +282,7 @@ def _beyond(factor: float) -> str:
 
 
 def _others(rows: Sequence[Row], share: float) -> str:
-    """A sentence where the truthful apps do not end earlier for the lie: who gains by it, or that nobody does."""
+    """A sentence if the lie does not shorten the truthful apps' completion times: who gains by it, if anyone."""
     liar, others, everybody = (_changes(rows, share, column).median for column in (_LIAR, _OTHERS, _ALL))
     if others < 0.99:
         return ""
@@ -312,7 +318,7 @@ def _panel(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def _by_seed(rows: Sequence[Row], share: float, column: str) -> Summary:
-    """Mean over the liars of a seed, then over seeds."""
+    """The mean over the liars of a seed, then statistics over seeds."""
     seeds = sweeps.axis(rows, "seed")
     return summary(
         mean(float(row[column]) for row in sweeps.where(rows, lie_percent=share, seed=seed)) for seed in seeds
@@ -322,7 +328,7 @@ def _by_seed(rows: Sequence[Row], share: float, column: str) -> Summary:
 def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
     level = model_named(MODEL).slowdown
     kept = ", ".join(f"{each.title} {_by_seed(_of(rows, each), 0, _KEPT).median:.2g}" for each in SETTINGS)
-    # A run in which nobody lies is a row for each app that might have.
+    # A run without a lie is a row for each app that could have lied.
     runs = {(row["setting"], row["seed"], row["lie_percent"], row["lie_percent"] and row["liar"]): row for row in rows}
     nothing = sum(float(row["wins_to_nothing"]) for row in runs.values())
     return (

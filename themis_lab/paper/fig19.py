@@ -1,4 +1,4 @@
-"""Figure 19: the fairness knob and the lease. The paper: f = 0.8 and 10 minutes are best for max rho."""
+"""Figure 19: max rho by the fairness knob and the lease. In the paper f = 0.8 and 10 minutes are best."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POINTS: Mapping[Scale, Mapping[int, Sequence[float]]] = {
     Scale.QUICK: {5: (0.8, 1.0), 10: (0.0, 0.5, 0.8, 1.0), 20: (0.8,), 40: (0.8, 1.0)},
     Scale.PAPER: {5: _WHOLE, 10: _WHOLE, 20: _WHOLE, 40: _WHOLE},
 }
-"""Values of f by lease in minutes; runs in which more apps bid take longer."""
+"""Values of f by lease in minutes. Runs in which more apps bid take longer."""
 
 BEST_F, BEST_LEASE_MIN = 0.8, 10
 PAPER_WORSE = 1.5
@@ -45,13 +45,13 @@ class Knobs:
         ]
 
     def evaluate(self, done: Sequence[Done]) -> Findings:
-        """Rows of runs; ratios are run by run on the same workload."""
+        """Return rows of runs. Ratios are computed run by run on the same workload."""
         rows = sweeps.rows_of_runs(done)
         compared = (*_best(rows), *_beyond(rows), *_efficiency(rows), *_lease_fairness(rows))
         return Findings(rows=rows, comparisons=compared, remarks=_remarks(rows), claims=(_claim(rows),))
 
     def draw(self, findings: Findings) -> Figure:
-        """Max rho and GPU time by f, a line a lease."""
+        """Draw max rho and GPU time by f, one line per lease."""
         figure = new_figure(2)
         for axes, column, label in zip(
             figure.axes,
@@ -82,7 +82,7 @@ def _cell(scale: Scale, seed: int, f: float, lease_min: int) -> Cell:
 
 
 def _ratio(rows: Sequence[Row], column: str, over: Mapping[str, float], under: Mapping[str, float]) -> Summary:
-    """At the lease and the f of the paper's choice, but for what is told."""
+    """A ratio at the paper's lease and f, except for the given values."""
     usual = {"f": BEST_F, "lease_min": float(BEST_LEASE_MIN)}
     return sweeps.ratios(rows, column, {**usual, **over}, {**usual, **under})
 
@@ -129,11 +129,11 @@ def _best(rows: Sequence[Row]) -> list[Comparison]:
 
 
 def _choice(rows: Sequence[Row], values: Mapping[float, float], column: str, paper: float) -> str:
-    """Which values are as good as the best, and by how much, run by run, the best is ahead of the paper's choice."""
+    """Which values are as good as the best, and how far, run by run, the best leads the paper's choice."""
     best = min(values, key=lambda point: values[point])
     alike = [point for point, value in sorted(values.items()) if value <= (1.0 + _ALIKE) * values[best]]
-    told = ", ".join(f"{point:g}" for point in alike)
-    near = f"alike within {_ALIKE:.0%}: {_NAMES[column]} {told}" if len(alike) > 1 else ""
+    texts = ", ".join(f"{point:g}" for point in alike)
+    near = f"alike within {_ALIKE:.0%}: {_NAMES[column]} {texts}" if len(alike) > 1 else ""
     if best == paper or paper in alike:
         return sentence(near)
     ahead = _ratio(rows, sweeps.MAX_RHO, {column: best}, {})
@@ -166,7 +166,7 @@ def _beyond(rows: Sequence[Row]) -> list[Comparison]:
 
 
 def _worse(rows: Sequence[Row], beyond: Summary) -> str:
-    """A sentence where f = 1 is not as bad as in the paper: how far the worst app then is above its lower bound."""
+    """A sentence if f = 1 is not as bad as in the paper: how far the worst app is above its lower bound."""
     if not differs(beyond.median, PAPER_WORSE):
         return ""
     less = beyond.median < PAPER_WORSE
@@ -182,7 +182,7 @@ def _worse(rows: Sequence[Row], beyond: Summary) -> str:
 
 
 def _above_bound(rows: Sequence[Row], f: float) -> float:
-    """Max rho over the largest lower bound of an app of the same run, at the lease of the paper's choice."""
+    """Max rho over the largest lower bound of an app of the same run, at the paper's lease."""
     runs = sweeps.where(rows, f=f, lease_min=BEST_LEASE_MIN)
     return median(float(run[sweeps.MAX_RHO]) / float(run["max_bound"]) for run in runs)
 
@@ -216,10 +216,10 @@ def _lease_fairness(rows: Sequence[Row]) -> list[Comparison]:
 
 def _claim(rows: Sequence[Row]) -> Claim:
     order = sorted(_medians(rows, sweeps.MAX_RHO).items(), key=lambda item: item[1])
-    told = ", ".join(f"f = {f:g} and {lease:g} min {value:.2f}" for (f, lease), value in order)
+    texts = ", ".join(f"f = {f:g} and {lease:g} min {value:.2f}" for (f, lease), value in order)
     return Claim(
         paper=f"f = {BEST_F:g} and {BEST_LEASE_MIN} min are best for max rho (fig19)",
-        here=f"max rho, best first: {told}",
+        here=f"max rho, best first: {texts}",
     )
 
 

@@ -1,4 +1,4 @@
-"""Figure 5 of NSDI'20 (figure 6 of arXiv): two instances in which DRF, blind to placement, violates what is fair.
+"""Figure 5 of NSDI'20 (figure 6 of arXiv): two instances in which DRF, which ignores placement, violates fairness.
 
 Two apps of one job of four tasks share eight GPUs. S is from table 1: VGG16 103.6 and 80.4 images a second on one and
 on two servers, Inception-v3 242 and 243, so no slowdown at all.
@@ -36,7 +36,7 @@ ONE_SHOT_F = 0.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """A cluster of eight GPUs and two apps; `blind` is the allocation of the paper's figure, which DRF allows."""
+    """A cluster of eight GPUs and two apps. `blind` is the allocation in the paper's figure, which DRF allows."""
 
     name: str
     cluster: str
@@ -73,7 +73,7 @@ INSTANCES: Mapping[str, Instance] = {
 
 
 def make_instance(name: str) -> Workload:
-    """The two apps, both at time 0."""
+    """The two apps, which both arrive at time 0."""
     apps = tuple(
         AppTrace(
             name=taker.name,
@@ -96,13 +96,16 @@ def make_instance(name: str) -> Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoInstances:
-    """The first round of each policy, judged by all allocations that there are, and rho at the end of the run."""
+    """The first round of each policy, compared with all possible allocations, and rho at the end of the run."""
 
     name: str = "fig6"
     title: str = "two instances where DRF violates sharing incentive, envy freeness and Pareto efficiency"
 
     def cells(self, scale: Scale, seeds: int) -> Sequence[Cell]:
-        """Themis asks both apps, in one shot (f = 0), and as it is set by default; the runs are tiny at every scale."""
+        """Themis in one shot (f = 0), in which it asks both apps, and with defaults.
+
+        The runs are tiny at every scale.
+        """
         del scale
         variants = [(name, name, RoundSettings()) for name in policies(RULES) if name != "themis"]
         variants += [(f"themis, f = {f:g}", "themis", RoundSettings(f=f)) for f in (ONE_SHOT_F, RoundSettings().f)]
@@ -114,7 +117,7 @@ class TwoInstances:
         ]
 
     def evaluate(self, done: Sequence[Done]) -> Findings:
-        """Rows of apps: what each got in the first round, its slowdown, and what that allocation violates."""
+        """Return rows of apps: GPUs of the first round, slowdown, and the properties that the allocation violates."""
         rows = [row for instance in INSTANCES.values() for row in _blind_rows(instance)]
         rows += [row for run in done for row in _rows_of(run)]
         return Findings(
@@ -122,7 +125,7 @@ class TwoInstances:
         )
 
     def draw(self, findings: Findings) -> Figure:
-        """The machines of each instance under each policy, GPUs in the colour of their app."""
+        """Draw the machines of each instance under each policy, GPUs in the colour of their app."""
         rows = [row for row in findings.rows if row["seed"] in (0, 1)]
         panels = grouped(rows, "instance", "policy")
         variants = list(dict.fromkeys(policy for _, policy in panels))
@@ -146,7 +149,7 @@ def _cell(instance: str, variant: str, policy: str, rounds: RoundSettings, seed:
 
 
 def _blind_rows(instance: Instance) -> list[Row]:
-    """The paper's allocation: no run, only judged."""
+    """The paper's allocation, without a run."""
     labels: dict[str, str | float] = {"instance": instance.name, "policy": BLIND, "seed": 0}
     return _judged(instance, labels, instance.blind, None)
 
@@ -209,7 +212,7 @@ def _comparisons(rows: Sequence[Row]) -> list[Comparison]:
 
 
 def _of_policies(rows: Sequence[Row], instance: Instance) -> list[Comparison]:
-    """In which share of the seeds each policy's first round violates the property that it violates most often."""
+    """The share of seeds in which each policy's first round violates the property that it violates most often."""
     variants = dict.fromkeys(str(row["policy"]) for row in rows if row["policy"] != BLIND)
     return [
         Comparison(
@@ -223,12 +226,12 @@ def _of_policies(rows: Sequence[Row], instance: Instance) -> list[Comparison]:
 
 
 def _claim(rows: Sequence[Row]) -> Claim:
-    told = []
+    texts = []
     for variant in dict.fromkeys(str(row["policy"]) for row in rows):
         broken = [f"{name} in {instance}" for instance in INSTANCES for name in _broken(rows, instance, variant)]
-        told.append(f"{variant} violates {', '.join(broken) if broken else 'nothing'}")
+        texts.append(f"{variant} violates {', '.join(broken) if broken else 'nothing'}")
     return Claim(
-        paper="DRF violates SI in instance 1, EF and PE in instance 2, themis nothing (fig6)", here="; ".join(told)
+        paper="DRF violates SI in instance 1, EF and PE in instance 2, themis nothing (fig6)", here="; ".join(texts)
     )
 
 
@@ -260,7 +263,7 @@ def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _by_the_filter(rows: Sequence[Row]) -> Iterator[str]:
-    """Why themis violates a property: who was asked to bid in the first round, against the one shot that asks both."""
+    """Why themis violates a property: which apps bid in the first round, compared with one shot, in which both bid."""
     for (instance, variant), own in grouped(rows, "instance", "policy").items():
         if not str(variant).startswith("themis") or not _broken(rows, str(instance), str(variant)):
             continue

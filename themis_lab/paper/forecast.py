@@ -1,4 +1,4 @@
-"""How long runs may take, by what they run: only to tell users how long they have to wait."""
+"""Estimates of how long runs take, for the time that `themis reproduce` announces."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _SECONDS: Mapping[str, tuple[float, float, float, float]] = MappingProxyType(
         "synthetic": (0.15, 0.15, 0.4, 0.4),
     }
 )
-"""Processor seconds of a run by workload: a baseline's, aligned and staggered, and themis's, aligned and staggered.
+"""Processor seconds of a run by workload: of a baseline (aligned, staggered), and of themis (aligned, staggered).
 
-As measured on one machine: of the small workloads the mean of all policies; of the paper's sizes a run of tiresias and
-one of themis with aligned ends, and what staggered ones would take by their first minutes.
+Measured on one machine. Small workloads: the mean over all policies. The paper's sizes: a run of tiresias and one of
+themis with aligned ends; staggered ones are extrapolated from their first minutes.
 """
 
 _MADE_UP: Mapping[str, float] = MappingProxyType({"make_instance": 0.03, "make_pair": 0.05, "like_apps": 0.33})
-"""The same of runs of a few apps by what makes them; of figure 18's like apps for each job of an app."""
+"""Processor seconds of runs with a few apps, by the function that makes them. For figure 18: per job of an app."""
 
 _BY_ALL, _FOR_LIFE = 2.5, 17.5
-"""So much longer take auctions in which all apps bid, and those of bundles for life as well."""
+"""Factors on the time if all apps bid in auctions, and if bundles are valued for life as well."""
 
 
 def expected_s(cell: Cell) -> float:
-    """Seconds that a run may take on one core."""
+    """Estimated seconds of a run on one core."""
     arguments = cell.workload_arguments
     known = _SECONDS.get(str(arguments.get("around") or arguments.get("name")))
     if known is None:

@@ -1,4 +1,4 @@
-"""Whether lying pays over whole runs, under themis and under policies without an auction: what the auction buys."""
+"""Whether lying pays over whole runs, under themis and under policies without an auction."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ CLUSTER = "4x2+6x4"
 
 APPS = 8
 OPTIONS: Mapping[str, object] = {"apps": APPS, "jobs": 4, "load": 2.0, "task_gpu_s": 3600.0, "sigma": 0.7}
-"""Apps that compete all the time: twice as much work arrives as the cluster does. Their size keeps runs short."""
+"""Apps that always compete: twice as much work arrives as the cluster can do. Small apps keep runs short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A policy with what it goes by, and the lies that reach it."""
+    """A policy with its settings, and the lies that affect it."""
 
     name: str
     policy: str
@@ -51,14 +51,14 @@ CONTENDERS = (
     Contender(name="srtf", policy="srtf", f=0.8, lies=("work",)),
     Contender(name="srsf", policy="srsf", f=0.8, lies=("work",)),
 )
-"""With f = 0 all apps bid in every auction, and no report decides who does: the auction alone.
+"""With f = 0 all apps bid in every auction, and no report decides who bids: this tests the auction alone.
 
-Tiresias and drf go by what the arbiter itself has metered, so that these lies do not reach them.
+Tiresias and drf use what the arbiter itself measures, so these lies do not affect them.
 """
 
 FACTORS: Mapping[Scale, Sequence[float]] = {Scale.QUICK: (0.5, 2.0, 4.0), Scale.PAPER: (0.5, 0.8, 1.25, 2.0, 4.0)}
 LIARS: Mapping[Scale, int] = {Scale.QUICK: 3, Scale.PAPER: APPS}
-"""How many of the apps lie in turn on each workload."""
+"""Number of apps that lie, one per run, on each workload."""
 
 HONEST = "none"
 _PAYS = 0.01
@@ -66,13 +66,13 @@ _PAYS = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LyingOverRuns:
-    """One app lies in every round of its life; what it gains by that, and what the others lose."""
+    """One app lies in every round of its life: its gain, and the loss of the others."""
 
     name: str = "lying"
     title: str = "what an app gains by lying in every round, and what it costs the others"
 
     def cells(self, scale: Scale, seeds: int) -> Sequence[Cell]:
-        """Each lie by each of several apps, and a run a seed in which nobody lies."""
+        """Each lie by each of several apps, and an honest run per seed."""
         return [
             cell
             for contender in CONTENDERS
@@ -82,7 +82,7 @@ class LyingOverRuns:
         ]
 
     def evaluate(self, done: Sequence[Done]) -> Findings:
-        """Rows of lies: gain of the liar and change of the others, against the same run without the lie."""
+        """Return rows of lies: the gain of the liar and the change of the others, against the run without the lie."""
         honest = {_run_key(run): run.record for run in done if run.cell.labels["lie"] == HONEST}
         rows = tuple(_row(run, honest[_run_key(run)]) for run in done if run.cell.labels["lie"] != HONEST)
         compared = [*_best_lies(rows), *_each_lie(rows)]
@@ -95,7 +95,7 @@ class LyingOverRuns:
         )
 
     def draw(self, findings: Findings) -> Figure:
-        """For each lie, by policy: mean gain of the liar with its standard error, and the change of the others."""
+        """Draw the liar's mean gain with its standard error, and the change of the others, for each lie and policy."""
         rows = findings.rows
         figure = new_figure(2, width=11.0, height=7.4)
         for axes, column, label in zip(
@@ -111,10 +111,10 @@ class LyingOverRuns:
 
 
 def _cells_of(contender: Contender, seed: int, scale: Scale) -> list[Cell]:
-    # Other apps with the next seed, so that a few seeds have had them all.
+    # The next seed uses other apps, so that a few seeds cover them all.
     liars = [_liar(((seed - 1) * LIARS[scale] + turn) % APPS) for turn in range(LIARS[scale])]
     lies = [(lie, factor, liar) for lie in contender.lies for factor in FACTORS[scale] for liar in liars]
-    return [_cell(contender, seed, *told) for told in [(HONEST, 1.0, ""), *lies]]
+    return [_cell(contender, seed, *choice) for choice in [(HONEST, 1.0, ""), *lies]]
 
 
 def _liar(place: int) -> str:
@@ -122,7 +122,7 @@ def _liar(place: int) -> str:
 
 
 def _cell(contender: Contender, seed: int, lie: str, factor: float, liar: str) -> Cell:
-    told = lie != HONEST
+    lies = lie != HONEST
     return Cell(
         labels={"policy": contender.name, "lie": lie, "factor": factor, "seed": seed, "liar": liar},
         make_workload=make_workload,
@@ -133,8 +133,8 @@ def _cell(contender: Contender, seed: int, lie: str, factor: float, liar: str) -
             "options": tuple(sorted(OPTIONS.items())),
         },
         settings=settings_of(CLUSTER, contender.policy, seed, rounds=RoundSettings(f=contender.f)),
-        make_agent=lying_agent if told else None,
-        agent_arguments={"liar": liar, "lie": lie, "amount": factor} if told else {},
+        make_agent=lying_agent if lies else None,
+        agent_arguments={"liar": liar, "lie": lie, "amount": factor} if lies else {},
     )
 
 
@@ -162,7 +162,7 @@ def _row(run: Done, honest: RunRecord) -> Row:
 
 
 def _change(app: AppOutcome, before: Mapping[str, AppOutcome]) -> float:
-    """Percent that an app's completion time grew by."""
+    """Growth of an app's completion time in percent."""
     return (app.completion_s / before[app.name].completion_s - 1.0) * 100.0
 
 
@@ -174,7 +174,7 @@ def _lie_groups(rows: Sequence[Row]) -> dict[tuple[str, str, float], list[Row]]:
 
 
 def standard_error(values: Sequence[float]) -> float:
-    """Of the mean; 0 for less than two values."""
+    """Standard error of the mean; 0 for fewer than two values."""
     if len(values) < 2:
         return 0.0
     middle = mean(values)
@@ -182,7 +182,7 @@ def standard_error(values: Sequence[float]) -> float:
 
 
 def _best_lies(rows: Sequence[Row]) -> list[Comparison]:
-    """By policy the lie that gains most on average, over the apps that may tell it."""
+    """For each policy the lie with the largest mean gain, over the apps that may use it."""
     lines = []
     for policy in _policies(rows):
         groups = {key: group for key, group in _lie_groups(rows).items() if key[0] == policy}
@@ -223,23 +223,23 @@ def _each_lie(rows: Sequence[Row]) -> list[Comparison]:
 
 def _claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
     gains = {policy: _gains_by_place(rows, policy).get(IN_BIDS) for policy in _policies(rows)}
-    told = [f"{policy} {gain:+.1f} %" for policy, gain in gains.items() if gain is not None]
+    texts = [f"{policy} {gain:+.1f} %" for policy, gain in gains.items() if gain is not None]
     return (
         Claim(
             paper="hidden payments make the truth the best bid (lying)",
-            here=f"mean gain in completion time of the best lie in bids alone: {', '.join(told) or 'none was told'}",
+            here=f"mean gain in completion time of the best lie in bids alone: {', '.join(texts) or 'none was told'}",
         ),
     )
 
 
 def _cause(rows: Sequence[Row]) -> str:
-    told = [
+    texts = [
         f"{policy} {' and '.join(f'in {place} {gain:+.1f} %' for place, gain in _gains_by_place(rows, policy).items())}"
         for policy in _policies(rows)
     ]
     return (
         "**What the auction buys.** The best lie, told in every round of an app's life, takes so much off its "
-        f"completion time in the mean: {'; '.join(told)}. Payments guard the bids; nothing guards what "
+        f"completion time in the mean: {'; '.join(texts)}. Payments guard the bids; nothing guards what "
         "apps report, by which the filter chooses who bids and the other policies choose who runs. With f = 0 all "
         "apps bid whatever they report, so that a lie in both at once is one in bids."
     )
@@ -250,21 +250,24 @@ def _policies(rows: Sequence[Row]) -> list[str]:
 
 
 def _gains_by_place(rows: Sequence[Row], policy: str) -> dict[str, float]:
-    """Mean gain in percent of the best lie under a policy by where it is told; places without a lie are left out."""
+    """Mean gain in percent of the best lie under a policy, by the message that carries the lie.
+
+    Omits messages without lies.
+    """
     gains: dict[str, float] = {}
     for (name, lie, _), group in _lie_groups(rows).items():
         if name == policy:
-            place, gain = told_in(lie, policy), mean(numbers(group, "gain_percent"))
+            place, gain = carrier_of(lie, policy), mean(numbers(group, "gain_percent"))
             gains[place] = max(gain, gains.get(place, gain))
     return {place: gains[place] for place in (IN_BIDS, IN_REPORTS, IN_BOTH) if place in gains}
 
 
-def told_in(lie: str, policy: str) -> str:
-    """Where a policy is told a lie of that kind; only ours asks for bids."""
-    told = lie_of(lie, 1.0)
-    if not policy.startswith(sweeps.OURS) or not told.in_bids:
+def carrier_of(lie: str, policy: str) -> str:
+    """Which messages to a policy carry a lie of this kind. Only themis asks for bids."""
+    kind = lie_of(lie, 1.0)
+    if not policy.startswith(sweeps.OURS) or not kind.in_bids:
         return IN_REPORTS
-    return IN_BOTH if told.in_reports else IN_BIDS
+    return IN_BOTH if kind.in_reports else IN_BIDS
 
 
 def _by_seed(rows: Sequence[Row], column: str) -> Summary:
@@ -316,8 +319,8 @@ def _bars(axes: Axes, rows: Sequence[Row], column: str) -> None:
     lies = list(dict.fromkeys((str(row["lie"]), float(row["factor"])) for row in rows))
     policies = _policies(rows)
     for group, (lie, factor) in enumerate(lies):
-        told = {policy: sweeps.where(rows, policy=policy, lie=lie, factor=factor) for policy in policies}
-        values = {policy: numbers(chosen, column) for policy, chosen in told.items() if chosen}
+        chosen_rows = {policy: sweeps.where(rows, policy=policy, lie=lie, factor=factor) for policy in policies}
+        values = {policy: numbers(chosen, column) for policy, chosen in chosen_rows.items() if chosen}
         height = 0.8 / len(values)
         for place, (policy, each) in enumerate(values.items()):
             at = group + (place - (len(values) - 1) / 2) * height
@@ -335,5 +338,5 @@ EXPERIMENT = LyingOverRuns()
 
 
 def _words(lie: str) -> str:
-    """A kind of lie as tables write it."""
+    """A kind of lie as tables print it."""
     return lie.replace("_", " ")

@@ -1,4 +1,4 @@
-"""The paper's macrobenchmark, which figures 9 to 13 look at from several sides: workloads 1 and 2 on the testbed."""
+"""The paper's macrobenchmark, shared by figures 9 to 13: workloads 1 and 2 on the testbed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOADS: Mapping[Scale, Mapping[str, Load]] = {
     Scale.QUICK: {"w1": Load(name="w1-small", options={}), "w2": Load(name="w2-small", options={})},
     Scale.PAPER: {"w1": Load(name="w1", options={}), "w2": Load(name="w2", options={})},
 }
-"""What the two workloads are at each scale."""
+"""The two workloads at each scale."""
 
 
 def macro_cells(workload: str, scale: Scale, seeds: int, names: Sequence[str] = ()) -> list[Cell]:
@@ -27,30 +27,30 @@ def macro_cells(workload: str, scale: Scale, seeds: int, names: Sequence[str] = 
 
 
 def rows_of_apps(done: Iterable[Done]) -> tuple[dict[str, str | float], ...]:
-    """A row an app: the labels of its run, and how it fared."""
+    """Return a row per app: the labels of its run, and its outcome."""
     return tuple({**run.cell.labels, **_app(app)} for run in done for app in run.record.apps)
 
 
 def rows_of_runs(done: Iterable[Done], measure: Callable[[Done], Mapping[str, float]]) -> tuple[Row, ...]:
-    """A row a run: its labels, and what is measured of it."""
+    """Return a row per run: its labels, and its measures."""
     return tuple({**run.cell.labels, **measure(run)} for run in done)
 
 
 def picked(rows: Iterable[Row], policy: str = "", ends: str = "", workload: str = "") -> list[Row]:
-    """The rows of one policy, one way of ending leases and one workload; empty for any."""
+    """The rows of one policy, one kind of lease ends and one workload. Empty selects all."""
     wanted = {key: value for key, value in (("policy", policy), ("ends", ends), ("workload", workload)) if value}
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
 def by_policy(rows: Sequence[Row], ends: str, column: str) -> dict[str, Summary]:
-    """A column over seeds for each policy, with leases ending in one way."""
+    """Statistics of a column over seeds for each policy, with one kind of lease ends."""
     chosen = picked(rows, ends=ends)
     names = dict.fromkeys(str(row["policy"]) for row in chosen)
     return {name: summary(numbers(picked(chosen, name), column)) for name in names}
 
 
 def ratios_to_ours(rows: Sequence[Row], column: str, ends: str, ours_ends: str) -> dict[str, Summary]:
-    """For each other policy its column over themis's, seed by seed."""
+    """Each other policy's column over that of themis, seed by seed."""
     names = [name for name in dict.fromkeys(str(row["policy"]) for row in rows) if name != OURS]
     return {name: summary(_paired(rows, column, (name, ends), (OURS, ours_ends))) for name in names}
 
@@ -62,12 +62,12 @@ def line(what: str, value: Summary, *, paper: str = "", number: float | None = N
 
 
 def of_the_paper(values: Mapping[str, Summary]) -> dict[str, Summary]:
-    """Only the policies that the paper compares with."""
+    """Keep only the policies that the paper compares with."""
     return {name: value for name, value in values.items() if name in PAPER_POLICIES}
 
 
 def both_ends() -> tuple[tuple[str, str], ...]:
-    """(lease ends of the baseline, of themis): like with like, both ways."""
+    """Pairs (lease ends of the baseline, of themis) with equal ends, for both kinds."""
     return tuple((ends.value, ends.value) for ends in ENDS)
 
 

@@ -1,4 +1,4 @@
-"""What figures 15 and 16 share: workload 2 with more and more apps that are strict about placement."""
+"""Shared code of figures 15 and 16: workload 2 with growing shares of placement-sensitive apps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMN = "network_percent"
 
 
 def network_cells(scale: Scale, seeds: int) -> list[Cell]:
-    """Every policy at each share of network-intensive apps; with one seed the apps differ in their models only."""
+    """Every policy at each share of network-intensive apps. For one seed the apps differ in their models only."""
     return [
         cell
         for percent in PERCENTS[scale]

@@ -1,4 +1,4 @@
-"""System overheads (NSDI'20, section 6.2.3): bids and auctions are timed; what a restart costs is a setting here."""
+"""System overheads (NSDI'20, section 6.2.3): bids and auctions are timed; the restart cost is a setting here."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DIFFERENT = {
         f"a restart takes {Costs().restart_s:g} s by a setting, and how often the paper's jobs have one is not known"
     ),
 }
-"""Why a number may differ, of what is timed or counted."""
+"""Reasons why a number may differ, for each quantity."""
 
 _QUANTILES = {0.5: "median", 0.95: "95th percentile"}
 
@@ -52,7 +52,7 @@ class Overheads:
         return [*macro.macro_cells("w1", scale, seeds, names), *macro.macro_cells("w2", scale, seeds, names)]
 
     def evaluate(self, done: Sequence[Done]) -> Findings:
-        """Rows of quantiles: of times in milliseconds, and of each app's share of its life spent on restarts."""
+        """Return rows of quantiles: of times in milliseconds, and of the share of each app's life spent on restarts."""
         rows = tuple(row for run in done for row in _rows(run))
         lines = [_line(rows, what, quantile) for what in _DIFFERENT for quantile in _QUANTILES]
         costs = Costs()
@@ -73,7 +73,7 @@ class Overheads:
         return Findings(rows=rows, comparisons=tuple(lines), remarks=_remarks(done), claims=(_claim(lines),))
 
     def draw(self, findings: Findings) -> Figure:
-        """CDFs of the time of a bid and of an auction, a line a workload and way of ending leases."""
+        """Draw CDFs of the time of a bid and of an auction, one line per workload and kind of lease ends."""
         figure = new_figure(2, height=3.4, sharey=True)
         for axes, what in zip(figure.axes, ("bid", "auction"), strict=True):
             rows = [row for row in findings.rows if row["what"] == what]
@@ -91,7 +91,7 @@ class Overheads:
 
 
 def _rows(run: Done) -> list[Row]:
-    """The whole distribution at up to 200 quantiles, so that the figure needs nothing else."""
+    """The distribution at up to 200 quantiles, so that the figure needs no other data."""
     counts, restart_s = run.record.counts, Costs().restart_s
     series: Mapping[str, list[float]] = {
         "bid": [seconds * 1e3 for seconds in counts.bid_s],
@@ -108,7 +108,7 @@ def _rows(run: Done) -> list[Row]:
 
 
 def _line(rows: Sequence[Row], what: str, quantile: float) -> Comparison:
-    """A quantile of each run, the median over runs."""
+    """A quantile of each run, and the median over runs."""
     runs = grouped((row for row in rows if row["what"] == what), "workload", "ends", "seed")
     values = summary(percentile(numbers(run, "value"), quantile) for run in runs.values())
     paper = _PAPER[what, quantile]
@@ -121,29 +121,29 @@ def _line(rows: Sequence[Row], what: str, quantile: float) -> Comparison:
 
 
 def _restarts(rows: Sequence[Row], quantile: float, share: float) -> tuple[str, ...]:
-    """Parts of a sentence: the share by workload, and what it would be if every restart were slow."""
+    """Parts of a sentence: the share by workload, and the share if every restart were slow."""
     workloads = grouped((row for row in rows if row["what"] == "restart share"), "workload")
     by_workload = {
         name: median(percentile(numbers(run, "value"), quantile) for run in grouped(group, "ends", "seed").values())
         for (name,), group in workloads.items()
     }
-    told = " and ".join(f"{value:.3g} on workload {str(name)[1:]}" for name, value in by_workload.items())
+    shares = " and ".join(f"{value:.3g} on workload {str(name)[1:]}" for name, value in by_workload.items())
     slow = share * _SLOW_RESTART_S / Costs().restart_s
     return (
-        f"it is {told}",
+        f"it is {shares}",
         f"at {_SLOW_RESTART_S:g} s, the paper's slow resize and checkpoint, it would be {slow:.3g}",
     )
 
 
 def _claim(lines: Sequence[Comparison]) -> Claim:
     ours = {line.what: line.ours for line in lines}
-    told = [
+    texts = [
         f"{what}s " + " and ".join(f"{ours[f'one {what} (ms), {name}']:.3g}" for name in _QUANTILES.values()) + " ms"
         for what in ("bid", "auction")
     ]
     return Claim(
         paper="bids 29 and 334 ms, auctions 354 and 1,398 ms, median and 95th percentile (overheads)",
-        here=", ".join(told),
+        here=", ".join(texts),
     )
 
 

@@ -1,4 +1,4 @@
-"""Cells that experiments share: every registered policy, with aligned and with staggered lease ends."""
+"""Cells shared by experiments: every registered policy, with aligned and with staggered lease ends."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from themis_lab.simulator.workload import Workload
 from themis_lab.simulator.workloads.registry import workload_named
 
 LEAD_S = 5.0
-"""Leases are up for renewal so long before they end: as long as writing a checkpoint takes in the simulator."""
+"""Seconds before leases end at which their renewal starts: the time to write a checkpoint in the simulator."""
 
 PAPER_POLICIES = ("themis", "gandiva", "tiresias", "optimus", "slaq", "srtf", "srsf")
-"""The policies of the paper's evaluation, in the order of its figures; our own baselines come after them."""
+"""The policies of the paper's evaluation, in the order of its figures. Our own baselines follow them."""
 
 ENDS = (LeaseEnds.ALIGNED, LeaseEnds.STAGGERED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """A workload at a scale: a name that `workload_named` knows, and its options."""
+    """A workload at a scale: a name for `workload_named`, and its options."""
 
     name: str
     options: Mapping[str, object]
 
 
 def policies(only: Sequence[str] = ()) -> tuple[str, ...]:
-    """The policies that are registered, the paper's first; `only` some of them."""
+    """The registered policies, the paper's first. `only` selects some of them."""
     known = [*(name for name in PAPER_POLICIES if name in POLICIES), *sorted(POLICIES.keys() - set(PAPER_POLICIES))]
     return tuple(name for name in known if not only or name in only)
 
 
 def make_workload(name: str, seed: int, cluster: str, options: tuple[tuple[str, object], ...] = ()) -> Workload:
-    """The workload of that name, for cells: every argument is plain and crosses to other processes.
+    """Return the workload of this name. Arguments are plain values, so that cells can be sent to other processes.
 
     Args:
-        name: As `workload_named` has it.
-        seed: Of its draws.
-        cluster: The name of a cluster; only `synthetic` goes by it.
+        name: A name for `workload_named`.
+        seed: Seed of its random choices.
+        cluster: The name of a cluster; only `synthetic` depends on it.
         options: Names and values.
     """
     return workload_named(name, seed, cluster_named(cluster), **dict(options))
@@ -60,7 +60,7 @@ def settings_of(
     rounds: RoundSettings | None = None,
     record: bool = False,
 ) -> Settings:
-    """A run of an experiment: the defaults, but for what is told. Invariants are checked by tests, not here."""
+    """Settings of a run with the experiments' defaults. Invariants are checked by tests, not here."""
     return Settings(
         cluster=cluster_named(cluster),
         policy=policy,
@@ -73,7 +73,7 @@ def settings_of(
 
 
 def workload_arguments(load: Load, seed: int, cluster: str) -> dict[str, object]:
-    """What `make_workload` is called with."""
+    """The keyword arguments of `make_workload`."""
     return {"name": load.name, "seed": seed, "cluster": cluster, "options": tuple(sorted(load.options.items()))}
 
 
@@ -86,14 +86,14 @@ def policy_cells(
     ends: Sequence[LeaseEnds] = ENDS,
     labels: Mapping[str, str | float] | None = None,
 ) -> Iterator[Cell]:
-    """A run for each policy, way of ending leases and seed; labelled `policy`, `ends`, `seed` and what else is told.
+    """Yield a run for each policy, kind of lease ends and seed, labelled `policy`, `ends`, `seed` and with `labels`.
 
     Args:
         load: The workload.
         cluster: The cluster by name.
-        seeds: Seeds 1 to this; a seed gives a workload of its own, the same for every policy.
-        names: These policies only; all that are registered if empty.
-        ends: How leases end.
+        seeds: Use seeds 1 to this. Each seed gives its own workload, the same for every policy.
+        names: Only these policies; all registered ones if empty.
+        ends: Kinds of lease ends.
         labels: More labels.
     """
     for seed in range(1, seeds + 1):
@@ -108,6 +108,6 @@ def policy_cells(
 
 
 def distinct_runs(experiments: Sequence[Experiment], scale: Scale, seeds: int) -> list[Cell]:
-    """The runs that the experiments take together: cells that differ in their labels only are run once."""
+    """The runs of all experiments, without duplicates: cells that differ only in their labels are one run."""
     cells = (cell for experiment in experiments for cell in experiment.cells(scale, seeds))
     return list({cell.key: cell for cell in cells}.values())

@@ -1,4 +1,4 @@
-"""How the figures of the experiments look: one colour a policy, one typeface, few helpers in the paper's forms."""
+"""The style of the experiments' figures: one colour per policy, one typeface, helpers for the paper's forms."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ COLOURS: Mapping[str, str] = {
     "drf": "#9c6644",
     "worst_rho_first": "#e377a8",
 }
-"""One colour a policy in every figure. `colour_of` gives others one too."""
+"""One colour per policy in every figure. `colour_of` assigns colours to other names."""
 
 _OTHERS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#9c6bd3", "#2bb3b1", "#d4a72c", "#ef7fb0")
 
-# Matplotlib names every key in its type; a dictionary of texts would not do.
+# Matplotlib's types name every key, so a plain dictionary of texts does not fit them.
 _STYLE: Any = {
     "font.family": "sans-serif",
     "font.size": 9.0,
@@ -56,12 +56,12 @@ _STYLE: Any = {
 PANEL_WIDTH, HEIGHT = 4.8, 3.2
 
 PAPER = "the paper"
-"""What points that the paper prints are called in a legend."""
+"""Legend entry of points that the paper prints."""
 
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Figures that are made, and written, inside look like all others."""
+    """Within this context all figures are drawn and written in one style."""
     with mpl.rc_context(_STYLE):
         yield
 
@@ -75,15 +75,15 @@ def new_figure(
     sharey: bool = False,
     widths: Sequence[float] | None = None,
 ) -> Figure:
-    """A figure with panels side by side (`figure.axes`). Call it within `house_style`.
+    """Return a figure with panels side by side (`figure.axes`). Call it within `house_style`.
 
     Args:
-        panels: How many.
-        width: In inches; 0 for the usual width of so many panels.
+        panels: Number of panels.
+        width: In inches; 0 for the default width for this number of panels.
         height: In inches.
-        sharex: The panels have one horizontal scale.
-        sharey: The panels have one vertical scale.
-        widths: How wide the panels are to each other; alike if None.
+        sharex: Whether the panels share the horizontal scale.
+        sharey: Whether the panels share the vertical scale.
+        widths: Relative widths of the panels; equal if None.
     """
     figure = Figure(figsize=(width or PANEL_WIDTH * panels, height), layout="constrained")
     figure.subplots(1, panels, sharex=sharex, sharey=sharey, width_ratios=widths)
@@ -91,17 +91,17 @@ def new_figure(
 
 
 def colour_of(name: str, place: int = 0) -> str:
-    """A policy's colour; for any other name the one of its place."""
+    """A policy's colour; for any other name the colour of its position."""
     return COLOURS.get(name, _OTHERS[place % len(_OTHERS)])
 
 
 def cdf_lines(axes: Axes, series: Mapping[str, Sequence[float]], xlabel: str, *, log: bool = False) -> None:
-    """The share of values no larger than x, a staircase a series; themis is drawn heavier and last, on top.
+    """Draw the share of values up to x as a step function per series. Themis is drawn last and thicker.
 
     Args:
-        axes: Drawn into.
-        series: Values by name; a policy's name gives the colour.
-        xlabel: What the values are.
+        axes: Where to draw.
+        series: Values by name; a policy's name determines the colour.
+        xlabel: Label of the values.
         log: A logarithmic axis of values.
     """
     for place, (name, values) in enumerate(_themis_last(series)):
@@ -131,14 +131,14 @@ def grouped_bars(
     colours: Mapping[str, str] | None = None,
     labels: str = "",
 ) -> None:
-    """Bars side by side in each group, with whiskers from the least to the largest over seeds.
+    """Draw bars side by side in each group, with whiskers from the smallest to the largest over seeds.
 
     Args:
-        axes: Drawn into.
+        axes: Where to draw.
         groups: Names under the groups.
-        series: By name, a summary a group; the name gives the colour if it is a policy's.
-        colours: By series, where the name does not give it.
-        labels: A format such as `.2f` for numbers over the bars; empty for none.
+        series: By name, one summary per group; a policy's name determines the colour.
+        colours: Colours by series, for other names.
+        labels: A format such as `.2f` for numbers above the bars; empty for none.
     """
     width = 0.8 / max(1, len(series))
     for place, (name, values) in enumerate(series.items()):
@@ -157,7 +157,7 @@ def grouped_bars(
 
 
 def policy_bars(axes: Axes, values: Mapping[str, Summary], *, labels: str = ".2f") -> None:
-    """One bar a policy in its colour, with whiskers over seeds and its number on top."""
+    """Draw one bar per policy in its colour, with whiskers over seeds and its number on top."""
     names = list(values)
     for place, name in enumerate(names):
         value = values[name]
@@ -188,15 +188,15 @@ def lines(
     *,
     apart: float = 0.0,
 ) -> None:
-    """A line a series through the medians, with a light band from the least to the largest over seeds.
+    """Draw a line per series through the medians, with a light band from the smallest to the largest over seeds.
 
     Args:
-        axes: Drawn into.
-        xs: Where the values of each series are.
-        series: By name, a summary at each of xs; one of no runs draws nothing.
-        xlabel: What xs are.
-        ylabel: What the values are.
-        apart: Series that would hide each other's bands are drawn so far apart along x, with whiskers in their place.
+        axes: Where to draw.
+        xs: Positions of the values.
+        series: By name, one summary per position; a summary of no runs draws nothing.
+        xlabel: Label of the positions.
+        ylabel: Label of the values.
+        apart: Distance along x between series that would hide each other's bands. They get whiskers instead of bands.
     """
     for place, (name, values) in enumerate(_themis_last(series)):
         colour = colour_of(name, place)
@@ -225,12 +225,12 @@ def lines(
 
 
 def fair_line(axes: Axes, *, vertical: bool = False) -> None:
-    """A dashed line at rho 1: above it, or right of it, sharing is a loss."""
+    """Draw a dashed line at rho 1. Above or right of it, an app is worse off than with its fair share."""
     (axes.axvline if vertical else axes.axhline)(1.0, color=INK, linewidth=0.9, linestyle="--")
 
 
 def plain_log_axis(axes: Axes, which: str) -> None:
-    """Label a logarithmic axis by 1, 2, 5 and their tenfolds, a long one by powers of ten alone, written plainly."""
+    """Label a logarithmic axis by 1, 2, 5 and their powers of ten; a long axis by powers of ten only."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     least, most = sorted(axes.get_xlim() if which == "x" else axes.get_ylim())
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if most < _LONG * least else (1.0,)))
@@ -242,7 +242,10 @@ _LONG = 2000.0
 
 
 def legend_below(figure: Figure, columns: int = 5) -> None:
-    """One legend for all panels, under them; themis stands first though it is drawn last, the paper's points last."""
+    """Draw one legend for all panels below them.
+
+    Themis comes first though it is drawn last, the paper's points last.
+    """
     handles, names = figure.axes[0].get_legend_handles_labels()
     order = sorted(range(len(names)), key=lambda place: (names[place] != "themis", names[place] == PAPER))
     handles, names = [handles[place] for place in order], [names[place] for place in order]

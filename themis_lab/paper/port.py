@@ -1,4 +1,4 @@
-"""What an experiment is: a plan of runs, an evaluation of their metrics, and a figure in the paper's form."""
+"""The interface of an experiment: a plan of runs, an evaluation of their metrics, and a figure in the paper's form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Scale(StrEnum):
-    """How large the runs are: small enough for all experiments in a quarter of an hour, or the paper's."""
+    """The size of the runs: small enough for all experiments in a quarter of an hour, or the paper's."""
 
     QUICK = "quick"
     PAPER = "paper"
@@ -25,15 +25,15 @@ class Scale(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One run to make. Cells cross to other processes, so functions in them must be those of a module.
+    """One run to make. Cells are sent to other processes, so their functions must be module-level.
 
     Attributes:
-        labels: What tells this run from the others of its experiment, for instance policy, seed and f.
-        make_workload: Draws the workload; called with `workload_arguments`.
-        workload_arguments: By keyword.
-        settings: Everything else of the run.
-        make_agent: The agent of each app, called with the app and `agent_arguments`; None for honest agents.
-        agent_arguments: By keyword.
+        labels: Distinguish the run from others of its experiment, for example policy, seed and f.
+        make_workload: Makes the workload; called with `workload_arguments`.
+        workload_arguments: Keyword arguments.
+        settings: All other settings of the run.
+        make_agent: Makes the agent of an app; called with the app and `agent_arguments`. None for honest agents.
+        agent_arguments: Keyword arguments.
     """
 
     labels: Mapping[str, str | float]
@@ -45,7 +45,7 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """What tells runs apart, in this process as in any other; labels do not."""
+        """Identifies the run in every process. It does not depend on the labels."""
         makers = _name(self.make_workload), _name(self.make_agent)
         return repr((*makers, self.workload_arguments, self.settings, self.agent_arguments))
 
@@ -67,7 +67,7 @@ def _name(function: Callable[..., object] | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """A cell with what came out of it."""
+    """A cell with the record of its run."""
 
     cell: Cell
     record: RunRecord
@@ -75,15 +75,15 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A line of the table that sets the paper beside us.
+    """A line of the table that compares our results with the paper.
 
     Attributes:
         what: The quantity, with its unit.
-        paper: The paper's value as it prints it; empty where it prints none.
-        paper_value: The same as a number, None where there is none to divide by.
+        paper: The paper's value as printed; empty if it prints none.
+        paper_value: The same as a number; None if there is none to divide by.
         ours: Our value, the median over seeds.
-        spread: Least and largest over seeds.
-        remark: A sentence where the two differ, else empty.
+        spread: Smallest and largest value over seeds.
+        remark: A sentence if the two differ, else empty.
     """
 
     what: str
@@ -95,13 +95,13 @@ class Comparison:
 
     @property
     def ratio(self) -> float | None:
-        """Ours over the paper's."""
+        """Our value over the paper's."""
         return None if not self.paper_value else self.ours / self.paper_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A claim of the paper as it words it, and in a few words of numbers what came out here: a row of the overview."""
+    """A row of the overview: a claim in the paper's words, and our result in a few words and numbers."""
 
     paper: str
     here: str
@@ -109,14 +109,14 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What an experiment found.
+    """The findings of an experiment.
 
     Attributes:
-        rows: Of its CSV, all with the same columns.
-        comparisons: The lines that set the paper beside us.
-        remarks: Sentences on the whole.
-        claims: What the overview of all experiments says of this one.
-        causes: Paragraphs on why numbers are not the paper's, as far as this experiment tells them apart.
+        rows: Rows of its CSV, all with the same columns.
+        comparisons: Lines that compare our results with the paper.
+        remarks: Sentences on the whole experiment.
+        claims: Rows of the overview of all experiments.
+        causes: Paragraphs on why numbers differ from the paper's, as far as this experiment shows it.
     """
 
     rows: tuple[Mapping[str, str | float], ...]
@@ -133,13 +133,13 @@ class Experiment(Protocol):
     title: str
 
     def cells(self, scale: Scale, seeds: int) -> Sequence[Cell]:
-        """The runs to make. Like cells of several experiments are run once."""
+        """The runs to make. Equal cells of several experiments are run once."""
         ...
 
     def evaluate(self, done: Sequence[Done]) -> Findings:
-        """The numbers."""
+        """Evaluate the runs."""
         ...
 
     def draw(self, findings: Findings) -> Figure:
-        """The figure, in the paper's form, from the rows alone."""
+        """Draw the figure in the paper's form, from the rows only."""
         ...

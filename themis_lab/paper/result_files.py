@@ -1,4 +1,4 @@
-"""The files that results are left in: whole or not at all."""
+"""Write result files completely or not at all."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ _UNFINISHED = ".part"
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and see that files can be made in it.
+    """Make a folder, and check that files can be written in it.
 
     Raises:
-        InputError: They cannot.
+        InputError: The folder cannot be made or written.
     """
-    with _told(f"cannot make the folder {folder}"):
+    with _as_input_error(f"cannot make the folder {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-    with _told(f"cannot write in the folder {folder}"), tempfile.TemporaryFile(dir=folder):
+    with _as_input_error(f"cannot write in the folder {folder}"), tempfile.TemporaryFile(dir=folder):
         pass
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file, or leave what was there.
+    """Write a file completely, or leave the previous file.
 
     Raises:
         InputError: It cannot be written.
     """
-    # Of this process alone: another one may be writing the same file.
+    # The name holds this process's id, because another process may write the same file.
     part = path.with_name(f"{path.name}.{os.getpid()}{_UNFINISHED}")
-    with _told(f"cannot write {path}", "make room, or name another folder by --out"):
+    with _as_input_error(f"cannot write {path}", "make room, or name another folder by --out"):
         try:
             part.write_bytes(content)
             part.replace(path)
@@ -42,7 +42,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def _told(what: str, remedy: str = "name another by --out") -> Iterator[None]:
+def _as_input_error(what: str, remedy: str = "name another by --out") -> Iterator[None]:
     try:
         yield
     except OSError as error:

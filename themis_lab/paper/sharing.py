@@ -1,4 +1,4 @@
-"""One-shot allocations of a small cluster to two apps, judged: sharing incentive, envy freeness, Pareto efficiency."""
+"""Sharing incentive, envy freeness and Pareto efficiency of one-shot allocations to two apps on a small cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Counts = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taker:
-    """An app of one job: it needs `gpus` GPUs, no fewer, and can use no more."""
+    """An app with one job that runs on exactly `gpus` GPUs."""
 
     name: str
     model: str
@@ -27,7 +27,7 @@ class Taker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What an allocation keeps of the three properties, and each app's slowdown (infinite for one that cannot run)."""
+    """Which of the three properties an allocation has, and each app's slowdown (infinite if it cannot run)."""
 
     slowdowns: tuple[float, ...]
     sharing_incentive: bool
@@ -36,23 +36,26 @@ class Verdict:
 
 
 def slowdown_on(taker: Taker, held: Counts) -> float:
-    """S of the nearest `gpus` of these GPUs: on one machine where they fit, else over the rack; infinite if too few."""
+    """S of the closest `gpus` of these GPUs: on one machine if they fit, else across the rack.
+
+    Infinite if there are too few.
+    """
     if sum(held) < taker.gpus:
         return float("inf")
     return taker.slowdown.machine if max(held) >= taker.gpus else taker.slowdown.rack
 
 
 def judge(takers: Sequence[Taker], machines: Counts, allocation: Sequence[Counts]) -> Verdict:
-    """What an allocation keeps.
+    """Return which properties an allocation has.
 
-    Sharing incentive: no app is slower than on a private cluster of R/N GPUs, placed as well as it could be there
-    (NSDI'20, section 3.1); envy freeness: no app would be faster on what another holds; Pareto efficiency: no other
-    allocation makes an app faster and none slower.
+    Sharing incentive: no app is slower than on a private cluster of R/N GPUs with the best placement (NSDI'20, section
+    3.1). Envy freeness: no app would be faster on another app's GPUs. Pareto efficiency: no other allocation makes one
+    app faster and none slower.
 
     Args:
         takers: The apps, two of them.
         machines: GPUs of each machine.
-        allocation: What each app holds.
+        allocation: The GPUs of each app.
     """
     own = tuple(slowdown_on(taker, held) for taker, held in zip(takers, allocation, strict=True))
     envy = any(
@@ -72,13 +75,13 @@ def judge(takers: Sequence[Taker], machines: Counts, allocation: Sequence[Counts
 
 
 def allocations(machines: Counts) -> Iterator[tuple[Counts, Counts]]:
-    """All ways to give every GPU to one of two apps."""
+    """Yield all ways to give every GPU to one of two apps."""
     for first in product(*(range(gpus + 1) for gpus in machines)):
         yield first, tuple(gpus - taken for gpus, taken in zip(machines, first, strict=True))
 
 
 def equal_allocations(machines: Counts) -> Iterator[tuple[tuple[Counts, Counts], int]]:
-    """Those that give both apps equally many, which is all that DRF asks, each with its number of choices of GPUs."""
+    """Yield the allocations of equally many GPUs, as DRF requires, each with its number of choices of GPUs."""
     for allocation in allocations(machines):
         if 2 * sum(allocation[0]) == sum(machines):
             yield allocation, prod(comb(gpus, taken) for gpus, taken in zip(machines, allocation[0], strict=True))

@@ -1,4 +1,4 @@
-"""Sums over apps and seeds, and the rows that experiments share: medians, percentiles, CDFs, one run's metrics."""
+"""Statistics over apps and seeds, and the rows that experiments share: medians, percentiles, CDFs, metrics of a run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ Row = Mapping[str, str | float]
 """A row of an experiment's CSV."""
 
 DEFINITIONS = ("themis", "isolated_share", "placement_aware", "private_cluster", "attainable")
-"""The five definitions of rho (themis.md, section 2): reported side by side, never compared with one another."""
+"""The five definitions of rho (themis.md, section 2).
+
+They are reported side by side and never compared with one another.
+"""
 
 UNFAIR_RHO = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A quantity over seeds: its median, the least and the largest, and of how many runs."""
+    """A quantity over seeds: median, smallest and largest value, and number of runs."""
 
     median: float
     least: float
@@ -29,12 +32,12 @@ class Summary:
 
     @property
     def spread(self) -> tuple[float, float]:
-        """Least and largest."""
+        """Smallest and largest value."""
         return self.least, self.most
 
 
 def summary(values: Iterable[float]) -> Summary:
-    """Median, least and largest; all nan for no values."""
+    """Median, smallest and largest value. All are nan without values."""
     ordered = sorted(values)
     if not ordered:
         return Summary(median=math.nan, least=math.nan, most=math.nan, runs=0)
@@ -42,34 +45,34 @@ def summary(values: Iterable[float]) -> Summary:
 
 
 def median(values: Iterable[float]) -> float:
-    """The middle value, the mean of the two middle ones for an even number; nan for none."""
+    """The middle value, or the mean of the two middle ones. Nan without values."""
     return percentile(values, 0.5)
 
 
 def mean(values: Iterable[float]) -> float:
-    """The arithmetic mean; nan for none."""
+    """The arithmetic mean. Nan without values."""
     numbers = list(values)
     return math.fsum(numbers) / len(numbers) if numbers else math.nan
 
 
 def cdf(values: Iterable[float]) -> tuple[list[float], list[float]]:
-    """The values in order, and the share of all that is no larger than each."""
+    """The values in ascending order, and for each the share of values that are no larger."""
     ordered = sorted(values)
     return ordered, [(place + 1) / len(ordered) for place in range(len(ordered))]
 
 
 def rhos(record: RunRecord, definition: str = "themis") -> list[float]:
-    """Rho at the end of every app by one definition."""
+    """Rho of every app at its end, by one definition."""
     return [app.rho[definition] for app in record.apps]
 
 
 def max_rho(record: RunRecord, definition: str = "themis") -> float:
-    """The worst rho of a run by one definition."""
+    """The largest rho of a run by one definition."""
     return max(rhos(record, definition), default=math.nan)
 
 
 def gpu_time_h(record: RunRecord) -> float:
-    """GPU hours that apps held leases."""
+    """GPU hours of the apps' leases."""
     return math.fsum(app.gpu_time_s for app in record.apps) / 3600.0
 
 
@@ -112,17 +115,17 @@ def run_metrics(record: RunRecord) -> dict[str, float]:
 
 
 NEAR_BOUND = 1.1
-"""An app whose rho is no larger than so many times its lower bound is said to be at its bound."""
+"""An app is at its lower bound if its rho is at most this factor times the bound."""
 
 
 def _worst_at_bound(record: RunRecord) -> float:
-    """1 where the worst app of the run is at its lower bound, so that max rho tells of the workload; else 0."""
+    """1 if the app with the largest rho is at its lower bound, so that max rho describes the workload; else 0."""
     worst = max(record.apps, key=lambda app: app.rho["themis"], default=None)
     return float(worst is not None and worst.rho["themis"] <= NEAR_BOUND * worst.bound)
 
 
 def grouped(rows: Iterable[Row], *columns: str) -> dict[tuple[str | float, ...], list[Row]]:
-    """The rows by what stands in these columns, in the order of their first row."""
+    """Group the rows by their values in these columns, in the order of their first row."""
     groups: dict[tuple[str | float, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row[column] for column in columns), []).append(row)
@@ -135,14 +138,14 @@ def numbers(rows: Iterable[Row], column: str) -> list[float]:
 
 
 def summarized(rows: Iterable[Row], by: str, column: str) -> dict[str | float, Summary]:
-    """A column over all rows that are alike in column `by`, which are as a rule the seeds."""
+    """Statistics of a column over all rows with equal `by`; the rows usually differ in their seeds."""
     return {key: summary(numbers(group, column)) for (key,), group in grouped(rows, by).items()}
 
 
 def paired_ratios(
     rows: Iterable[Row], column: str, of: Callable[[Row], bool], to: Callable[[Row], bool]
 ) -> list[float]:
-    """`column` of the rows that `of` picks over that of the rows that `to` picks, seed by seed."""
+    """`column` of the rows that `of` selects, divided by that of the rows that `to` selects, seed by seed."""
     rows = list(rows)
     over = {row["seed"]: float(row[column]) for row in rows if of(row)}
     under = {row["seed"]: float(row[column]) for row in rows if to(row)}
@@ -150,5 +153,5 @@ def paired_ratios(
 
 
 def of_policies(rows: Sequence[Row]) -> list[str]:
-    """The policies that the rows tell of, in the order of their first row."""
+    """The policies of the rows, in the order of their first row."""
     return list(dict.fromkeys(str(row["policy"]) for row in rows))

@@ -1,4 +1,4 @@
-"""Agents for cells: functions of a module with plain arguments, so that runs with them cross to other processes."""
+"""Agents for cells: module-level functions with plain arguments, so that runs can be sent to other processes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from am.agent.fairness import RhoDefinition, ideal_times_s
-from am.agent.views import AppView, Surroundings
+from am.agent.model.fairness import RhoDefinition, ideal_times_s
+from am.agent.model.views import AppView, ClusterView
 from rm_plugin.arbiter.seeds import child_seed
 from themis.apps import Slowdown
 from themis.bids import AppReport, Bid, GangDemand, Offer, RhoOf
@@ -30,8 +30,8 @@ def lying_agent(app: AppTrace, liar: str, lie: str, amount: float) -> Agent:
         lie: A key of OWN_LIES or of `themis_lab.simulator.agents.LIES`.
         amount: What the lie takes.
     """
-    told = lie_of(lie, amount)
-    return LyingAgent(HonestAgent(), told) if app.name == liar else HonestAgent()
+    chosen = lie_of(lie, amount)
+    return LyingAgent(HonestAgent(), chosen) if app.name == liar else HonestAgent()
 
 
 def lie_of(kind: str, amount: float) -> Lie:
@@ -52,14 +52,14 @@ def lie_about_strictness(factor: float) -> Lie:
 def lie_about_loss(factor: float) -> Lie:
     """The app claims to be at its iterations over `factor`: with more than 1 its losses seem to fall faster."""
 
-    def told(demand: GangDemand) -> GangDemand:
+    def misstated(demand: GangDemand) -> GangDemand:
         true = demand.forecast
         return (
             demand if true is None else replace(demand, forecast=replace(true, iteration=int(true.iteration / factor)))
         )
 
     def report(truth: AppReport) -> AppReport:
-        return replace(truth, demands=tuple(told(demand) for demand in truth.demands))
+        return replace(truth, demands=tuple(misstated(demand) for demand in truth.demands))
 
     return Lie(name=f"loss as at an iteration {factor:g} times earlier", report=report)
 
@@ -86,7 +86,7 @@ class RankedAgent:
         self._definitions = tuple(definitions)
         self._whole: AppView | None = None
 
-    def report(self, app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+    def report(self, app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """The report with rho by these definitions."""
         if self._whole is None:
             # The first report is asked before the app has held a GPU: its work is then as it was submitted.
@@ -97,7 +97,7 @@ class RankedAgent:
         ideal_s = math.exp(math.fsum(logs) / len(logs))
         return replace(truth, rho=truth.t_shared_s / ideal_s, t_ideal_s=ideal_s)
 
-    def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
+    def bid(self, app: AppView, offer: Offer, around: ClusterView) -> Bid:
         """What the production agent bids."""
         return self._inner.bid(app, offer, around)
 

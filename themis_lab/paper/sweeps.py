@@ -1,4 +1,4 @@
-"""What experiments that vary one thing share: their workloads and clusters, rows of runs, ratios run by run."""
+"""Shared code of experiments that vary one parameter: workloads, clusters, rows of runs, ratios run by run."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _TESTBED_GPUS, _SIMULATED_GPUS = 64, 256
 
 
 def simulated_load(scale: Scale, **options: object) -> Load:
-    """Workload 2 for the simulated cluster, as busy as the testbed is with it: the paper does not say how busy.
+    """Workload 2 for the simulated cluster, with the same load as on the testbed. The paper does not state the load.
 
     Args:
-        scale: How large.
+        scale: Size of the runs.
         options: More options of the workload.
     """
     load = LOADS[scale]["w2"]
@@ -39,7 +39,7 @@ def simulated_load(scale: Scale, **options: object) -> Load:
 
 
 def ends_of(scale: Scale, *, both: bool) -> tuple[LeaseEnds, ...]:
-    """How leases end: both ways at the paper's scale, and at quick scale at points that are to be told `both` ways.
+    """The kinds of lease ends: both at the paper's scale; at quick scale both only for points with `both`.
 
     Staggered runs take longest.
     """
@@ -47,22 +47,22 @@ def ends_of(scale: Scale, *, both: bool) -> tuple[LeaseEnds, ...]:
 
 
 def rows_of_runs(done: Iterable[Done]) -> tuple[Row, ...]:
-    """A row a run: its labels and all metrics of the run."""
+    """Return a row per run: its labels and all its metrics."""
     return tuple({**run.cell.labels, **run_metrics(run.record)} for run in done)
 
 
 def where(rows: Iterable[Row], **wanted: str | float) -> list[Row]:
-    """The rows in which these columns have these values."""
+    """The rows with these values in these columns."""
     return [row for row in rows if all(row[column] == value for column, value in wanted.items())]
 
 
 def over_seeds(rows: Iterable[Row], column: str, **wanted: str | float) -> Summary:
-    """A column of the rows that have these values."""
+    """Statistics of a column over the rows with these values."""
     return summary(numbers(where(rows, **wanted), column))
 
 
 def series(rows: Sequence[Row], by: str, along: str, column: str) -> dict[str, list[Summary]]:
-    """For each value of `by`, in the order of its first row, a summary of `column` at each value of `along`."""
+    """For each value of `by`, in the order of its first row, statistics of `column` at each value of `along`."""
     points = axis(rows, along)
     return {
         str(name): [over_seeds(group, column, **{along: point}) for point in points]
@@ -71,7 +71,7 @@ def series(rows: Sequence[Row], by: str, along: str, column: str) -> dict[str, l
 
 
 def axis(rows: Iterable[Row], column: str) -> list[float]:
-    """The values of a column of numbers, each once, least first."""
+    """The distinct values of a column of numbers, in ascending order."""
     return sorted({float(row[column]) for row in rows})
 
 
@@ -82,14 +82,14 @@ def ratios(
     under: Mapping[str, str | float],
     like: Sequence[str] = ("seed",),
 ) -> Summary:
-    """`column` of the rows that have the values `over`, divided by that of the rows that have `under`.
+    """`column` of the rows with the values `over`, divided by that of the rows with the values `under`.
 
     Args:
         rows: Of runs.
-        column: Divided.
-        over: Values by column of the runs above.
-        under: Of those below.
-        like: A run above is divided by the run below that has the same values in these columns.
+        column: The column to divide.
+        over: Values by column of the runs in the numerator.
+        under: Values by column of the runs in the denominator.
+        like: A run is divided by the run with equal values in these columns.
     """
     below = {_key(row, like): float(row[column]) for row in where(rows, **under)}
     pairs = [(float(row[column]), below.get(_key(row, like), 0.0)) for row in where(rows, **over)]
@@ -99,7 +99,7 @@ def ratios(
 def to_ours(
     rows: Sequence[Row], column: str, names: Iterable[str] = BASELINES, ends: str = ALIGNED
 ) -> dict[str, Summary]:
-    """By policy its column over that of themis, seed by seed, with leases that end alike."""
+    """Each policy's column over that of themis, seed by seed, with equal lease ends."""
     present = {str(row["policy"]) for row in rows}
     return {
         name: ratios(rows, column, {"policy": name, "ends": ends}, {"policy": OURS, "ends": ends})
@@ -115,12 +115,12 @@ def line(what: str, value: Summary, *, paper: str = "", number: float | None = N
 
 
 def nearest_and_farthest(values: Mapping[str, Summary]) -> tuple[str, str]:
-    """The names of the least and the largest median."""
+    """The names with the smallest and the largest median."""
     return min(values, key=lambda name: values[name].median), max(values, key=lambda name: values[name].median)
 
 
 def ranking(rows: Sequence[Row], column: str) -> list[tuple[str, float]]:
-    """Policies and the medians of a column, least first."""
+    """Policies and the medians of a column, in ascending order."""
     medians = [
         (str(name), summary(numbers(group, column)).median) for (name,), group in grouped(rows, "policy").items()
     ]
@@ -128,25 +128,25 @@ def ranking(rows: Sequence[Row], column: str) -> list[tuple[str, float]]:
 
 
 def ranking_text(rows: Sequence[Row], column: str) -> str:
-    """`ranking` as a sentence has it: name and number."""
+    """`ranking` as text: names and numbers."""
     return ", ".join(f"{name} {value:.3g}" for name, value in ranking(rows, column))
 
 
 def left_out(rows: Sequence[Row], along: str) -> str:
-    """A sentence on where runs with staggered lease ends are left out, and that definitions stay apart.
+    """A sentence on where staggered lease ends are left out, and that definitions of rho are kept apart.
 
     Args:
         rows: Of runs.
-        along: The column that was varied.
+        along: The varied column.
     """
     staggered = axis(where(rows, ends=STAGGERED), along)
     missing = [f"{point:g}" for point in axis(rows, along) if point not in staggered]
-    told = f" Staggered lease ends are left out at this scale at: {', '.join(missing)}." if missing else ""
-    return f"Rho is by definition `themis`; the CSV has all five, side by side.{told}"
+    missing_text = f" Staggered lease ends are left out at this scale at: {', '.join(missing)}." if missing else ""
+    return f"Rho is by definition `themis`; the CSV has all five, side by side.{missing_text}"
 
 
 def bound_text(bound: Summary) -> str:
-    """What the largest lower bound of an app in themis's own runs says: N_avg, and so rho, differs between policies."""
+    """The largest lower bound of an app in the runs of themis. N_avg, and thus rho, differs between policies."""
     return (
         f"in themis's own runs the largest lower bound of an app is {bound.median:.3g} ({bound.least:.3g} to "
         f"{bound.most:.3g}), less than which no policy could have given it at the same N_avg"
@@ -160,13 +160,13 @@ def bars_by_policy(
     name_of: Callable[[float], str],
     decorate: Callable[[Axes], None],
 ) -> Figure:
-    """Bars of every policy at each value of `along`, a panel for each way of ending leases.
+    """Draw bars of every policy at each value of `along`, one panel per kind of lease ends.
 
     Args:
         rows: Of runs.
-        along: The column that was varied.
-        column: What is drawn.
-        name_of: The name of a group.
+        along: The varied column.
+        column: The drawn column.
+        name_of: Returns the name of a group.
         decorate: Sets labels and lines of a panel.
     """
     groups = grouped(rows, "ends")

@@ -1,7 +1,7 @@
-"""Table 5: what becomes of one long and one short app under themis and under tiresias.
+"""Table 5: rho of one long and one short app under themis and under tiresias.
 
-The paper takes both from its testbed run and tells only their GPU time and GPUs. Here they are put into workload 2 at
-its median arrival, and, to see them by themselves, alone on one machine of four GPUs.
+The paper takes both from its testbed run and states only their GPU time and GPUs. Here they are part of workload 2, at
+its median arrival. They also run alone on one machine of four GPUs.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
 from themis_lab.simulator.workloads.models import model_named
 
 MODEL = "transformer"
-"""The model of both apps, which the paper does not tell: one of the kind, NLP, that is most frequent in its mix."""
+"""The model of both apps, which the paper does not state: one of the most frequent kind in its mix, NLP."""
 
 ALONE, SHARED = "alone", "in workload 2"
 LATER, LATER_S = "alone, the long app later", 1800.0
-"""An ablation of what the paper does not tell: which of the two was there first."""
+"""An ablation of what the paper does not state: which of the two arrived first."""
 
 ALONE_CLUSTER = "1x4"
 _POLICIES = ("themis", "tiresias")
@@ -36,7 +36,7 @@ _POLICIES = ("themis", "tiresias")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperApp:
-    """A row of the paper's table: GPU minutes over all its GPUs, and rho as it prints it."""
+    """A row of the paper's table: GPU minutes over all its GPUs, and rho as printed."""
 
     name: str
     gpus: int
@@ -58,14 +58,14 @@ def make_pair(
     *,
     later_s: float = 0.0,
 ) -> Workload:
-    """The two apps, arriving together: alone, or at the median arrival of another workload.
+    """Return the two apps, arriving together: alone, or at the median arrival of another workload.
 
     Args:
         around: Name of the other workload; empty for none.
-        seed: Of the other workload.
+        seed: Seed of the other workload.
         cluster: As for `make_workload`.
-        options: Of the other workload.
-        later_s: So long after the short app the long one comes, where they are alone.
+        options: Options of the other workload.
+        later_s: Seconds by which the long app arrives after the short one, if they are alone.
     """
     if not around:
         alone = sorted((pair_app(app, later_s * (app is APPS[0])) for app in APPS), key=lambda app: app.arrival_s)
@@ -84,7 +84,7 @@ class LongAndShort:
     title: str = "one long and one short app"
 
     def cells(self, scale: Scale, seeds: int) -> Sequence[Cell]:
-        """Themis and tiresias, aligned and staggered, alone (together, and the long one later) and in workload 2."""
+        """Themis and tiresias, aligned and staggered: alone (together, and the long app later) and in workload 2."""
         return [
             cell
             for seed in range(1, seeds + 1)
@@ -120,7 +120,7 @@ class LongAndShort:
         )
 
     def draw(self, findings: Findings) -> Figure:
-        """Bars of rho, themis beside tiresias, in both set-ups, with the paper's numbers beside ours."""
+        """Draw bars of rho, themis next to tiresias, in both set-ups, with the paper's numbers next to ours."""
         figure = new_figure(2, width=9.6, height=3.4, sharey=True)
         groups = [f"{app.name}\n{ends.value}" for app in APPS for ends in ENDS]
         for axes, setup in zip(figure.axes, (SHARED, ALONE), strict=True):
@@ -138,7 +138,7 @@ class LongAndShort:
 
 
 def _draw_paper(axes: Axes, shown: Sequence[str]) -> None:
-    """A diamond over each bar's place where the paper's number lies."""
+    """Draw a diamond at the paper's number above each bar."""
     width = 0.8 / max(1, len(shown))
     points = [
         (group + (place - (len(shown) - 1) / 2) * width, app.rho[policy])
@@ -157,7 +157,7 @@ def _arguments(scale: Scale, seed: int) -> dict[str, object]:
 
 
 def pair_app(app: PaperApp, arrival_s: float, divisor: float = 1.0) -> AppTrace:
-    """One of the two as an app of a workload, its work divided by `divisor`."""
+    """Return one of the two as an app of a workload, with its work divided by `divisor`."""
     model = model_named(MODEL)
     job = JobTrace(
         job_id="0",
@@ -213,9 +213,9 @@ def _comparisons(rows: Sequence[Row]) -> list[Comparison]:
 
 
 def _apart(runs: Sequence[Row], paper: float) -> str:
-    """A sentence where rho is not the paper's: how much longer than by itself the app takes, and what its bound allows.
+    """A sentence if rho differs from the paper's: how much longer than alone the app takes, and its bound.
 
-    By definition `themis` t_ideal is N_avg times the time by itself.
+    By definition `themis` t_ideal is N_avg times the time alone.
     """
     rho = median(numbers(runs, "rho_themis"))
     if not runs or not differs(rho, paper):
@@ -238,19 +238,19 @@ def _later(rho: Summary) -> str:
 def _claims(rows: Sequence[Row]) -> list[Claim]:
     claims = []
     for app in APPS:
-        told = []
+        texts = []
         for setup in (SHARED, ALONE):
             values = [
                 f"{policy} {_rho(rows, setup, policy, ENDS[0].value, app.name).median:.2f}" for policy in _POLICIES
             ]
-            told.append(f"{setup}: {', '.join(values)}")
+            texts.append(f"{setup}: {', '.join(values)}")
         paper = ", ".join(f"{policy} about {rho:g}" for policy, rho in app.rho.items())
-        claims.append(Claim(paper=f"rho of the {app.name} app: {paper} (tab5)", here="; ".join(told)))
+        claims.append(Claim(paper=f"rho of the {app.name} app: {paper} (tab5)", here="; ".join(texts)))
     return claims
 
 
 def _order(app: PaperApp, values: dict[str, float]) -> str:
-    """Whether the app fares better under the policy that the paper says it does."""
+    """Whether the app is faster under the same policy as in the paper."""
     paper = app.rho["themis"] < app.rho["tiresias"]
     if values["themis"] == values["tiresias"]:
         return "the same under both policies; the paper: better under " + ("themis." if paper else "tiresias.")
@@ -263,9 +263,9 @@ def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
     shared = [row for row in rows if row["set-up"] == SHARED]
     bounds = {app.name: summary(numbers([row for row in shared if row["app"] == app.name], "bound")) for app in APPS}
     contention = summary(numbers(shared, "contention"))
-    told = ", ".join(f"{name} {value.median:.2f}" for name, value in bounds.items())
+    texts = ", ".join(f"{name} {value.median:.2f}" for name, value in bounds.items())
     return (
-        f"No policy could have brought rho below its bound, here {told} (median over runs in workload 2); N_avg was "
+        f"No policy could have brought rho below its bound, here {texts} (median over runs in workload 2); N_avg was "
         f"{contention.median:.3g} ({contention.least:.3g} to {contention.most:.3g}).",
         f"The paper does not tell the two apps' model, arrival or neighbours: here both are {MODEL} and come at the "
         "median arrival. By definition `themis` an app that can use few of the cluster's GPUs has rho 1 only if it "
@@ -276,8 +276,8 @@ def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _arrivals(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Whether the order of the two policies depends on which app was there first."""
-    told = []
+    """Whether the order of the two policies depends on which app arrived first."""
+    texts = []
     for app in APPS:
         values = {policy: _rho(rows, LATER, policy, ENDS[0].value, app.name) for policy in _POLICIES}
         if not all(value.runs for value in values.values()):
@@ -285,11 +285,11 @@ def _arrivals(rows: Sequence[Row]) -> tuple[str, ...]:
         medians = {policy: value.median for policy, value in values.items()}
         figures = ", ".join(f"{policy} {median:.2f}" for policy, median in medians.items())
         order = _order(app, medians) or "as in the paper."
-        told.append(f"the {app.name} app {figures} ({order.rstrip('.')})")
+        texts.append(f"the {app.name} app {figures} ({order.rstrip('.')})")
     return (
         "Tiresias serves first who has had the least GPU time, so that a short app that comes together with a long one "
         f"is ahead of it. With the long app {LATER_S / 60.0:.0f} min after the short one, alone and aligned, rho is: "
-        f"{'; '.join(told)}.",
+        f"{'; '.join(texts)}.",
     )
 
 

@@ -29,7 +29,7 @@ class Board:
     """Numbers that processes write, each its own places, and their parent reads: no lock, so no killed one holds it."""
 
     here: Board | None = None
-    """In a process that was started for `mapped`: the one it was given."""
+    """In a process that was started for `run_parallel`: the one it was given."""
 
     def __init__(self, places: int) -> None:
         from multiprocessing.sharedctypes import RawArray
@@ -45,7 +45,7 @@ class Board:
         return list(self._numbers)
 
 
-def mapped(
+def run_parallel(
     function: Callable[[T], R],
     items: Iterable[tuple[K, T]],
     processes: int,

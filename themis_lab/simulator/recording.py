@@ -15,10 +15,10 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from am.agent.fairness import RhoDefinition
+from am.agent.model.fairness import RhoDefinition
 from themis.errors import InputError, UnknownNameError
 from themis_lab.simulator.clusters import check_size
-from themis_lab.simulator.plain import plain, restored
+from themis_lab.simulator.json_codec import plain, restored
 from themis_lab.simulator.record import AppOutcome, Counts, RoundRecord, RunRecord
 from themis_lab.simulator.runs import LieChoice, Run
 from themis_lab.simulator.settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from themis_lab.simulator.metrics import Document, document_of
-from themis_lab.simulator.parallel import Board, mapped
+from themis_lab.simulator.parallel import Board, run_parallel
 from themis_lab.simulator.runs import Run, make_run
 from themis_lab.simulator.simulation import Simulation, Watch
 
@@ -45,7 +45,7 @@ def _apart(runs: Sequence[Run], workers: int, watch: Progress) -> Iterator[tuple
     board = Board(len(runs))
     apps = sum(len(run.workload.apps) for run in runs)
     items = ((place, (place, run)) for place, run in enumerate(runs))
-    return mapped(_document, items, workers, board, lambda: watch(sum(board.numbers()), apps))
+    return run_parallel(_document, items, workers, board, lambda: watch(sum(board.numbers()), apps))
 
 
 def _document(item: tuple[int, Run]) -> Document:

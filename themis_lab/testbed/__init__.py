@@ -1,1 +1,1 @@
-"""The testbed experiment: the main job, its audit and its report."""
+"""The testbed: live runs on emulated GPUs, their audit and their report."""

@@ -1,4 +1,4 @@
-"""One app's part of the report."""
+"""The part of the report on one app."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def app_report(
     tasks: Sequence[TaskSpan],
     end_s: float,
 ) -> dict[str, Any]:
-    """What the report says of an app.
+    """Return the report's entry for an app.
 
     Args:
         app: Its status at the end.
         events: Its own events.
-        leases: Its leases.
-        tasks: What it ran.
-        end_s: When the record ends, in seconds since the epoch.
+        leases: The app's leases.
+        tasks: The app's task spans.
+        end_s: End of the record, in seconds since the epoch.
     """
     slowdown = app_from_message(app.spec).estimate.slowdown if app.HasField("spec") else None
     first_s = min((lease.start_s for lease in leases), default=math.nan)
@@ -60,9 +60,9 @@ def app_report(
 
 
 def best_model(app: pb.AppStatus, events: Sequence[Event]) -> dict[str, Any] | None:
-    """The model that the search came up with; None while nobody knows.
+    """Return the best model of the search. Returns None while it is unknown.
 
-    The accuracy is the one on held-out data, from the app's last word or else from what the job itself logged.
+    The accuracy is the one on held-out data, from the app's last event or else from the job's log.
     """
     job = status.best_job(app)
     if job is None:
@@ -82,12 +82,12 @@ def best_model(app: pb.AppStatus, events: Sequence[Event]) -> dict[str, Any] | N
 
 
 def finite(value: float) -> float | None:
-    """The number, or None for one that JSON has no word for."""
+    """Return the number, or None for one that JSON cannot express."""
     return value if math.isfinite(value) else None
 
 
 def _below(place: str, folder: str) -> str | None:
-    """A checkpoint's place, from the folder that holds all apps where it lies below it."""
+    """A checkpoint's path, relative to the folder of all apps if it is below it."""
     if not place:
         return None
     path = Path(place.removeprefix("file://"))

@@ -1,4 +1,4 @@
-"""The audit: whether a run kept its promises, judged from its events alone. Pure: events in, findings out."""
+"""The audit: whether a run kept its promises, judged from its events only. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from themis_lab.testbed.audit_values import AuditInput, AuditResult, Findings
 def audit(run: AuditInput) -> AuditResult:
     """Check a run.
 
-    Every check is independent of the code that made the decisions: it reads events, and what tasks wrote themselves.
+    Every check is independent of the code that made the decisions: it reads events and what the tasks wrote.
     """
     findings = Findings(run.start_s)
     for check in (

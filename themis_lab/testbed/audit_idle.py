@@ -23,7 +23,10 @@ LEASED = "leased_gpu_s"
 
 
 def check_idle_leases(run: AuditInput, findings: Findings) -> None:
-    """Measure leased GPUs that run nothing (tasks come up, checkpoints are written); past one lease it is a fault."""
+    """Measure leased GPUs without tasks (while tasks start or checkpoints are written).
+
+    Longer than one lease is a violation.
+    """
     findings.announce(LEASE_USED)
     ran: dict[tuple[str, str], list[Interval]] = defaultdict(list)
     for span in task_spans(run.events):
@@ -40,12 +43,12 @@ def check_idle_leases(run: AuditInput, findings: Findings) -> None:
 
 
 def check_idle_gpus(run: AuditInput, findings: Findings) -> None:
-    """Free GPUs against waiting jobs.
+    """Check free GPUs against waiting jobs.
 
-    After each round the arbiter's own count of usable GPUs must be 0. Independently, and whether rounds are played or
-    not, no GPU may stay free for longer than a round takes while a job waits whose smallest gang fits into the free
-    GPUs. A job waits while its tuner has it run, its app's master is registered and no tasks of it run; jobs that GPUs
-    serve which their app already holds, or has reserved, do not wait. Growth of running jobs is left to the first rule:
+    After each round the arbiter's own count of usable GPUs must be 0. A second rule also holds between rounds: no GPU
+    may stay free for longer than a round takes while a job waits whose smallest gang fits into the free GPUs. A job
+    waits if its tuner wants it to run, its app master is registered, and no tasks of it run. Jobs that fit on GPUs
+    which their app already holds or has reserved do not wait. Only the first rule covers growth of running jobs:
     whether one more GPU makes a job faster depends on its slowdown.
     """
     findings.announce(NOTHING_USABLE, NOT_IDLE)
@@ -61,14 +64,14 @@ def check_idle_gpus(run: AuditInput, findings: Findings) -> None:
 
 @dataclass(slots=True)
 class _Watch:
-    """Follows the events: which GPUs are free since when although a job could use them.
+    """Follow the events: which GPUs are free although a job could use them, and since when.
 
     Attributes:
         owner: The app that holds or has reserved each GPU that is not free.
-        planned: The jobs that each app's tuner has run.
-        running: The GPUs of each job that has tasks, by app.
+        planned: The jobs that each app's tuner wants to run.
+        running: The GPUs of each job with tasks, by app.
         ready_s: The time before which a crashed job does not want GPUs.
-        since: For each waiting job, the free GPUs that it could use, and from when on.
+        since: For each waiting job, the free GPUs that it could use, with the time since when.
     """
 
     run: AuditInput
@@ -84,7 +87,7 @@ class _Watch:
     def take(self, event: Event) -> None:
         """Apply one event."""
         if event.kind == "rm_started":
-            # While there was no ResourceManager nobody could grant anything.
+            # Without a ResourceManager no GPU could be granted.
             self.since.clear()
         elif not self._applies(event):
             return
@@ -96,12 +99,15 @@ class _Watch:
                 self.since[key].setdefault(gpu, event.time_s)
 
     def finish(self) -> None:
-        """The record ends."""
+        """Close all open cases at the end of the record."""
         for key in list(self.since):
             self._close(key, self.since[key].keys(), self.run.end_s)
 
     def _close(self, key: JobKey, gpus: Iterable[str], now_s: float) -> None:
-        """These GPUs are no longer both free and wanted by the job: one case for all that were so equally long."""
+        """Close a case: these GPUs are no longer both free and wanted by the job.
+
+        GPUs with equal times are one case.
+        """
         spans: dict[float, list[str]] = defaultdict(list)
         for gpu in sorted(gpus):
             spans[max(self.since[key].pop(gpu), self.ready_s.get(key, 0.0))].append(gpu)
@@ -130,7 +136,7 @@ class _Watch:
         elif event.kind == "job_restarted":
             self.ready_s[app_id, str(detail["job_id"])] = event.time_s + CRASH_PAUSE_S
         elif event.kind == "am_lost" or is_final(event):
-            # Until it is back and its tuner tells again it asks for nothing.
+            # It requests nothing until it is back and its tuner has reported again.
             self.registered.discard(app_id)
             self.planned.pop(app_id, None)
             self.running.pop(app_id, None)
@@ -139,7 +145,7 @@ class _Watch:
         return True
 
     def _freed(self, event: Event) -> None:
-        # A GPU that another app has reserved passes to it at this moment and is never free.
+        # A GPU reserved by another app passes to that app now, and is never free.
         gpu, _ = self.leases.pop(int(event.detail["lease_id"]), ("", ""))
         self.owner.pop(gpu, None)
         self.owner.update(lease for lease in self.leases.values() if lease[0] == gpu)
@@ -160,7 +166,7 @@ class _Watch:
         return wanted
 
     def _waiting(self) -> Iterator[tuple[JobKey, AuditedJob]]:
-        """Jobs that want GPUs which their app does not have yet; what it has goes to its smallest gangs first."""
+        """Jobs that want GPUs beyond those of their app. The app's own GPUs go to its smallest gangs first."""
         for app_id in self.registered & self.planned.keys():
             running = self.running[app_id]
             keys = [(app_id, job_id) for job_id in sorted(self.planned[app_id] - running.keys())]
@@ -174,7 +180,7 @@ class _Watch:
 
 
 def by_machine(gpus: Iterable[str]) -> dict[str, list[str]]:
-    """GPUs by their machine."""
+    """GPUs by machine."""
     machines: dict[str, list[str]] = defaultdict(list)
     for gpu in gpus:
         machines[gpu.rpartition("/")[0]].append(gpu)
@@ -182,7 +188,7 @@ def by_machine(gpus: Iterable[str]) -> dict[str, list[str]]:
 
 
 def fitting(free: Mapping[str, list[str]], job: AuditedJob) -> list[str]:
-    """The free GPUs that could serve as part of a job's smallest gang; none when the gang does not fit."""
+    """The free GPUs that could be part of a job's smallest gang. Empty if the gang does not fit."""
     usable = {machine: gpus for machine, gpus in free.items() if len(gpus) >= job.gpus_per_task}
     units = sum(len(gpus) // job.gpus_per_task for gpus in usable.values())
     return [gpu for gpus in usable.values() for gpu in gpus] if units >= job.min_tasks else []

@@ -12,7 +12,7 @@ WITH_APP = "a lease ends with its app"
 
 
 def check_lease_ends(run: AuditInput, findings: Findings) -> None:
-    """No lease lives past its end plus the grace without being renewed; none past its app's end."""
+    """No lease continues past its end plus the grace unless it is renewed, nor past its app's end."""
     findings.announce(IN_TIME, WITH_APP)
     ended_s = {event.app_id: event.time_s for event in run.events if is_final(event)}
     bound_s = run.limits.grace_s + run.limits.notice_s
@@ -22,7 +22,7 @@ def check_lease_ends(run: AuditInput, findings: Findings) -> None:
         if app_end_s == math.inf:
             continue
         late = f"{lease.app_id} ended at {findings.at(app_end_s)}, but its lease {lease.lease_id} of {lease.gpu} "
-        # A run's record may end as soon as its last app has: an open lease is only late when time for it has passed.
+        # A record may end as soon as the last app has ended. So an open lease is late only if its time has passed.
         end_s = min(lease.end_s, math.inf if run.end_s > app_end_s + bound_s else app_end_s)
         findings.look(WITH_APP, end_s <= app_end_s + bound_s, late + _told(lease, findings))
         findings.look(WITH_APP, lease.start_s <= app_end_s, late + f"began at {findings.at(lease.start_s)}")

@@ -1,8 +1,8 @@
-"""No GPU has two owners: by leases, by tasks, and each task inside a lease of its own app.
+"""No GPU has two owners: checked by leases, by tasks, and for each task by its app's leases.
 
-Two orders can prove that one thing came after another: their times, and the order in which the ResourceManager heard of
-them. Clocks of app masters are a little off, and what was told late (after a broken stream) is out of order; so a
-violation is what neither order excuses.
+Two orders can prove that one thing came after another: their times, and the order in which the ResourceManager received
+them. Clocks of app masters differ a little, and late messages (after a broken stream) arrive out of order. So only what
+contradicts both orders is a violation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WITHIN_LEASE = "tasks run only on leased GPUs"
 
 
 def check_leases_per_gpu(run: AuditInput, findings: Findings) -> None:
-    """Each grant finds its GPU without a lease. The ResourceManager's own order decides, so no clock is trusted."""
+    """Each grant finds its GPU without a lease. The ResourceManager's own order decides, so no clock is needed."""
     findings.announce(ONE_LEASE)
     owner: dict[str, tuple[int, str]] = {}
     for event in run.events:
@@ -37,7 +37,7 @@ def check_leases_per_gpu(run: AuditInput, findings: Findings) -> None:
 
 
 def check_tasks_per_gpu(run: AuditInput, findings: Findings) -> None:
-    """What ran on a GPU never overlaps, as the app masters tell it, whatever the leases say."""
+    """Tasks on a GPU never overlap, by the reports of the app masters and whatever the leases are."""
     findings.announce(ONE_TASK)
     by_gpu: dict[str, list[TaskSpan]] = defaultdict(list)
     for span in task_spans(run.events):
@@ -56,11 +56,11 @@ def check_tasks_per_gpu(run: AuditInput, findings: Findings) -> None:
 
 
 def check_tasks_within_leases(run: AuditInput, findings: Findings) -> None:
-    """Each GPU that a gang ran on was leased to its app all the while.
+    """Each GPU of a gang was leased to its app for the whole time.
 
-    Tasks start after the grant is recorded, and their end is told before the release, so neither order needs a
-    tolerance. Only when a lease was taken by force, or nobody was left to tell of the tasks' end, may the end be
-    noticed later (`notice_s`).
+    Tasks start after the grant is recorded, and their end is reported before the release. So neither order needs a
+    tolerance. If a lease was revoked, or no app master was left to report, the end of the tasks may be noticed later
+    (`notice_s`).
     """
     findings.announce(WITHIN_LEASE)
     held: dict[tuple[str, str], list[LeaseSpan]] = defaultdict(list)
@@ -77,7 +77,7 @@ def check_tasks_within_leases(run: AuditInput, findings: Findings) -> None:
 
 
 def _chains(leases: Iterable[LeaseSpan]) -> list[list[LeaseSpan]]:
-    """Leases of one app on one GPU; those of which one ends at the moment that the next begins count as one."""
+    """Leases of one app on one GPU. Those that follow each other without a gap count as one."""
     chains: list[list[LeaseSpan]] = []
     for lease in leases:
         if chains and chains[-1][-1].end_s == lease.start_s:
@@ -91,14 +91,14 @@ def _covers(chain: Sequence[LeaseSpan], span: TaskSpan, end_s: float, clock_s: f
     first, last = chain[0], chain[-1]
     begun = first.start_s - clock_s <= span.start_s or first.start_sequence < span.start_sequence
     over = end_s <= last.end_s + slack_s or span.end_sequence < last.end_sequence
-    # One that began after the lease had ended is not covered by it, whatever the order of the other ends.
+    # A task that began after the lease had ended is not covered by it, in whatever order they ended.
     return begun and over and span.start_sequence < last.end_sequence
 
 
 def _slack_s(span: TaskSpan, limits: AuditLimits, leases: Iterable[LeaseSpan] = ()) -> float:
-    told = span.end_kind == "tasks_ended" or span.end_s == math.inf
+    reported = span.end_kind == "tasks_ended" or span.end_s == math.inf
     forced = any(lease.end_kind == "lease_revoked" for lease in leases)
-    return limits.clock_s if told and not forced else limits.notice_s
+    return limits.clock_s if reported and not forced else limits.notice_s
 
 
 def _name(span: TaskSpan) -> str:

@@ -1,4 +1,4 @@
-"""No iteration is lost: each incarnation of a job begins where the one before left off."""
+"""No iteration is lost: each incarnation of a job begins where the previous one stopped."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ WITNESS = "what tasks wrote agrees with the events"
 
 LOST = "iterations_lost_to_crashes"
 CLEAN_CODES = (0, 75)
-"""Exit codes of tasks that left a checkpoint of all that they did (tf_jobs/exit_codes.py)."""
+"""Exit codes of tasks that left a checkpoint of all their work (tf_jobs/exit_codes.py)."""
 
 
 class _End(Enum):
-    """How an incarnation ended: saved, without saving, or without anyone to tell."""
+    """How an incarnation ended: saved, not saved, or unreported."""
 
     NONE = "none"
     SAVED = "saved"
@@ -33,7 +33,7 @@ class _End(Enum):
 
 @dataclass(slots=True)
 class _Trail:
-    """What is known of a job so far: its newest checkpoint, the newest iteration seen, its incarnation."""
+    """The known state of a job: its newest checkpoint, the newest iteration seen, and its incarnation."""
 
     safe: int = 0
     seen: int = 0
@@ -69,7 +69,7 @@ def _started(trail: _Trail, event: Event, name: str, findings: Findings) -> None
     elif trail.end is _End.CRASHED:
         findings.look(AFTER_CRASH, iteration == trail.safe, text)
     else:
-        # Its app master was lost: a checkpoint may have been written of which nobody told.
+        # Its app master was lost: there may be a checkpoint that was not reported.
         findings.look(AFTER_CRASH, iteration >= trail.safe, text)
     trail.safe = trail.seen = max(iteration, trail.safe)
     trail.incarnation, trail.running = incarnation, True
@@ -108,7 +108,7 @@ _STEPS = {"tasks_started": _started, "tasks_ended": _ended, "checkpoint": _saved
 def check_targets(run: AuditInput, findings: Findings) -> None:
     """Each job that its tuner let finish has a checkpoint at its target, by the events and by its own history.
 
-    The end of tasks that outlived their app master is in no event: there the history speaks alone.
+    No event reports the end of tasks that outlived their app master; then only the history counts.
     """
     findings.announce(TARGET)
     reached: dict[JobKey, int] = defaultdict(int)
@@ -129,7 +129,7 @@ def check_targets(run: AuditInput, findings: Findings) -> None:
 
 
 def check_history(run: AuditInput, findings: Findings) -> None:
-    """The jobs' own histories, written by the tasks, against the events, written by the app masters."""
+    """Compare the jobs' histories, written by the tasks, with the events, written by the app masters."""
     findings.announce(WITNESS)
     spans: dict[JobKey, dict[int, TaskSpan]] = defaultdict(dict)
     for span in task_spans(run.events):
@@ -156,7 +156,7 @@ def _check_lines(
             continue
         span = spans.get(line.incarnation)
         findings.look(WITNESS, span is not None or am_lost, f"{name} #{line.incarnation} ran, but no event tells of it")
-        # A task that is killed right after a checkpoint has not noted it, but the events know of it.
+        # A task that is killed right after a checkpoint has not recorded it, but the events have.
         known = {safe, *(each.to_iteration for number, each in spans.items() if number < line.incarnation)}
         text = f"{name} #{line.incarnation} began after iteration {line.iteration}, {safe} was safe"
         findings.look(WITNESS, line.iteration >= safe and (am_lost or line.iteration in known), text)

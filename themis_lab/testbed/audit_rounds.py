@@ -1,4 +1,4 @@
-"""Rounds are well formed: each ends, gives no more than is free, and asks whom the fairness knob says."""
+"""Rounds are well-formed: each ends, grants only free GPUs, and asks the apps that the fairness knob selects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THEMIS = "themis"
 
 
 def check_rounds(run: AuditInput, findings: Findings) -> None:
-    """Check every round by its own record."""
+    """Check every round by its own events."""
     findings.announce(ENDS, WITHIN_FREE, PAYMENTS, PAYMENT_TAKES, BIDDERS_WIN, WORST_ASKED, LEASES_GRANTED)
     trails = round_trails(run.events)
     _check_ends(trails, run, findings)
@@ -37,7 +37,7 @@ def check_rounds(run: AuditInput, findings: Findings) -> None:
 def _check_ends(trails: Sequence[RoundTrail], run: AuditInput, findings: Findings) -> None:
     for trail, follower in zip_longest(trails, trails[1:]):
         ends = trail.count("round_ended")
-        # The run may be over while the very last round is still going on.
+        # The run may end during the very last round.
         going_on = follower is None and ends == 0 and run.end_s - trail.start_s <= run.limits.round_s
         text = f"round {trail.round_id} has {ends} ends"
         findings.look(ENDS, ends == 1 or going_on, text)
@@ -63,7 +63,7 @@ def _check_auction(trail: RoundTrail, findings: Findings) -> None:
     auctioned, granted = trail.detail("round_auctioned"), trail.detail("round_granted")
     for app_id, share in auctioned.get("payments", {}).items():
         text = f"round {trail.round_id} has {app_id} keep a share of {share}"
-        # A product of many factors may miss 1 by the last bits.
+        # A product of many factors may exceed 1 by rounding errors.
         findings.look(PAYMENTS, -1e-9 <= float(share) <= 1.0 + 1e-9, text)
     if not auctioned or not granted:
         return
@@ -77,14 +77,14 @@ def _check_auction(trail: RoundTrail, findings: Findings) -> None:
 
 
 def _check_asked(trail: RoundTrail, f: float, findings: Findings) -> None:
-    """N counts the apps that answered; those that could use nothing more are not asked."""
+    """N counts the apps that answered. Apps that could use no more GPUs are not asked."""
     if not trail.count("round_offered"):
         return
     reported = trail.detail("round_reported")
     rho = {str(app): float(value) for app, value in reported.get("rho", {}).items()}
     wanting = [app for app in rho if int(reported.get("demand_gpus", {}).get(app, 0)) > 0]
     asked = [str(app) for app in trail.detail("round_offered").get("apps", ())]
-    # 1 - 0.8 is 0.19999999999999996: without the rounding five apps would count as fewer than one fifth of them.
+    # 1 - 0.8 is 0.19999999999999996: without rounding, five apps would count as less than a fifth of themselves.
     places = max(1, math.ceil(round((1.0 - f) * len(rho), 9)))
     wanted = min(places, len(wanting))
     text = f"round {trail.round_id} asks {len(asked)} of {len(wanting)} apps with a demand, not {wanted}"
@@ -96,7 +96,7 @@ def _check_asked(trail: RoundTrail, f: float, findings: Findings) -> None:
 
 
 def _check_leases(trails: Sequence[RoundTrail], run: AuditInput, findings: Findings) -> None:
-    """No lease is granted, reserved or renewed by a round that did not say so."""
+    """Each lease that a round grants, reserves or renews is in the round's decision."""
     leases: dict[int, dict[tuple[str, str], set[int]]] = defaultdict(lambda: defaultdict(set))
     for event in run.events:
         if event.kind in ("lease_granted", "lease_reserved", "lease_renewed") and event.detail.get("round_id"):

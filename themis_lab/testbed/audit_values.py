@@ -1,4 +1,4 @@
-"""What the audit goes by and what it finds."""
+"""Input and result of the audit."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ JobKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditLimits:
-    """Bounds in seconds, and the choices that rounds went by.
+    """Bounds in seconds, and the settings of the rounds.
 
     Attributes:
         lease_s: Length of a lease.
-        grace_s: How long past its end a lease may live before it must have been taken by force.
-        round_s: Longest time from an event to the end of the round that it calls for.
-        clock_s: How much two clocks may differ; one machine has one clock, so only rounding is left.
-        notice_s: How late the end of something that was killed may be noticed and recorded.
+        grace_s: How long a lease may exist past its end before it must have been revoked.
+        round_s: Longest time from an event to the end of the round that it causes.
+        clock_s: Largest difference of two clocks. One machine has one clock, so only rounding remains.
+        notice_s: How late the end of a killed process may be noticed and recorded.
         policy: Name of the policy.
         f: The fairness knob of the policy `themis`.
     """
@@ -46,9 +46,9 @@ class AuditedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryLine:
-    """A line that a job's chief task wrote: `event` is start, checkpoint, stop or end.
+    """A line written by a job's chief task. `event` is start, checkpoint, stop or end.
 
-    `iteration` is the one that it starts from, or that is safe from then on.
+    `iteration` is where it starts, or what is saved from then on.
     """
 
     incarnation: int
@@ -61,11 +61,11 @@ class AuditInput:
     """A run to audit.
 
     Attributes:
-        events: All events by sequence.
+        events: All events in order of their sequence.
         gpus: Every GPU of the cluster, MACHINE/INDEX.
-        limits: What the run went by.
+        limits: The settings of the run.
         jobs: Jobs at the end, where known.
-        histories: What tasks wrote themselves, an independent witness.
+        histories: What the tasks wrote, an independent record.
     """
 
     events: tuple[Event, ...]
@@ -76,23 +76,23 @@ class AuditInput:
 
     @property
     def end_s(self) -> float:
-        """When the record ends, in seconds since the epoch."""
+        """End of the record, in seconds since the epoch."""
         return max((event.time_s for event in self.events), default=0.0)
 
     @property
     def start_s(self) -> float:
-        """When the record begins, in seconds since the epoch."""
+        """Start of the record, in seconds since the epoch."""
         return min((event.time_s for event in self.events), default=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResult:
-    """What an audit found.
+    """Result of an audit.
 
     Attributes:
-        checks: How many cases each check looked at; 0 says that the run gave it nothing to look at.
-        violations: One line each, the check's name first.
-        measured: Numbers that no rule bounds, by name with their unit.
+        checks: How many cases each check examined; 0 means that the run had none.
+        violations: One line each, starting with the check's name.
+        measured: Numbers without a limit, by name with their unit.
     """
 
     checks: Mapping[str, int]
@@ -101,15 +101,17 @@ class AuditResult:
 
     @property
     def clean(self) -> bool:
-        """True when nothing was found."""
+        """Whether there are no violations."""
         return not self.violations
 
 
 class Findings:
-    """Collects what checks find; each check must be announced before it counts, so that none is forgotten.
+    """Collect the findings of checks.
+
+    Each check must be announced before it counts, so that checks without cases are listed.
 
     Args:
-        start_s: Times in texts are shown in seconds from here.
+        start_s: Texts give times in seconds from here.
     """
 
     def __init__(self, start_s: float) -> None:
@@ -119,24 +121,24 @@ class Findings:
         self._measured: dict[str, float] = {}
 
     def announce(self, *checks: str) -> None:
-        """Name checks that are going to look."""
+        """Announce checks."""
         for check in checks:
             self._checks.setdefault(check, 0)
 
     def look(self, check: str, holds: bool, otherwise: str) -> None:
-        """Count one case; when it does not hold, `otherwise` says what is wrong."""
+        """Count one case. If it does not hold, `otherwise` says what is wrong."""
         self._checks[check] += 1
         if not holds:
             self._violations.append(f"{check}: {otherwise}")
 
     def measure(self, name: str, value: float) -> None:
-        """Add to a number."""
+        """Add to a measured number."""
         self._measured[name] = self._measured.get(name, 0.0) + value
 
     def at(self, time_s: float) -> str:
-        """A time as texts show it."""
+        """A time as text."""
         return f"{time_s - self._start_s:.2f} s"
 
     def result(self) -> AuditResult:
-        """All of it."""
+        """Return the result."""
         return AuditResult(checks=dict(self._checks), violations=tuple(self._violations), measured=dict(self._measured))

@@ -1,4 +1,4 @@
-"""The part of the `themis` command that is about the testbed: `testbed run MIX` and `testbed report OUT`."""
+"""The testbed's subcommands of `themis`: `testbed run MIX` and `testbed report OUT`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_OUT = Path("out/testbed")
 
 
 def add_arguments(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `testbed` to the command; `run` takes what is parsed, once it names an action."""
+    """Add `testbed` to the command. `run` handles the parsed arguments if they name an action."""
     parser = subparsers.add_parser("testbed", help="run the testbed experiment, or draw its report again")
     parser.set_defaults(run=run)
     actions = parser.add_subparsers(dest="action")
@@ -31,10 +31,10 @@ def add_arguments(subparsers: argparse._SubParsersAction[argparse.ArgumentParser
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked; returns the exit code.
+    """Run the action. Returns the exit code.
 
     Raises:
-        ThemisError: Bad input, or a service that failed; `themis` turns it into text.
+        ThemisError: Bad input, or a failed service. `themis` turns it into text.
     """
     from rich.console import Console
 

@@ -1,4 +1,4 @@
-"""Collects every event of a run into a file, from a thread of its own, and picks the stream up again when it breaks."""
+"""Collect all events of a run into a file, in a thread. The stream is resumed if it breaks."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _RETRY_S = 0.3
 
 
 class Watchable(Protocol):
-    """What the collector needs of a client."""
+    """The collector's requirements on a client."""
 
     def watch(self, app_id: str = "", *, after_sequence: int = 0, follow: bool = True) -> Iterator[pb.Event]:
         """Events after a sequence number."""
         ...
 
     def close(self) -> None:
-        """End the connection, and with it every stream."""
+        """Close the connection and with it every stream."""
         ...
 
 
 class Collector:
-    """Follows a ResourceManager's events until it is closed.
+    """Follow a ResourceManager's events until `close`.
 
     Args:
-        connect: Makes a client of the collector's own.
-        path: File to append to, one line an event; it holds whole lines at all times.
+        connect: Makes a client for the collector.
+        path: File to append to, one line per event. It contains whole lines at all times.
     """
 
     def __init__(self, connect: Callable[[], Watchable], path: Path) -> None:
@@ -47,7 +47,7 @@ class Collector:
         self._thread.start()
 
     def drain(self, settle_s: float, limit_s: float) -> None:
-        """Wait until no event has come for `settle_s` seconds, no longer than `limit_s`."""
+        """Wait until no event has arrived for `settle_s` seconds, but at most `limit_s`."""
         deadline_s = time.monotonic() + limit_s
         last, since_s = self._last, time.monotonic()
         while (now_s := time.monotonic()) < deadline_s and now_s - since_s < settle_s:
@@ -56,7 +56,7 @@ class Collector:
                 last, since_s = self._last, now_s
 
     def close(self) -> None:
-        """End the stream and the file."""
+        """Close the stream and the file."""
         self._closed.set()
         self._client.close()
         self._thread.join(timeout=5.0)
@@ -65,7 +65,7 @@ class Collector:
 
     def _follow(self) -> None:
         while not self._closed.is_set():
-            # Whatever ends the stream, a restart or a shutdown: what is missing is asked for again.
+            # Whether a restart or a shutdown ended the stream: missing events are requested again.
             with suppress(ThemisError, ValueError):
                 for message in self._client.watch(after_sequence=self._last, follow=True):
                     self._take(_event(message))
@@ -82,5 +82,5 @@ def _event(message: pb.Event) -> Event:
     try:
         return event_from_message(message)
     except InputError as error:
-        # Asked for again it would be the same: what comes after it counts.
+        # Requesting it again would give the same event, so continue after it.
         return Event(sequence=message.sequence, time_s=message.time_s, kind=UNREADABLE, detail={"problem": str(error)})

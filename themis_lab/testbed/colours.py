@@ -1,4 +1,4 @@
-"""One colour an app: told apart by most people, and readable on white as on black."""
+"""One colour per app, distinguishable for most people and readable on white and on black."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GOLDEN = 0.61803398875
 
 
 def app_colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each, in order; past the palette's end, hues as far from each other as they come."""
+    """A colour for each name, in order. Beyond the palette, hues are as far apart as possible."""
     return {name: _colour(index) for index, name in enumerate(names)}
 
 

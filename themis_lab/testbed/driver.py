@@ -1,4 +1,4 @@
-"""Runs a mix: starts the ResourceManager, submits apps as they arrive, follows it all, and stops everything."""
+"""Run a mix: start the ResourceManager, submit apps as they arrive, follow the run, and stop everything."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ POLL_S = 1.0
 SAMPLE_S = 2.0
 CALL_TIMEOUT_S = 5.0
 SILENCE_LIMIT_S = 20.0
-"""A ResourceManager that does not answer for so long has failed, though its process lives."""
+"""A ResourceManager that does not answer for this long has failed, even if its process exists."""
 SETTLE_S = 1.0
 SETTLE_LIMIT_S = 8.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A run as it is to be: on what and how, what arrives, under which policy and seed."""
+    """The plan of a run: cluster and settings, arrivals, policy and seed."""
 
     setup: Setup
     arriving: tuple[Arrival, ...]
@@ -54,7 +54,7 @@ class Plan:
 
 
 def plan_run(mix: Mix, policy: str, seed: int | None, engine: str = "local") -> Plan:
-    """Read all that a mix names, so that nothing is started that could not go on; raises InputError."""
+    """Read everything that a mix names, so that errors show before anything starts. Raises InputError."""
     return Plan(
         setup=mix,
         arriving=arrivals(mix),
@@ -72,17 +72,17 @@ def drive(
     interruption: Interruption,
     command: Callable[[Path], Sequence[str]] = rm_command,
 ) -> RunFacts:
-    """Run a plan in a folder; leaves its events, the apps' statuses and the facts there, and no process behind.
+    """Run a plan in a folder. It leaves the events, the apps' statuses and the facts there, and no process.
 
     Args:
         plan: The run.
         folder: An empty folder.
-        console: Where progress is shown.
-        interruption: Asked at every step.
-        command: Makes the command that starts the ResourceManager from the path of its settings.
+        console: Shows the progress.
+        interruption: Checked at every step.
+        command: Returns the command that starts the ResourceManager, given the path of its settings.
 
     Raises:
-        InputError: The ResourceManager refuses an app, or its settings.
+        InputError: The ResourceManager refuses an app or its settings.
     """
     with running_engine(plan.engine, plan.cluster, folder, console) as engine:
         return _drive(plan, folder, console, interruption, command, engine)
@@ -129,7 +129,7 @@ def _drive(
 
 
 class _Run:
-    """The part of a run during which the ResourceManager lives."""
+    """The part of a run during which the ResourceManager exists."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class _Run:
         self._cluster = pb.ClusterStatus()
 
     def play(self) -> Ending:
-        """Go on until there is a reason to end."""
+        """Continue until the run ends, and return why."""
         address = self._process.wait_for_address(self._folder.state / "address", self._interruption.requested)
         if not address:
             return Ending.INTERRUPTED
@@ -166,7 +166,7 @@ class _Run:
                 with Display(self._console) as display:
                     ending = self._until_end(client, display)
                 if ending is not Ending.INTERRUPTED:
-                    # Leases of the last app are still being given back, and a round may be going on.
+                    # Leases of the last app are still being released, and a round may be in progress.
                     collector.drain(SETTLE_S, SETTLE_LIMIT_S)
                     self._keep_statuses(client)
             except (RmFailedError, UnreachableError):
@@ -203,7 +203,7 @@ class _Run:
             self._app_ids.append(client.submit(arrival.spec))
 
     def _poll(self, client: Client) -> None:
-        """Ask how things stand; one that does not answer is asked again, for a while."""
+        """Fetch the state. A ResourceManager that does not answer is asked again for a while."""
         try:
             self._apps, self._cluster = client.list(), client.cluster()
             self._answered_s = time.monotonic()
@@ -216,7 +216,7 @@ class _Run:
         return ended.issuperset(self._app_ids)
 
     def _keep_statuses(self, client: Client) -> None:
-        """Keep the statuses whole; what cannot be asked any more is kept as it was last seen."""
+        """Keep the last known status of every app."""
         last = {app.app_id: app for app in self._apps}
         kept = []
         for app_id in self._app_ids:
@@ -238,7 +238,7 @@ class _Run:
 
 
 def _write_settings(plan: Plan, folder: RunFolder, engine: EngineSetting) -> RmSettings:
-    """The cluster and the settings, copied into the run's folder so that it can be read without the mix."""
+    """Copy the cluster and the settings into the run's folder, so that it can be read without the mix."""
     shutil.copyfile(plan.setup.cluster, folder.cluster)
     settings = rm_settings(
         plan.setup,

@@ -1,4 +1,4 @@
-"""What a run's engine needs beside the ResourceManager: nothing, or real Hadoop daemons on this machine."""
+"""What a run's engine needs in addition to the ResourceManager: nothing, or real Hadoop daemons on this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _YARN = {
     "task_memory_mb": 1024,
 }
 _NODE_MEMORY_MB = 64 * 1024
-"""What each node declares: the machine has less, but emulated tasks are no larger on YARN than without it."""
+"""The memory that each node declares. The machine has less, but emulated tasks need no more on YARN than without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +38,14 @@ class EngineSetting:
 
 @contextmanager
 def running_engine(name: str, cluster: Cluster, folder: RunFolder, console: Console) -> Iterator[EngineSetting]:
-    """What the engine needs, for as long as the block runs.
+    """Run what the engine needs for as long as the block runs.
 
-    With `yarn` a development cluster whose nodes are the machines of the cluster file, by name and number of GPUs. Its
-    daemons end with this process, however that ends.
+    For `yarn` this is a development cluster whose nodes are the machines of the cluster file, by name and number of
+    GPUs. Its daemons end with this process, however it ends.
 
     Raises:
         UnknownNameError: No such engine.
-        HadoopMissingError: No Java, or no jars and no way to fetch them.
+        HadoopMissingError: There is no Java, or there are no jars and no way to fetch them.
     """
     if name not in ENGINES:
         raise UnknownNameError("engine of the testbed", name, ENGINES)

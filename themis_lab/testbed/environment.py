@@ -1,4 +1,4 @@
-"""What a run was made with: which code, on what machine, and how busy that was before."""
+"""The environment of a run: code, machine, and its load before the run."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ PACKAGES = (
     *("am", "rm_plugin", "submarine_client", "tf_jobs", "themis", "themis_cli"),
     *("themis_lab/devcluster", "themis_lab/testbed"),
 )
-"""What takes part in a run."""
+"""Packages that take part in a run."""
 
 _KINDS = ("py", "c", "h", "csv", "json", "yaml")
-"""Code, and the data that it goes by."""
+"""Suffixes of code and data files."""
 
 _CODE_DIGITS = 12
 
 
 def environment() -> dict[str, Any]:
-    """`code` (a digest of it), versions, `cpus`, `load_1min`: the processes that wanted a core in the minute before."""
+    """Return `code` (a digest), versions, `cpus` and `load_1min`, the mean number of running processes."""
     return {
         "code": code_digest(Path(themis.__file__).parents[1]),
         "python": platform.python_version(),
@@ -36,7 +36,7 @@ def environment() -> dict[str, Any]:
 
 
 def code_digest(root: Path) -> str:
-    """A digest of all code and data of PACKAGES below a folder: runs with the same one were made by the same code."""
+    """A digest of all code and data of PACKAGES below a folder. Runs with equal digests used the same code."""
     digest = hashlib.sha256()
     for path in _sources(root):
         digest.update(f"{path.relative_to(root).as_posix()}\0{path.stat().st_size}\0".encode())

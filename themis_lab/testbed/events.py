@@ -1,4 +1,4 @@
-"""Events as the testbed keeps them, and as lines of JSON in `events.jsonl` (the contract is docs/events.md)."""
+"""Events of the testbed, and their JSON lines in `events.jsonl` (see docs/reference/events.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVENTS_NAME = "events.jsonl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event. `time_s` is in seconds since the epoch; `detail` holds what its kind says."""
+    """One event. `time_s` is in seconds since the epoch; the kind determines the content of `detail`."""
 
     sequence: int
     time_s: float
@@ -26,7 +26,7 @@ class Event:
 
 
 def event_from_message(message: pb.Event) -> Event:
-    """An event as it came over the wire; a detail that is no JSON object raises InputError."""
+    """Convert an event from its message. Raises InputError if its detail is not a JSON object."""
     detail = _parsed(message.detail or "{}", f"the detail of event {message.sequence}")
     return Event(
         sequence=message.sequence, time_s=message.time_s, kind=message.kind, app_id=message.app_id, detail=detail
@@ -34,7 +34,7 @@ def event_from_message(message: pb.Event) -> Event:
 
 
 def event_to_line(event: Event) -> str:
-    """An event as one line of JSON, without the line's end."""
+    """An event as one line of JSON, without the line end."""
     content = {
         "sequence": event.sequence,
         "time_s": event.time_s,
@@ -46,7 +46,7 @@ def event_to_line(event: Event) -> str:
 
 
 def event_from_line(line: str, source: str) -> Event:
-    """The inverse of event_to_line; `source` names the place in errors."""
+    """The inverse of event_to_line. `source` names the place in errors."""
     content = _parsed(line, source)
     try:
         return Event(
@@ -63,7 +63,7 @@ def event_from_line(line: str, source: str) -> Event:
 def read_events(path: Path) -> tuple[Event, ...]:
     """All events of a file, in order of their sequence.
 
-    A last line without its end is left out: whoever wrote it was killed half-way.
+    A last line without an end is ignored: its writer was killed while writing it.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -75,7 +75,7 @@ def read_events(path: Path) -> tuple[Event, ...]:
 
 
 def in_order(events: Iterable[Event]) -> tuple[Event, ...]:
-    """Events by sequence, each once: a stream that was picked up again may repeat some."""
+    """Events by sequence without duplicates. A resumed stream may repeat some."""
     by_sequence = {event.sequence: event for event in events}
     return tuple(by_sequence[sequence] for sequence in sorted(by_sequence))
 

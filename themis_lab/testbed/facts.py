@@ -1,4 +1,4 @@
-"""What the driver knows of a run beside its events: how it ended, how long it took, what it cost."""
+"""Facts of a run that its events do not hold: how it ended, how long it took, and its resources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from themis_lab.testbed.sampler import ProcessPeaks
 
 
 class Ending(StrEnum):
-    """Why a run was over."""
+    """Why a run ended."""
 
     ALL_ENDED = "every app ended"
     TIME_LIMIT = "the time limit was reached"
@@ -24,9 +24,9 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """A run, in short. `expected_apps` is how many the mix has; `left_over` are processes that would not end.
+    """The facts of a run. `expected_apps` is the mix's number of apps; `left_over` are processes that did not end.
 
-    `environment` is as `themis_lab.testbed.environment` tells it; empty for a run of before that was kept.
+    `environment` comes from `themis_lab.testbed.environment`. It is empty for older runs.
     """
 
     mix: str
@@ -50,7 +50,7 @@ def write_facts(path: Path, facts: RunFacts) -> None:
 
 
 def read_facts(path: Path) -> RunFacts:
-    """The inverse of write_facts; a file that does not fit raises InputError."""
+    """The inverse of write_facts. Raises InputError for an invalid file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         content["ending"] = Ending(content["ending"])

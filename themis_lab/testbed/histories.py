@@ -1,4 +1,4 @@
-"""Reads what the chief tasks of a run wrote about themselves (tf_jobs/history.py)."""
+"""Read the histories that the chief tasks of a run wrote (tf_jobs/history.py)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _ITERATION_OF = {"start": "from_iteration", "checkpoint": "iteration", "stop": "
 
 
 def read_histories(folder: RunFolder, jobs: Iterable[JobKey]) -> dict[JobKey, tuple[HistoryLine, ...]]:
-    """The histories of these jobs, as far as there are any: a user's own command writes none."""
+    """The histories of these jobs, where they exist: a user's own command writes none."""
     paths = {key: folder.history(*key) for key in jobs}
     return {key: read_history(path) for key, path in paths.items() if path.is_file()}
 
 
 def read_history(path: Path) -> tuple[HistoryLine, ...]:
-    """One job's history; lines that tell of something else, or were cut off, are passed over."""
+    """One job's history. Unknown and incomplete lines are skipped."""
     lines = []
     for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:

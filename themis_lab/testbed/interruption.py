@@ -1,4 +1,4 @@
-"""Ctrl-C and its relatives, as a flag: whoever runs decides when it is safe to stop."""
+"""Ctrl-C and similar signals as a flag, so that the running code decides when it is safe to stop."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interruption:
-    """While entered, SIGINT, SIGTERM and SIGHUP are counted and do nothing else. Main thread only."""
+    """Within this context SIGINT, SIGTERM and SIGHUP are counted and have no other effect. Main thread only."""
 
     def __init__(self) -> None:
-        # A plain number: an Event's lock could be held by the very code that the signal breaks into.
+        # A plain number: the code that a signal interrupts could hold an Event's lock.
         self._count = 0
         self._former: dict[signal.Signals, object] = {}
 
@@ -27,11 +27,11 @@ class Interruption:
             signal.signal(number, former)  # type: ignore[arg-type]
 
     def requested(self) -> bool:
-        """Whether anyone has asked to stop."""
+        """Whether a stop was requested."""
         return self._count > 0
 
     def urgent(self) -> bool:
-        """Whether anyone has asked twice."""
+        """Whether a stop was requested twice."""
         return self._count > 1
 
     def _take(self, _number: int, _frame: FrameType | None) -> None:

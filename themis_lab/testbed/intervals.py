@@ -1,4 +1,4 @@
-"""Stretches of time: joining them, and taking some out of another."""
+"""Time intervals: merge them, and subtract some from another."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A stretch of time in seconds, from `start_s` up to `end_s`."""
+    """A time interval in seconds, from `start_s` up to `end_s`."""
 
     start_s: float
     end_s: float
 
     @property
     def length_s(self) -> float:
-        """Its length, 0 when it is empty."""
+        """Its length; 0 if it is empty."""
         return max(0.0, self.end_s - self.start_s)
 
 
 def merged(intervals: Iterable[Interval], gap_s: float = 0.0) -> list[Interval]:
-    """Intervals in order, those that overlap or lie no more than `gap_s` apart joined."""
+    """Return the intervals in order. Those that overlap or are at most `gap_s` apart are merged."""
     joined: list[Interval] = []
     for interval in sorted(intervals, key=lambda each: (each.start_s, each.end_s)):
         if joined and interval.start_s <= joined[-1].end_s + gap_s:
@@ -31,7 +31,7 @@ def merged(intervals: Iterable[Interval], gap_s: float = 0.0) -> list[Interval]:
 
 
 def without(whole: Interval, taken: Iterable[Interval]) -> list[Interval]:
-    """What is left of an interval when others are taken out of it."""
+    """Return the rest of an interval after others are subtracted."""
     left: list[Interval] = []
     begin_s = whole.start_s
     for interval in merged(taken):

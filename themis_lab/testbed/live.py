@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: a table that updates itself on a terminal, a line now and then elsewhere."""
+"""The display during a run: a table that is redrawn on a terminal, otherwise a line at times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DONE_STATES = ("FINISHED", "STOPPED")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A run at one moment; `elapsed_s` since its start, `expected` apps in all."""
+    """The state of a run at one moment: `elapsed_s` since its start, `expected` apps in total."""
 
     elapsed_s: float
     apps: Sequence[pb.AppStatus]
@@ -34,7 +34,7 @@ class Snapshot:
 
 
 class Display:
-    """Shows snapshots; a context manager, which gives the terminal back at its end."""
+    """Shows snapshots. It is a context manager that restores the terminal at its end."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -51,7 +51,7 @@ class Display:
             self._live.stop()
 
     def show(self, snapshot: Snapshot) -> None:
-        """Show how things stand."""
+        """Show a snapshot."""
         if self._live is not None:
             self._live.update(Group(Text(headline(snapshot)), table(snapshot)))
         elif snapshot.elapsed_s >= self._next_plain_s:
@@ -78,7 +78,7 @@ def plain_line(snapshot: Snapshot) -> str:
 
 
 def table(snapshot: Snapshot) -> Table:
-    """Every app in a row."""
+    """A row per app."""
     shown = Table(box=None, pad_edge=False)
     for heading in ("app", "kind", "state", "phase"):
         shown.add_column(heading, no_wrap=True)

@@ -1,4 +1,4 @@
-"""Numbers about apps and about the service, computed from events."""
+"""Measures of apps and of the service, computed from events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from themis_lab.testbed.spans import LeaseSpan, TaskSpan
 
 
 def summary(values: Iterable[float]) -> dict[str, float | int | None]:
-    """Median, 95th percentile (nearest rank) and count; the first two are None when there is no value."""
+    """Median, 95th percentile (nearest rank) and count. The first two are None without values."""
     ordered = sorted(value for value in values if math.isfinite(value))
     if not ordered:
         return {"median": None, "p95": None, "count": 0}
@@ -24,14 +24,14 @@ def summary(values: Iterable[float]) -> dict[str, float | int | None]:
 
 
 def gpu_time_s(leases: Iterable[LeaseSpan], end_s: float) -> float:
-    """GPU seconds that leases cover, up to `end_s`."""
+    """GPU seconds of leases, up to `end_s`."""
     return sum(max(0.0, min(lease.end_s, end_s) - lease.start_s) for lease in leases)
 
 
 def placement_score(tasks: Sequence[TaskSpan], slowdown: Slowdown, end_s: float) -> float | None:
-    """Mean of 1/S over the GPU time of tasks, S taken at the level that each gang held; None when nothing ran.
+    """Mean of 1/S over the GPU time of tasks, with S at each gang's level. Returns None if nothing ran.
 
-    A gang of one GPU talks to nobody: its S is 1 wherever it is.
+    A gang of one GPU does not communicate: its S is 1 everywhere.
     """
     total = score = 0.0
     for span in tasks:
@@ -48,7 +48,7 @@ def slowdown_or_crude(slowdown: Slowdown | None) -> Slowdown:
 
 
 def overheads(events: Sequence[Event]) -> dict[str, dict[str, float | int | None]]:
-    """What deciding and moving costs: bids, auctions and rounds in milliseconds, resizes and checkpoints in seconds."""
+    """Costs of decisions and restarts: bids, auctions, rounds in milliseconds; resizes, checkpoints in seconds."""
     bids = [
         number(bid.get("prepare_ms"))
         for event in events
@@ -67,7 +67,7 @@ def overheads(events: Sequence[Event]) -> dict[str, dict[str, float | int | None
 
 
 def share_by_leftovers(events: Iterable[Event]) -> float | None:
-    """Share of all GPUs that rounds granted which came as leftovers, not from the auction; None without a grant."""
+    """Share of all granted GPUs that came as leftovers instead of from the auction. Returns None without grants."""
     auction = leftovers = 0
     for event in events:
         if event.kind == "round_granted":
@@ -77,7 +77,7 @@ def share_by_leftovers(events: Iterable[Event]) -> float | None:
 
 
 def empty_bids(events: Iterable[Event]) -> dict[str, int]:
-    """Bids in all, bids without a row, bids whose rows a cap cut, and apps that were asked and sent none in time."""
+    """Numbers of bids, of bids without a row, of bids whose rows a cap reduced, and of apps that sent none in time."""
     counts = {"bids": 0, "empty": 0, "cut": 0, "absent": 0}
     for event in events:
         if event.kind == "round_bids":
@@ -90,19 +90,19 @@ def empty_bids(events: Iterable[Event]) -> dict[str, int]:
 
 
 def rho_series(events: Iterable[Event]) -> dict[str, list[tuple[float, float]]]:
-    """Finish-time fairness by app as each round heard it: (seconds since the epoch, rho), unknown ones left out."""
+    """Finish-time fairness by app in each round: (seconds since the epoch, rho), without unknown values."""
     series: dict[str, list[tuple[float, float]]] = {}
     for event in events:
         if event.kind == "round_reported":
-            for app_id, told in event.detail.get("rho", {}).items():
-                value = number(told)
+            for app_id, text in event.detail.get("rho", {}).items():
+                value = number(text)
                 if math.isfinite(value) and value > 0:
                     series.setdefault(str(app_id), []).append((event.time_s, value))
     return series
 
 
 def number(value: Any) -> float:
-    """A number as events hold it: text stands for the numbers that JSON has no word for, None for an unknown one."""
+    """Parse a number of an event: text replaces numbers that JSON cannot express, and None an unknown one."""
     return math.nan if value is None else float(value)
 
 

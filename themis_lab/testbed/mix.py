@@ -1,4 +1,4 @@
-"""Mix files: which apps arrive when, on which cluster, under which settings."""
+"""Mix files: the apps with their arrivals, the cluster, and the settings."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from themis.config.rm_settings import LeaseSettings, RmSettings
 from themis.errors import InputError
 
 _MANAGED = ("cluster", "state_dir", "listen", "policy", "lease", "time_scale", "seed", "engine", "yarn")
-"""Settings of the ResourceManager that a mix says elsewhere, or the run itself decides."""
+"""Settings of the ResourceManager that other keys of a mix set, or that the run determines."""
 
 
 class AppArrival(Section):
-    """One app of a mix: its group file, taken from where the mix file lies, and when it is submitted."""
+    """One app of a mix: its group file, relative to the mix file, and when it is submitted."""
 
     group: Path
     at_s: float = Field(default=0.0, ge=0, description="real seconds after the start")
@@ -29,11 +29,11 @@ class AppArrival(Section):
 
 
 class Setup(Section):
-    """What apps are run on, and how: all of a run but the apps."""
+    """Cluster and settings: everything of a run except the apps."""
 
     name: str = Field(min_length=1)
     seed: int = 0
-    time_scale: float = Field(gt=0, description="replayed jobs run so many times faster than they were measured")
+    time_scale: float = Field(gt=0, description="factor on the measured speed of replayed jobs")
     time_limit_s: float = Field(default=360.0, gt=0, description="real seconds after which the run has failed")
     cluster: Path
     lease: LeaseSettings
@@ -41,31 +41,31 @@ class Setup(Section):
 
 
 class Mix(Setup):
-    """A mix file. Paths are taken from where the file lies, so that a mix can be run from anywhere."""
+    """A mix file. Its paths are relative to the file, so that a mix can be run from anywhere."""
 
     apps: tuple[AppArrival, ...] = Field(min_length=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """An app that is ready to be submitted `at_s` seconds after the start."""
+    """An app, ready to be submitted `at_s` seconds after the start."""
 
     at_s: float
     spec: AppSpec
 
 
 def load_mix(path: Path) -> Mix:
-    """Read a mix file; whatever does not fit raises InputError. Its paths come back complete."""
+    """Read a mix file and make its paths absolute. Raises InputError for invalid content."""
     mix = load(Mix, path)
     apps = tuple(app.model_copy(update={"group": path.parent / app.group}) for app in mix.apps)
     return mix.model_copy(update={"cluster": path.parent / mix.cluster, "apps": apps})
 
 
 def arrivals(mix: Mix) -> tuple[Arrival, ...]:
-    """The apps of a mix in order of arrival, each group file read and checked.
+    """The apps of a mix in order of arrival, with each group file read and checked.
 
     Raises:
-        InputError: A group file does not fit, or two apps share a name, so that nobody could tell them apart.
+        InputError: An invalid group file, or two apps with one name.
     """
     arriving = [Arrival(at_s=app.at_s, spec=_spec(app)) for app in mix.apps]
     names = [arrival.spec.name for arrival in arriving]
@@ -78,9 +78,9 @@ def arrivals(mix: Mix) -> tuple[Arrival, ...]:
 def rm_settings(
     setup: Setup, *, policy: str, seed: int, cluster: Path, state_dir: Path, engine: Mapping[str, Any] | None = None
 ) -> RmSettings:
-    """The settings of the ResourceManager that is to run apps so; it listens on a port that the system chooses.
+    """The settings of the ResourceManager for such a run. It listens on a port that the system chooses.
 
-    `engine` holds what the engine of the run asks for; local processes ask for nothing.
+    `engine` holds the settings that the run's engine requires; local processes require none.
     """
     managed = sorted(set(setup.rm) & set(_MANAGED))
     if managed:

@@ -1,4 +1,4 @@
-"""Whether a run did what it was to do, and the words for it."""
+"""Whether a run succeeded, as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from themis_lab.testbed.report import Report
 
 
 def failed_conditions(report: Report) -> list[str]:
-    """What keeps a run from being a success, one line each; empty when nothing does."""
+    """Return why a run is not a success, one line each. Empty if it is one."""
     failed = []
     if report["ending"] != Ending.ALL_ENDED:
         failed.append(f"the run was cut short: {report['ending']}{_because(report['trouble'])}")
@@ -31,7 +31,7 @@ def failed_conditions(report: Report) -> list[str]:
 
 
 def print_outcome(report: Report, failed: list[str], console: Console) -> None:
-    """The run in a table, and every failed condition."""
+    """Print the run as a table, and every failed condition."""
     console.print(_apps_table(report))
     for app in report["apps"]:
         if app["kind"] == "real" and app["best"]:
@@ -84,12 +84,12 @@ def _summary_line(report: Report) -> str:
 
 
 def by_engine(engine: str) -> str:
-    """How a report says that a run was no run of local processes."""
+    """The report's words for an engine other than local processes."""
     return ", on YARN and HDFS" if engine == "yarn" else ""
 
 
 def shown(value: float | None, digits: int) -> str:
-    """A number for people; a dash for one that is not known."""
+    """A number for readers; a dash if it is unknown."""
     return "-" if value is None else f"{value:,.{digits}f}"
 
 

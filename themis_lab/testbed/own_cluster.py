@@ -15,11 +15,11 @@ from themis_lab.devcluster.spec import ClusterSpec
 
 @contextmanager
 def own_cluster(spec: ClusterSpec, folder: Path, say: Callable[[str], None]) -> Iterator[DevCluster]:
-    """Hadoop's daemons for as long as the block runs; they end with this process, also when it is killed.
+    """Run Hadoop's daemons for as long as the block runs. They end with this process, even if it is killed.
 
     Raises:
-        HadoopMissingError: No Java, or no jars and no way to fetch them.
-        DevClusterError: They do not come up.
+        HadoopMissingError: There is no Java, or there are no jars and no way to fetch them.
+        DevClusterError: They do not become ready.
     """
     identity = new_identity()
     with _ended_with_us(identity):
@@ -32,7 +32,7 @@ def own_cluster(spec: ClusterSpec, folder: Path, say: Callable[[str], None]) -> 
 
 @contextmanager
 def _ended_with_us(identity: str) -> Iterator[None]:
-    """Have all processes of a development cluster killed when this process dies while the block runs."""
+    """While the block runs, kill all processes of a development cluster if this process dies."""
     reaper = subprocess.Popen(
         module_command("themis_lab.testbed.reaper", identity, MARK),
         stdin=subprocess.PIPE,

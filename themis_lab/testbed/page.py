@@ -1,4 +1,4 @@
-"""The report of a run, for people: one page of HTML that needs nothing else."""
+"""The report of a run for readers: one HTML page without external files."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from themis_lab.testbed.run_record import RunRecord
 
 
 def write_page(path: Path, record: RunRecord, report: Report) -> None:
-    """Draw the page and write it."""
+    """Build the page and write it."""
     path.write_text(page(record, report), encoding="utf-8")
 
 
 def page(record: RunRecord, report: Report) -> str:
-    """The page as text."""
+    """The whole page."""
     colours = app_colours(app.app_id for app in record.apps)
     sections = [
         _heading(report),
@@ -61,7 +61,7 @@ def page(record: RunRecord, report: Report) -> str:
 
 
 def html_page(title: str, sections: Iterable[str]) -> str:
-    """A page of these sections, empty ones left out, in the style of the reports."""
+    """An HTML page of these sections in the reports' style. Empty sections are omitted."""
     return _PAGE.format(title=text(title), style=STYLE, body="\n".join(part for part in sections if part))
 
 

@@ -1,4 +1,4 @@
-"""The style sheet of the report's page; figures take `--ink` and `--line` from it."""
+"""The style sheet of the report's page. Figures use its `--ink` and `--line`."""
 
 from __future__ import annotations
 

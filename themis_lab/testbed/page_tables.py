@@ -11,11 +11,11 @@ from themis_lab.testbed.outcome import shown
 from themis_lab.testbed.report import Report
 
 Cell = tuple[str, str]
-"""The HTML of a table's cell, and its class."""
+"""The HTML of a table cell, and its class."""
 
 
 def apps_table(report: Report, colours: Mapping[str, str]) -> str:
-    """Every app in a row; `colours` by app id."""
+    """A row per app. `colours` are by app id."""
     heads = (
         "app",
         "kind",
@@ -53,7 +53,7 @@ def apps_table(report: Report, colours: Mapping[str, str]) -> str:
 
 
 def best_table(report: Report) -> str:
-    """The best model of each real app; empty without any."""
+    """The best model of each real app. Empty without any."""
     rows = []
     for app in report["apps"]:
         best = app["best"]
@@ -84,7 +84,7 @@ def rho_table(report: Report) -> str:
 
 
 def overheads_table(report: Report) -> str:
-    """What deciding and moving costs."""
+    """Costs of decisions and restarts."""
     rows = [
         [(text(name), ""), *_numbers((values["median"], 2), (values["p95"], 2), (values["count"], 0))]
         for name, values in report["overheads"].items()
@@ -105,7 +105,7 @@ def audit_table(report: Report) -> str:
 
 
 def facts_table(report: Report) -> str:
-    """What else there is to know."""
+    """All other facts."""
     processes, bids, measured = report["processes"], report["empty_bids"], report["invariants"]["measured"]
     made_with = report["environment"]
     facts = {
@@ -150,15 +150,15 @@ def kind_label(kind: str) -> str:
 
 
 def chip(colour: str) -> str:
-    """A patch of an app's colour."""
+    """A patch in an app's colour."""
     return f'<span class="chip" style="background:{colour}"></span>'
 
 
 def percent(share: float | None) -> str:
-    """A share of 1 for people."""
+    """A share of 1 for readers."""
     return "-" if share is None else f"{100 * share:.0f} %"
 
 
 def text(value: object) -> str:
-    """Any value as text that HTML takes for nothing else."""
+    """Any value as escaped HTML text."""
     return html.escape(str(value))

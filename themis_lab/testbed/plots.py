@@ -1,6 +1,6 @@
-"""The figures of the report: who holds what, how fair it is, what the real apps learn.
+"""The figures of the report: leases, fairness, and the losses of the real apps.
 
-Each is an `svg` element, or an empty text where there is nothing to draw.
+Each is an `svg` element, or an empty text if there is nothing to draw.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REAL_WIDTH, _REPLAY_WIDTH = 2.2, 1.1
 
 
 def occupancy(record: RunRecord, colours: Colours) -> str:
-    """GPUs by app over time, stacked; real apps at the bottom, replayed ones above them."""
+    """GPUs by app over time, stacked, with real apps at the bottom and replayed ones above them."""
     if not record.apps:
         return ""
     leases = lease_spans(record.events)
@@ -60,7 +60,10 @@ def occupancy(record: RunRecord, colours: Colours) -> str:
 
 
 def rho_over_time(record: RunRecord, report: Report, colours: Colours) -> str:
-    """Rho as each round heard it, and at each app's end (dot); above the line at 1 sharing is a loss."""
+    """Rho in each round, and at each app's end (dot).
+
+    Above the line at 1 an app is worse off than with its fair share.
+    """
     start_s, end_s = bounds(record)
     series = rho_series(record.events)
     if not series:
@@ -68,10 +71,10 @@ def rho_over_time(record: RunRecord, report: Report, colours: Colours) -> str:
     with house_style():
         figure = Figure(figsize=(_WIDTH, 3.4), layout="constrained")
         axes = figure.subplots()
-        for app, told in zip(record.apps, report["apps"], strict=True):
+        for app, entry in zip(record.apps, report["apps"], strict=True):
             points = [(time_s - start_s, value) for time_s, value in series.get(app.app_id, [])]
             width = _REPLAY_WIDTH if app.replay else _REAL_WIDTH
-            final = told["rho"]["themis"]
+            final = entry["rho"]["themis"]
             if final is not None and app.finished_at_s > 0:
                 points.append((app.finished_at_s - start_s, final))
                 axes.plot(
@@ -87,7 +90,7 @@ def rho_over_time(record: RunRecord, report: Report, colours: Colours) -> str:
 
 
 def final_rho(report: Report, colours: Colours) -> str:
-    """Rho at completion by app, worst first, as the policy itself defines it."""
+    """Rho at completion by app, largest first, by the policy's own definition."""
     apps = [app for app in report["apps"] if app["rho"]["themis"] is not None]
     apps.sort(key=lambda app: app["rho"]["themis"])
     if not apps:
@@ -112,7 +115,7 @@ def final_rho(report: Report, colours: Colours) -> str:
 
 
 def gantt(record: RunRecord, colours: Colours) -> str:
-    """Every lease: one row a GPU, machines apart, coloured by app."""
+    """Every lease: one row per GPU, grouped by machine, in the app's colour."""
     leases = lease_spans(record.events)
     if not leases:
         return ""
@@ -151,7 +154,7 @@ def gantt(record: RunRecord, colours: Colours) -> str:
 
 
 def loss_curves(record: RunRecord) -> str:
-    """Training loss of each job of the real apps by iteration; the best job is drawn heavier."""
+    """Training loss of each job of the real apps by iteration. The best job has a thicker line."""
     apps = [app for app in record.apps if not app.replay]
     curves = _losses(record.events)
     if not any(curves.get((app.app_id, job.job_id)) for app in apps for job in app.jobs):
@@ -186,7 +189,7 @@ def _draw_curve(axes: Axes, points: Sequence[tuple[int, float]], job: pb.JobStat
 
 
 def _plain_log_axis(axes: Axes) -> None:
-    """Label a logarithmic axis by 1, 2, 5 and their tenfolds, written plainly."""
+    """Label a logarithmic axis by 1, 2, 5 and their powers of ten."""
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
@@ -203,7 +206,7 @@ def _losses(events: Sequence[Event]) -> dict[tuple[str, str], list[tuple[int, fl
 
 
 def bounds(record: RunRecord) -> tuple[float, float]:
-    """When the first app came and when the last event was, in seconds since the epoch."""
+    """The times of the first arrival and of the last event, in seconds since the epoch."""
     times = [event.time_s for event in record.events]
     submitted = [event.time_s for event in record.events if event.kind == "app_submitted"]
     start_s = min(submitted or times, default=0.0)
@@ -213,10 +216,10 @@ def bounds(record: RunRecord) -> tuple[float, float]:
 def leased_over_time(
     leases: Sequence[LeaseSpan], app_ids: Sequence[str], start_s: float, end_s: float
 ) -> tuple[list[float], dict[str, list[int]]]:
-    """The number of GPUs that each app holds from each moment on at which any of them changes.
+    """The number of GPUs of each app, at each moment at which one of them changes.
 
     Returns:
-        Moments in seconds from `start_s`, and by app as many counts.
+        Moments in seconds from `start_s`, and by app the count at each moment.
     """
     changes: dict[float, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for lease in leases:

@@ -1,4 +1,4 @@
-"""The report of a run, for programs: one JSON object."""
+"""The report of a run for programs: one JSON object."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Report = dict[str, Any]
 
 
 def build_report(record: RunRecord, audited: AuditResult) -> Report:
-    """The report. Times are in real seconds, whatever the time scale of replayed jobs."""
+    """Return the report. Times are real seconds, whatever the time scale of replayed jobs."""
     facts, apps = record.facts, _apps(record)
     return {
         "mix": facts.mix,
@@ -56,8 +56,8 @@ def build_report(record: RunRecord, audited: AuditResult) -> Report:
 
 
 def write_report(path: Path, report: Report) -> None:
-    """Write the report; a number that JSON has no word for is a fault here, so it raises ValueError."""
-    # A kill in the middle should leave no half report: whether there is one says whether the run is over.
+    """Write the report. A number that JSON cannot express is an error and raises ValueError."""
+    # Written in one step: the report's existence shows that the run is over, so a kill must not leave half of it.
     unfinished = path.with_suffix(".tmp")
     unfinished.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     unfinished.replace(path)

@@ -1,4 +1,4 @@
-"""From a run's folder to its audit, its report and its page."""
+"""Make the audit, the report and the page from a run's folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def make_report(folder: RunFolder) -> Report:
     record = read_run(folder)
     report = build_report(record, audit(audit_input(record)))
     write_report(folder.report, report)
-    # Only now: it takes matplotlib, and the numbers should be safe whatever becomes of the pictures.
+    # Imported late: it needs matplotlib, and the numbers should be written even if the figures fail.
     from themis_lab.testbed.page import write_page
 
     write_page(folder.page, record, report)

@@ -1,4 +1,4 @@
-"""The ResourceManager of a run as a process: started, waited for, stopped, with nothing left behind."""
+"""The ResourceManager of a run as a process: start it, wait for it, and stop it with everything it started."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOG_LINES = 15
 
 
 class RmFailedError(ThemisError):
-    """The ResourceManager ended, or never came up."""
+    """The ResourceManager ended, or did not become ready."""
 
 
 def rm_command(settings: Path) -> tuple[str, ...]:
@@ -31,16 +31,16 @@ def rm_command(settings: Path) -> tuple[str, ...]:
 
 
 class RmProcess:
-    """A ResourceManager and all that it starts, known by their mark.
+    """A ResourceManager and all its descendants, identified by their mark.
 
-    Two things end it when this process dies: the guard has the kernel send it SIGTERM, so that it stops in good order,
-    and the reaper kills whatever of the run is left.
+    Two mechanisms end it if this process dies. The guard lets the kernel send SIGTERM to the ResourceManager, so that
+    it stops in order. The reaper kills the remaining processes of the run.
 
     Args:
-        command: What to run.
-        run_id: The mark of everything of this run.
+        command: The command to run.
+        run_id: The mark of all processes of this run.
         log: File for its output.
-        environment: Variables beside those of this process.
+        environment: Variables in addition to those of this process.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class RmProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the ResourceManager itself lives."""
+        """Whether the ResourceManager itself runs."""
         return self._process.poll() is None
 
     def check(self) -> None:
-        """Raise RmFailedError with the end of its log when it has ended."""
+        """Raise RmFailedError with the end of the log if the ResourceManager has ended."""
         if not self.running:
             code = self._process.returncode
             raise RmFailedError(
@@ -82,10 +82,10 @@ class RmProcess:
             )
 
     def wait_for_address(self, path: Path, cancelled: Callable[[], bool]) -> str:
-        """The address that it writes to `path` once it listens; empty when `cancelled` turns true first.
+        """Return the address that it writes to `path` when it listens. Empty if `cancelled` returns True first.
 
         Raises:
-            RmFailedError: It ended, or wrote none within START_LIMIT_S seconds.
+            RmFailedError: It ended, or wrote no address within START_LIMIT_S seconds.
         """
         deadline_s = time.monotonic() + START_LIMIT_S
         while not cancelled():
@@ -99,13 +99,13 @@ class RmProcess:
         return ""
 
     def stop(self, hurry: Callable[[], bool] = lambda: False) -> tuple[int, ...]:
-        """End it and all that it started: SIGTERM, SIGKILL after a grace, then whatever carries the mark.
+        """Stop it and all its descendants: SIGTERM, SIGKILL after a grace, then SIGKILL to all marked processes.
 
         Args:
-            hurry: Turns true when there is to be no more grace.
+            hurry: Returns True to end the grace.
 
         Returns:
-            Ids of processes that would not die, normally none.
+            Ids of processes that did not die, normally none.
         """
         deadline_s = time.monotonic() + STOP_GRACE_S
         if self.running:

@@ -1,4 +1,4 @@
-"""Rounds as their events tell them."""
+"""Rounds, reconstructed from events."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class RoundTrail:
     events: list[Event] = field(default_factory=list)
 
     def detail(self, kind: str) -> Mapping[str, Any]:
-        """What the round's event of this kind says; empty when there is none."""
+        """The detail of the round's event of this kind. Empty if there is none."""
         return next((event.detail for event in self.events if event.kind == kind), {})
 
     def count(self, kind: str) -> int:
-        """How many events of this kind the round has."""
+        """The round's number of events of this kind."""
         return sum(event.kind == kind for event in self.events)
 
     @property
     def start_s(self) -> float:
-        """When its first event was recorded, in seconds since the epoch."""
+        """Time of its first event, in seconds since the epoch."""
         return self.events[0].time_s
 
 
@@ -44,7 +44,7 @@ def round_trails(events: Iterable[Event]) -> list[RoundTrail]:
 
 
 def granted_by_machine(detail: Mapping[str, Any]) -> Counter[tuple[str, str]]:
-    """GPUs by app and machine that a `round_granted` gives, auction and leftovers together."""
+    """GPUs by app and machine in a `round_granted`, auction and leftovers together."""
     granted: Counter[tuple[str, str]] = Counter()
     for part in ("auction", "leftovers"):
         for app_id, machines in detail.get(part, {}).items():
@@ -54,7 +54,7 @@ def granted_by_machine(detail: Mapping[str, Any]) -> Counter[tuple[str, str]]:
 
 
 def granted_gpus(detail: Mapping[str, Any], *parts: str) -> Counter[str]:
-    """GPUs by app that a `round_granted` gives, in the named parts or in both."""
+    """GPUs by app in a `round_granted`, in the named parts or in both."""
     chosen = {part: detail.get(part, {}) for part in parts or ("auction", "leftovers")}
     granted: Counter[str] = Counter()
     for (app_id, _), gpus in granted_by_machine(chosen).items():

@@ -1,4 +1,4 @@
-"""The folder of one run: what lies where in it, and how an old run makes room for a new one."""
+"""The folder of one run: its files, and how a new run replaces an old one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NAMES = frozenset(
         "state",
     )
 )
-"""All that a run's folder holds. Anything else in it is somebody's, and then nothing is removed."""
+"""All names in a run's folder. If there is anything else, nothing is removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class RunFolder:
 
     @property
     def facts(self) -> Path:
-        """How the run went, beside its events."""
+        """Facts that the events do not hold."""
         return self.root / "run.json"
 
     @property
@@ -66,12 +66,12 @@ class RunFolder:
 
     @property
     def log(self) -> Path:
-        """What the ResourceManager wrote to its output."""
+        """Output of the ResourceManager."""
         return self.root / "rm.log"
 
     @property
     def state(self) -> Path:
-        """The ResourceManager's own folder."""
+        """The ResourceManager's folder."""
         return self.root / "state"
 
     @property
@@ -81,7 +81,7 @@ class RunFolder:
 
     @property
     def page(self) -> Path:
-        """The report for people."""
+        """The report for readers."""
         return self.root / "report.html"
 
     @property
@@ -91,22 +91,22 @@ class RunFolder:
 
     @property
     def lock(self) -> Path:
-        """Locked by the driver for as long as it runs."""
+        """Locked by the driver while it runs."""
         return self.root / "lock"
 
     def history(self, app_id: str, job_id: str) -> Path:
-        """What the chief task of a job wrote."""
+        """The history written by a job's chief task."""
         return self.state / "apps" / app_id / "jobs" / job_id / "history.jsonl"
 
 
 @contextmanager
 def fresh_folder(out: Path) -> Iterator[RunFolder]:
-    """An empty folder for a run, locked while the block runs; an old run in it is removed.
+    """Yield an empty folder for a run, locked while the block runs. An old run in it is removed.
 
-    Daemons of Hadoop that an old run left there are ended first.
+    Hadoop daemons that an old run left there are stopped first.
 
     Raises:
-        InputError: It holds something that is not a run's, or a run that is still going on.
+        InputError: It holds something other than a run, or a run that is in progress.
     """
     folder = RunFolder(out)
     if out.exists():
@@ -123,13 +123,13 @@ def fresh_folder(out: Path) -> Iterator[RunFolder]:
 
 
 def _end_hadoop(folder: Path) -> None:
-    """End what a driver that was killed may have left: daemons whose folder is gone would be found by nobody."""
+    """Stop daemons that a killed driver may have left. Without their folder they could not be found."""
     if Layout(folder.absolute()).state.exists():
         DevCluster.attach(folder).stop(grace_s=0.0)
 
 
 def run_folder(out: Path) -> RunFolder:
-    """The folder of a run that was made; InputError when it is none."""
+    """Return the folder of an existing run. Raises InputError if it holds none."""
     folder = RunFolder(out)
     if not folder.events.is_file():
         raise InputError("the folder holds no run", value=str(out), remedy="make one: themis testbed run MIX --out OUT")

@@ -1,4 +1,4 @@
-"""Everything that is kept of a run, read back from its folder: what the audit and the report are made from."""
+"""The record of a run, read from its folder: the input of the audit and the report."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from themis_lab.testbed.run_folder import RunFolder
 from themis_lab.testbed.statuses import read_statuses
 
 ROUND_SLACK_S = 3.5
-"""What a round may take beside its bounds: an auction is given up 2 s past its limit, and processes of a busy machine
-have to get their turn."""
+"""Extra seconds that a round may take: an auction ends at most 2 s past its limit, and a busy machine delays processes.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """A run: its events by sequence, the apps at its end in order of submission, and what it went by."""
+    """A run: its events by sequence, the final apps in order of submission, and its settings."""
 
     events: tuple[Event, ...]
     apps: tuple[pb.AppStatus, ...]
@@ -35,7 +35,7 @@ class RunRecord:
 
 
 def read_run(folder: RunFolder) -> RunRecord:
-    """Read a run's folder; a file that is missing or does not fit raises InputError."""
+    """Read a run's folder. Raises InputError for a missing or invalid file."""
     apps = read_statuses(folder.apps)
     return RunRecord(
         events=read_events(folder.events),
@@ -48,7 +48,7 @@ def read_run(folder: RunFolder) -> RunRecord:
 
 
 def audit_input(record: RunRecord) -> AuditInput:
-    """What the audit needs of a run."""
+    """The audit's input for a run."""
     return AuditInput(
         events=record.events,
         gpus=tuple(str(gpu) for gpu in record.cluster.gpu_ids()),
@@ -59,7 +59,7 @@ def audit_input(record: RunRecord) -> AuditInput:
 
 
 def audit_limits(settings: RmSettings, apps: int) -> AuditLimits:
-    """The bounds that a ResourceManager with these settings and at most this many apps has to keep."""
+    """The bounds for a ResourceManager with these settings and at most this many apps."""
     round_s = (
         settings.coalesce_s
         + settings.report_time_s(apps)

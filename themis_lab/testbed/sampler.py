@@ -1,4 +1,4 @@
-"""How many processes a run has and how much memory they take, sampled while it goes on."""
+"""Sample the number of processes of a run and their memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from themis.processes import find_marked
 from themis_lab.testbed.reaper import RUN_MARK
 
 _PSS_EVERY = 5
-"""Samples for each one of PSS, for which the kernel walks every process's pages."""
+"""Number of samples per PSS sample: for PSS the kernel walks the pages of every process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +18,11 @@ class ProcessPeaks:
     """The largest values seen.
 
     Attributes:
-        count: Processes at once.
-        rss_bytes: Sum of resident memory; pages that processes share count once for each of them.
-        pss_bytes: Sum of proportional memory, shared pages divided among their users: what the run really takes.
-            Sampled more rarely; 0 when never.
-        samples: How often was looked.
+        count: Number of processes at one time.
+        rss_bytes: Sum of resident memory; shared pages count once per process.
+        pss_bytes: Sum of proportional memory: shared pages are divided among their users. This is the memory that the
+            run really takes. Sampled less often; 0 if never.
+        samples: Number of samples.
     """
 
     count: int = 0
@@ -32,7 +32,7 @@ class ProcessPeaks:
 
 
 class ProcessSampler:
-    """Looks at all processes that carry a run's mark."""
+    """Samples all processes with a run's mark."""
 
     def __init__(self, run_id: str) -> None:
         self._marks = {RUN_MARK: run_id}
@@ -40,7 +40,7 @@ class ProcessSampler:
         self.newest_count = 0
 
     def sample(self) -> None:
-        """Look once."""
+        """Take one sample."""
         with_pss = self.peaks.samples % _PSS_EVERY == 0
         sizes = [_memory(pid, with_pss=with_pss) for pid in find_marked(self._marks)]
         self.newest_count = len(sizes)
@@ -53,7 +53,7 @@ class ProcessSampler:
 
 
 def _memory(pid: int, *, with_pss: bool) -> tuple[int, int]:
-    """Resident and proportional bytes; zeros for a process that has just ended."""
+    """Resident and proportional bytes. Zeros for a process that has just ended."""
     try:
         process = psutil.Process(pid)
         if with_pss:

@@ -1,8 +1,8 @@
-"""Spans of time that events begin and end: who held which GPU under which lease, and what ran on it.
+"""Time spans that events begin and end: leases of GPUs, and the tasks on them.
 
-Beside its times, in seconds since the epoch, each span has the sequence numbers of the events that began and ended it.
-Times of tasks are by their app master's clock, which may be some tens of milliseconds off; sequence numbers are the
-order in which the ResourceManager heard of things, and depend on no clock.
+Each span has its times, in seconds since the epoch, and the sequence numbers of the events that began and ended it.
+Times of tasks use their app master's clock, which may differ by some tens of milliseconds. Sequence numbers give the
+order in which the ResourceManager received the events, and depend on no clock.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from themis.lifecycle import APP_LIFECYCLE, AppState
 from themis_lab.testbed.events import Event
 
 NEVER = 2**63
-"""Sequence number of an end that has not come."""
+"""Sequence number of an end that has not happened."""
 LEASE_ENDS = ("lease_released", "lease_revoked")
 
 
 @dataclass(slots=True, kw_only=True)
 class LeaseSpan:
-    """A lease from its grant to its end; `end_s` is infinite while it lasts, `expiries` are (told at, expires at)."""
+    """A lease from its grant to its end.
+
+    `end_s` is infinite while it lasts; `expiries` are pairs (reported at, expires at).
+    """
 
     lease_id: int
     app_id: str
@@ -37,13 +40,13 @@ class LeaseSpan:
 
 @dataclass(slots=True, kw_only=True)
 class TaskSpan:
-    """One incarnation of a job on its GPUs; `end_s` is infinite while it runs.
+    """One incarnation of a job on its GPUs. `end_s` is infinite while it runs.
 
     Attributes:
-        from_iteration: Iterations that were done when it began.
-        to_iteration: Iteration of the newest checkpoint when it ended; -1 when nobody told.
+        from_iteration: Iterations done when it began.
+        to_iteration: Iteration of the newest checkpoint when it ended; -1 if it was not reported.
         requested: Whether its app master had asked it to stop.
-        end_kind: The kind of the event that ended it; `tasks_ended` unless its app master was lost.
+        end_kind: The kind of the event that ended it: `tasks_ended` unless its app master was lost.
     """
 
     app_id: str
@@ -68,7 +71,7 @@ class TaskSpan:
 
 
 def lease_spans(events: Iterable[Event]) -> list[LeaseSpan]:
-    """All leases that were granted, in order of their grant. Whatever does not fit is the audit's business."""
+    """All granted leases, in order of their grant. Inconsistent events are left to the audit."""
     spans: dict[int, LeaseSpan] = {}
     for event in events:
         if not event.kind.startswith("lease_"):
@@ -95,8 +98,8 @@ def _lease_changed(span: LeaseSpan, event: Event) -> None:
 def task_spans(events: Iterable[Event]) -> list[TaskSpan]:
     """All incarnations of all jobs, in order of their start.
 
-    When an app master is lost or its app has ended, what it still had running has ended too (tasks die with their
-    master), though nobody told.
+    If an app master is lost or its app has ended, its running tasks have ended too, because tasks die with their app
+    master. No event reports their end.
     """
     spans: list[TaskSpan] = []
     running: dict[str, dict[tuple[str, int], TaskSpan]] = {}
@@ -116,12 +119,12 @@ def task_spans(events: Iterable[Event]) -> list[TaskSpan]:
 
 
 def is_final(event: Event) -> bool:
-    """Whether the event tells that its app has ended."""
+    """Whether the event reports the end of its app."""
     return event.kind == "app_state" and is_final_state(str(event.detail.get("state", "")))
 
 
 def is_final_state(state: str) -> bool:
-    """Whether nothing follows this state of an app."""
+    """Whether this state of an app is final."""
     return state in AppState.__members__ and APP_LIFECYCLE.is_final(AppState(state))
 
 

@@ -1,4 +1,4 @@
-"""The apps' statuses as a file: protobuf's own JSON, so that nothing of them is lost."""
+"""The apps' statuses as a file, in protobuf's JSON, which keeps all fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def write_statuses(path: Path, statuses: Iterable[pb.AppStatus]) -> None:
 
 
 def read_statuses(path: Path) -> tuple[pb.AppStatus, ...]:
-    """The inverse of write_statuses; a file that does not fit raises InputError."""
+    """The inverse of write_statuses. Raises InputError for an invalid file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return tuple(ParseDict(each, pb.AppStatus(), ignore_unknown_fields=True) for each in content)

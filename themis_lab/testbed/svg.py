@@ -1,4 +1,4 @@
-"""Matplotlib figures as SVG text that takes its colours and its typeface from the page around it."""
+"""Matplotlib figures as SVG text that takes colours and typeface from the page."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 
 INK = "#010203"
 GRID = "#040506"
-"""Colours that no figure uses for data: the page's own stand in for them, in light and in dark."""
+"""Colours that no figure uses for data; the page's own colours replace them, in light and dark mode."""
 
-# Matplotlib names every key in its type; a dictionary of texts would not do.
+# Matplotlib's types name every key, so a plain dictionary of texts does not fit them.
 _STYLE: Any = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -41,13 +41,13 @@ _TIP = re.compile(r'<g id="tip:([^"]*)">')
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Figures that are made inside look like all others of the page."""
+    """Figures made within this context have the style of the page."""
     with mpl.rc_context(_STYLE):
         yield
 
 
 def tip(text: str) -> str:
-    """The `gid` of an artist that shows this text when the pointer rests on it."""
+    """The `gid` of an artist that shows this text as a tooltip."""
     return f"tip:{html.escape(text, quote=True)}"
 
 
@@ -55,8 +55,8 @@ def to_svg(figure: Figure, name: str) -> str:
     """The figure as an `svg` element.
 
     Args:
-        figure: Made in the house style.
-        name: Unique on the page; all ids inside begin with it, and the same figure gives the same text.
+        figure: A figure in the house style.
+        name: Unique on the page; all ids inside begin with it. Equal figures give equal text.
     """
     buffer = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": name, **_STYLE}):
@@ -73,5 +73,5 @@ def to_svg(figure: Figure, name: str) -> str:
 
 
 def _unescaped_once(text: str) -> str:
-    # Matplotlib escapes the id once more; what `tip` made safe for HTML is what belongs into the title.
+    # Matplotlib escapes the id again. The title needs the text that `tip` has escaped.
     return html.unescape(text)

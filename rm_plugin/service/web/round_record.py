@@ -1,4 +1,4 @@
-"""A round as its events told it, step by step; the values of docs/events.md with types. Pure."""
+"""A round as its events told it, step by step; the values of docs/reference/events.md with types. Pure."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class RoundRecord:
 
 
 def round_document(record: RoundRecord) -> dict[str, object]:
-    """The round for JSON, as docs/web.md describes it."""
+    """The round for JSON, as docs/reference/web.md describes it."""
     return {
         "round_id": record.round_id,
         "started_at_s": record.started_at_s,

@@ -1,4 +1,4 @@
-"""The addresses of the page, the REST interface and the metrics; every one is described in docs/web.md."""
+"""The addresses of the page, the REST interface and the metrics; every one is described in docs/reference/web.md."""
 
 from __future__ import annotations
 

@@ -23,9 +23,17 @@ RUN = re.compile(r"run(?:: (?:exit (\d+)|(exact)))?")
 
 FILE = re.compile(r"(?:.*; )?file: (\S+)")
 PAGES = (
-    "README.md", "docs/apps.md", "docs/auction.md", "docs/audit.md", "docs/bench.md", "docs/simulator.md",
-    "docs/reproduction.md", "docs/tuners.md",
-)  # fmt: skip
+    "README.md",
+    "docs/tutorials/first-app.md",
+    "docs/tutorials/keras.md",
+    "docs/reference/group-files.md",
+    "docs/explanation/auction.md",
+    "docs/how-to/audit.md",
+    "docs/reference/benchmarks.md",
+    "docs/explanation/simulator.md",
+    "docs/explanation/reproduction.md",
+    "docs/reference/tuners.md",
+)
 SETTINGS = """\
 cluster: conf/clusters/small-8.yaml
 state_dir: state
@@ -139,7 +147,7 @@ def test_the_commands_of_a_document_do_what_it_shows(page, workplace):
 
 
 def test_a_command_that_logs_nothing_is_done_when_it_exits_0(workplace):
-    """docs/apps.md: a job whose command says nothing of iterations has one."""
+    """docs/reference/group-files.md: a job whose command says nothing of iterations has one."""
     line = (
         "submarine job run --name quiet --input_path . --worker_resources memory=256M,vcores=1,gpu=1"
         " --worker_launch_cmd true --wait_job_finish"

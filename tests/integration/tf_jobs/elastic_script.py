@@ -1,10 +1,11 @@
-"""The Keras script of docs/elastic.md, made elastic by the changed lines that the page shows."""
+"""The Keras script of docs/tutorials/keras.md, made elastic by the changed lines that the page shows."""
 
 import re
 
 from documents import block
 
-PAGE = "docs/elastic.md"
+PAGE = "docs/explanation/elastic.md"
+TUTORIAL = "docs/tutorials/keras.md"
 
 
 def changed_lines(plain, diff):
@@ -20,4 +21,4 @@ def changed_lines(plain, diff):
 
 
 def documented_script():
-    return changed_lines(block(PAGE, "file: train.py").body, block(PAGE, "changed lines").body)
+    return changed_lines(block(TUTORIAL, "file: train.py").body, block(TUTORIAL, "changed lines").body)

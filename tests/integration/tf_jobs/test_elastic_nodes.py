@@ -34,7 +34,7 @@ def read(nodes):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("program", recorder.PROGRAMS)
 def test_ten_resizes_over_two_nodes_change_no_bit(program, tmp_path):
-    """`digits_cnn` is the one that parts, in iteration 170, where each task has one share: see docs/elastic.md."""
+    """`digits_cnn` is the one that parts, in iteration 170, with one share a task (docs/explanation/elastic.md)."""
     resized, alone = asyncio.run(recorder.both(tmp_path, recorder.program_command(program)))
     assert [point.iteration for point in resized] == list(range(1, len(resized) + 1)), "an iteration lost or repeated"
     assert len(resized) > 11 * recorder.LEAST_ITERATIONS

@@ -263,7 +263,7 @@ def test_final_report_omits_job_whose_status_fails(tmp_path, monkeypatch, caplog
         monkeypatch.setattr("am.status.job_status", untellable)
         told = finish_message(one.app, AppState.FAILED, "why")
         assert (told.state, told.diagnostics, list(told.jobs)) == ("FAILED", "why", [])
-        assert "without job j0" in caplog.text
+        assert "omits job j0" in caplog.text
 
     run(tmp_path, scenario)
 

@@ -1,4 +1,4 @@
-"""docs/auction.md holds every key, option, status, solver and rounding, and its example every key."""
+"""docs/explanation/auction.md holds every key, option, status, solver and rounding, and its example every key."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ from themis.cluster import Level
 from themis_cli.auction_command import add_to
 from themis_cli.auction_result import as_document, hold_auction
 
-PAGE = "docs/auction.md"
+PAGE = "docs/explanation/auction.md"
 KEYS = {
     "key of the market": market_file.MARKET,
     "key of a machine": market_file.MACHINE,

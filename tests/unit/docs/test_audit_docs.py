@@ -1,4 +1,4 @@
-"""docs/audit.md holds every option with its default, every family, property and measure."""
+"""docs/how-to/audit.md holds every option with its default, every family, property and measure."""
 
 import argparse
 
@@ -11,7 +11,7 @@ from themis_lab.audit.families import FAMILIES, family
 from themis_lab.audit.measures.registry import MEASURES
 from themis_lab.audit.properties.registry import PROPERTIES
 
-PAGE = "docs/audit.md"
+PAGE = "docs/how-to/audit.md"
 
 
 def names(head):

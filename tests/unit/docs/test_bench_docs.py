@@ -1,4 +1,4 @@
-"""docs/bench.md holds every option with its default, every column, and every key of the documents."""
+"""docs/reference/benchmarks.md holds every option with its default, every column, and every key of the documents."""
 
 import argparse
 from dataclasses import fields
@@ -18,7 +18,7 @@ from themis_lab.bench.simulator_output import Growth
 from themis_lab.bench.simulator_output import document as simulator_document
 from themis_lab.bench.simulator_run import Row
 
-PAGE = "docs/bench.md"
+PAGE = "docs/reference/benchmarks.md"
 
 
 def options(name="auction"):

@@ -1,4 +1,4 @@
-"""docs/checkpoints.md and the part of docs/bench.md on checkpoints hold every option, key, scheme and number."""
+"""The pages on checkpoints and on their benchmark hold every option, key, scheme and number."""
 
 import argparse
 from dataclasses import fields
@@ -16,7 +16,8 @@ from themis_cli import bench_checkpoint_command, checkpoints_command
 from themis_lab.bench.checkpoint_output import document
 from themis_lab.bench.checkpoint_run import Plan, Row
 
-PAGE = "docs/checkpoints.md"
+PAGE = "docs/explanation/checkpoints.md"
+BENCH = "docs/reference/benchmarks.md"
 
 
 def options(add_to, *names):
@@ -42,7 +43,7 @@ def test_options_of_the_commands(command):
 
 def test_options_of_the_benchmark():
     known = options(bench_checkpoint_command.add_to, "checkpoint")
-    written = {code(r[0])[0]: r[1].strip("`") for r in table_rows("docs/bench.md", "option of `bench checkpoint`")}
+    written = {code(r[0])[0]: r[1].strip("`") for r in table_rows(BENCH, "option of `bench checkpoint`")}
     assert written == {
         name: "none" if default is None else "off" if default is False else str(default)
         for name, default in known.items()
@@ -50,9 +51,9 @@ def test_options_of_the_benchmark():
 
 
 def test_keys_of_the_benchmark():
-    written = [name for row in table_rows("docs/bench.md", "key of a checkpoint's row") for name in code(row[0])]
+    written = [name for row in table_rows(BENCH, "key of a checkpoint's row") for name in code(row[0])]
     assert sorted(written) == sorted(field.name for field in fields(Row))
-    assert all(f"`{key}`" in text_of("docs/bench.md") for key in document(Plan(uri="hdfs:///a"), []))
+    assert all(f"`{key}`" in text_of(BENCH) for key in document(Plan(uri="hdfs:///a"), []))
 
 
 def test_schemes():

@@ -7,7 +7,7 @@ import pytest
 from documents import ROOT, block, code, table_rows, text_of
 from pydantic import BaseModel
 
-from am.jobs.environment import Gang, task_environment
+from am.jobs.environment import JobIncarnation, task_environment
 from am.profiler.parser import parse_line
 from am.profiler.records import Record
 from am.runtimes.port import TaskLaunch
@@ -34,12 +34,12 @@ from themis_lab.testbed.mix import Mix
 from themis_lab.testbed.report import build_report
 from themis_lab.testbed.run_record import RunRecord
 
-APPS, TESTBED, ARCHITECTURE = "docs/apps.md", "docs/testbed.md", "ARCHITECTURE.md"
+APPS, TESTBED, ARCHITECTURE = "docs/reference/group-files.md", "docs/how-to/testbed.md", "ARCHITECTURE.md"
 GROUPS = ("group: program", "group: command; file: own.yaml")
 SMALL = ROOT / "conf/clusters/small-8.yaml"
 
 
-# ---- docs/apps.md ---------------------------------------------------------------------------------------------------
+# ---- docs/reference/group-files.md ----------------------------------------------------------------------------------
 
 
 def keys_of(model, prefix=""):
@@ -111,7 +111,7 @@ def test_variables_of_tasks_are_all_there():
 
 def variables_of_a_task():
     gpus = (GpuId("m0", 0), GpuId("m0", 1))
-    gang = Gang(
+    gang = JobIncarnation(
         app_id="a",
         job_id="j",
         incarnation=1,
@@ -150,7 +150,7 @@ def test_exit_codes_are_those_of_the_contract():
     assert named[:3] == [str(each) for each in wanted]
 
 
-# ---- docs/testbed.md ------------------------------------------------------------------------------------------------
+# ---- docs/how-to/testbed.md -----------------------------------------------------------------------------------------
 
 
 def empty_run():

@@ -79,7 +79,7 @@ def test_every_term_of_the_glossary_is_where_it_says():
 
 
 def glossary_tables():
-    text = text_of("docs/glossary.md")
+    text = text_of("docs/reference/glossary.md")
     for part in re.split(r"^## ", text, flags=re.M)[1:]:
         yield [
             [cell.strip() for cell in line.strip().strip("|").split("|")]

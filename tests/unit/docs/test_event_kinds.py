@@ -1,4 +1,4 @@
-"""The table of events in docs/events.md holds every kind and its emitter, and the code emits no other."""
+"""The table of events in docs/reference/events.md holds every kind and its emitter, and the code emits no other."""
 
 import ast
 
@@ -19,7 +19,7 @@ def emitted(folder, name):
 
 
 def test_the_table_is_that_of_the_code():
-    rows = {code(row[0])[0]: row[1].strip() for row in table_rows("docs/events.md", "kind")}
+    rows = {code(row[0])[0]: row[1].strip() for row in table_rows("docs/reference/events.md", "kind")}
     assert rows == {kind: emitter.value for kind, emitter in EMITTERS.items()}
 
 

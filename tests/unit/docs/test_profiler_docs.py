@@ -1,4 +1,4 @@
-"""docs/profiler.md and the profiler's part of docs/bench.md hold what the code does."""
+"""docs/explanation/profiler.md and the profiler's part of docs/reference/benchmarks.md hold what the code does."""
 
 import argparse
 import re
@@ -17,7 +17,8 @@ from themis_cli.bench_profiler_command import add_to
 from themis_lab.bench.profiler_logs import EVERY_LINES, Kind
 from themis_lab.bench.profiler_run import Row
 
-PAGE, BENCH = "docs/profiler.md", "docs/bench.md"
+PAGE, BENCH = "docs/explanation/profiler.md", "docs/reference/benchmarks.md"
+MEASURED = "docs/explanation/performance.md"
 
 
 def text():
@@ -59,5 +60,5 @@ def test_the_benchmark_is_told_whole():
     assert written == {name: "off" if default is False else str(default) for name, default in known.items()}
     keys = {name for row in table_rows(BENCH, "key of a profiler's row") for name in code(row[0])}
     assert keys == {field.name for field in fields(Row)}
-    assert [code(row[0])[0] for row in table_rows(BENCH, "log")] == list(Kind)
-    assert re.search(rf"one line in {EVERY_LINES} is", text_of(BENCH))
+    assert [code(row[0])[0] for row in table_rows(MEASURED, "log")] == list(Kind)
+    assert re.search(rf"one line in {EVERY_LINES} is", text_of(MEASURED))

@@ -1,4 +1,4 @@
-"""The part of docs/bench.md on resizing holds every option, phase and key, and docs/events.md what it reads."""
+"""The part of benchmarks.md on resizing holds every option, phase and key, and events.md the events that it reads."""
 
 import argparse
 
@@ -10,7 +10,7 @@ from themis_lab.bench.resize_phases import FREE_PHASES, RESERVE_STEPS, START_STE
 from themis_lab.bench.resize_run import Plan
 from themis_lab.bench.resize_world import POLICY
 
-PAGE = "docs/bench.md"
+PAGE = "docs/reference/benchmarks.md"
 
 
 def test_options():
@@ -40,6 +40,6 @@ def test_the_aim_and_the_policy():
 
 
 def test_events_tell_the_steps():
-    rows = {code(row[0])[0]: code(row[3]) for row in table_rows("docs/events.md", "kind")}
+    rows = {code(row[0])[0]: code(row[3]) for row in table_rows("docs/reference/events.md", "kind")}
     assert {"seconds", *RESERVE_STEPS} <= set(rows["tasks_started"])
     assert {"seconds", *START_STEPS} <= set(rows["first_step"])

@@ -1,4 +1,4 @@
-"""docs/simulator.md holds every phase, cost, option, lie and key of the documents."""
+"""docs/explanation/simulator.md holds every phase, cost, option, lie and key of the documents."""
 
 import argparse
 from dataclasses import fields, replace
@@ -7,7 +7,7 @@ import pytest
 from agent_cases import FLAT, app_of, cluster_of, job
 from documents import code, table_rows, text_of
 
-from am.agent.fairness import RhoDefinition, ideal_times_s
+from am.agent.model.fairness import RhoDefinition, ideal_times_s
 from am.app_view import surroundings
 from themis.apps import JobShape
 from themis.choices import BundleRule
@@ -22,7 +22,7 @@ from themis_lab.simulator.runs import Run, make_run
 from themis_lab.simulator.settings import Settings
 from themis_lab.simulator.workloads.registry import workload_named
 
-PAGE = "docs/simulator.md"
+PAGE = "docs/explanation/simulator.md"
 RULE = BundleRule.CONTINUATION
 
 

@@ -1,4 +1,4 @@
-"""The tables of docs/testbed.md are those of the runs whose rows are kept beside it."""
+"""The tables of docs/how-to/testbed.md are those of the runs whose rows are kept beside it."""
 
 import csv
 from collections import defaultdict
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from documents import ROOT, code, text_of
 
-PAGE = "docs/testbed.md"
+PAGE = "docs/how-to/testbed.md"
 HEAD = "| policy | max rho |"
 
 

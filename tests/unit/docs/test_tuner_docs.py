@@ -1,4 +1,4 @@
-"""docs/tuners.md: its tables are what tuners do, its plug-ins work, its group files are valid."""
+"""docs/reference/tuners.md: its tables are what tuners do, its plug-ins work, its group files are valid."""
 
 import random
 
@@ -12,7 +12,7 @@ from themis.config.group_file import GroupFile, build_app, load_group
 from themis.config.loader import fit, parse_yaml
 from themis.config.tuner_settings import TUNERS
 
-PAGE = "docs/tuners.md"
+PAGE = "docs/reference/tuners.md"
 
 
 def test_every_tuner_is_told_of():

@@ -1,4 +1,4 @@
-"""The part of docs/bench.md on valuations holds every option and key."""
+"""The part of docs/reference/benchmarks.md on valuations holds every option and key."""
 
 import argparse
 from dataclasses import fields
@@ -9,7 +9,7 @@ from themis_cli.bench_valuation_command import add_to
 from themis_lab.bench.valuation_output import document
 from themis_lab.bench.valuation_run import NEAR, GapRow, Plan, ReferenceRow, TimeRow
 
-PAGE = "docs/bench.md"
+PAGE = "docs/reference/benchmarks.md"
 
 
 def names(heading):

@@ -1,4 +1,4 @@
-"""docs/web.md holds every address, every key of every document, every metric and every bound."""
+"""docs/reference/web.md holds every address, every key of every document, every metric and every bound."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from rm_plugin.service.web.sight import Sight
 from themis.config.rm_settings import RmSettings
 from themis.web.frame import REFRESH_S
 
-PAGE = "docs/web.md"
+PAGE = "docs/reference/web.md"
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ def test_the_commands_in_the_documents_do_what_they_show(tmp_path, monkeypatch, 
     for name in ("curve", "state"):
         (tmp_path / name).write_text(name)
     FolderStore(tmp_path / "ckpt").save("replay", 20, {name: tmp_path / name for name in ("curve", "state")}, {})
-    for command in commands(block("docs/checkpoints.md", "commands")):
+    for command in commands(block("docs/explanation/checkpoints.md", "commands")):
         assert main(command.words[1:]) == 0
         told = capsys.readouterr()
         assert missing(command.shown, told.err + told.out) is None, command.line

@@ -8,7 +8,7 @@ from documents import code, table_rows
 from themis_cli import devcluster_command
 from themis_cli.main import main
 
-PAGE = "docs/devcluster.md"
+PAGE = "docs/how-to/devcluster.md"
 
 
 @pytest.fixture(autouse=True)

@@ -87,7 +87,7 @@ def test_seeds_give_a_median_and_a_spread_whatever_the_number_of_processes(docum
     assert one["metrics"]["themis"]["max_rho.themis"] == {"min": worst[0], "median": worst[1], "max": worst[2]}
 
 
-def test_without_json_there_are_tables(printed):
+def test_output_without_json_is_tables(printed):
     code, out = printed(*QUICK)
     lines = out.out.splitlines()
     assert code == 0

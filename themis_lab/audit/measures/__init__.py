@@ -1,1 +1,1 @@
-"""What is measured and not asserted: envy, gains from misreporting, payments, sharing incentive."""
+"""Quantities that are measured but not asserted: envy, gains from misreporting, payments, sharing incentive."""

@@ -1,4 +1,4 @@
-"""Envy before payments: how much more an app values what another won than what it won itself."""
+"""Envy before payments: how much more an app values another app's win than its own."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from themis_lab.audit.values import Sample
 
 
 def envy(case: Case) -> list[Sample]:
-    """For each bidder the most that another's bundle is worth over its own, less 1; 0 for no envy.
+    """For each bidder, the largest value of another's bundle over that of its own, minus 1; 0 for no envy.
 
-    `envy` compares whole bundles. `envy_but_one_gpu` takes one GPU off the other's bundle, the one whose loss lowers it
-    most: what indivisible GPUs cannot avoid. Bundles are worth the best of the bidder's own rows that they contain.
+    `envy` compares whole bundles. `envy_but_one_gpu` removes from the other's bundle the GPU whose loss lowers its
+    value most, because indivisible GPUs make that much envy unavoidable. A bundle has the value of the best of the
+    bidder's own rows that it contains.
     """
     if not case.solved or any(value <= 0 for value in case.values.values()):
         return []
@@ -39,7 +40,7 @@ def _of_one(case: Case, bid: Bid, valuer: Valuer) -> Iterator[Sample]:
 
 
 def _least_but_one(valuer: Valuer, bid: Bid, gangs: Sequence[PlacedGang]) -> float:
-    """The value of a bundle that lost the GPU that counts most."""
+    """The value of a bundle without the GPU whose loss lowers it most."""
     return min(valuer.value(bid, _less_one(gangs, place, machine)) for place, machine in _gpus(gangs))
 
 

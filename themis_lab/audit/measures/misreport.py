@@ -10,7 +10,7 @@ _MEASURED = ("win", "rounded")
 
 
 def misreport(case: Case) -> list[Sample]:
-    """`misreport_KIND_UTILITY`: what the best lie of a kind adds to what the bidder has; 0.1 is a tenth, 0 no gain."""
+    """`misreport_KIND_UTILITY`: the relative gain in utility from the best lie of a kind; 0.1 is a tenth."""
     best: dict[tuple[str, str, str], tuple[float, str]] = {}
     for found in misreports(case):
         for utility in _MEASURED:

@@ -7,7 +7,7 @@ from themis_lab.audit.values import Sample
 
 
 def payment(case: Case) -> list[Sample]:
-    """One sample a winner. For divisible goods and homogeneous valuations theory bounds it by 1 - 1/e = 0.632."""
+    """Return a sample per winner. For divisible goods and homogeneous valuations it is at most 1 - 1/e = 0.632."""
     if not case.solved:
         return []
     shares = case.outcome.shares

@@ -13,4 +13,4 @@ from themis_lab.audit.values import Sample
 Measure = Callable[[Case], list[Sample]]
 
 MEASURES: Mapping[str, Measure] = {"envy": envy, "misreport": misreport, "payment": payment}
-"""What is measured in each market; a measure may give samples of several names, which begin with its own."""
+"""Measures by name. A measure may return samples of several names, which start with its own."""

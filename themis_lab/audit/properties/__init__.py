@@ -1,1 +1,1 @@
-"""Properties that must hold in every market; a finding is a defect."""
+"""Properties that must hold in every market; each violation is a defect."""

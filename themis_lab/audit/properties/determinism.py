@@ -1,4 +1,4 @@
-"""Determinism: the same call twice gives the same answer, whatever a solver did before."""
+"""Determinism: two equal calls give the same answer, whatever the solver did before."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from themis_lab.audit.case import Case
 
 
 def determinism(case: Case) -> list[str] | None:
-    """A second call of a fresh solver, and one of a solver that has just solved a part of the market."""
+    """Compare with a second call of a new solver, and with a solver that has just solved a part of the market."""
     if not case.solved:
         return None
     findings = []

@@ -1,4 +1,4 @@
-"""Feasible: no GPU twice, every gang as asked, pinned GPUs exactly."""
+"""Feasible: no GPU is used twice, gangs match their rows, and pinned GPUs are exactly those named."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from themis_lab.audit.feasibility import infeasible
 
 
 def feasible(case: Case) -> list[str]:
-    """Wins honour their rows and the free GPUs, also where a solver ran out of time."""
+    """Wins match their rows and the free GPUs, even if a solver ran out of time."""
     return infeasible(case.market, case.outcome.wins)

@@ -1,4 +1,4 @@
-"""Grants: what payments leave is part of what was won, whole gangs, and leftovers hand out nothing twice."""
+"""Grants: after payments a winner keeps whole gangs of its win, and leftovers grant no GPU twice."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _NOISE = 1e-6
 
 _DRAWS = 128
 _LEAST_ODDS = 0.2
-"""A draw of less even odds is not looked at: of honest ones no 128 are all the same, but once in 10^12."""
+"""Draws with less even odds are not checked. Of honest draws with at least these odds, all 128 agree once in 10^12."""
 _TWIN = "twin"
 
 
 def grants(case: Case) -> list[str]:
-    """The policy's whole decision after the auction, under every rounding."""
+    """Check the policy's whole decision after the auction, under every rounding."""
     findings = []
     for rounding in Rounding:
         snapshot = snapshot_of(case, rounding)
@@ -42,7 +42,10 @@ def grants(case: Case) -> list[str]:
 
 
 def _unexpected(case: Case, snapshot: RoundSnapshot) -> Iterator[str]:
-    """Over its draws a winner keeps c k of k gangs, or of k GPUs, and never what lies farther apart than the rest."""
+    """In expectation over the rounding, a winner keeps c k of k gangs or k GPUs.
+
+    It never keeps a gang at a looser level than one that it gives up.
+    """
     rounding = snapshot.settings.rounding
     unit, size = ("GPUs", _gpus) if rounding is Rounding.BY_GPU else ("gangs", len)
     for app_id, win in case.outcome.wins.items():
@@ -57,13 +60,16 @@ def _unexpected(case: Case, snapshot: RoundSnapshot) -> Iterator[str]:
 
 
 def _farther_kept(kept: tuple[PlacedGang, ...], won: tuple[PlacedGang, ...]) -> bool:
-    """Whether a gang kept, or a part of one, spans a farther level than one given up, or given up in part."""
+    """Whether a gang kept, whole or in part, spans a looser level than one given up, whole or in part."""
     given_up = Counter(won) - Counter(kept)
     return bool(kept and given_up) and max(gang.level for gang in kept) > min(gang.level for gang in given_up)
 
 
 def _drawn_alike(case: Case, snapshot: RoundSnapshot) -> Iterator[str]:
-    """Every winner draws on its own and anew in each round: beside a twin, the two keep as many now and then only."""
+    """Every winner's rounding is independent of other winners and of other rounds.
+
+    So an app and its twin keep equally many gangs only sometimes.
+    """
     if snapshot.settings.rounding is not Rounding.PROBABILISTIC:
         return
     rng = case.rng("rounding")
@@ -101,7 +107,7 @@ def _problems(case: Case, snapshot: RoundSnapshot, decision: Decision) -> Iterat
 def _not_as_won(
     app_id: str, kept: tuple[PlacedGang, ...], won: tuple[PlacedGang, ...], snapshot: RoundSnapshot
 ) -> Iterator[str]:
-    """Gangs are kept whole. `by_gpu` may cut one of them, to what a job can run on."""
+    """Gangs are kept whole. `by_gpu` may cut one of them to a size that a job can run on."""
     parts = list((Counter(kept) - Counter(won)).elements())
     if not parts:
         return
@@ -126,7 +132,7 @@ def _not_the_share(app_id: str, kept: int, expected: float) -> Iterator[str]:
 
 
 def _beyond_demand(app_id: str, gangs: tuple[PlacedGang, ...], snapshot: RoundSnapshot) -> Iterator[str]:
-    """Each gang of the leftovers must be of use to a job of its own, by itself or beside what the job won."""
+    """Each gang of the leftovers must serve a job of its own, alone or together with the GPUs that the job won."""
     demands = snapshot.reports[app_id].demands
     if not all_served(gangs, demands, _of_use):
         yield f"{app_id} gets {[gang.gpus.by_machine() for gang in gangs]} of the leftovers, its jobs cannot use that"

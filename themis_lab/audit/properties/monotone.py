@@ -1,4 +1,4 @@
-"""Monotone: what only adds choices never lowers the objective, what changes no choice leaves it as it is."""
+"""Monotone: adding choices never lowers the objective, and changes that remove no choice leave it unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FACTOR = 2.0
 
 
 def monotone(case: Case) -> list[str] | None:
-    """One more row, one more free GPU, a raised winning row, a loser gone: each draws on the case's seed."""
+    """Add a row, add a free GPU, raise a winning row, remove a loser. Each uses the case's random numbers."""
     if not case.solved or not case.bids:
         return None
     full = Solution(
@@ -55,7 +55,7 @@ def _worse(one: Solution, other: Solution) -> bool:
 
 
 def _raised(case: Case, full: Solution) -> Iterator[str]:
-    """A winner whose row is worth more still wins it: the objective rises by just that."""
+    """A winner whose row gains value still wins it, and the objective rises by exactly that gain."""
     for app_id in sorted(full.wins)[:2]:
         bid, index = case.bids[app_id], full.wins[app_id].row
         raised = rows_times(bid, _FACTOR, index)
@@ -69,7 +69,7 @@ def _raised(case: Case, full: Solution) -> Iterator[str]:
 
 
 def _without_losers(case: Case, full: Solution) -> Iterator[str]:
-    """Without a bidder that wins nothing the others' objective is what it was (finite markets)."""
+    """Without a bidder that wins nothing, the objective of the others is unchanged (finite markets)."""
     if case.market.empty_bundle is not EmptyBundle.FINITE:
         return
     for app_id in [app_id for app_id in case.bids if app_id not in full.wins][:2]:

@@ -13,18 +13,18 @@ from themis_lab.audit.case import Case, same
 from themis_lab.audit.enumeration import is_tiny
 
 REFERENCE_LIMIT_S = 60.0
-"""What the reference may take for a problem; one that takes longer says nothing, and the case counts it."""
+"""Time limit of the reference for one problem. Problems that exceed it are skipped and counted."""
 
 MANY_ROWS = 500
 _DRAWN = 2
 
 
 def optimality(case: Case) -> list[str] | None:
-    """The full market and the one without each winner against another solver.
+    """Compare the full market and the market without each winner with another solver.
 
-    A problem that ran out of time must be within its stated gap. Of a market with more than `MANY_ROWS` rows two of
-    the problems without a winner are drawn, since the reference takes seconds for each. None where the market has no
-    reference (a larger one under HiGHS itself), or where this solved no problem in time.
+    A problem that ran out of time must be within its stated gap. For a market with more than `MANY_ROWS` rows, two
+    random problems without a winner are compared, because the reference takes seconds for each. Returns None if there
+    is no reference (a larger market under HiGHS itself), or if the reference solved no problem in time.
     """
     reference = _reference(case)
     if reference is None:
@@ -68,7 +68,7 @@ def _misstated(case: Case) -> Iterator[str]:
 
 
 def differs(problem: Problem, best: Problem | Solution, reference: str) -> Iterator[str]:
-    """What is wrong with a problem's answer where the optimum is known; one out of time must be within its gap."""
+    """Compare a problem's answer with the known optimum. An answer out of time must be within its gap."""
     name = "the market" if problem.without is None else f"the market without {problem.without}"
     if problem.status is SolveStatus.OPTIMAL:
         equal = problem.positive == best.positive and same(problem.log_objective, best.log_objective)

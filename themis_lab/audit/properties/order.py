@@ -1,4 +1,4 @@
-"""Order: who stands where in a market must not matter, be it bidders, rows, gangs within rows or machines."""
+"""Order: the order of bidders, rows, gangs within rows and machines in a market has no effect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHUFFLES = 3
 
 
 def order(case: Case) -> list[str] | None:
-    """Three shuffled copies give the same bidders the same rows on the same machines, for the same shares."""
+    """Three shuffled copies give the same bidders the same rows on the same machines, and the same shares."""
     if not case.solved:
         return None
     rng = case.rng("order")
@@ -29,7 +29,7 @@ def order(case: Case) -> list[str] | None:
 
 
 def differences(market: Market, outcome: AuctionOutcome, other_market: Market, other: AuctionOutcome) -> list[str]:
-    """Where two outcomes differ but for the order of things."""
+    """Return how two outcomes differ, apart from order."""
     rows, other_rows = rows_won(market, outcome), rows_won(other_market, other)
     if rows != other_rows:
         differing = sorted(app for app in {*rows, *other_rows} if rows.get(app) != other_rows.get(app))
@@ -47,7 +47,10 @@ def differences(market: Market, outcome: AuctionOutcome, other_market: Market, o
 
 
 def rows_won(market: Market, outcome: AuctionOutcome) -> Mapping[str, tuple[object, ...]]:
-    """What the rows won say, whatever their places in the bids; rows that ask the same for the same value are one."""
+    """The content of the rows won, without their positions in the bids.
+
+    Rows with equal requests and values count as equal.
+    """
     one_rack = has_one_rack(market.machines)
     return {
         bid.app_id: _content(bid.rows[outcome.wins[bid.app_id].row], one_rack=one_rack)

@@ -1,4 +1,4 @@
-"""Pareto efficiency before payments: no feasible choice makes somebody better off and nobody worse."""
+"""Pareto efficiency before payments: no feasible choice makes one bidder better off and none worse off."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from themis_lab.audit.enumeration import choices, is_tiny
 
 
 def pareto(case: Case) -> list[str] | None:
-    """By looking at every choice of a tiny market.
+    """Check every choice of a tiny market.
 
-    On larger ones it follows from optimality: whatever is better for one and worse for none has a larger product.
+    On larger markets it follows from optimality: a choice that is better for one bidder and worse for none has a larger
+    product.
     """
     if not is_tiny(case.market) or not case.solved:
         return None

@@ -1,4 +1,7 @@
-"""Payments: every kept share by its definition, in [0, 1]; those that win nothing, and a lone bidder, pay nothing."""
+"""Payments: every kept share matches its definition and lies in [0, 1].
+
+A bidder that wins nothing or bids alone pays 0.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from themis_lab.audit.case import SAME, Case
 
 
 def payments(case: Case) -> list[str]:
-    """Ranges for any outcome; the definition, and like shares for like bidders, where all problems were solved."""
+    """Check ranges for any outcome.
+
+    If all problems were solved, check the definition and that equal bidders get equal shares.
+    """
     return [*_out_of_range(case), *(_against_definition(case) if case.solved else ()), *_unlike_twins(case)]
 
 
@@ -19,7 +25,7 @@ def _out_of_range(case: Case) -> Iterator[str]:
     if set(shares) != set(case.bids):
         yield f"shares are of {sorted(shares)}, bidders are {sorted(case.bids)}"
     for app_id, share in shares.items():
-        # A comparison that NaN fails, too.
+        # Negated, so that NaN fails too.
         if not 0.0 <= share <= 1.0:
             yield f"c of {app_id} is {share!r}"
         if app_id not in case.outcome.wins and share != 1.0:
@@ -29,7 +35,10 @@ def _out_of_range(case: Case) -> Iterator[str]:
 
 
 def _against_definition(case: Case) -> Iterator[str]:
-    """c_i against the objective without i; where i cost others their positive value, products do not compare."""
+    """Compare c_i with the objective without i.
+
+    If i costs others their positive value, the products cannot be compared.
+    """
     problems: Mapping[str | None, Problem] = {problem.without: problem for problem in case.outcome.problems}
     for app_id in case.outcome.wins:
         if app_id not in problems:

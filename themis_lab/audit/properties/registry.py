@@ -9,17 +9,17 @@ from themis_lab.audit.properties.answers import answers
 from themis_lab.audit.properties.determinism import determinism
 from themis_lab.audit.properties.feasible import feasible
 from themis_lab.audit.properties.grants import grants
-from themis_lab.audit.properties.hurried import hurried
 from themis_lab.audit.properties.monotone import monotone
 from themis_lab.audit.properties.optimality import optimality
 from themis_lab.audit.properties.order import order
 from themis_lab.audit.properties.pareto import pareto
 from themis_lab.audit.properties.payments import payments
 from themis_lab.audit.properties.scale import scale
+from themis_lab.audit.properties.time_limited import time_limited
 from themis_lab.audit.properties.truthful import truthful
 
 Property = Callable[[Case], list[str] | None]
-"""What is wrong with a case: nothing when the list is empty; None where the property says nothing about it."""
+"""A property returns the violations of a case. It returns an empty list if it holds, and None if it does not apply."""
 
 PROPERTIES: Mapping[str, Property] = {
     "answers": answers,
@@ -27,7 +27,7 @@ PROPERTIES: Mapping[str, Property] = {
     "payments": payments,
     "grants": grants,
     "optimality": optimality,
-    "hurried": hurried,
+    "hurried": time_limited,
     "pareto": pareto,
     "order": order,
     "determinism": determinism,
@@ -35,4 +35,4 @@ PROPERTIES: Mapping[str, Property] = {
     "scale": scale,
     "truthful": truthful,
 }
-"""What must hold, in the order in which it is looked at."""
+"""Properties by name, in the order in which they are checked."""

@@ -1,4 +1,4 @@
-"""Scale: one bidder's values times a constant change nothing but the objective, since 1/rho has no unit that counts."""
+"""Scale: one bidder's values times a constant change only the objective, because the unit of 1/rho is arbitrary."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _FACTORS = (0.01, 3.0, 1000.0)
 
 
 def scale(case: Case) -> list[str] | None:
-    """The objective moves by log of the factor; rows and shares stay, where no other choice is worth the same.
+    """The objective shifts by the log of the factor. Rows and shares stay, unless another choice has the same value.
 
-    Only in finite markets: under `lexicographic` the factor weighs in who of the bidders worth 0 is served.
+    Only in finite markets: under `lexicographic` the factor affects which of the bidders with value 0 is served.
     """
     if not case.solved or not case.bids or case.market.empty_bundle is not EmptyBundle.FINITE:
         return None
@@ -28,7 +28,7 @@ def scale(case: Case) -> list[str] | None:
         return [f"{what} the objective is {outcome.log_objective!r}, not {expected!r}"]
     rows = {winner: win.row for winner, win in case.outcome.wins.items()}
     if rows != {winner: win.row for winner, win in outcome.wins.items()}:
-        # Another choice: right only if it was worth as much before.
+        # Another choice is correct only if it had the same value before.
         before = math.fsum(math.log(value_won(bid, outcome)) for bid in case.bids.values())
         return [] if same(before, case.outcome.log_objective) else [f"{what} other rows win"]
     return [

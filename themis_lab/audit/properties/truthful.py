@@ -1,4 +1,4 @@
-"""Truthful: no lie pays where an app's whole value scales with its kept share, in any finite market."""
+"""Truthful: if an app's whole value scales with its kept share, no lie pays in any finite market."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from themis_lab.audit.case import Case
 from themis_lab.audit.misreports import misreports
 
 _SLACK = 1e-7
-"""Gains below this are rounding: products of logs and the solvers' tolerances."""
+"""Smaller gains are rounding errors of logarithms and of the solvers' tolerances."""
 
 
 def truthful(case: Case) -> list[str] | None:
-    """The theorem behind hidden payments.
+    """Check the theorem behind hidden payments.
 
-    It holds for misreports of the kind `scaled` (`themis_lab.audit.misreports`); the other kinds are only measured.
+    It holds for utilities of the kind `scaled` (`themis_lab.audit.misreports`); the other kinds are only measured.
     """
     if not case.solved or case.market.empty_bundle is not EmptyBundle.FINITE:
         return None

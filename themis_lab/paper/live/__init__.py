@@ -1,1 +1,1 @@
-"""The testbed experiment: a workload of the paper's under several policies, live, beside the simulator's prediction."""
+"""The live experiment: a workload of the paper on the testbed under several policies, compared with the simulator."""

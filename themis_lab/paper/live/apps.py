@@ -1,4 +1,4 @@
-"""Apps of a simulated workload as apps that a testbed can run: every job is replayed, with its own work."""
+"""Convert apps of a simulated workload to apps of the testbed: every job is replayed with its own work."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from themis_lab.simulator.workloads.models import model_named
 from themis_lab.testbed.mix import Arrival
 
 LOG_EVERY_S = 1.0
-"""Real seconds between log lines of a job, on whatever it runs: any more often would only heat the machine, and with
-lines by iterations alone one on its fewest GPUs would be judged by progress of long ago."""
+"""Real seconds between a job's log lines, on any GPUs.
+
+More frequent lines would only use CPU time. Lines by iterations only would come too rarely on a job's fewest GPUs."""
 
 CHECKPOINT_EVERY_S = 10.0
-"""Real seconds between checkpoints of a job at its fastest."""
+"""Real seconds between a job's checkpoints at its fastest."""
 
 LEARNING_RATES = (0.001, 0.3)
-"""Range of the rates that are drawn; each job replays the recorded loss curve nearest to its own."""
+"""Range of the random learning rates. Each job replays the recorded loss curve nearest to its own."""
 
 MEMORY_MB = 256
 
 
 def replayed(app: AppTrace, *, time_scale: float, seed: int) -> Arrival:
-    """An app of a workload, to be submitted `arrival_s / time_scale` real seconds after the start.
+    """Return an app of a workload as one to submit `arrival_s / time_scale` real seconds after the start.
 
-    Its jobs have the iterations, the serial iteration time and S of the trace. Which loss curve a job replays is drawn
-    by seed, so a tuner may keep other jobs than it would in the simulator's workload of that name.
+    Its jobs have the iterations, the serial iteration time and S of the trace. The seed determines which loss curve a
+    job replays, so a tuner may keep other jobs than in the simulator's workload of the same name.
 
     Args:
-        app: As the simulator has it.
-        time_scale: How many times faster than that it is replayed.
-        seed: Of the learning rates.
+        app: The simulated app.
+        time_scale: Factor on its speed when replayed.
+        seed: Seed of the learning rates.
     """
     measured_as = model_named(app.model).measured_as
     fastest_s = min(job.serial_iteration_s / job.shape.demand_max_gpus for job in app.jobs) / time_scale

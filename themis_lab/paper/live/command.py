@@ -1,4 +1,4 @@
-"""The experiment from beginning to end: forecast, a run a policy, predictions, report."""
+"""Run the live experiment: forecast, one run per policy, predictions, report."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ from themis_lab.testbed.interruption import Interruption
 EXIT_OK, EXIT_FAILED = 0, 1
 PLAIN_COLUMNS = 150
 START_AND_STOP_S = 15.0
-"""Beside what the simulator tells: starting the service, giving everything back, audit and page."""
+"""Time of a run in addition to the simulated time: to start the service, release everything, audit, and write the page.
+"""
 _MINUTE_S = 60.0
 
 
 def run_experiment(*, workload: str, policies: Sequence[str], scale: str, seed: int, out: Path) -> int:
-    """Run what of the experiment is not there yet, and report; returns the exit code.
+    """Make the missing runs of the experiment, and report. Returns the exit code.
 
     Raises:
-        InputError: Something that does not fit; nothing was started or made then.
-        StoppedError: At an interrupt; runs that were over are kept.
-        ThemisError: No run came to its end.
+        InputError: Invalid input; nothing was started or written.
+        StoppedError: Interrupted. Finished runs are kept.
+        ThemisError: No run was finished.
     """
     experiment = plan_experiment(workload, policies, seed, scale_named(scale))
     plan = _plan(experiment)
@@ -49,7 +50,7 @@ def run_experiment(*, workload: str, policies: Sequence[str], scale: str, seed: 
 
 
 def report_again(out: Path) -> int:
-    """The report of an experiment that was run, with whichever of its policies are there; returns the exit code."""
+    """Report an existing experiment with all policies that were run. Returns the exit code."""
     folder = ExperimentFolder(out)
     plan = read_plan(folder)
     there = [path.name for path in sorted((out / RUNS).glob("*"))]
@@ -71,7 +72,7 @@ def _plan(experiment: Experiment) -> PlanFile:
 
 
 def _forecast(experiment: Experiment, folder: ExperimentFolder) -> str:
-    """How long it will take: the simulator runs the same apps first, with costs assumed."""
+    """Return how long the runs will take. The simulator runs the same apps first, with assumed costs."""
     todo = [policy for policy in experiment.policies if finished_report(folder, policy) is None]
     workload = experiment.simulated()
     spans_s = [make_run(Run(workload=workload, settings=experiment.settings(policy))).makespan_s for policy in todo]
@@ -100,7 +101,7 @@ def _report(experiment: Experiment, folder: ExperimentFolder, console: Console) 
 
 
 def _print(results: Results, console: Console) -> None:
-    """The tables, for a terminal."""
+    """Print the tables for a terminal."""
     from rich.table import Table
 
     for view in VIEWS[results.workload]:

@@ -1,4 +1,4 @@
-"""What a figure or table of the experiment found: lines that set paper, testbed and simulator side by side."""
+"""The findings of a figure or table of the live experiment: lines that compare paper, testbed and simulator."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Line:
 
     Attributes:
         what: The quantity, with its unit.
-        paper: The paper's value as it prints it; empty where it prints none.
-        paper_value: The same as a number, None where there is none to divide by.
-        testbed: As measured; None for what only a comparison of the two tells.
-        simulator: As predicted, the median over the predictions; None for what the simulator does not tell.
-        remark: A sentence where they differ, else empty.
-        divisible: Whether one source's value over another's says anything; that of two ranks does not.
+        paper: The paper's value as printed; empty if it prints none.
+        paper_value: The same as a number; None if there is none to divide by.
+        testbed: The measured value; None for a comparison of testbed and simulator.
+        simulator: The predicted value, the median over the predictions; None if the simulator does not predict it.
+        remark: A sentence if they differ, else empty.
+        divisible: Whether the ratio of two values is meaningful; that of two ranks is not.
     """
 
     what: str
@@ -41,12 +41,12 @@ class Line:
 
     @property
     def over_paper(self) -> float | None:
-        """The testbed's over the paper's."""
+        """The testbed's value over the paper's."""
         return self._over(self.testbed, self.paper_value)
 
     @property
     def predicted(self) -> float | None:
-        """The simulator's over the testbed's."""
+        """The simulator's value over the testbed's."""
         return self._over(self.simulator, self.testbed)
 
     def _over(self, one: float | None, other: float | None) -> float | None:
@@ -54,16 +54,16 @@ class Line:
 
 
 class View(Protocol):
-    """One figure or table of the paper's."""
+    """One figure or table of the paper."""
 
     @property
     def name(self) -> str:
-        """As the paper counts it; also the name of its files."""
+        """Its name in the paper, which also names its files."""
         ...
 
     @property
     def title(self) -> str:
-        """What it shows."""
+        """The subject."""
         ...
 
     def lines(self, results: Results) -> Sequence[Line]:
@@ -71,13 +71,13 @@ class View(Protocol):
         ...
 
     def draw(self, results: Results) -> Figure | None:
-        """The figure, in the paper's form; None for what is a table only."""
+        """The figure in the paper's form; None for a table."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A view with what it shows; `figure` is None for a table only."""
+    """A view with its content. `figure` is None for a table."""
 
     view: View
     lines: Sequence[Line]
@@ -85,7 +85,7 @@ class Shown:
 
 
 def by_policy(results: Results, source: str, measure: Callable[[Sequence[Row]], float]) -> dict[str, float]:
-    """A measure of each policy's run: of the one live run, or the median over its predictions."""
+    """A measure of each policy: of the one live run, or the median over its predictions."""
     groups = grouped(results.of(source), "policy", "seed")
     found: dict[str, list[float]] = {}
     for (policy, _), rows in groups.items():
@@ -99,17 +99,17 @@ def both(results: Results, measure: Callable[[Sequence[Row]], float]) -> tuple[d
 
 
 def column(rows: Sequence[Row], name: str) -> list[float]:
-    """A column's numbers, unknown ones left out."""
+    """The finite numbers of a column."""
     return [value for row in rows if math.isfinite(value := float(row[name]))]
 
 
 def policy_lines(results: Results, what: str, measure: Callable[[Sequence[Row]], float]) -> list[Line]:
-    """A line a policy; `what` holds `{}` where its name belongs."""
+    """Return a line per policy. `what` contains `{}` for the policy's name."""
     live, predicted = both(results, measure)
     return [Line(what=what.format(name), testbed=live[name], simulator=predicted.get(name)) for name in live]
 
 
 def ratios_to_ours(values: dict[str, float]) -> dict[str, float]:
-    """Each other policy's value over that of themis; empty without themis."""
+    """Each other policy's value over that of themis. Empty without themis."""
     ours = values.get(OURS)
     return {name: value / ours for name, value in values.items() if name != OURS} if ours else {}

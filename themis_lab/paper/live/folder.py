@@ -1,4 +1,4 @@
-"""The folder of an experiment: a run of the testbed for each policy, and beside them what they show together."""
+"""The folder of an experiment: a testbed run for each policy, and the results of all of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ExperimentFolder:
 
     @property
     def plan(self) -> Path:
-        """What is run here: made first, so that the folder is known for what it is."""
+        """The plan, written first to identify the folder."""
         return self.root / "experiment.json"
 
     @property
@@ -34,17 +34,17 @@ class ExperimentFolder:
 
     @property
     def report(self) -> Path:
-        """The findings for programs."""
+        """The results for programs."""
         return self.root / "report.json"
 
     @property
     def page(self) -> Path:
-        """The findings for people."""
+        """The results for readers."""
         return self.root / "report.html"
 
     @property
     def markdown(self) -> Path:
-        """The tables of the findings, as docs/testbed.md shows them."""
+        """The tables of the results, as docs/how-to/testbed.md shows them."""
         return self.root / "report.md"
 
     def run(self, policy: str) -> RunFolder:
@@ -53,7 +53,7 @@ class ExperimentFolder:
 
 
 class PlanFile(Section):
-    """What is kept of an experiment in its folder: enough to go on with it, and to make its report anew."""
+    """The stored plan of an experiment: enough to continue it, and to report it again."""
 
     format: Literal["themis testbed experiment"] = FORMAT
     fingerprint: str
@@ -69,10 +69,10 @@ def is_experiment(root: Path) -> bool:
 
 
 def check_folder(root: Path, plan: PlanFile) -> ExperimentFolder:
-    """The folder of an experiment, which need not be there yet; nothing is made.
+    """Return the folder of an experiment, which need not exist yet. Writes nothing.
 
     Raises:
-        InputError: It holds something else, or another experiment.
+        InputError: The folder holds something else, or another experiment.
     """
     folder = ExperimentFolder(root)
     if not root.exists() or (root.is_dir() and not any(root.iterdir())):
@@ -87,7 +87,7 @@ def check_folder(root: Path, plan: PlanFile) -> ExperimentFolder:
 
 
 def make_folder(folder: ExperimentFolder, plan: PlanFile) -> None:
-    """Make the folder, or go on with the experiment in it; raises InputError where it cannot be made."""
+    """Make the folder, or continue the experiment in it. Raises InputError if it cannot be made."""
     try:
         folder.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -98,7 +98,7 @@ def make_folder(folder: ExperimentFolder, plan: PlanFile) -> None:
 
 
 def read_plan(folder: ExperimentFolder) -> PlanFile:
-    """What `make_folder` wrote; raises InputError where it is no such thing."""
+    """Read what `make_folder` wrote. Raises InputError if the file is not a plan."""
     try:
         content = json.loads(folder.plan.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""A live run of the testbed, read from its folder, as something that the simulator can play again."""
+"""Read a live testbed run from its folder as input of the simulator."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from themis.errors import InputError
 from themis.wire.values import app_from_message
-from themis_lab.paper.live.live_measured import as_measured
 from themis_lab.paper.live.live_settings import as_live
+from themis_lab.paper.live.measured_costs import as_measured
 from themis_lab.simulator.metrics import DEFINITION, Document, fairness, summary
 from themis_lab.simulator.runs import Run
 from themis_lab.simulator.settings import Settings
@@ -28,17 +28,17 @@ _OF_AN_APP = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRun:
-    """A live run: what it ran on, as the simulator would run it, and its document as far as it is known."""
+    """A live run: its input as the simulator would run it, and the known part of its document."""
 
     run: Run
     document: Document
 
 
 def read_live(path: Path) -> LiveRun:
-    """The arrivals and settings of a live run, and its figures as far as the testbed measures them.
+    """Return the arrivals and settings of a live run, and the metrics that the testbed measures.
 
     Raises:
-        InputError: The folder holds no run, or one of whose apps nothing was submitted.
+        InputError: The folder holds no run, or a run without submitted apps.
     """
     record = read_run(run_folder(path))
     settings = _settings(record)
@@ -46,9 +46,9 @@ def read_live(path: Path) -> LiveRun:
 
 
 def live_document(record: RunRecord) -> Document:
-    """The figures of a live run under the keys of a simulated one; what nobody measured is left out."""
+    """The metrics of a live run under the keys of a simulated one, without those that were not measured."""
     report = build_report(record, AuditResult(checks={}, violations=(), measured={}))
-    # What a simulated run calls a restart, the testbed calls a resize; its own restarts follow upon failures.
+    # The testbed calls the simulator's restarts resizes; its own restarts follow failures.
     apps = [
         {key: app[key] for key in _OF_AN_APP} | {"restarts": app["restarts"] + app["resizes"]} for app in report["apps"]
     ]
@@ -103,8 +103,8 @@ def _settings(record: RunRecord) -> Settings:
 
 def _by_definition(apps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     names = list(apps[0]["rho"]) if apps else []
-    told = {name: [app["rho"][name] for app in apps if app["rho"][name] is not None] for name in names}
-    return {name: fairness(values) for name, values in told.items() if values}
+    values = {name: [app["rho"][name] for app in apps if app["rho"][name] is not None] for name in names}
+    return {name: fairness(rhos) for name, rhos in values.items() if rhos}
 
 
 def _known(apps: Sequence[Mapping[str, Any]], key: str) -> list[float]:

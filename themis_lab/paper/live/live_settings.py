@@ -12,9 +12,9 @@ from themis_lab.simulator.settings import Settings
 
 
 def as_live(base: Settings, *, auction: AuctionSettings, lease: LeaseSettings, time_scale: float) -> Settings:
-    """Settings with the choices of a live service whose replayed jobs run `time_scale` times faster.
+    """Return settings with the choices of a live service whose replayed jobs run `time_scale` times faster.
 
-    Nobody told what starting and stopping costs there: it is taken to cost the usual, as much faster as the jobs run.
+    Costs of starting and stopping are not known there: the default costs are divided by the time scale.
     """
     return replace(
         base,

@@ -1,4 +1,4 @@
-"""The report of an experiment for people: one page of HTML that needs nothing but the runs' own pages beside it."""
+"""The HTML page of a live experiment. It needs no other file, and links to the pages of the runs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from themis_lab.paper.live.findings import Shown
 from themis_lab.paper.live.plan import Experiment
 from themis_lab.paper.live.results import Results
 from themis_lab.paper.live.summary import failures, how_it_was_run
-from themis_lab.paper.live.tables import HEADINGS, cells
+from themis_lab.paper.live.tables import section
 from themis_lab.testbed.outcome import shown as number
 from themis_lab.testbed.page import html_page
 from themis_lab.testbed.page_tables import percent, table, text
 
 
 def page(experiment: Experiment, results: Results, shown: Sequence[Shown]) -> str:
-    """The page as text."""
+    """The whole page."""
     sections = [_heading(experiment, results), _runs(results), *(_section(each) for each in shown if each.lines)]
     return html_page(f"{experiment.name}: the testbed experiment", sections)
 
@@ -62,10 +62,11 @@ def _section(shown: Shown) -> str:
         data = base64.b64encode(shown.figure.read_bytes()).decode("ascii")
         image = f'<img alt="{text(shown.view.title)}" src="data:image/png;base64,{data}">'
         figure = f'<figure class="plot">{image}</figure>'
-    rows = [tuple(text(cell) for cell in cells(line)) for line in shown.lines]
-    notes = "".join(f"<p>{text(line.what)}: {text(line.remark)}</p>" for line in shown.lines if line.remark)
-    heading = f"<h2>{text(shown.view.name)}: {text(shown.view.title)}</h2>"
-    return f"<section>{heading}{figure}{_table(HEADINGS, rows)}{notes}</section>"
+    compared = section(shown)
+    rows = [tuple(text(cell) for cell in row) for row in compared.rows]
+    remarks = "".join(f"<p>{text(remark)}</p>" for remark in compared.remarks)
+    table_html = _table(compared.headings, rows)
+    return f"<section><h2>{text(compared.heading)}</h2>{figure}{table_html}{remarks}</section>"
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

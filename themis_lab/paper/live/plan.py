@@ -1,4 +1,4 @@
-"""The experiment as it is to be: which apps come when, on what, and under which policies one after the other."""
+"""The plan of a live experiment: the apps with their arrivals, the cluster, and the policies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LONG, SHORT = (f"tab5-{app.name}" for app in APPS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """One workload of the paper's at a scale, the same apps at the same times under each of the policies."""
+    """One workload of the paper at a scale: the same apps at the same times under each of the policies."""
 
     workload: str
     scale: ScaleFile
@@ -46,7 +46,7 @@ class Experiment:
 
     @property
     def fingerprint(self) -> str:
-        """The same for experiments whose policies are run alike; which policies they are does not count."""
+        """Equal for experiments that run a policy in the same way. It does not depend on the set of policies."""
         what = {
             "workload": self.workload,
             "seed": self.seed,
@@ -57,11 +57,11 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """How its runs are called."""
+        """The name of its runs."""
         return f"{self.workload}-{self.scale.name}"
 
     def run_of(self, policy: str, cluster_file: Path) -> Plan:
-        """What the testbed is to do under one policy; `cluster_file` is where `cluster_text` was written."""
+        """The testbed's plan for one policy. `cluster_file` holds `cluster_text`."""
         scale = self.scale
         setup = Setup(
             name=self.name,
@@ -79,7 +79,7 @@ class Experiment:
         return yaml.safe_dump(self.scale.cluster.model_dump(mode="json"), sort_keys=False)
 
     def simulated(self) -> Workload:
-        """The apps as the simulator would run them, before anything of them was measured."""
+        """The apps as the simulator would run them, with assumed costs."""
         arriving = [(arrival.at_s, arrival.spec) for arrival in self.arriving]
         return from_specs(arriving, name=self.name, time_scale=self.scale.time_scale, seed=self.seed)
 
@@ -92,9 +92,9 @@ class Experiment:
 
 
 def plan_experiment(workload: str, policies: Sequence[str], seed: int, scale: ScaleFile) -> Experiment:
-    """Read and draw all that the experiment needs, so that nothing is started that could not go on.
+    """Read and generate everything that the experiment needs, so that errors show before anything starts.
 
-    The apps are those of the paper's workload at this scale, the long and the short app of its table 5 at the median
+    The apps are those of the paper's workload at this scale, the long and the short app of table 5 at the median
     arrival, and those that train.
 
     Raises:
@@ -122,14 +122,14 @@ def plan_experiment(workload: str, policies: Sequence[str], seed: int, scale: Sc
 
 
 def _check_settings(experiment: Experiment) -> None:
-    """Refuse settings of the service now rather than once it is started."""
+    """Check the service's settings before it is started."""
     place = Path("cluster.yaml")
     setup = experiment.run_of(experiment.policies[0], place).setup
     rm_settings(setup, policy=experiment.policies[0], seed=experiment.seed, cluster=place, state_dir=place.parent)
 
 
 def _traces(workload: str, seed: int, scale: ScaleFile, cluster: Cluster) -> list[AppTrace]:
-    """The apps of the trace and, at its median arrival, the pair of table 5."""
+    """The apps of the trace, and at its median arrival the two apps of table 5."""
     apps = workload_named(workload, seed, cluster, **scale.trace.model_dump()).apps
     middle_s = apps[len(apps) // 2].arrival_s
     pair = [pair_app(app, middle_s, scale.pair_divisor) for app in APPS]

@@ -1,4 +1,4 @@
-"""The report of an experiment: its rows as CSV, its figures, and its tables for programs and for people."""
+"""The report of a live experiment: rows as CSV, figures, and tables for programs and for readers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from themis_lab.paper.live.page import page
 from themis_lab.paper.live.plan import Experiment
 from themis_lab.paper.live.results import Results
 from themis_lab.paper.live.summary import failures, how_it_was_run, over_figures
-from themis_lab.paper.live.tables import document, markdown
+from themis_lab.paper.live.tables import document, section
 from themis_lab.paper.live.views.registry import VIEWS
-from themis_lab.paper.output import csv_text
+from themis_lab.paper.report_frame import csv_text, figure_png
 
 
 def write_report(experiment: Experiment, folder: ExperimentFolder, results: Results) -> None:
-    """Write results.csv, a PNG a figure, report.json, report.md and report.html."""
+    """Write results.csv, a PNG for each figure, report.json, report.md and report.html."""
     (folder.root / "results.csv").write_text(csv_text(results.rows), encoding="utf-8", newline="")
     note = over_figures(experiment)
     shown = [_show(view, results, folder.root, note) for view in VIEWS[results.workload]]
@@ -35,31 +35,17 @@ def markdown_page(experiment: Experiment, results: Results, shown: Sequence[Show
         f"## Workload {experiment.workload[1:]}, {experiment.scale.name}",
         *how_it_was_run(experiment, results),
         *(f"**FAILED** {text}" for text in failures(results)),
-        *(
-            markdown(f"{each.view.name}: {each.view.title}", each.figure.name if each.figure else "", each.lines)
-            for each in shown
-            if each.lines
-        ),
+        *(section(each).markdown("###") for each in shown if each.lines),
     ]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
 def _show(view: View, results: Results, root: Path, note: str) -> Shown:
-    from themis_lab.paper.plotting import house_style
-
-    lines = view.lines(results)
-    path = root / f"{view.name}.png"
-    with house_style():
-        figure = view.draw(results)
-        if figure is None:
-            return Shown(view=view, lines=lines, figure=None)
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-        FigureCanvasAgg(figure)
-        # Above, as the legends are below.
-        figure.suptitle(note, fontsize=6.5, x=0.01, ha="left")
-        figure.savefig(path, format="png", metadata={"Software": None})
-    return Shown(view=view, lines=lines, figure=path)
+    png = figure_png(lambda: view.draw(results), note)
+    path = root / f"{view.name}.png" if png else None
+    if path and png:
+        path.write_bytes(png)
+    return Shown(view=view, lines=view.lines(results), figure=path)
 
 
 def _document(experiment: Experiment, results: Results, shown: Sequence[Shown]) -> dict[str, Any]:
@@ -84,7 +70,7 @@ def _of_a_run(report: Mapping[str, Any]) -> dict[str, Any]:
     keys = ("ending", "wall_s", "max_rho", "rounds", "overheads", "utilisation", "processes")
     audit = report["invariants"]
     return {key: report[key] for key in keys} | {
-        # A run that was kept from before it was told has none.
+        # Runs recorded before the environment was kept have none.
         "environment": report.get("environment", {}),
         "checks": sum(audit["checks"].values()),
         "violations": list(audit["violations"]),

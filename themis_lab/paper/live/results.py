@@ -1,4 +1,4 @@
-"""What the runs of an experiment show, and what the simulator says of the same runs, as rows of the same columns."""
+"""The results of an experiment's runs, and the simulator's predictions of the same runs, as rows with equal columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from themis_lab.simulator.runs import make_run
 
 TESTBED, SIMULATOR = "testbed", "simulator"
 PREDICTIONS = 3
-"""Simulated runs a live one: leftovers are drawn, so one would not do."""
+"""Simulated runs per live run. Leftovers are assigned at random, so one run is not enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,10 +24,10 @@ class Results:
     """All runs of one workload.
 
     Attributes:
-        rows: A row an app and run. Column `source` says whether it ran on the testbed or in the simulator.
-        reports: The testbed's report of each policy whose run came to its end.
-        unfinished: Apps without a rho, by policy: they are in no row.
-        cut_short: Why the run of a policy did not come to its end; it is in no row either.
+        rows: One row per app and run. Column `source` says whether it ran on the testbed or in the simulator.
+        reports: The testbed's report of each policy whose run finished.
+        unfinished: Apps without a rho, by policy; they have no row.
+        cut_short: Why a policy's run did not finish; it has no rows either.
     """
 
     workload: str
@@ -38,17 +38,17 @@ class Results:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """Those that have apps to show, in the order of the experiment."""
+        """The policies with rows, in the order of the experiment."""
         shown = {row["policy"] for row in self.rows}
         return tuple(policy for policy in self.reports if policy in shown)
 
     def of(self, source: str, policy: str = "") -> list[Row]:
-        """The rows of one source, and of one policy where it is named."""
+        """The rows of one source, and of one policy if it is named."""
         return [row for row in self.rows if row["source"] == source and policy in ("", row["policy"])]
 
 
 def read_results(folder: ExperimentFolder, workload: str, policies: Sequence[str]) -> Results:
-    """The runs of these policies that came to their end, and their predictions; what has not been run is left out."""
+    """Read the finished runs of these policies, and predict them. Policies that were not run are left out."""
     rows: list[Row] = []
     reports, unfinished, cut_short = {}, {}, {}
     for policy in policies:
@@ -67,7 +67,7 @@ def read_results(folder: ExperimentFolder, workload: str, policies: Sequence[str
 
 
 def _predicted(folder: ExperimentFolder, policy: str) -> Iterable[Row]:
-    """The run again in virtual time: the same arrivals and settings, starts and stops as long as they were measured."""
+    """Simulate the run: the same arrivals and settings, and the measured costs."""
     run = read_live(folder.run(policy).root).run
     for number in range(PREDICTIONS):
         settings = replace(run.settings, seed=run.settings.seed + number, record_rounds=False)

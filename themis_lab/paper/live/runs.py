@@ -1,4 +1,4 @@
-"""Runs the policies of an experiment one after the other; a run that is there already is not made again."""
+"""Run the policies of an experiment one after another. Finished runs are not repeated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Report = dict[str, Any]
 
 
 class StoppedError(ThemisError):
-    """Somebody asked to stop; everything was stopped."""
+    """The user interrupted the experiment; everything was stopped."""
 
     exit_code = 3
 
@@ -29,10 +29,10 @@ class StoppedError(ThemisError):
 def run_policies(
     experiment: Experiment, folder: ExperimentFolder, console: Console, interruption: Interruption
 ) -> None:
-    """Make the run of every policy that has none yet. One that is cut short does not keep the next from its turn.
+    """Run every policy without a finished run. A run that is cut short does not prevent the next.
 
     Raises:
-        StoppedError: At an interrupt. Runs that were over are kept, and are not made again.
+        StoppedError: Interrupted. Finished runs are kept and not repeated.
     """
     folder.cluster.write_text(experiment.cluster_text(), encoding="utf-8")
     for number, policy in enumerate(experiment.policies, start=1):
@@ -45,13 +45,13 @@ def run_policies(
 
 
 def finished_report(folder: ExperimentFolder, policy: str) -> Report | None:
-    """The report of a policy's run, where that run came to its end; apps may have failed in it."""
+    """The report of a policy's run if the run finished; its apps may have failed."""
     report = _report_of(folder.run(policy))
     return report if report is not None and report["ending"] == Ending.ALL_ENDED else None
 
 
 def why_cut_short(folder: ExperimentFolder, policy: str) -> str:
-    """Why a policy has a run that did not come to its end; empty where it has none at all."""
+    """Why a policy's run did not finish; empty if it has no run."""
     run = folder.run(policy)
     if not run.facts.is_file():
         return ""
@@ -60,7 +60,7 @@ def why_cut_short(folder: ExperimentFolder, policy: str) -> str:
 
 
 def _report_of(run: RunFolder) -> Report | None:
-    """The run's report; one that cannot be read counts as none, so that the run is made again."""
+    """The run's report. Returns None if it cannot be read, so that the run is repeated."""
     try:
         report = json.loads(run.report.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Scales of the experiment: how much of the paper's workload, how much faster, on which cluster, with which leases."""
+"""Scales of the experiment: share of the paper's workload, speed, cluster and leases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCALES = "scales"
 
 
 class TraceSection(Section):
-    """Options of the paper's workload (docs/workloads.md); what is not given is as in the paper."""
+    """Options of the paper's workload (docs/reference/workloads.md); the others are as in the paper."""
 
     apps: int = Field(ge=1)
     scale: float = Field(gt=0, description="all work is divided by it, and arrivals come together as much")
@@ -31,18 +31,18 @@ class TraceSection(Section):
 
 
 class TrainedApp(Section):
-    """An app that trains for real beside the replayed ones."""
+    """An app that trains for real, in addition to the replayed ones."""
 
     group: GroupFile
     at_s: float = Field(default=0.0, ge=0, description="real seconds after the start")
 
 
 class ScaleFile(Section):
-    """A scale of the experiment. Seconds are real ones; the trace's are divided by `time_scale`."""
+    """A scale of the experiment. Its seconds are real; those of the trace are divided by `time_scale`."""
 
     name: str = Field(min_length=1)
     about: str = Field(min_length=1, description="how far it departs from the paper, for the report")
-    time_scale: float = Field(gt=0, description="replayed jobs run so many times faster than they were measured")
+    time_scale: float = Field(gt=0, description="factor on the measured speed of replayed jobs")
     time_limit_s: float = Field(gt=0, description="real seconds after which the run of one policy has failed")
     lease: LeaseSettings
     rm: Mapping[str, Any] = Field(default={}, description="further settings of the ResourceManager")
@@ -53,7 +53,7 @@ class ScaleFile(Section):
 
 
 def scale_named(text: str) -> ScaleFile:
-    """The scale of that name, or in the file at that path; raises InputError, for a name the nearest known one."""
+    """Return the scale of this name, or of the file at this path. Raises InputError with the nearest known name."""
     if text.endswith(SUFFIXES):
         return load(ScaleFile, Path(text))
     if text not in scale_names():
@@ -62,5 +62,5 @@ def scale_named(text: str) -> ScaleFile:
 
 
 def scale_names() -> tuple[str, ...]:
-    """The scales that ship."""
+    """The scales that ship with Themis."""
     return tuple(sorted(Path(str(place)).stem for place in (files("themis_lab.paper.live") / _SCALES).iterdir()))

@@ -1,4 +1,4 @@
-"""Sentences on an experiment: what was run and how, what in it is emulated, and what went wrong."""
+"""Sentences on an experiment: what was run and how, what is emulated, and what failed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from themis_lab.testbed.outcome import failed_conditions
 
 
 def how_it_was_run(experiment: Experiment, results: Results) -> tuple[str, ...]:
-    """Sentences on what was run, on what, and what in it is emulated."""
+    """Sentences on what was run, on which cluster, and what is emulated."""
     scale, arriving = experiment.scale, experiment.arriving
     trained = [arrival.spec.name for arrival in arriving if not arrival.spec.replay]
     jobs = sum(len(arrival.spec.jobs) for arrival in arriving)
@@ -36,7 +36,7 @@ def how_it_was_run(experiment: Experiment, results: Results) -> tuple[str, ...]:
 
 
 def _made_with(results: Results) -> Iterator[str]:
-    """On what and with which code; a warning where runs of the same folder were made with different ones."""
+    """The machine and the code. Warns if runs of one folder were made with different code."""
     made = {policy: report.get("environment") or {} for policy, report in results.reports.items()}
     loads = [each["load_1min"] for each in made.values() if each]
     cpus = sorted({each["cpus"] for each in made.values() if each})
@@ -44,19 +44,21 @@ def _made_with(results: Results) -> Iterator[str]:
         yield f"On {_range(cpus)} CPUs, with a load of {min(loads):.1f} to {max(loads):.1f} before a run."
     codes = {policy: each.get("code", "not known") for policy, each in made.items()}
     if len(set(codes.values())) > 1:
-        told = ", ".join(f"{policy} {code}" for policy, code in codes.items())
-        yield f"The runs were not all made with the same code ({told}): remove the folders of some to run them again."
+        digests = ", ".join(f"{policy} {code}" for policy, code in codes.items())
+        yield (
+            f"The runs were not all made with the same code ({digests}): remove the folders of some to run them again."
+        )
 
 
 def over_figures(experiment: Experiment) -> str:
-    """What a figure that is seen by itself must say of how its numbers came about; short, as figures are narrow."""
+    """The note on each figure about emulation; short, because figures are narrow."""
     trained = any(not arrival.spec.replay for arrival in experiment.arriving)
     replayed = f"emulated GPUs; replayed apps {experiment.scale.time_scale:g} times faster than measured"
     return f"{replayed}, trained apps in real time" if trained else replayed
 
 
 def failures(results: Results) -> list[str]:
-    """What went wrong in the runs, a line each."""
+    """Failures of the runs, one line each."""
     return [
         *(f"{policy}: the run was cut short: {why}" for policy, why in results.cut_short.items()),
         *(

@@ -1,4 +1,4 @@
-"""The paper's two workloads (NSDI'20, section 6.1), as far as public data can stand in for them (docs/workloads.md)."""
+"""The paper's two workloads (NSDI'20, section 6.1), made from public data (docs/reference/workloads.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/reproduction.md, made again by the code as it is: every result but the times of bids and auctions."""
+"""docs/explanation/reproduction.md, made again by today's code: every result but the times of bids and auctions."""
 
 import re
 import subprocess
@@ -19,6 +19,6 @@ def results(text):
 def test_the_page_says_what_all_experiments_find(tmp_path):
     command = [sys.executable, "-m", "themis_cli.main", "reproduce", "all", "--scale", "quick", "--out", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
-    page = results((ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8"))
+    page = results((ROOT / "docs" / "explanation" / "reproduction.md").read_text(encoding="utf-8"))
     assert results((tmp_path / "summary.md").read_text(encoding="utf-8")) == page
     assert len(list(tmp_path.glob("*.png"))) == sum(line.startswith("![") for line in page)

@@ -49,7 +49,7 @@ def test_a_second_interrupt_does_not_disturb_the_end_of_the_processes(monkeypatc
             interrupt()
 
     with pytest.raises(KeyboardInterrupt):
-        list(parallel.mapped(put_and_wait, [(0, 0), (1, 1)], 2, board, look))
+        list(parallel.run_parallel(put_and_wait, [(0, 0), (1, 1)], 2, board, look))
     assert len(ended) == 2
     assert None not in ended
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -72,13 +72,13 @@ def test_what_processes_write_is_seen_before_the_first_is_done():
             raise SeenError
 
     with pytest.raises(SeenError):
-        list(parallel.mapped(put_and_wait, [(0, 0), (1, 1)], 2, board, look))
+        list(parallel.run_parallel(put_and_wait, [(0, 0), (1, 1)], 2, board, look))
 
 
 def test_a_killed_process_ends_all_and_its_numbers_stay():
     board = parallel.Board(1)
     with pytest.raises(ThemisError, match="a process that makes runs was killed"):
-        list(parallel.mapped(put_and_be_killed, [(0, 0)], 2, board))
+        list(parallel.run_parallel(put_and_be_killed, [(0, 0)], 2, board))
     assert sum(board.numbers()) == 10
 
 

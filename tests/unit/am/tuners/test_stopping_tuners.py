@@ -250,7 +250,7 @@ class TestPerformanceCurve:
     @pytest.mark.parametrize(("every", "saved"), [(4, 0.52), (10, 0.39), (20, 0.34), (40, 0.19)])
     @pytest.mark.parametrize("family", FAMILIES)
     def test_on_recorded_curves_the_best_survives_and_work_is_saved(self, family, every, saved):
-        """The less, the less often losses come: as docs/tuners.md says."""
+        """The less, the less often losses come: as docs/reference/tuners.md says."""
         curves = dict(enumerate(recorded_curves(family).values()))
         arms = jobs(len(curves), total=ITERATIONS)
         search = Search(performance_curve(arms), arms)

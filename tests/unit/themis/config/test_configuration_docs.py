@@ -1,4 +1,4 @@
-"""docs/configuration.md lists every key of every schema, with its default and meaning, and no other."""
+"""docs/reference/configuration.md lists every key of every schema, with its default and meaning, and no other."""
 
 import re
 from enum import Enum
@@ -17,7 +17,7 @@ from themis.config.misfits import models_in
 from themis.config.rm_settings import AuctionSettings, RmSettings
 from themis.config.tuner_settings import TUNERS
 
-DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "configuration.md"
+DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "reference" / "configuration.md"
 SCHEMAS = {"settings": RmSettings, "cluster": ClusterFile, "group": GroupFile}
 ROW = re.compile(r"\| `([^`]+)` \| (.+?) \| (.+?) \|")
 
@@ -59,7 +59,7 @@ def keys_of(model, prefix=""):
 def documented(section):
     text = DOCUMENT.read_text(encoding="utf-8")
     body = re.search(rf"<!-- keys of {section} -->\n(.*?)\n<!-- end -->", text, flags=re.S)
-    assert body is not None, f"docs/configuration.md has no table of {section}"
+    assert body is not None, f"docs/reference/configuration.md has no table of {section}"
     return [match.groups() for line in body[1].splitlines() if (match := ROW.fullmatch(line))]
 
 

@@ -12,10 +12,10 @@ from rm_plugin.arbiter.market_file import parse_market
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.port import SolveStatus
 from themis_cli.main import main
-from themis_lab.audit import hunt as hunting
+from themis_lab.audit import fuzzing
 from themis_lab.audit.case import Case, Mechanism
 from themis_lab.audit.families import FAMILIES, family
-from themis_lab.audit.hunt import Found, Plan, hunt
+from themis_lab.audit.fuzzing import FuzzPlan, FuzzResult, fuzz
 from themis_lab.audit.properties import optimality
 from themis_lab.audit.properties.registry import PROPERTIES
 from themis_lab.audit.report import document, text
@@ -28,7 +28,7 @@ def printed(capsys, *arguments):
     return code, capsys.readouterr()
 
 
-def test_a_small_audit_finds_nothing_and_prints_json_of_a_known_shape(capsys):
+def test_small_audit_prints_known_json_without_violations(capsys):
     code, out = printed(capsys, *QUICK, "--json", "--worlds", "1")
     report = json.loads(out.out)
     assert code == 0
@@ -49,18 +49,18 @@ def test_a_small_audit_finds_nothing_and_prints_json_of_a_known_shape(capsys):
     assert 0.0 <= report["sharing_incentive"]["share_above_1"] <= 1.0
 
 
-def test_the_same_call_prints_the_same_bytes(capsys):
+def test_equal_calls_print_equal_bytes(capsys):
     one, two = (printed(capsys, *QUICK, "--json", "--seed", "5")[1].out for _ in range(2))
     assert one == two
     assert printed(capsys, *QUICK, "--json", "--seed", "6")[1].out != one
 
 
-def test_a_family_has_the_same_markets_whatever_else_is_audited():
+def test_markets_of_a_family_do_not_depend_on_other_families():
     assert family("tiny").market(1, 3) == family("tiny").market(1, 3)
     assert family("tiny").market(1, 3) != family("tiny").market(2, 3)
 
 
-def test_only_what_was_asked_for_is_looked_at(capsys):
+def test_only_selected_properties_are_checked(capsys):
     code, out = printed(capsys, *QUICK, "--property", "order", "--property", "payment", "--json")
     report = json.loads(out.out)
     assert code == 0
@@ -69,7 +69,7 @@ def test_only_what_was_asked_for_is_looked_at(capsys):
     assert report["sharing_incentive"] is None
 
 
-def test_without_json_there_are_tables(capsys):
+def test_output_without_json_is_tables(capsys):
     _, out = printed(capsys, *QUICK)
     assert "4 of 4 markets of 2 families, seed 1; ended: all" in out.out
     assert "feasible" in out.out
@@ -91,29 +91,29 @@ def test_without_json_there_are_tables(capsys):
         (("--show", "tinny:1"), "did you mean 'tiny'?"),
     ],
 )
-def test_bad_input_ends_with_2_and_says_what(capsys, arguments, told):
+def test_bad_input_exits_with_2_and_names_it(capsys, arguments, told):
     code, out = printed(capsys, *QUICK, *arguments)
     assert code == 2
     assert told in out.err
 
 
-def test_a_market_can_be_shown(capsys):
+def test_show_prints_one_market(capsys):
     code, out = printed(capsys, "audit", "--seed", "4", "--show", "pinned:2")
     assert code == 0
     assert json.loads(out.out) == market_document(family("pinned").market(4, 2))
 
 
-def test_a_budget_that_is_spent_ends_the_audit(capsys):
+def test_audit_ends_when_budget_is_spent(capsys):
     code, out = printed(capsys, *QUICK, "--budget-s", "1e-9", "--json")
     assert code == 0
     assert (json.loads(out.out)["ended"], json.loads(out.out)["markets"]) == ("time", 0)
 
 
-def test_ctrl_c_reports_what_was_found_so_far(capsys, monkeypatch):
+def test_ctrl_c_reports_results_so_far(capsys, monkeypatch):
     def interrupted(case):
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(hunting.PROPERTIES, "scale", interrupted)
+    monkeypatch.setitem(fuzzing.PROPERTIES, "scale", interrupted)
     code, out = printed(capsys, *QUICK, "--json")
     assert code == 3
     assert (json.loads(out.out)["ended"], json.loads(out.out)["markets"]) == ("interrupted", 1)
@@ -133,14 +133,14 @@ class OutOfTime(BruteForceSolver):
 
 def plan_of(mechanism, **changes):
     settings = {"families": [family("tiny")], "markets": 6, "seed": 1, "mechanism": mechanism, "measures": ()}
-    return Plan(**{**settings, **changes})
+    return FuzzPlan(**{**settings, **changes})
 
 
 def hunted(plan):
-    return hunt(plan, Found(), go_on=lambda: True, told=lambda found: None)
+    return fuzz(plan, FuzzResult(), keep_going=lambda: True, on_market=lambda found: None)
 
 
-def test_violations_are_shown_with_a_small_market_that_shows_them_too():
+def test_shrunk_market_still_shows_the_violation():
     mechanism = Mechanism(make_solver=lambda: Mutant(all_on_one_machine))
     plan = plan_of(mechanism, properties=("feasible",))
     found = hunted(plan)
@@ -151,7 +151,7 @@ def test_violations_are_shown_with_a_small_market_that_shows_them_too():
     assert "VIOLATION of feasible in tiny:" in text(plan, found)
 
 
-def test_ctrl_c_while_shrinking_leaves_the_smallest_market_so_far(monkeypatch):
+def test_ctrl_c_while_shrinking_keeps_smallest_market(monkeypatch):
     tried = []
 
     def feasible_until_interrupted(case):
@@ -160,14 +160,14 @@ def test_ctrl_c_while_shrinking_leaves_the_smallest_market_so_far(monkeypatch):
             raise KeyboardInterrupt
         return ["planted"]
 
-    monkeypatch.setitem(hunting.PROPERTIES, "feasible", feasible_until_interrupted)
+    monkeypatch.setitem(fuzzing.PROPERTIES, "feasible", feasible_until_interrupted)
     found = hunted(plan_of(Mechanism(make_solver=BruteForceSolver), properties=("feasible",)))
     (finding,) = found.findings
     assert (found.ended, found.broken["feasible"], len(tried)) == ("interrupted", 1, 4)
     assert finding.market == tried[2] != tried[0]
 
 
-def test_ctrl_c_before_anything_is_left_out_leaves_the_market_itself(monkeypatch):
+def test_ctrl_c_before_shrinking_keeps_original_market(monkeypatch):
     tried = []
 
     def interrupted_at_once(case):
@@ -176,22 +176,22 @@ def test_ctrl_c_before_anything_is_left_out_leaves_the_market_itself(monkeypatch
             raise KeyboardInterrupt
         return ["planted"]
 
-    monkeypatch.setitem(hunting.PROPERTIES, "feasible", interrupted_at_once)
+    monkeypatch.setitem(fuzzing.PROPERTIES, "feasible", interrupted_at_once)
     found = hunted(plan_of(Mechanism(make_solver=BruteForceSolver), properties=("feasible",)))
     assert [(finding.what, finding.market) for finding in found.findings] == [("planted", tried[0])]
 
 
 def test_shrinking_ends_with_the_budget(monkeypatch):
     tried = []
-    monkeypatch.setitem(hunting.PROPERTIES, "feasible", lambda case: tried.append(case.market) or ["planted"])
+    monkeypatch.setitem(fuzzing.PROPERTIES, "feasible", lambda case: tried.append(case.market) or ["planted"])
     plan = plan_of(Mechanism(make_solver=BruteForceSolver), properties=("feasible",))
-    found = hunt(plan, Found(), go_on=lambda: len(tried) < 3, told=lambda found: None)
+    found = fuzz(plan, FuzzResult(), keep_going=lambda: len(tried) < 3, on_market=lambda found: None)
     (finding,) = found.findings
     assert (found.ended, len(tried)) == ("time", 3)
     assert finding.market == tried[-1]
 
 
-def test_problems_that_the_reference_does_not_solve_are_counted_and_not_called_checked(monkeypatch):
+def test_problems_unsolved_by_reference_count_as_unreferenced(monkeypatch):
     plan = plan_of(Mechanism(make_solver=BruteForceSolver), properties=("optimality",), markets=1)
     assert not hunted(plan).unreferenced.total()
     monkeypatch.setattr(optimality, "_reference", lambda case: OutOfTime(least_bidders=0))
@@ -204,14 +204,14 @@ def test_problems_that_the_reference_does_not_solve_are_counted_and_not_called_c
     assert (found.unreferenced["tiny"], found.checked["optimality"], found.broken.total()) == (1, 1, 0)
 
 
-def test_a_violation_ends_with_1(capsys, monkeypatch):
-    monkeypatch.setitem(hunting.PROPERTIES, "scale", lambda case: ["planted"])
+def test_violation_exits_with_1(capsys, monkeypatch):
+    monkeypatch.setitem(fuzzing.PROPERTIES, "scale", lambda case: ["planted"])
     code, out = printed(capsys, *QUICK)
     assert code == 1
     assert "planted" in out.out
 
 
-def test_an_exception_is_a_violation_and_ends_nothing():
+def test_exception_counts_as_violation_and_audit_continues():
     def raises(market, solver, time_limit_s):
         if len(market.bids) > 1:
             raise ZeroDivisionError("planted")
@@ -224,24 +224,24 @@ def test_an_exception_is_a_violation_and_ends_nothing():
     assert all(len(finding.market.bids) == 2 for finding in found.findings)
 
 
-def test_a_measure_that_raises_is_told(monkeypatch):
-    monkeypatch.setitem(hunting.MEASURES, "envy", lambda case: [][1])
+def test_raising_measure_is_reported(monkeypatch):
+    monkeypatch.setitem(fuzzing.MEASURES, "envy", lambda case: [][1])
     plan = plan_of(Mechanism(make_solver=BruteForceSolver), properties=(), measures=("envy",))
     found = hunted(plan)
     assert found.broken["envy"] == 6
     assert document(plan, found)["properties"]["envy"]["violations"] == 6
 
 
-def test_findings_past_the_first_are_only_counted():
+def test_further_violations_are_only_counted():
     mechanism = Mechanism(make_solver=BruteForceSolver, auction=auction_with_shares(lambda app, c, won: math.nan))
-    found = hunted(plan_of(mechanism, properties=("payments",), markets=hunting.MOST_SHRUNK + 3))
-    assert found.broken["payments"] == hunting.MOST_SHRUNK + 3
-    assert len(found.findings) == hunting.MOST_SHRUNK
+    found = hunted(plan_of(mechanism, properties=("payments",), markets=fuzzing.MOST_SHRUNK + 3))
+    assert found.broken["payments"] == fuzzing.MOST_SHRUNK + 3
+    assert len(found.findings) == fuzzing.MOST_SHRUNK
     assert "and 3 more" in text(plan_of(mechanism, properties=("payments",)), found)
 
 
 @pytest.mark.parametrize("name", sorted(FAMILIES))
-def test_markets_of_every_family_can_be_written_down_and_read_back(name):
+def test_markets_of_every_family_survive_a_round_trip(name):
     market = family(name).market(1, 0)
     read = parse_market(json.loads(json.dumps(market_document(market))))
     assert read.machines == market.machines

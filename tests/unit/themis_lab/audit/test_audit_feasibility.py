@@ -29,7 +29,7 @@ def problems(*gangs, row=0):
     return infeasible(MARKET, {"a": Win(row=row, gangs=gangs)})
 
 
-def test_a_win_as_asked_is_fine():
+def test_win_matching_its_row_is_feasible():
     assert problems(SLOT, SPREAD, PIN) == []
     assert infeasible(MARKET, {}) == []
 
@@ -51,7 +51,7 @@ def test_a_win_as_asked_is_fine():
         ((replace(SLOT, gpus=Allocation.of({"m9": 2})), SPREAD, PIN), "2 GPUs of m9 are given, 0 are free"),
     ],
 )
-def test_a_win_that_is_not_as_asked_is_told(gangs, told):
+def test_win_differing_from_its_row_is_reported(gangs, told):
     found = problems(*gangs)
     assert any(told in problem for problem in found), found
 
@@ -65,12 +65,12 @@ def test_a_task_that_spans_machines_is_told():
     ]
 
 
-def test_strangers_and_rows_that_are_not_there_are_told():
+def test_unknown_bidders_and_rows_are_reported():
     assert "did not bid" in problems(row=1)[0]
     assert "did not bid" in infeasible(MARKET, {"b": Win(row=0, gangs=())})[0]
 
 
-def test_gangs_that_could_serve_several_asks_are_matched():
+def test_interchangeable_gangs_are_matched_to_requests():
     row = BidRow(value=1.0, gangs=(Gang(2, Level.CLUSTER), Gang(2, Level.SLOT), Gang(2, Level.MACHINE)))
     market = Market(machines=MACHINES, bids=(Bid(app_id="a", round_id=0, empty_value=0.1, rows=(row,)),))
     gangs = (

@@ -19,5 +19,5 @@ from themis_lab.audit.matching import all_served
         ([2, 1, 1], [1, 2, 3], False),
     ],
 )
-def test_each_need_has_means_of_its_own(needs, means, served):
+def test_every_need_gets_its_own_resource(needs, means, served):
     assert all_served(needs, means, operator.ge) is served

@@ -14,7 +14,7 @@ from themis_lab.audit.measures.misreport import misreport
 from themis_lab.audit.measures.payment import payment
 from themis_lab.audit.misreports import misreports
 from themis_lab.audit.rounding_odds import expected, kept_odds
-from themis_lab.audit.sharing import play_world
+from themis_lab.audit.sharing import simulate_world
 from themis_lab.audit.tally import Tally
 from themis_lab.audit.valuation import Valuer
 from themis_lab.audit.values import Sample
@@ -36,7 +36,7 @@ def samples(measure, market):
     return {(sample.measure, sample.what.split(":")[0]): sample.value for sample in measure(Case(market, TRUE))}
 
 
-def test_a_loser_gains_by_overstating_unless_all_that_it_has_scales_with_its_share():
+def test_overstating_pays_unless_whole_value_scales():
     lies = {found.lie.what: found.gains for found in misreports(Case(RIVALS, TRUE)) if found.app_id == "a"}
     gains = lies["all rows times 1.25"]
     share = 0.5 / 0.9
@@ -49,12 +49,12 @@ def test_a_loser_gains_by_overstating_unless_all_that_it_has_scales_with_its_sha
     assert samples(misreport, RIVALS)["misreport_factor_rounded", "a"] == pytest.approx(gains["rounded"])
 
 
-def test_payments_are_measured_for_winners():
+def test_each_winner_has_a_payment_sample():
     (sample,) = payment(Case(RIVALS, TRUE))
     assert sample.value == pytest.approx(1.0 - 0.5 / 0.8)
 
 
-def test_envy_is_by_the_app_s_own_rows():
+def test_envy_uses_the_apps_own_rows():
     found = samples(envy, RIVALS)
     assert found["envy", "a envies b"] == pytest.approx(0.8 / 0.5 - 1.0)
     assert found["envy", "b envies nobody"] == 0.0
@@ -71,7 +71,7 @@ def test_lexicographic_markets_are_not_compared():
     assert envy(Case(Market(machines=(), bids=market.bids, empty_bundle=market.empty_bundle), TRUE)) == []
 
 
-def test_a_bundle_is_worth_the_best_row_in_it():
+def test_bundle_value_is_its_best_row():
     machines = (
         FreeMachine(machine_id="m0", rack_id="r0", free_slots=(2, 2)),
         FreeMachine(machine_id="m1", rack_id="r0", free_slots=(4,)),
@@ -99,13 +99,13 @@ def test_a_bundle_is_worth_the_best_row_in_it():
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 2 / 3, 0.99, 1.0])
-def test_the_expected_value_of_gangs_alike_is_their_share(share):
+def test_expected_value_of_equal_gangs_is_the_share(share):
     gangs = [PlacedGang(gpus=Allocation.of({f"m{place}": 2}), level=Level.MACHINE) for place in range(3)]
     assert expected(kept_odds(gangs, share), lambda kept: 10.0 * len(kept)) == pytest.approx(30.0 * share, abs=1e-6)
     assert expected(kept_odds([], share), lambda kept: 7.0) == 7.0
 
 
-def test_the_odds_of_a_rounding_that_draws_twice_are_over_both_draws():
+def test_odds_cover_both_draws_of_a_rounding():
     """1.6 of 4 GPUs are one, by chance two; none can be used alone, so the gang is kept whole for 1 / 4 or 2 / 4."""
     gangs = (PlacedGang(gpus=Allocation.of({"m0": 4}), level=Level.MACHINE),)
     odds = kept_odds(gangs, 0.4, Rounding.BY_GPU)
@@ -116,7 +116,7 @@ def test_the_odds_of_a_rounding_that_draws_twice_are_over_both_draws():
     assert kept_odds(gangs, 0.4, Rounding.BY_GPU, demands) == pytest.approx({gangs: 0.1, half: 0.6, (): 0.3}, abs=1e-6)
 
 
-def test_homogeneous_bidders_all_win_and_value_gangs_alike():
+def test_homogeneous_bidders_all_win():
     for number in range(10):
         market = family("homogeneous").market(1, number)
         for bid in market.bids:
@@ -125,7 +125,7 @@ def test_homogeneous_bidders_all_win_and_value_gangs_alike():
         assert set(Case(market, Mechanism(make_solver=HighsSolver)).outcome.wins) == {bid.app_id for bid in market.bids}
 
 
-def test_a_tally_counts_and_remembers_the_first_worst():
+def test_tally_keeps_first_of_equal_worst_samples():
     tally = Tally()
     for number, value in enumerate([0.0, 0.5, 1e-9, 0.5, 0.1]):
         tally.add(Sample(measure="m", value=value, what=f"of {number}"), number, RIVALS)
@@ -133,8 +133,8 @@ def test_a_tally_counts_and_remembers_the_first_worst():
     assert (tally.p95, tally.worst.what, tally.worst_number) == (0.5, "of 1", 1)
 
 
-def test_a_world_is_the_same_each_time_and_every_app_ends():
-    one, two = (play_world(1, 0, HighsSolver) for _ in range(2))
+def test_world_is_reproducible_and_all_apps_end():
+    one, two = (simulate_world(1, 0, HighsSolver) for _ in range(2))
     assert one == two
     assert len(one.rho) == 10
     assert 0.0 < one.worst < 10.0

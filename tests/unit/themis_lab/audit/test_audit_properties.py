@@ -9,18 +9,19 @@ from mutants import Mutant, PolicyMutant, RemembersTheFirst, auction_with_shares
 
 from rm_plugin.arbiter import rounding
 from rm_plugin.arbiter.seeds import child_seed
+from rm_plugin.solvers import ladder
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.exact import resources
-from rm_plugin.solvers.exact.hasty import HastyMarket
-from rm_plugin.solvers.exact.rows import Rows
-from rm_plugin.solvers.exact.solver import ExactSolver
+from rm_plugin.solvers.exact.market_arrays import Rows
+from rm_plugin.solvers.exact.problem_result import ProblemResult
+from rm_plugin.solvers.ladder import exact_ladder
 from rm_plugin.solvers.port import SolveStatus
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market, PlacedGang
 from themis.choices import Rounding
 from themis.cluster import Allocation, Level
 from themis_lab.audit.case import Case, Mechanism
 from themis_lab.audit.families import FAMILIES, family
-from themis_lab.audit.properties import grants, hurried
+from themis_lab.audit.properties import grants, time_limited
 from themis_lab.audit.properties.registry import PROPERTIES
 from themis_lab.audit.round_cases import snapshot_of
 
@@ -119,11 +120,11 @@ def told(mechanism, name):
 @pytest.mark.parametrize(
     "change", [mutants.leftovers_in_one_gang, mutants.leftovers_gpu_by_gpu, mutants.leftovers_less_one_gpu]
 )
-def test_leftovers_that_no_job_can_use_are_told(change):
+def test_unusable_leftovers_are_reported(change):
     assert "its jobs cannot use that" in told(replace(TRUE, policy=PolicyMutant(change)), "grants")
 
 
-def test_leftovers_of_an_app_without_jobs_are_told(monkeypatch):
+def test_leftovers_for_app_without_jobs_are_reported(monkeypatch):
     def without_jobs(case, rounding):
         snapshot = snapshot_of(case, rounding)
         return replace(snapshot, reports={app: replace(report, demands=()) for app, report in snapshot.reports.items()})
@@ -137,7 +138,7 @@ def test_leftovers_of_an_app_without_jobs_are_told(monkeypatch):
     assert "its jobs cannot use that" in PROPERTIES["grants"](case)[0]
 
 
-def test_a_part_of_a_gang_that_no_job_can_run_on_is_told(monkeypatch):
+def test_unusable_part_of_a_gang_is_reported(monkeypatch):
     """a keeps 0.8 of 6 GPUs; what its jobs can use is drawn by the seed."""
     market = Market(machines=machines(7), bids=(wants("a", {6: 1.0}), wants("b", {1: 0.8, 7: 1.0})))
     cases = [Case(market, TRUE, seed=seed) for seed in range(20)]
@@ -149,13 +150,13 @@ def test_a_part_of_a_gang_that_no_job_can_run_on_is_told(monkeypatch):
 
 
 @pytest.mark.parametrize("rule", [Rounding.PROBABILISTIC, Rounding.BY_GPU])
-def test_a_rounding_that_starves_winners_is_told(monkeypatch, rule):
+def test_rounding_that_keeps_nothing_is_reported(monkeypatch, rule):
     monkeypatch.setitem(rounding._KEEP, rule, lambda ranked, share, rng, demands: ())
     assert f"{rule}: a0 keeps 0.0 " in told(TRUE, "grants")
 
 
 @pytest.mark.parametrize("rule", Rounding)
-def test_a_rounding_that_keeps_the_worst_gangs_is_told(monkeypatch, rule):
+def test_rounding_that_keeps_loosest_gangs_is_reported(monkeypatch, rule):
     """a wins a gang on one machine and one over two, and keeps 0.56 of them: b would win 0.18 in place of 0.1."""
     both = BidRow(value=1.0, gangs=(Gang(2, Level.MACHINE), Gang(4, Level.CLUSTER)))
     bid = Bid(app_id="a", round_id=0, empty_value=0.1, rows=(both,))
@@ -175,13 +176,13 @@ def test_a_rounding_that_keeps_the_worst_gangs_is_told(monkeypatch, rule):
     ],
     ids=["one for all apps", "the same each round"],
 )
-def test_draws_that_are_not_of_their_own_are_told(monkeypatch, seed_of, finding):
+def test_dependent_random_draws_are_reported(monkeypatch, seed_of, finding):
     assert finding not in told(TRUE, "grants")
     monkeypatch.setattr(rounding, "child_seed", seed_of)
     assert finding in told(TRUE, "grants")
 
 
-def test_a_choice_that_is_better_for_one_alone_is_told():
+def test_pareto_improvement_is_reported():
     market = Market(machines=machines(2), bids=(wants("a", {1: 0.5}), wants("b", {1: 0.5})))
     (finding,) = PROPERTIES["pareto"](Case(market, solving(mutants.first_winner_forgotten)))
     assert "is better for a and worse for nobody" in finding
@@ -193,25 +194,25 @@ def test_tasks_that_span_machines_are_told():
     assert PROPERTIES["feasible"](Case(market, solving(mutants.units_forgotten)))
 
 
-def test_no_property_goes_without_a_planted_defect():
+def test_every_property_has_a_planted_defect():
     assert set().union(*(caught_by for _, caught_by in PLANTED.values())) == set(PROPERTIES)
 
 
-@pytest.mark.parametrize("make_solver", [BruteForceSolver, ExactSolver])
-def test_the_code_as_it_is_has_none_of_them(make_solver):
+@pytest.mark.parametrize("make_solver", [BruteForceSolver, exact_ladder])
+def test_unmodified_code_violates_no_property(make_solver):
     assert broken(Mechanism(make_solver=make_solver)) == set()
 
 
 @pytest.mark.parametrize("name", sorted(set(FAMILIES) - {"agents", "testbed", "large"}))
-def test_every_drawn_family_holds(name):
-    mechanism = Mechanism(make_solver=ExactSolver)
+def test_properties_hold_in_every_family(name):
+    mechanism = Mechanism(make_solver=exact_ladder)
     for number in range(2):
         case = Case(family(name).market(3, number), mechanism, seed=number)
         for each, check in PROPERTIES.items():
             assert not check(case), (each, number)
 
 
-def test_properties_say_nothing_of_problems_that_ran_out_of_time():
+def test_properties_do_not_apply_to_unsolved_problems():
     def out_of_time(market, solution, calls):
         return replace(mutants.with_wins(market, {}), status=SolveStatus.TIME_LIMIT, gap=100.0)
 
@@ -221,14 +222,14 @@ def test_properties_say_nothing_of_problems_that_ran_out_of_time():
     assert not any(check(case) for check in PROPERTIES.values())
 
 
-def test_a_gap_that_is_too_small_is_caught():
+def test_understated_gap_is_reported():
     def too_sure(market, solution, calls):
         return replace(mutants.with_wins(market, {}), status=SolveStatus.TIME_LIMIT, gap=1e-6)
 
     assert broken(solving(too_sure), {"optimality"}) == {"optimality"}
 
 
-def test_which_of_two_rows_that_ask_the_same_wins_is_no_matter_of_order():
+def test_order_accepts_either_of_two_equal_rows():
     gpu, pair = Gang(1, Level.CLUSTER, 2), Gang(2, Level.CLUSTER, 1, 2)
     rows = (BidRow(value=0.5, gangs=(gpu, pair)), BidRow(value=0.5, gangs=(pair, Gang(1, Level.SLOT, 2))))
     market = Market(
@@ -236,14 +237,14 @@ def test_which_of_two_rows_that_ask_the_same_wins_is_no_matter_of_order():
         bids=(Bid(app_id="a", round_id=0, empty_value=0.1, rows=rows),),
     )
     for seed in range(5):
-        assert PROPERTIES["order"](Case(market, Mechanism(make_solver=ExactSolver), seed=seed)) == []
+        assert PROPERTIES["order"](Case(market, Mechanism(make_solver=exact_ladder), seed=seed)) == []
 
 
-def test_rows_told_apart_by_their_place_in_the_bid_are_found_by_rows_regrouped(monkeypatch):
+def test_rows_regrouped_finds_dependence_on_row_position(monkeypatch):
     """Rows that differ only in which pinned GPUs belong together, as they once were: the first of the bid won."""
     monkeypatch.setattr(Rows, "with_fewest_parts_first", lambda rows, bids: rows)
     cases = (
-        Case(family("regrouped").market(1, number), Mechanism(make_solver=ExactSolver), seed=number)
+        Case(family("regrouped").market(1, number), Mechanism(make_solver=exact_ladder), seed=number)
         for number in range(12)
     )
     assert any(PROPERTIES["order"](case) for case in cases)
@@ -254,12 +255,12 @@ def found_in_unlike_slots(mechanism, name, markets=12):
     return [finding for case in cases for finding in PROPERTIES[name](case) or ()]
 
 
-def test_gangs_in_slots_that_are_too_small_are_found_by_unlike_slots():
+def test_unlike_slots_finds_gangs_in_too_small_slots():
     """Where slots are alike it is no matter in which of them a gang is said to lie, as long as one has room."""
     assert found_in_unlike_slots(solving(mutants.in_the_first_slot), "feasible")
 
 
-def test_a_limit_that_takes_slots_for_alike_is_found_by_unlike_slots(monkeypatch):
+def test_unlike_slots_finds_limit_that_ignores_slot_sizes(monkeypatch):
     """Parts inside slots, counted as if each slot of a machine had the room of its first: too few in some machines."""
     true = resources._parts_in_slots
 
@@ -270,16 +271,16 @@ def test_a_limit_that_takes_slots_for_alike_is_found_by_unlike_slots(monkeypatch
         ]
 
     monkeypatch.setattr(resources, "_parts_in_slots", alike)
-    assert found_in_unlike_slots(Mechanism(make_solver=ExactSolver), "optimality")
+    assert found_in_unlike_slots(Mechanism(make_solver=exact_ladder), "optimality")
 
 
-def test_shares_that_leave_winners_less_than_nothing_is_worth_are_found_in_a_hurry():
-    """Also that the hurried auction is the mechanism's own."""
+def test_time_limited_finds_shares_below_empty_value():
+    """Also that the time-limited auction is the mechanism's own."""
     poorer = replace(TRUE, auction=auction_with_shares(lambda app, c, won: c * 0.01))
     assert any("keeps" in finding for finding in found_in_unlike_slots(poorer, "hurried"))
 
 
-def test_an_optimum_that_is_not_proven_is_no_truth_for_a_hurry():
+def test_time_limited_ignores_unproven_optima():
     """Without a bidder that loses when there is time its market is solved once more, here without a proof."""
 
     def unproven_without(market, solution, calls):
@@ -287,16 +288,10 @@ def test_an_optimum_that_is_not_proven_is_no_truth_for_a_hurry():
 
     case = Case(family("unlike-slots").market(1, 0), solving(unproven_without))
     assert len(case.market.bids) == 4
-    assert hurried._solved(case, case.market.bids[0].app_id) is None
+    assert time_limited._solved(case, case.market.bids[0].app_id) is None
 
 
-def test_gaps_that_leave_out_what_bidders_gain_are_found(monkeypatch):
-    """The bound of a hasty choice without what the bidders gain beyond the price."""
-    true = HastyMarket._priced.func
-
-    def nothing_beyond(market):
-        price, margins = true(market)
-        return price, [0] * len(margins)
-
-    monkeypatch.setattr(HastyMarket, "_priced", property(nothing_beyond))
-    assert found_in_unlike_slots(Mechanism(make_solver=ExactSolver), "hurried")
+def test_time_limited_finds_understated_gaps(monkeypatch):
+    """A solver without time claims that no bidder can gain anything."""
+    monkeypatch.setattr(ladder, "no_winners", lambda arrays, skip: ProblemResult(skip=skip, row_of={}, gap=1e-9))
+    assert found_in_unlike_slots(Mechanism(make_solver=exact_ladder), "hurried")

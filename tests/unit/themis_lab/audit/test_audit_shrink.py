@@ -32,7 +32,7 @@ def size(market):
     return (len(market.bids), sum(len(bid.rows) for bid in market.bids), len(market.machines), market.free.gpus)
 
 
-def test_a_planted_row_is_all_that_is_left():
+def test_shrinking_keeps_only_the_planted_row():
     def has_a_gang_of_4(market):
         return any(gang.gpus >= 4 for bid in market.bids for row in bid.rows for gang in row.gangs)
 
@@ -42,7 +42,7 @@ def test_a_planted_row_is_all_that_is_left():
     assert not small.bids[0].rows[0].pinned
 
 
-def test_two_bidders_that_must_meet_on_a_machine_are_kept():
+def test_shrinking_keeps_two_conflicting_bidders():
     def meet(market):
         pinned = [{machine for row in bid.rows for machine, _ in row.pinned} for bid in market.bids]
         return sum("m3" in machines for machines in pinned) >= 2 and market.free.count("m3") >= 2
@@ -53,13 +53,13 @@ def test_two_bidders_that_must_meet_on_a_machine_are_kept():
     assert {row.pinned.by_machine()["m3"] for bid in small.bids for row in bid.rows} == {1}
 
 
-def test_values_lose_their_digits():
+def test_shrinking_rounds_values():
     small = shrink(BIG, lambda market: any(row.value > 0.25 for bid in market.bids for row in bid.rows))
     assert small.bids[0].empty_value == 0.1
     assert small.bids[0].rows[0].value == 0.3
 
 
-def test_shrinking_is_deterministic_and_what_is_left_can_be_written_down():
+def test_shrinking_is_deterministic_and_gives_valid_markets():
     for name in ("pinned", "slots", "explicit"):
         market = family(name).market(1, 0)
         one, two = (shrink(market, lambda market: market.free.gpus >= 3 and len(market.bids) > 1) for _ in range(2))
@@ -67,19 +67,19 @@ def test_shrinking_is_deterministic_and_what_is_left_can_be_written_down():
         assert parse_market(market_document(one)).bids == one.bids
 
 
-def test_tries_are_limited():
+def test_shrinking_stops_after_max_tries():
     tried = []
 
     def never(market):
         tried.append(market)
         return False
 
-    assert shrink(BIG, never, most_tries=7) == BIG
+    assert shrink(BIG, never, max_tries=7) == BIG
     assert 0 < len(tried) <= 7
 
 
-def test_shrinking_ends_when_it_is_told_to():
+def test_shrinking_stops_when_keep_going_returns_false():
     answers = iter([True, True, False])
-    small = shrink(BIG, lambda market: True, go_on=lambda: next(answers))
+    small = shrink(BIG, lambda market: True, keep_going=lambda: next(answers))
     # Two steps: to the last three of five bidders, then to the last two.
     assert [bid.app_id for bid in small.bids] == ["a3", "a4"]

@@ -133,7 +133,7 @@ def test_seconds_and_memory_stand_beside_the_reference(ran):
     assert "reference: figures from elsewhere, measured on another but like machine and never here" in text
 
 
-def test_the_fastest_run_is_compared_and_the_slowest_told(ran):
+def test_fastest_run_is_compared_and_slowest_reported(ran):
     answers, asked = ran
     answers[:] = [usage(wall_s=5.0), usage(wall_s=3.0, peak_mib=90.0), usage(wall_s=4.0, peak_mib=110.0), usage()]
     large, growth = rows = rows_of(Plan(parts=(Part.GAVEL_900, Part.GROWTH), sizes=(Size(8, 2),)))
@@ -196,7 +196,7 @@ def test_the_document_is_json_and_labels_the_reference():
     assert read["rows"][0]["gpus"] == 8
 
 
-def test_references_are_those_that_were_told():
+def test_references_equal_the_published_ones():
     assert [shape[1] for shape in SHAPES.values()] == [
         Reference(wall_s=4.6, memory_mb=224.0, reach=5.0),
         Reference(wall_s=33.6, memory_mb=630.0, reach=10.0),
@@ -233,6 +233,6 @@ def test_what_takes_too_long_is_killed(tmp_path):
     assert simulate_apart(["simulate"], tmp_path, 0.001) is None
 
 
-def test_a_run_that_fails_is_told_with_its_command(tmp_path):
+def test_failed_run_is_reported_with_its_command(tmp_path):
     with pytest.raises(ThemisError, match=r"a simulation failed: .*unknown cluster.*; themis simulate --policy themis"):
         simulate_apart(["simulate", "--policy", "themis", "--cluster", "no", "--workload", "w1"], tmp_path, 60.0)

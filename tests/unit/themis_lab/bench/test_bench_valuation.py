@@ -9,8 +9,8 @@ import pytest
 from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, jobs_of
 from documents import ROOT
 
-from am.agent.bidding import make_bid
-from am.agent.finish_time import phase_time_s
+from am.agent.bids.bidding import make_bid
+from am.agent.model.finish_time import phase_time_s
 from themis.apps import JobShape
 from themis.bids import FreeMachine
 from themis.cluster import Level
@@ -18,7 +18,7 @@ from themis_lab.bench.valuation_bound import bound_s
 from themis_lab.bench.valuation_cases import BUNDLES_GPUS, JOBS, bundle_of, large_case, small_case
 from themis_lab.bench.valuation_exact import divisions, exact_time_s, least_time_s
 from themis_lab.bench.valuation_output import table
-from themis_lab.bench.valuation_run import GapRow, Plan, TimeRow, run_plan, small_gaps, told_time_s
+from themis_lab.bench.valuation_run import GapRow, Plan, TimeRow, bid_time_s, run_plan, small_gaps
 
 
 def free(cluster):
@@ -75,8 +75,8 @@ def test_on_small_bundles_no_division_is_better_than_the_bids(block):
 def test_large_elastic_apps_bid_better_than_what_a_long_random_search_finds(seed, searched_s):
     """6,000 random steps over the divisions of all machines, each valued by `phase_time_s`, ended at these times."""
     case = large_case(seed)
-    told_s = told_time_s(case, make_bid(case.app, case.offer, case.around), case.machines)
-    assert 0.95 * searched_s < told_s < 0.985 * searched_s
+    by_bid_s = bid_time_s(case, make_bid(case.app, case.offer, case.around), case.machines)
+    assert 0.95 * searched_s < by_bid_s < 0.985 * searched_s
 
 
 def test_cases_are_what_their_docstrings_say():

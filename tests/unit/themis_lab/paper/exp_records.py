@@ -1,4 +1,4 @@
-"""Runs that nobody made: records with numbers chosen by hand, as experiments get them."""
+"""Run records with made-up numbers, as input of experiments."""
 
 from functools import partial
 

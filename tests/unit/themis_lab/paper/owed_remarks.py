@@ -1,4 +1,4 @@
-"""Which lines of a table owe a sentence, by the rule of the page: wherever paper and ours differ."""
+"""Which lines of a table need a remark by the rule of the page: those where the paper's number and ours differ."""
 
 import re
 
@@ -20,7 +20,7 @@ WORDS = {
     "almost all": lambda ours: ours >= 1.0 - TOLERANCE,
     "no gain": lambda ours: ours <= 0.0,
 }
-"""Whether ours is what the paper says in a word."""
+"""Whether our value matches what the paper says in words."""
 
 BESIDE_OTHERS = {"least", "nearest to 1", "35, 95th percentile 50"}
 """What our number alone cannot tell: the paper sets it beside those of other policies, or gives two."""

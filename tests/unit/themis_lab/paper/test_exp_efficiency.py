@@ -9,7 +9,7 @@ def runs(**gpu_h):
     return both_ends({policy: record(app(gpu_h=hours)) for policy, hours in gpu_h.items()})
 
 
-def test_workload_1_should_take_alike_everywhere():
+def test_fig11_expects_equal_gpu_time():
     lines = by_what(experiment_named("fig11").evaluate(runs(themis=10.0, gandiva=10.1, slaq=12.0, drf=13.0)))
     assert lines["GPU time, themis, aligned (h)"].ours == 10.0
     assert lines["GPU time, gandiva / themis, aligned"].remark == ""
@@ -18,14 +18,14 @@ def test_workload_1_should_take_alike_everywhere():
     assert lines["GPU time, drf / themis, aligned"].paper == ""
 
 
-def test_the_claims_on_workload_2_are_percentages_of_what_the_paper_takes():
+def test_fig12_claims_are_percentages_of_the_named_policy():
     lines = by_what(experiment_named("fig12").evaluate(runs(themis=9.52, gandiva=10.0, slaq=33.32)))
     assert lines["GPU time, themis under gandiva, aligned (%)"].ours == pytest.approx(4.8)
     slaq = lines["GPU time, slaq over themis, staggered (%)"]
     assert (slaq.ours, slaq.remark) == (pytest.approx(250.0), "")
 
 
-def test_a_claim_that_turns_round_or_shrinks_is_told():
+def test_reversed_or_smaller_claim_has_a_remark():
     lines = by_what(experiment_named("fig12").evaluate(runs(themis=10.0, gandiva=9.0, slaq=10.5)))
     assert (
         lines["GPU time, themis under gandiva, aligned (%)"].remark == "here themis takes more GPU time than gandiva."
@@ -33,7 +33,7 @@ def test_a_claim_that_turns_round_or_shrinks_is_told():
     assert lines["GPU time, slaq over themis, aligned (%)"].remark == "the sign is the paper's, the size is not."
 
 
-def test_a_difference_is_told_by_its_parts_and_by_what_placement_could_make():
+def test_difference_is_split_into_placement_and_rest():
     """Of an app of 0.5 GPU hours at S = 1 five sixths of the GPU time are iterations; at S = 4 it would be 2 hours."""
     told = experiment_named("fig12").evaluate(runs(themis=0.9, gandiva=1.0, slaq=1.2)).remarks
     gandiva, slaq = (text for text in told if text.startswith("GPU time, "))
@@ -42,7 +42,7 @@ def test_a_difference_is_told_by_its_parts_and_by_what_placement_could_make():
     assert "iterations would take 167 % more than under themis: the paper's about 250 % is beyond what" in slaq
 
 
-def test_policies_that_are_not_there_are_left_out():
+def test_missing_policies_are_left_out():
     experiment = experiment_named("fig12")
     findings = experiment.evaluate(runs(themis=10.0))
     assert list(by_what(findings)) == ["GPU time, themis, aligned (h)", "GPU time, themis, staggered (h)"]

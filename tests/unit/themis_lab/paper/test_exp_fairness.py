@@ -9,7 +9,7 @@ def runs(**worst):
     return both_ends({policy: record(app("a", rho=0.5), app("b", rho=rho)) for policy, rho in worst.items()})
 
 
-def test_the_worst_app_of_each_policy_is_set_beside_that_of_themis():
+def test_fairness_compares_max_rho_with_themis():
     findings = experiment_named("fig9").evaluate(runs(themis=1.0, gandiva=3.0, tiresias=2.2, drf=9.0))
     lines = by_what(findings)
     assert lines["max rho, themis, aligned"].ours == 1.0
@@ -22,7 +22,7 @@ def test_the_worst_app_of_each_policy_is_set_beside_that_of_themis():
     assert lines["max rho, drf / themis, aligned"].ours == 9.0, "our own baselines are told, but are not the paper's"
 
 
-def test_a_baseline_that_does_better_is_named():
+def test_better_baseline_is_named():
     lines = by_what(experiment_named("fig10").evaluate(runs(themis=2.0, gandiva=1.0)))
     assert lines["max rho, nearest baseline / themis, aligned"].remark.startswith(
         "this is gandiva; its worst app fares"
@@ -32,26 +32,26 @@ def test_a_baseline_that_does_better_is_named():
     assert lines["the same, median over the other policies, aligned"].ours == 0.0
 
 
-def test_the_definitions_are_reported_each_by_itself():
+def test_definitions_are_reported_separately():
     lines = by_what(experiment_named("fig9").evaluate(runs(themis=1.0, gandiva=0.8)))
     assert lines["max rho by definition isolated_share, themis, aligned"].ours == 11.0
     line = lines["max rho by definition attainable, themis, staggered"]
     assert (line.ours, line.remark) == (41.0, "by this definition gandiva is best, with 40.8.")
 
 
-def test_the_remarks_tell_how_many_runs_are_at_their_bounds():
+def test_remarks_count_runs_at_their_bounds():
     told = " ".join(experiment_named("fig9").evaluate(runs(themis=0.52, gandiva=3.0, slaq=0.5)).remarks)
     assert "in 2 of 2 aligned runs of themis and in 2 of 4 of the other policies" in told
     assert "0% of the apps end with rho > 1.05" in told
 
 
-def test_a_bound_holds_at_the_same_contention_only_and_another_policy_may_be_below_it():
+def test_other_policy_may_be_below_the_bound():
     (cause,) = experiment_named("fig9").evaluate(runs(themis=0.52, worst_rho_first=0.49, slaq=0.5)).causes
     assert "at its lower bound, which no policy can undercut at the same N_avg" in cause
     assert "Max rho of worst_rho_first, which holds no auction, is 0.96 times that of themis" in cause
 
 
-def test_the_figure_needs_the_rows_only():
+def test_figure_is_drawn_from_rows_only():
     experiment = experiment_named("fig9")
     with house_style():
         figure = experiment.draw(experiment.evaluate(runs(themis=1.0, gandiva=3.0)))

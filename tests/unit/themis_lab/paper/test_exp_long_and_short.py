@@ -5,13 +5,13 @@ from themis_lab.paper.registry import experiment_named
 from themis_lab.paper.tab5 import make_pair
 
 
-def test_the_two_apps_are_those_of_the_table():
+def test_pair_has_the_gpu_time_of_the_table():
     long_app, short_app = make_pair().apps
     assert (long_app.demand_max_gpus, round(long_app.jobs[0].work_gpu_s / 60.0)) == (4, 580)
     assert (short_app.demand_max_gpus, round(short_app.jobs[0].work_gpu_s / 60.0)) == (2, 83)
 
 
-def test_they_come_in_the_middle_of_the_workload_around_them():
+def test_pair_arrives_at_the_median_arrival():
     workload = make_pair("w2-small", 1, "testbed")
     names = [app.name for app in workload.apps]
     assert len(names) == 14
@@ -19,7 +19,7 @@ def test_they_come_in_the_middle_of_the_workload_around_them():
     assert workload.apps[names.index("long")].arrival_s == workload.apps[names.index("app-06")].arrival_s
 
 
-def test_whether_the_order_depends_on_who_was_there_first_is_told():
+def test_remark_says_whether_order_depends_on_arrival():
     long_app, short_app = make_pair(later_s=1800.0).apps[::-1]
     assert (long_app.name, long_app.arrival_s, short_app.name, short_app.arrival_s) == ("long", 1800.0, "short", 0.0)
     rho = {"themis": (1.3, 0.9), "tiresias": (1.2, 0.8)}
@@ -36,7 +36,7 @@ def test_whether_the_order_depends_on_who_was_there_first_is_told():
     assert told.endswith("(better under tiresias, unlike in the paper).")
 
 
-def test_rho_of_each_is_set_beside_the_paper_s():
+def test_tab5_compares_rho_with_the_paper():
     rho = {"themis": (1.0, 2.0), "tiresias": (0.9, 1.9)}
     runs = [
         done(record(app("long", rho=first), app("other"), app("short", rho=second)), **labels, policy=policy, seed=1)

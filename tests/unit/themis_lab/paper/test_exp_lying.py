@@ -10,7 +10,7 @@ from exp_records import by_what, done, record
 from rm_plugin.policies.registry import POLICIES
 from themis.errors import UnknownNameError
 from themis_lab.paper.fig18 import APPS, GANG_GPUS, SETTINGS, like_apps, tipping_point
-from themis_lab.paper.lying import CONTENDERS, HONEST, standard_error, told_in
+from themis_lab.paper.lying import CONTENDERS, HONEST, carrier_of, standard_error
 from themis_lab.paper.plotting import house_style
 from themis_lab.paper.port import Scale
 from themis_lab.paper.registry import experiment_named
@@ -27,7 +27,7 @@ def app(name, hours):
 
 
 @pytest.mark.parametrize("name", ["fig18", "lying"])
-def test_just_the_app_that_a_cell_names_lies(name):
+def test_only_the_named_app_lies(name):
     cells = experiment_named(name).cells(Scale.QUICK, 1)
     lying = [cell for cell in cells if cell.agents() is not None]
 
@@ -39,7 +39,7 @@ def test_just_the_app_that_a_cell_names_lies(name):
         assert sum(isinstance(agent, HonestAgent) for agent in agents.values()) == len(agents) - 1
 
 
-def test_other_apps_lie_with_other_seeds_and_honest_runs_are_shared():
+def test_seeds_have_different_liars_and_share_honest_runs():
     cells = experiment_named("fig18").cells(Scale.QUICK, 3)
     honest = [cell for cell in cells if not cell.labels["lie_percent"]]
 
@@ -49,7 +49,7 @@ def test_other_apps_lie_with_other_seeds_and_honest_runs_are_shared():
     assert len({cell.labels["liar"] for cell in every}) == APPS
 
 
-def test_the_same_lies_are_told_under_themis_and_without_an_auction():
+def test_policies_without_auction_get_the_lies_of_themis():
     lies = {contender.name: contender.lies for contender in CONTENDERS}
 
     assert set(lies["worst_rho_first"]) <= set(lies["themis"])
@@ -57,13 +57,13 @@ def test_the_same_lies_are_told_under_themis_and_without_an_auction():
     assert lies.keys() - {"themis, f = 0"} == POLICIES.keys() - {"tiresias", "drf"}
 
 
-def test_an_unknown_lie_lists_the_known_ones():
+def test_unknown_lie_lists_known_ones():
     (first, *_) = like_apps(1).apps
     with pytest.raises(UnknownNameError, match="largest_row"):
         lying_agent(first, first.name, "hush", 1.0)
 
 
-def test_apps_err_each_on_their_own():
+def test_apps_have_independent_errors():
     first, second, *_ = like_apps(1).apps
 
     assert vars(erring_agent(first, 0.2, 1))["_left"] != vars(erring_agent(second, 0.2, 1))["_left"]
@@ -73,7 +73,7 @@ def test_apps_err_each_on_their_own():
 # ---- figure 18 ------------------------------------------------------------------------------------------------------
 
 
-def test_the_apps_of_figure_18_are_alike_and_one_machine_takes_a_whole_gang():
+def test_fig18_apps_are_identical_and_fit_one_machine():
     workload = like_apps(1)
     cell = experiment_named("fig18").cells(Scale.QUICK, 1)[0]
     sizes = sorted(machine.gpus for machine in cell.settings.cluster.machines)
@@ -100,7 +100,7 @@ def lie_runs(factors):
     ]
 
 
-def test_the_tipping_point_is_where_lying_begins_to_cost():
+def test_tipping_point_is_the_first_costly_lie():
     findings = experiment_named("fig18").evaluate(lie_runs({0: 1.0, 20: 0.8, 40: 1.2, 100: 1.5}))
     lines = by_what(findings)
     title = SETTINGS[0].title
@@ -114,7 +114,7 @@ def test_the_tipping_point_is_where_lying_begins_to_cost():
         assert len(experiment_named("fig18").draw(findings).axes) == len(SETTINGS)
 
 
-def test_a_run_in_which_nobody_lies_counts_once_whoever_might_have():
+def test_honest_baseline_counts_once_for_all_liars():
     runs = lie_runs({0: 1.0, 40: 1.2})
     again = [replace(run, cell=replace(run.cell, labels={**run.cell.labels, "liar": "app-5"})) for run in runs]
     honest = [run for run in again if not run.cell.labels["lie_percent"]]
@@ -122,7 +122,7 @@ def test_a_run_in_which_nobody_lies_counts_once_whoever_might_have():
     assert f"in all {len(runs)} runs: " in told
 
 
-def test_lies_that_never_cost_have_no_tipping_point():
+def test_free_lies_have_no_tipping_point():
     findings = experiment_named("fig18").evaluate(lie_runs({0: 1.0, 20: 1.2, 100: 0.7}))
 
     assert math.isnan(tipping_point([row for row in findings.rows if row["setting"] == SETTINGS[0].title]))
@@ -151,7 +151,7 @@ def lying_runs(**hours_by_policy):
     ]
 
 
-def test_the_gain_of_a_liar_is_against_the_run_in_which_it_does_not_lie():
+def test_gain_is_relative_to_the_honest_run():
     findings = experiment_named("lying").evaluate(lying_runs(themis=2.4, worst_rho_first=1.5))
     lines = by_what(findings)
 
@@ -169,7 +169,7 @@ def test_the_gain_of_a_liar_is_against_the_run_in_which_it_does_not_lie():
         assert len(experiment_named("lying").draw(findings).axes) == 2
 
 
-def test_a_lie_about_s_is_told_in_bids_and_reports_where_there_are_bids():
+def test_lie_about_s_is_in_bids_and_reports():
     runs = [
         run
         for policy in ("themis", "gandiva")
@@ -198,12 +198,12 @@ def test_a_lie_about_s_is_told_in_bids_and_reports_where_there_are_bids():
         ("slowdown", "both at once"),
     ],
 )
-def test_where_a_lie_is_told_follows_from_what_it_changes(lie, place):
-    assert told_in(lie, "themis") == told_in(lie, "themis, f = 0") == place
-    assert told_in(lie, "srtf") == "reports", "it asks for no bids"
+def test_carrier_follows_from_the_changed_message(lie, place):
+    assert carrier_of(lie, "themis") == carrier_of(lie, "themis, f = 0") == place
+    assert carrier_of(lie, "srtf") == "reports", "it asks for no bids"
 
 
-def test_a_lie_that_gains_by_what_it_reports_is_none_in_bids():
+def test_lie_in_reports_is_not_counted_for_bids():
     hours = {"rho": 1.8, "rows": 2.0, "throughout": 1.8, "work": 1.9}
     lies = [lying_run("themis", lie, 4.0, 1, "a", taken) for lie, taken in hours.items()]
     findings = experiment_named("lying").evaluate([lying_run("themis", HONEST, 1.0, 1, "", 2.0), *lies])
@@ -213,12 +213,12 @@ def test_a_lie_that_gains_by_what_it_reports_is_none_in_bids():
     assert "themis in bids +0.0 % and in reports +10.0 % and in both at once +10.0 %" in cause
 
 
-def test_the_standard_error_is_that_of_the_mean():
+def test_standard_error_is_of_the_mean():
     assert standard_error([1.0]) == 0.0
     assert standard_error([1.0, 3.0]) == pytest.approx(1.0)
 
 
-def test_a_lie_in_bids_leaves_a_policy_without_bids_as_it_is():
+def test_lie_in_bids_does_not_affect_policy_without_bids():
     cells = experiment_named("lying").cells(Scale.QUICK, 1)
     honest = next(cell for cell in cells if cell.labels["policy"] == "srsf" and cell.labels["lie"] == HONEST)
     lying = replace(

@@ -6,18 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from themis_lab.paper.output import (
-    csv_text,
-    document,
-    number_text,
-    overview_text,
-    summary_markdown,
-    table_markdown,
-    table_text,
-    write,
-)
+from themis_lab.paper.output import document, overview_text, section, summary_markdown, write
 from themis_lab.paper.plotting import new_figure, policy_bars
 from themis_lab.paper.port import Claim, Comparison, Findings
+from themis_lab.paper.report_frame import csv_text, number_text
 from themis_lab.paper.statistics import summary
 
 FINDINGS = Findings(
@@ -39,19 +31,19 @@ def draw(findings):
 EXPERIMENT = SimpleNamespace(name="fig0", title="an example", draw=draw)
 
 
-def test_the_csv_reads_back_to_the_same_numbers():
+def test_csv_reads_back_to_same_numbers():
     rows = list(csv.DictReader(io.StringIO(csv_text(FINDINGS.rows))))
     assert [float(row["x"]) for row in rows] == [0.1, 1 / 3]
     assert csv_text(()) == "\n"
 
 
-def test_rows_with_other_columns_are_refused():
+def test_csv_with_differing_columns_is_refused():
     with pytest.raises(ValueError, match="fields not in"):
         csv_text(({"a": 1.0}, {"b": 1.0}))
 
 
-def test_the_table_sets_paper_and_ours_side_by_side_with_a_sentence_on_what_differs():
-    lines = table_text(EXPERIMENT, FINDINGS).splitlines()
+def test_text_table_has_a_line_per_comparison_and_remarks():
+    lines = section(EXPERIMENT, FINDINGS).text().splitlines()
     assert lines[0] == "fig0: an example"
     assert lines[2].split("  ")[0] == "what"
     assert lines[3].split() == ["max", "rho", "2.2", "1.1", "1", "to", "1.25", "0.5"]
@@ -59,14 +51,14 @@ def test_the_table_sets_paper_and_ours_side_by_side_with_a_sentence_on_what_diff
     assert lines[6:] == ["* max rho: it is smaller.", "* All of it is made up."]
 
 
-def test_the_markdown_has_the_figure_and_a_row_a_line():
-    text = table_markdown(EXPERIMENT, FINDINGS)
+def test_markdown_section_has_figure_table_and_remarks():
+    text = section(EXPERIMENT, FINDINGS).markdown("##")
     assert text.startswith("## fig0: an example\n\n![an example](fig0.png)\n\n| what |")
     assert "| max rho | 2.2 | 1.1 | 1 to 1.25 | 0.5 |" in text
     assert text.endswith("- All of it is made up.\n")
 
 
-def test_the_summary_begins_with_the_papers_claims_and_why_numbers_differ():
+def test_summary_starts_with_claims_and_causes():
     findings = replace(FINDINGS, claims=(Claim(paper="twice as good", here="as good"),), causes=("**It is small.**",))
     text = summary_markdown([(EXPERIMENT, findings), (EXPERIMENT, FINDINGS)], "How.")
     assert text.startswith("# Reproduction\n\nHow.\n\n## What to expect, in short\n\n")
@@ -75,7 +67,7 @@ def test_the_summary_begins_with_the_papers_claims_and_why_numbers_differ():
     assert overview_text([(EXPERIMENT, findings)]) == "twice as good\n    here: as good\n"
 
 
-def test_all_files_are_written_and_the_same_findings_give_the_same_bytes(tmp_path):
+def test_equal_findings_write_equal_files(tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     first = write(EXPERIMENT, FINDINGS, tmp_path / "one")
@@ -85,16 +77,16 @@ def test_all_files_are_written_and_the_same_findings_give_the_same_bytes(tmp_pat
     assert first.png.read_bytes()[:4] == b"\x89PNG"
 
 
-def test_the_document_is_json_without_numbers_that_are_none(tmp_path):
+def test_document_has_null_for_nan(tmp_path):
     findings = Findings(rows=FINDINGS.rows, comparisons=(Comparison(what="nothing", ours=float("nan")),))
-    told = json.loads(
+    parsed = json.loads(
         json.dumps(document(EXPERIMENT, findings, write(EXPERIMENT, findings, tmp_path)), allow_nan=False)
     )
-    assert told["comparisons"][0]["ours"] is None
+    assert parsed["comparisons"][0]["ours"] is None
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(1.0, "1"), (0.12345, "0.123"), (99.96, "100"), (1234.5, "1,234"), (float("inf"), "none")]
 )
-def test_numbers_are_short(value, text):
+def test_number_text_keeps_three_digits(value, text):
     assert number_text(value) == text

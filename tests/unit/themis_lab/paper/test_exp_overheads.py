@@ -5,7 +5,7 @@ from themis_lab.paper.plotting import house_style
 from themis_lab.paper.registry import experiment_named
 
 
-def test_times_are_told_in_milliseconds_and_settings_as_settings():
+def test_overheads_are_in_milliseconds_and_settings_are_marked():
     run = record(app(), bid_s=(0.029, 0.029, 0.029), auction_s=(0.1,))
     experiment = experiment_named("overheads")
     findings = experiment.evaluate([done(run, workload="w1", policy="themis", ends="aligned", seed=1)])

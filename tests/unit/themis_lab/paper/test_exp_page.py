@@ -1,4 +1,4 @@
-"""tools/write_reproduction.py: the page is a frame and what `themis reproduce all` left."""
+"""tools/write_reproduction.py: the page has a hand-written frame and the results of `themis reproduce all`."""
 
 import importlib.util
 
@@ -20,7 +20,7 @@ def tool(monkeypatch, tmp_path):
     return tool
 
 
-def test_what_was_below_the_frame_makes_way_and_figures_are_copied(tool, tmp_path):
+def test_results_below_the_mark_are_replaced_and_figures_copied(tool, tmp_path):
     made = tmp_path / "made"
     made.mkdir()
     Image.new("RGB", (4, 4), "red").save(made / "fig0.png")
@@ -28,18 +28,18 @@ def test_what_was_below_the_frame_makes_way_and_figures_are_copied(tool, tmp_pat
 
     for _ in range(2):
         assert tool.main([str(made)]) == 0
-        page = FRAME + tool.MARK + "\nHow.\n\n## In short\n\n![a [b]](figures/fig0.png)\n"
+        page = FRAME + tool.MARK + "\nHow.\n\n## In short\n\n![a [b]](../figures/fig0.png)\n"
         assert tool.PAGE.read_text(encoding="utf-8") == page
     with Image.open(tool.FIGURES / "fig0.png") as figure:
         assert figure.convert("RGB").getpixel((1, 1)) == (255, 0, 0)
 
 
-def test_a_folder_without_a_summary_is_told(tool, tmp_path, capsys):
+def test_folder_without_summary_exits_with_2(tool, tmp_path, capsys):
     assert tool.main([str(tmp_path)]) == tool.main([]) == 2
     assert capsys.readouterr().err.count("name the folder that `themis reproduce all --out` wrote") == 2
 
 
-def test_the_page_has_one_mark_and_no_numbers_by_hand_above_it(tool):
-    text = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+def test_page_has_one_mark_and_no_numbers_above_it(tool):
+    text = (ROOT / "docs" / "explanation" / "reproduction.md").read_text(encoding="utf-8")
     assert text.count(tool.MARK) == 1
     assert "max rho" not in text.partition(tool.MARK)[0].lower()

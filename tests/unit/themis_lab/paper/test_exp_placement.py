@@ -4,7 +4,7 @@ from themis_lab.paper.plotting import house_style
 from themis_lab.paper.registry import experiment_named
 
 
-def test_themis_is_ranked_by_mean_score_on_workload_2():
+def test_fig13_ranks_themis_by_mean_score_on_workload_2():
     scores = {"themis": 0.8, "gandiva": 0.9, "slaq": 0.5}
     second = both_ends({policy: record(app(score=score)) for policy, score in scores.items()}, workload="w2")
     first = both_ends(

@@ -13,7 +13,7 @@ from themis_lab.paper.registry import MODULES, experiment_named
 MINE = ("fig6", "fig9", "fig10", "fig11", "fig12", "fig13", "tab5", "overheads")
 
 
-def test_an_unknown_name_lists_the_known_ones():
+def test_unknown_experiment_lists_known_ones():
     with pytest.raises(
         UnknownNameError, match=r"unknown experiment: 'fig99'; did you mean 'fig9'\? known: fig6, fig9, .*ablations"
     ):
@@ -22,7 +22,7 @@ def test_an_unknown_name_lists_the_known_ones():
 
 @pytest.mark.parametrize("name", [name for name in MODULES if find_spec(MODULES[name])])
 @pytest.mark.parametrize("scale", Scale)
-def test_cells_cross_to_other_processes(name, scale):
+def test_cells_can_be_pickled(name, scale):
     experiment = experiment_named(name)
     cells = experiment.cells(scale, 1)
     assert (experiment.name, bool(experiment.title)) == (name, True)
@@ -32,14 +32,14 @@ def test_cells_cross_to_other_processes(name, scale):
         assert repr(pickle.loads(pickle.dumps(cell))) == repr(cell)
 
 
-def test_figures_of_one_macrobenchmark_share_their_runs():
+def test_macrobenchmark_figures_share_runs():
     some = [experiment_named(name) for name in ("fig9", "fig11")]
     assert len(distinct_runs(some, Scale.QUICK, 2)) == len(some[0].cells(Scale.QUICK, 2)) == 2 * 2 * len(POLICIES)
     every = [experiment_named(name) for name in ("fig9", "fig10", "fig11", "fig12", "fig13", "overheads")]
     assert len(distinct_runs(every, Scale.QUICK, 1)) == 2 * 2 * len(POLICIES)
 
 
-def test_the_time_of_every_large_workload_is_foreseen():
+def test_forecast_covers_every_large_workload():
     for scale in Scale:
         for name in MODULES:
             for cell in experiment_named(name).cells(scale, 1):
@@ -48,14 +48,14 @@ def test_the_time_of_every_large_workload_is_foreseen():
                 assert (expected_s(cell) < 0.1) <= (workload is None)
 
 
-def test_staggered_runs_of_themis_are_foreseen_to_take_longest():
+def test_forecast_is_longest_for_staggered_themis():
     cells = policy_cells(Load(name="w2-small", options={}), "testbed", 1, names=("themis", "drf"))
     seconds = {(cell.labels["policy"], cell.labels["ends"]): expected_s(cell) for cell in cells}
     assert max(seconds, key=seconds.get) == ("themis", "staggered")
     assert min(seconds, key=seconds.get) == ("drf", "aligned")
 
 
-def test_every_policy_runs_with_both_ways_of_ending_leases():
+def test_every_policy_runs_with_both_kinds_of_lease_ends():
     cells = list(policy_cells(Load(name="w1-small", options={}), "testbed", 1))
     assert {(cell.labels["policy"], cell.labels["ends"]) for cell in cells} == {
         (name, ends) for name in POLICIES for ends in ("aligned", "staggered")
@@ -64,7 +64,7 @@ def test_every_policy_runs_with_both_ways_of_ending_leases():
     assert policies(("tiresias", "themis", "nobody")) == ("themis", "tiresias")
 
 
-def test_bundles_for_life_take_longest_of_figure_18():
+def test_forecast_of_fig18_is_longest_for_lexicographic_bundles():
     longest = {}
     for cell in experiment_named("fig18").cells(Scale.QUICK, 1):
         longest[cell.labels["setting"]] = expected_s(cell)

@@ -1,4 +1,4 @@
-"""The rule of the page: wherever paper and ours differ there is a sentence, whatever the numbers are."""
+"""The rule of the page: every line where the paper's number and ours differ has a remark."""
 
 import math
 import random
@@ -15,9 +15,9 @@ from themis_lab.paper.port import Comparison, Findings, Scale
 from themis_lab.paper.registry import MODULES, experiment_named
 from themis_lab.paper.statistics import summary
 
-PAGE = ROOT / "docs" / "reproduction.md"
+PAGE = ROOT / "docs" / "explanation" / "reproduction.md"
 NOT_DRAWN = {"fig6"}
-"""Its findings come of the allocations of single rounds, which no made-up record has; the page holds it to the rule."""
+"""Not tested: its findings use allocations of single rounds, which made-up records lack. The page itself is tested."""
 
 SPREADS = (0.0, 0.03, 0.3, 1.5)
 DRAWS = 3
@@ -57,7 +57,7 @@ def drawn_findings(name, seed, spread):
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name not in NOT_DRAWN])
-def test_every_line_that_differs_has_a_sentence_whatever_the_numbers(name):
+def test_every_differing_line_has_a_remark(name):
     for spread in SPREADS:
         for seed in range(DRAWS):
             assert silent(drawn_findings(name, seed, spread)) == []
@@ -80,14 +80,14 @@ def page_lines():
                 )
 
 
-def test_every_line_of_the_page_that_differs_has_a_sentence():
+def test_every_differing_line_of_the_page_has_a_remark():
     lines = list(page_lines())
     assert len(lines) > 100
     assert {name for name, *_ in lines} >= {"fig6", "fig9", "tab5", "overheads", "lying"}
     assert [line for line in lines if owes(line[2], line[3]) and not line[4]] == []
 
 
-def test_what_owes_a_sentence():
+def test_owed_remarks_follow_the_rule():
     for paper, ours in (
         ("about 1.5", 1.04),
         ("near 1", 0.9),
@@ -104,13 +104,13 @@ def test_what_owes_a_sentence():
         owes("a new word", 1.0)
 
 
-def test_a_line_without_its_sentence_is_found():
+def test_missing_remark_is_found():
     bare = Comparison(what="a", paper="2", paper_value=2.0, ours=1.0)
     found = silent(Findings(rows=(), comparisons=(bare, replace(bare, remark="so it is."), replace(bare, ours=1.95))))
     assert found == [("a", "2", 1.0)]
 
 
-def test_the_words_follow_from_the_numbers():
+def test_remark_matches_the_numbers():
     assert (differs(1.05, 1.0), differs(0.94, 1.0), differs(math.nan, 1.0), differs(0.0, 0.0)) == (
         False,
         True,
@@ -125,7 +125,7 @@ def test_the_words_follow_from_the_numbers():
     assert (sentence("a", "", "b."), sentence("", "")) == ("a; b.", "")
 
 
-def test_the_long_and_short_apps_are_told_by_their_times_and_bounds():
+def test_tab5_remark_gives_times_and_bounds():
     runs = [
         done(
             record(replace(app("long", rho=0.5, bound=1.0), contention=8.0), app("short", rho=1.2)),
@@ -138,7 +138,7 @@ def test_the_long_and_short_apps_are_told_by_their_times_and_bounds():
     assert "would be 8 times; its bound is 1." in told
 
 
-def test_truthful_apps_that_wait_are_told_who_gains():
+def test_fig18_remark_names_who_gains():
     def run(liar_h, others_h, share):
         apps = [replace(app(f"app-{place}"), ended_at_s=3600.0 * (others_h if place else liar_h)) for place in range(8)]
         return done(record(*apps), setting=SETTINGS[0].title, lie_percent=share, seed=1, liar="app-0")

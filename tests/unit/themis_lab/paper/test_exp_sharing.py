@@ -18,33 +18,33 @@ from themis_lab.paper.sharing import judge, kept_by_name, violated_shares
         ("2", ((2, 1, 1), (2, 1, 1)), {"SI", "PE"}),
     ],
 )
-def test_allocations_are_judged_as_the_paper_does(instance, allocation, violated):
+def test_verdicts_equal_the_papers(instance, allocation, violated):
     told = INSTANCES[instance]
     verdict = judge(told.takers, told.machines, allocation)
     assert {name for name, kept in kept_by_name(verdict).items() if not kept} == violated
 
 
-def test_an_app_with_too_few_gpus_cannot_run_and_envies():
+def test_app_with_too_few_gpus_cannot_run_and_envies():
     told = INSTANCES["1"]
     verdict = judge(told.takers, told.machines, ((4, 3), (0, 1)))
     assert verdict.slowdowns == (1.0, float("inf"))
     assert not verdict.envy_free
 
 
-def test_what_the_paper_says_is_violated_is_violated_by_its_own_allocation():
+def test_papers_allocation_violates_what_it_says():
     for told in INSTANCES.values():
         kept = kept_by_name(judge(told.takers, told.machines, told.blind))
         assert not any(kept[name] for name in told.violated)
 
 
-def test_nearly_all_choices_that_drf_allows_violate_something():
+def test_almost_all_drf_choices_violate_a_property():
     first = INSTANCES["1"]
     assert violated_shares(first.takers, first.machines) == {"SI": 68 / 70, "EF": 0.0, "PE": 68 / 70}
     second = INSTANCES["2"]
     assert violated_shares(second.takers, second.machines) == {"SI": 69 / 70, "EF": 1 / 70, "PE": 69 / 70}
 
 
-def test_the_filter_that_asks_one_of_two_apps_is_told_where_that_violates_something():
+def test_remark_names_filter_if_it_causes_a_violation():
     experiment = experiment_named("fig6")
     cells = [cell for cell in experiment.cells(Scale.QUICK, 2) if str(cell.labels["policy"]).startswith("themis")]
     remarks = experiment.evaluate([Done(cell=cell, record=run_cell(cell)) for cell in cells]).remarks
@@ -53,7 +53,7 @@ def test_the_filter_that_asks_one_of_two_apps_is_told_where_that_violates_someth
     assert told.endswith("In one shot (f = 0) both bid, violated: nothing.")
 
 
-def test_themis_keeps_all_three_in_one_shot():
+def test_one_shot_themis_violates_no_property():
     experiment = experiment_named("fig6")
     cells = [cell for cell in experiment.cells(Scale.QUICK, 2) if cell.labels["policy"] == "themis, f = 0"]
     findings = experiment.evaluate([Done(cell=cell, record=run_cell(cell)) for cell in cells])

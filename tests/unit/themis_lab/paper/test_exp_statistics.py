@@ -16,30 +16,30 @@ from themis_lab.paper.statistics import (
 )
 
 
-def test_percentiles_lie_between_neighbours():
+def test_percentiles_interpolate():
     assert percentile([3.0, 1.0, 2.0], 0.5) == median([1.0, 2.0, 3.0]) == 2.0
     assert percentile([0.0, 10.0], 0.95) == pytest.approx(9.5)
     assert percentile([7.0], 0.95) == 7.0
     assert math.isnan(median([]))
 
 
-def test_a_summary_is_median_least_and_most():
+def test_summary_has_median_least_and_most():
     told = summary([3.0, 1.0, 5.0])
     assert (told.median, told.spread, told.runs) == (3.0, (1.0, 5.0), 3)
     assert math.isnan(summary([]).median)
 
 
-def test_a_cdf_ends_at_one():
+def test_cdf_ends_at_one():
     assert cdf([2.0, 1.0]) == ([1.0, 2.0], [0.5, 1.0])
 
 
-def test_rows_are_grouped_in_their_order():
+def test_groups_keep_row_order():
     rows = [{"policy": "b", "x": 1.0}, {"policy": "a", "x": 2.0}, {"policy": "b", "x": 3.0}]
     assert list(grouped(rows, "policy")) == [("b",), ("a",)]
     assert summarized(rows, "policy", "x")["b"].median == 2.0
 
 
-def test_ratios_pair_like_seeds_only():
+def test_ratios_pair_equal_seeds_only():
     rows = [
         {"policy": "a", "seed": 1, "x": 4.0},
         {"policy": "a", "seed": 2, "x": 9.0},
@@ -48,7 +48,7 @@ def test_ratios_pair_like_seeds_only():
     assert paired_ratios(rows, "x", lambda row: row["policy"] == "a", lambda row: row["policy"] == "b") == [2.0]
 
 
-def test_the_metrics_of_a_run_keep_the_definitions_of_rho_apart():
+def test_run_metrics_have_each_definition_of_rho():
     told = run_metrics(record(app("a", rho=1.5), app("b", rho=0.5)))
     assert [told[f"max_rho_{name}"] for name in DEFINITIONS] == [1.5, 11.5, 21.5, 31.5, 41.5]
     assert (told["share_rho_above_1"], told["gpu_time_h"], told["completion_mean_s"]) == (0.5, 2.0, 3600.0)

@@ -1,11 +1,12 @@
-"""Agents that experiments alone have: lies made for baselines, and rho by other definitions."""
+"""Agents of the experiments only: lies aimed at baselines, and rho by other definitions."""
 
 from dataclasses import replace
 
 import pytest
 
-from am.agent.bidding import make_bid, make_report
-from am.agent.fairness import RhoDefinition, ideal_times_s
+from am.agent.bids.bidding import make_bid
+from am.agent.bids.reports import make_report
+from am.agent.model.fairness import RhoDefinition, ideal_times_s
 from tests.agent_cases import STRICT, app_of, around_of, cluster_of, jobs_of, whole_offer
 from themis.bids import LossForecast
 from themis_lab.paper.strategies import FILTERS, OWN_LIES, RankedAgent, ranked_agent
@@ -27,19 +28,19 @@ def told(lie, factor, mine):
 
 
 @pytest.mark.parametrize("lie", OWN_LIES)
-def test_a_lie_by_one_is_the_truth(lie):
+def test_lie_by_factor_one_is_honest(lie):
     mine = an_app()
     assert told(lie, 1.0, mine) == (make_report(mine, AROUND, 1), make_bid(mine, OFFER, AROUND))
 
 
-def test_strictness_is_what_s_adds_to_one():
+def test_strictness_scales_s_minus_one():
     report, _ = told("strictness", 0.5, an_app())
     for demand in report.demands:
         assert demand.slowdown.rack == pytest.approx(1.0 + (STRICT.rack - 1.0) / 2.0)
         assert demand.slowdown.slot == STRICT.slot
 
 
-def test_a_loss_told_to_be_at_an_earlier_iteration_falls_faster_and_bids_stay_true():
+def test_lie_about_loss_changes_forecasts_but_not_bids():
     mine = an_app()
     report, bid = told("loss", 4.0, mine)
     for demand in report.demands:
@@ -48,13 +49,13 @@ def test_a_loss_told_to_be_at_an_earlier_iteration_falls_faster_and_bids_stay_tr
     assert bid == make_bid(mine, OFFER, AROUND)
 
 
-def test_jobs_without_a_forecast_have_nothing_to_lie_about():
+def test_lie_about_loss_needs_a_forecast():
     mine = app_of(jobs_of([50, 60]))
     assert told("loss", 4.0, mine)[0] == make_report(mine, AROUND, 1)
 
 
 @pytest.mark.parametrize("definition", RhoDefinition)
-def test_rho_of_reports_is_by_the_definition_the_work_as_it_was_submitted_and_n_avg_as_it_is(definition):
+def test_ranked_agent_reports_rho_by_its_definition(definition):
     agent, new = RankedAgent(HonestAgent(), [definition]), an_app(contention=2.0)
     jobs = tuple(replace(job, iterations_left=1) for job in new.jobs)
     later = replace(new, elapsed_s=500.0, contention=8.0, jobs=jobs)
@@ -68,7 +69,7 @@ def test_rho_of_reports_is_by_the_definition_the_work_as_it_was_submitted_and_n_
     assert agent.bid(later, OFFER, AROUND) == make_bid(later, OFFER, AROUND)
 
 
-def test_of_two_definitions_the_geometric_mean_counts():
+def test_two_definitions_use_the_geometric_mean():
     mine = an_app()
     ideals_s = ideal_times_s(mine, AROUND)
     report = ranked_agent(None, "themis and isolated_share").report(mine, AROUND, 1)

@@ -1,4 +1,4 @@
-"""Experiments that vary one thing: contention, placement, errors, f and lease, choices."""
+"""Experiments that vary one parameter: contention, placement, errors, f and lease, choices."""
 
 import math
 import pickle
@@ -17,7 +17,7 @@ from themis_lab.paper.plotting import house_style
 from themis_lab.paper.port import Scale
 from themis_lab.paper.registry import experiment_named
 from themis_lab.paper.runner import run_cell
-from themis_lab.paper.standins import AS_SHIPPED
+from themis_lab.paper.sensitivity import AS_SHIPPED
 from themis_lab.paper.strategies import FILTERS, RankedAgent
 from themis_lab.simulator.clusters import cluster_named
 from themis_lab.simulator.simulation import Simulation
@@ -33,7 +33,7 @@ def worst(rho, gpu_h=1.0):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_cells_cross_to_other_processes_and_have_labels_of_one_kind(name):
+def test_cells_can_be_pickled_and_have_equal_labels(name):
     cells = experiment_named(name).cells(Scale.QUICK, 2)
     copies = pickle.loads(pickle.dumps(cells))
 
@@ -43,13 +43,13 @@ def test_cells_cross_to_other_processes_and_have_labels_of_one_kind(name):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "standins"])
-def test_at_the_papers_scale_there_are_more_runs(name):
+def test_paper_scale_has_more_runs(name):
     experiment = experiment_named(name)
 
     assert len(experiment.cells(Scale.PAPER, 1)) > len(experiment.cells(Scale.QUICK, 1))
 
 
-def test_contention_halves_and_quarters_the_testbed():
+def test_fig14_uses_whole_half_and_quarter_testbed():
     gpus = {contention: cluster_named(name).gpus for contention, name in CLUSTERS.items()}
     cells = experiment_named("fig14").cells(Scale.QUICK, 1)
 
@@ -62,7 +62,7 @@ def test_contention_halves_and_quarters_the_testbed():
 @pytest.mark.parametrize(
     ("name", "along", "both"), [("fig14", "contention", {1, 4}), ("fig15", "network_percent", {100})]
 )
-def test_leases_end_both_ways_at_the_papers_scale_and_at_the_ends_of_the_axis(name, along, both):
+def test_both_kinds_of_lease_ends_run_at_paper_scale_and_axis_ends(name, along, both):
     quick, paper = (experiment_named(name).cells(scale, 1) for scale in (Scale.QUICK, Scale.PAPER))
 
     assert {cell.labels[along] for cell in quick if cell.labels["ends"] == "staggered"} == both
@@ -70,7 +70,7 @@ def test_leases_end_both_ways_at_the_papers_scale_and_at_the_ends_of_the_axis(na
     assert {cell.labels[along] for cell in paper if cell.labels["ends"] == "staggered"} == points
 
 
-def test_variants_of_a_workload_differ_in_what_stands_in_only():
+def test_variants_change_one_assumption_only():
     cells = experiment_named("standins").cells(Scale.QUICK, 1)
     shipped = {cell.labels["workload"]: cell for cell in cells if cell.labels["variant"] == AS_SHIPPED}
 
@@ -83,14 +83,14 @@ def test_variants_of_a_workload_differ_in_what_stands_in_only():
         assert (cell.workload() == as_shipped.workload()) == (cell.labels["variant"] == AS_SHIPPED)
 
 
-def test_the_quick_cluster_is_a_quarter_of_the_papers_and_as_busy():
+def test_quick_cluster_is_a_quarter_with_equal_load():
     quick, paper = (cluster_named(sweeps.SIMULATED[scale]).gpus for scale in (Scale.QUICK, Scale.PAPER))
 
     assert (quick, paper) == (64, 256)
     assert sweeps.simulated_load(Scale.PAPER).options["stretch"] == quick / paper
 
 
-def test_figures_15_and_16_look_at_the_same_runs_whose_models_alone_differ():
+def test_fig15_and_fig16_share_runs_that_differ_in_models():
     cells = experiment_named("fig15").cells(Scale.QUICK, 1)
     by_share = {cell.labels["network_percent"]: cell.workload() for cell in cells}
 
@@ -99,7 +99,7 @@ def test_figures_15_and_16_look_at_the_same_runs_whose_models_alone_differ():
     assert len({tuple(each.model for each in workload.apps) for workload in by_share.values()}) == len(by_share)
 
 
-def test_errors_are_drawn_anew_by_seed_and_draw_and_nobody_errs_without_one():
+def test_errors_depend_on_seed_and_draw():
     cells = experiment_named("fig17").cells(Scale.QUICK, 2)
     erring = [cell for cell in cells if cell.labels["error_percent"]]
 
@@ -109,13 +109,13 @@ def test_errors_are_drawn_anew_by_seed_and_draw_and_nobody_errs_without_one():
     assert {cell.agent_arguments["error"] for cell in erring} == {0.1, 0.2}
 
 
-def test_f_and_lease_reach_the_run():
+def test_f_and_lease_are_in_the_settings():
     for cell in experiment_named("fig19").cells(Scale.QUICK, 1):
         assert cell.settings.rounds.f == cell.labels["f"]
         assert cell.settings.leases.duration_s == 60.0 * cell.labels["lease_min"]
 
 
-def test_every_alternative_changes_the_settings_and_no_two_alike():
+def test_every_alternative_has_distinct_settings():
     usual = experiment_named("fig9").cells(Scale.QUICK, 1)[0].settings
     changed = [(variant.applied_to(usual), variant.ranked_by) for variant in VARIANTS]
 
@@ -125,13 +125,13 @@ def test_every_alternative_changes_the_settings_and_no_two_alike():
     assert [variant for variant in VARIANTS if variant.applied_to(usual).leases.ends is LeaseEnds.STAGGERED]
 
 
-def test_restart_costs_are_those_of_their_names():
+def test_restart_variants_have_the_named_costs():
     costs = {variant.alternative: variant.costs.restart_s for variant in VARIANTS if variant.costs is not None}
 
     assert costs == {"0 s": 0.0, "60 s": 60.0}
 
 
-def test_apps_are_filtered_by_the_definition_that_a_variant_names():
+def test_variant_filters_by_its_definition():
     cells = experiment_named("ablations").cells(Scale.QUICK, 1)
     ranked = [cell for cell in cells if cell.labels["choice"] == "filter by"]
 
@@ -154,7 +154,7 @@ def contention_runs(**worst_by_policy):
     ]
 
 
-def test_contention_is_compared_seed_by_seed_with_themis():
+def test_fig14_compares_with_themis_seed_by_seed():
     findings = experiment_named("fig14").evaluate(contention_runs(themis=1.0, srsf=1.5, gandiva=0.8, drf=9.0))
     lines = by_what(findings)
 
@@ -185,7 +185,7 @@ def network_runs(shares, **policies):
     ]
 
 
-def test_placement_is_compared_with_both_texts_of_the_paper():
+def test_fig15_compares_with_both_texts_of_the_paper():
     runs = network_runs(
         (0, 40, 100), themis=(1.0, 1.0), gandiva=(1.24, 2.0), slaq=(1.02, 1.0), worst_rho_first=(0.9, 1.0)
     )
@@ -200,7 +200,7 @@ def test_placement_is_compared_with_both_texts_of_the_paper():
     assert (mix.ours, mix.remark) == (0.0, "here the worst is not a mixed workload.")
 
 
-def test_gpu_time_is_compared_with_gandiva():
+def test_fig16_compares_gpu_time_with_gandiva():
     lines = by_what(experiment_named("fig16").evaluate(network_runs((0, 100), themis=(1.0, 0.9), gandiva=(1.0, 1.0))))
 
     under = lines["GPU time of themis under that of gandiva, 100 % network-intensive (%)"]
@@ -210,7 +210,7 @@ def test_gpu_time_is_compared_with_gandiva():
     assert (alike.ours, alike.remark) == (pytest.approx(1.0 / 0.9), "from themis to gandiva.")
 
 
-def test_a_gandiva_that_needs_less_is_told():
+def test_remark_if_gandiva_needs_less_gpu_time():
     lines = by_what(experiment_named("fig16").evaluate(network_runs((0, 100), themis=(1.0, 1.0), gandiva=(1.0, 0.9))))
 
     assert "gandiva needs less GPU time" in (
@@ -218,7 +218,7 @@ def test_a_gandiva_that_needs_less_is_told():
     )
 
 
-def test_staggered_ends_are_compared_with_like_where_they_were_run():
+def test_staggered_runs_are_compared_with_staggered_runs():
     runs = network_runs((0, 100), themis=(1.0, 1.0), gandiva=(1.5, 2.0))
     staggered = [
         done(worst(rho, gpu_h), policy=policy, ends="staggered", seed=1, network_percent=100)
@@ -242,7 +242,7 @@ def stand_in_runs():
     ]
 
 
-def test_the_lead_is_told_variant_by_variant():
+def test_sensitivity_gives_the_lead_of_each_variant():
     findings = experiment_named("standins").evaluate(stand_in_runs())
     lines = by_what(findings)
 
@@ -265,7 +265,7 @@ def error_runs(changes):
     ]
 
 
-def test_errors_are_compared_with_the_run_of_the_same_seed():
+def test_fig17_compares_with_the_run_of_the_same_seed():
     findings = experiment_named("fig17").evaluate(error_runs({0: 1.0, 10: 1.0, 20: 1.1}))
     lines = by_what(findings)
 
@@ -286,7 +286,7 @@ def knob_runs(rho_of):
     ]
 
 
-def test_the_best_f_and_lease_are_found_and_ratios_are_run_by_run():
+def test_fig19_finds_best_f_and_lease():
     findings = experiment_named("fig19").evaluate(knob_runs(lambda f, lease: (2.0 if f == 0.8 else 3.0) + lease / 10))
     lines = by_what(findings)
 
@@ -316,7 +316,7 @@ def ablation_runs(staggered):
     ]
 
 
-def test_alternatives_are_set_beside_the_default():
+def test_ablations_compare_alternatives_with_the_default():
     findings = experiment_named("ablations").evaluate(ablation_runs(staggered=1.8))
     lines = by_what(findings)
 
@@ -331,7 +331,7 @@ def test_alternatives_are_set_beside_the_default():
     assert "what a restart costs" not in findings.causes[1], "it was not run"
 
 
-def test_the_table_has_all_definitions_and_what_choices_cost():
+def test_ablation_rows_have_all_definitions_and_costs():
     assert sum(column.startswith("max_rho_") for column in TABLE) == 5
     assert {"gpu_time_h", "share_rho_above_1.05", "leftover_share", "wins_to_nothing", "queueing_max_s"} <= TABLE.keys()
 
@@ -351,7 +351,7 @@ def test_the_table_has_all_definitions_and_what_choices_cost():
         ("standins", stand_in_runs()),
     ],
 )
-def test_figures_are_drawn_from_the_rows(name, runs):
+def test_figures_are_drawn_from_rows(name, runs):
     experiment = experiment_named(name)
     findings = experiment.evaluate(runs)
     with house_style():
@@ -361,7 +361,7 @@ def test_figures_are_drawn_from_the_rows(name, runs):
     assert all(math.isfinite(value) for row in findings.rows for value in row.values() if isinstance(value, float))
 
 
-def test_a_cell_with_errors_runs():
+def test_cell_with_errors_runs():
     cell = next(cell for cell in experiment_named("fig17").cells(Scale.QUICK, 1) if cell.labels["error_percent"] == 20)
     small = replace(cell, workload_arguments={**cell.workload_arguments, "options": (("apps", 4), ("scale", 40.0))})
     agents = small.agents()

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from sim_cases import app, cluster, job, settings, workload
 
-from am.agent.fairness import RhoDefinition
+from am.agent.model.fairness import RhoDefinition
 from rm_plugin.arbiter.core import LeasePolicy
 from tf_jobs.tables_reader import nearest_curve
 from themis.apps import TunerSpec
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds
 from themis.errors import InputError
+from themis_lab.simulator.json_codec import plain, restored
 from themis_lab.simulator.metrics import metrics_of
-from themis_lab.simulator.plain import plain, restored
 from themis_lab.simulator.recording import CURVES, parse_recording, recording_lines
 from themis_lab.simulator.runs import LieChoice, Run, make_run
 from themis_lab.simulator.settings import NodeOutage, Settings

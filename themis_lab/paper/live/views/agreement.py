@@ -1,4 +1,4 @@
-"""How near the simulator comes to the testbed: completion times of the same apps in the same run."""
+"""Agreement of simulator and testbed: completion times of the same apps in the same run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from themis_lab.paper.statistics import grouped, median
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Predicted over measured completion time, app by app, the median over the predictions of an app."""
+    """Predicted over measured completion time of each app; the median over an app's predictions."""
 
     name: str = "agreement"
     title: str = "completion times, predicted and measured"
@@ -30,7 +30,7 @@ class Agreement:
         ]
 
     def draw(self, results: Results) -> Figure:
-        """A dot an app and policy; on the diagonal the two agree."""
+        """Draw a dot per app and policy. On the diagonal the two agree."""
         figure = new_figure(width=5.2, height=4.6)
         axes = figure.axes[0]
         pairs = {policy: _pairs(results, policy) for policy in results.policies}

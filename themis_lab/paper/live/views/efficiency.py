@@ -1,4 +1,4 @@
-"""Figures 11 and 12 of NSDI'20: the GPU time that a whole workload takes, by policy."""
+"""Figures 11 and 12 of NSDI'20: the total GPU time of a workload, by policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COLOURS = {TESTBED: "#34658f", SIMULATOR: "#b9cde0"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
-    """GPU time: from the grant of each lease to its end. `alike` as the paper finds it for workload 1."""
+    """GPU time: from the grant of each lease to its end. `alike`: whether the paper finds about equal times."""
 
     name: str
     title: str
@@ -29,7 +29,7 @@ class Efficiency:
     paper: tuple[PaperLine, ...] = ()
 
     def lines(self, results: Results) -> Sequence[Line]:
-        """Totals, ratios to themis, and what the paper says of them."""
+        """Totals, ratios to themis, and the paper's claims."""
         live, predicted = both(results, _gpu_minutes)
         return [
             *policy_lines(results, "GPU time, {} (min)", _gpu_minutes),
@@ -38,7 +38,7 @@ class Efficiency:
         ]
 
     def draw(self, results: Results) -> Figure:
-        """A pair of bars a policy: on the testbed, and as predicted."""
+        """Draw a pair of bars per policy: measured and predicted."""
         figure = new_figure(width=8.0)
         axes = figure.axes[0]
         live, predicted = both(results, _gpu_minutes)

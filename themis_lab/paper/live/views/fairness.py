@@ -18,13 +18,13 @@ from themis_lab.simulator.metrics import percentile, share_over
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fairness:
-    """Rho by definition `themis`: its worst, its spread, and its whole distribution."""
+    """Rho by definition `themis`: its maximum, its spread, and its distribution."""
 
     name: str
     title: str
 
     def lines(self, results: Results) -> Sequence[Line]:
-        """The worst app of each policy, how much worse the baselines' are, medians and spreads."""
+        """Max rho of each policy, its ratio to themis, medians and spreads."""
         return [
             *policy_lines(results, "max rho, {}", _worst),
             *_extremes(results),
@@ -34,7 +34,7 @@ class Fairness:
         ]
 
     def draw(self, results: Results) -> Figure:
-        """A CDF for the testbed and one for the simulator, its runs together."""
+        """Draw a CDF for the testbed, and one for all runs of the simulator."""
         figure = cdf_panels(results, "rho_themis", "rho at completion", log=True)
         for axes in figure.axes:
             fair_line(axes, vertical=True)
@@ -59,7 +59,7 @@ def _unfair(rows: Sequence[Row]) -> float:
 
 
 def _extremes(results: Results) -> list[Line]:
-    """The nearest and the farthest baseline, as the paper tells them."""
+    """The baselines with the smallest and the largest ratio, which the paper reports."""
     live, predicted = (ratios_to_ours(values) for values in both(results, _worst))
     if not live:
         return []

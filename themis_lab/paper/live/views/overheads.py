@@ -1,4 +1,4 @@
-"""The overheads of NSDI'20, section 8.3.2: bids, auctions, resizes, checkpoints, as the testbed measured them."""
+"""The overheads of NSDI'20, section 8.3.2: bids, auctions, resizes and checkpoints, measured on the testbed."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _PAPER = {
     ("resize_s", "p95"): 50.0,
 }
 _PAPER_RANGES = {"checkpoint_s": "5 to 10"}
-"""What the paper tells without quantiles."""
+"""Values that the paper gives without quantiles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overheads:
-    """What deciding and moving cost in the run of themis; the simulator takes these times from the run."""
+    """Costs of decisions and restarts in the run of themis. The simulator takes these times from the run."""
 
     name: str = "overheads"
     title: str = "system overheads"
 
     def lines(self, results: Results) -> Sequence[Line]:
-        """Median and 95th percentile of each, and how many starts were for nothing."""
+        """Median and 95th percentile of each, and the number of starts that were cut short."""
         report = results.reports.get(OURS)
         if report is None:
             return []
@@ -60,7 +60,7 @@ class Overheads:
         ]
 
     def draw(self, results: Results) -> None:
-        """Nothing: they are told in words."""
+        """Return None: this view is a table."""
 
 
 def _paper(key: str, quantile: str) -> str:

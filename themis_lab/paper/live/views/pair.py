@@ -1,4 +1,4 @@
-"""Table 5 of NSDI'20: what becomes of one long and one short app."""
+"""Table 5 of NSDI'20: rho of one long and one short app."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from themis_lab.paper.tab5 import APPS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongAndShort:
-    """The two apps among all others of the workload; the paper does not say which of its apps they were."""
+    """The two apps within the workload. The paper does not say which of its apps they were."""
 
     name: str = "tab5"
     title: str = "one long and one short app"
 
     def lines(self, results: Results) -> Sequence[Line]:
-        """Rho of both under every policy; the paper has them under themis and tiresias."""
+        """Rho of both under every policy. The paper gives it for themis and tiresias."""
         found = []
         for app, name in zip(APPS, (LONG, SHORT), strict=True):
             live, predicted = both(results, lambda rows, name=name: _rho(rows, name))  # type: ignore[misc]
@@ -38,7 +38,7 @@ class LongAndShort:
         return found
 
     def draw(self, results: Results) -> None:
-        """Nothing: it is a table."""
+        """Return None: this view is a table."""
 
 
 def _rho(rows: Sequence[Row], app: str) -> float:

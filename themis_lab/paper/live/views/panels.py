@@ -1,4 +1,4 @@
-"""Two panels side by side: what the testbed showed, and what the simulator predicted of it."""
+"""Two panels side by side: the testbed's results, and the simulator's predictions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ _TITLES = {TESTBED: "testbed", SIMULATOR: "predicted by the simulator"}
 
 
 def cdf_panels(results: Results, name: str, xlabel: str, *, log: bool = False) -> Figure:
-    """A CDF over the apps for each policy, a panel a source on one scale; the predictions of a policy together.
+    """Draw a CDF over the apps for each policy, one panel per source with a common scale.
+
+    Predictions of a policy are merged.
 
     Args:
-        results: What to draw.
+        results: The results to draw.
         name: A column of the rows.
-        xlabel: What its values are.
+        xlabel: Label of the values.
         log: A logarithmic axis of values.
     """
     figure = new_figure(2, height=3.6, sharey=True)

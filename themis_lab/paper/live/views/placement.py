@@ -18,13 +18,13 @@ WHOLE = 0.99
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """An app's score is the mean of 1/S over the GPU time in which its jobs ran: 1 is as fast as in one slot."""
+    """An app's score is the mean of 1/S over the GPU time of its running jobs; 1 is as fast as in one slot."""
 
     name: str = "fig13"
     title: str = "placement scores across schedulers"
 
     def lines(self, results: Results) -> Sequence[Line]:
-        """Mean scores, the rank of themis, and how many apps lose next to nothing."""
+        """Mean scores, the rank of themis, and the share of apps that lose almost nothing."""
         return [
             *policy_lines(results, "mean score, {}", _mean_score),
             *_rank(results),
@@ -32,7 +32,7 @@ class Placement:
         ]
 
     def draw(self, results: Results) -> Figure:
-        """CDFs of the score; farther right is better."""
+        """Draw CDFs of the score; larger is better."""
         return cdf_panels(results, "placement_score", "placement score")
 
 
@@ -50,7 +50,7 @@ def _rank(results: Results) -> list[Line]:
         return []
     ranks = [1.0 + sum(value > values[OURS] for value in values.values()) for values in (live, predicted)]
     order = ", ".join(sorted(live, key=lambda name: -live[name]))
-    # The paper tells an order for workload 2 only; in workload 1 almost all scores are 1.
+    # The paper gives an order for workload 2 only; in workload 1 almost all scores are 1.
     paper, number = ("1", 1.0) if results.workload == "w2" else ("", None)
     what = f"rank of {OURS} by mean score, of {len(live)}"
     remark = f"best first: {order}."

@@ -1,4 +1,4 @@
-"""Which figures and tables belong to which workload, in the order of the report."""
+"""The figures and tables of each workload, in the order of the report."""
 
 from __future__ import annotations
 

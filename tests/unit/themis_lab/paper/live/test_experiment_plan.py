@@ -1,4 +1,4 @@
-"""The experiment before it runs: its apps are the paper's workload, scaled, and nothing unfit gets past."""
+"""The plan of the live experiment: its apps are the paper's scaled workload, and invalid input is refused."""
 
 import math
 from pathlib import Path
@@ -22,7 +22,7 @@ def planned(workload="w1", scale="quick", seed=1, policies=("themis",)):
 
 @pytest.mark.parametrize("scale", scale_names())
 @pytest.mark.parametrize("workload", ["w1", "w2"])
-def test_the_apps_are_those_of_the_workload_with_all_their_work(workload, scale):
+def test_apps_have_all_work_of_the_workload(workload, scale):
     experiment = planned(workload, scale)
     options = experiment.scale.trace.model_dump()
     traces = {app.name: app for app in workload_named(workload, 1, experiment.cluster, **options).apps}
@@ -39,14 +39,14 @@ def test_the_apps_are_those_of_the_workload_with_all_their_work(workload, scale)
 
 
 @pytest.mark.parametrize("scale", scale_names())
-def test_it_runs_on_the_testbed_of_the_paper_with_real_apps_beside_the_replayed(scale):
+def test_experiment_uses_the_papers_testbed_and_real_apps(scale):
     experiment = planned(scale=scale)
     assert experiment.cluster == load_cluster(ROOT / "conf/clusters/testbed-64.yaml")
     assert any(not arrival.spec.replay for arrival in experiment.arriving)
     assert [arrival.at_s for arrival in experiment.arriving] == sorted(a.at_s for a in experiment.arriving)
 
 
-def test_replayed_jobs_tell_their_progress_each_second_on_few_gpus_too():
+def test_replayed_jobs_log_every_second_on_few_gpus():
     experiment = planned()
     seldom = 0
     for spec in (arrival.spec for arrival in experiment.arriving if arrival.spec.replay):
@@ -58,7 +58,7 @@ def test_replayed_jobs_tell_their_progress_each_second_on_few_gpus_too():
     assert seldom, "there are some that would tell it seldom by their iterations"
 
 
-def test_the_pair_of_table_5_has_the_paper_s_gpu_time_divided():
+def test_pair_has_divided_gpu_time_of_table_5():
     experiment = planned()
     work = {app.name: app.jobs[0].work_gpu_s for app in experiment.simulated().apps if app.name in (LONG, SHORT)}
     unit = experiment.scale.time_scale * experiment.scale.pair_divisor
@@ -66,12 +66,12 @@ def test_the_pair_of_table_5_has_the_paper_s_gpu_time_divided():
     assert math.isclose(work[SHORT] * unit, 83 * 60, rel_tol=1e-3)
 
 
-def test_the_same_seed_gives_the_same_experiment_and_another_seed_another():
+def test_seed_determines_the_experiment():
     assert planned().fingerprint == planned(policies=("tiresias", "themis")).fingerprint
     assert len({planned(seed=seed, workload=name).fingerprint for seed in (1, 2) for name in ("w1", "w2")}) == 4
 
 
-def test_the_service_gets_the_settings_of_the_scale(tmp_path: Path):
+def test_service_gets_settings_of_the_scale(tmp_path: Path):
     experiment = planned()
     file = tmp_path / "cluster.yaml"
     file.write_text(experiment.cluster_text())
@@ -92,17 +92,17 @@ def test_the_service_gets_the_settings_of_the_scale(tmp_path: Path):
         ("w1", ["themis", "drf", "themis"], "policies must be named, each once"),
     ],
 )
-def test_what_cannot_be_run_is_refused(workload, policies, told):
+def test_invalid_experiment_is_refused(workload, policies, told):
     with pytest.raises(InputError, match=told):
         plan_experiment(workload, policies, 1, scale_named("quick"))
 
 
-def test_an_unknown_scale_is_told_with_the_nearest():
+def test_unknown_scale_names_the_nearest():
     with pytest.raises(UnknownNameError, match="did you mean 'quick'"):
         scale_named("quik")
 
 
-def test_an_app_that_trains_cannot_have_the_name_of_one_of_the_trace():
+def test_trained_app_needs_a_name_of_its_own():
     content = scale_named("quick").model_dump(mode="json")
     content["trained"][0]["group"]["name"] = "app-00"
     with pytest.raises(InputError, match="share a name"):
@@ -116,7 +116,7 @@ def plan_file(seed=1):
     )
 
 
-def test_a_folder_goes_on_with_its_own_experiment_only(tmp_path: Path):
+def test_folder_continues_only_its_own_experiment(tmp_path: Path):
     mine, out = plan_file(), tmp_path / "out"
     folder = check_folder(out, mine)
     assert not out.exists()
@@ -129,7 +129,7 @@ def test_a_folder_goes_on_with_its_own_experiment_only(tmp_path: Path):
         check_folder(out, plan_file(seed=2))
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path: Path):
+def test_foreign_folder_is_refused(tmp_path: Path):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(InputError, match="left alone"):
         check_folder(tmp_path, plan_file())
@@ -139,7 +139,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path):
 @pytest.mark.parametrize(
     "content", ["", "[]", "{}", '{"format": "other"}', '{"fingerprint": "1", "scale": {"nme": 1}}']
 )
-def test_a_damaged_plan_is_bad_input(content, tmp_path: Path):
+def test_damaged_plan_raises_input_error(content, tmp_path: Path):
     folder = ExperimentFolder(tmp_path)
     folder.plan.write_text(content)
     with pytest.raises(InputError, match=r"experiment\.json"):
@@ -147,7 +147,7 @@ def test_a_damaged_plan_is_bad_input(content, tmp_path: Path):
 
 
 @pytest.mark.parametrize("rm", [{"coalesce": 0.2}, {"auction": {"f": 3}}, {"policy": "drf"}])
-def test_settings_that_the_service_would_refuse_are_refused_at_once(rm):
+def test_invalid_service_settings_are_refused_before_start(rm):
     content = scale_named("quick").model_dump(mode="json") | {"rm": rm}
     with pytest.raises(InputError):
         plan_experiment("w1", ["themis"], 1, ScaleFile.model_validate(content))

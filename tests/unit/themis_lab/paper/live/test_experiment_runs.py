@@ -1,4 +1,4 @@
-"""Runs of an experiment that went wrong are told, and none that can be shown is lost with them."""
+"""Failed runs of an experiment are reported, and do not hide finished ones."""
 
 import json
 
@@ -43,7 +43,7 @@ def ended(folder, policy, ending, trouble=""):
     return run
 
 
-def test_a_run_that_was_cut_short_is_a_failure(tmp_path):
+def test_run_cut_short_is_a_failure(tmp_path):
     folder = ExperimentFolder(tmp_path)
     ended(folder, "drf", Ending.TIME_LIMIT).report.write_text(json.dumps({"ending": Ending.TIME_LIMIT}))
     ended(folder, "slaq", Ending.RM_FAILED, "exit code 1")
@@ -55,7 +55,7 @@ def test_a_run_that_was_cut_short_is_a_failure(tmp_path):
     assert results.policies == ()
 
 
-def test_without_a_single_run_there_is_no_report(tmp_path, experiment):
+def test_report_needs_a_finished_run(tmp_path, experiment):
     folder = ExperimentFolder(tmp_path)
     ended(folder, "drf", Ending.TIME_LIMIT)
     with pytest.raises(ThemisError, match=r"no run came to its end.*time limit"):
@@ -64,20 +64,20 @@ def test_without_a_single_run_there_is_no_report(tmp_path, experiment):
 
 
 @pytest.mark.parametrize("content", ["", '{"ending": "every app en', "[]", "{}"])
-def test_a_report_that_cannot_be_read_counts_as_none(content, tmp_path):
+def test_unreadable_report_counts_as_missing(content, tmp_path):
     folder = ExperimentFolder(tmp_path)
     ended(folder, "drf", Ending.ALL_ENDED).report.write_text(content)
     assert finished_report(folder, "drf") is None
 
 
-def test_one_that_came_to_its_end_is_kept(tmp_path):
+def test_finished_run_is_kept(tmp_path):
     folder = ExperimentFolder(tmp_path)
     assert (finished_report(folder, "drf"), why_cut_short(folder, "drf")) == (None, "")
     ended(folder, "drf", Ending.ALL_ENDED).report.write_text(json.dumps({"ending": Ending.ALL_ENDED}))
     assert finished_report(folder, "drf") == {"ending": "every app ended"}
 
 
-def test_a_service_that_fails_does_not_keep_the_next_policy_from_its_turn(tmp_path, experiment, monkeypatch):
+def test_next_policy_runs_after_service_failure(tmp_path, experiment, monkeypatch):
     driven = []
 
     def drive(plan, run, console, interruption):
@@ -93,7 +93,7 @@ def test_a_service_that_fails_does_not_keep_the_next_policy_from_its_turn(tmp_pa
     assert console.export_text().count("FAILED: the ResourceManager failed: it is gone") == 2
 
 
-def test_an_interrupt_ends_it(tmp_path, experiment, monkeypatch):
+def test_interrupt_stops_the_experiment(tmp_path, experiment, monkeypatch):
     driven = []
     monkeypatch.setattr(runs, "drive", lambda plan, *_: driven.append(plan.policy) or facts(Ending.INTERRUPTED))
     with Interruption() as interruption, pytest.raises(StoppedError, match="the same command goes on") as stopped:
@@ -101,7 +101,7 @@ def test_an_interrupt_ends_it(tmp_path, experiment, monkeypatch):
     assert (driven, stopped.value.exit_code) == (["themis"], 3)
 
 
-def test_a_policy_whose_apps_have_no_rho_is_in_no_figure():
+def test_policy_without_rho_is_in_no_figure():
     results = Results(workload="w1", rows=(), reports={"themis": {}}, unfinished={"themis": ["app-00"]})
     assert results.policies == ()
 
@@ -110,7 +110,7 @@ def made_with(code, load):
     return {"wall_s": 9.0, "environment": {"code": code, "cpus": 2, "load_1min": load, "python": "3.11.7"}}
 
 
-def test_runs_of_different_code_are_told_apart(experiment):
+def test_summary_warns_about_runs_of_different_code(experiment):
     def sentences(**reports):
         return " ".join(how_it_was_run(experiment, Results(workload="w1", rows=(), reports=reports, unfinished={})))
 

@@ -1,16 +1,18 @@
-"""The figures and tables from rows whose answers are known."""
+"""The figures and tables of the live experiment, from rows with known results."""
 
 import math
+from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
 
+from themis_lab.paper.live.findings import Shown
 from themis_lab.paper.live.plan import plan_experiment
 from themis_lab.paper.live.report import _show as show
 from themis_lab.paper.live.results import SIMULATOR, TESTBED, Results
 from themis_lab.paper.live.scale import scale_named
 from themis_lab.paper.live.summary import over_figures
-from themis_lab.paper.live.tables import cells, document, markdown
+from themis_lab.paper.live.tables import cells, document, section
 from themis_lab.paper.live.views.agreement import AGREEMENT
 from themis_lab.paper.live.views.efficiency import FIG11, FIG12
 from themis_lab.paper.live.views.fairness import FIG9
@@ -58,28 +60,28 @@ def results(workload="w2", policies=tuple(RHO)):
     return Results(workload=workload, rows=tuple(rows), reports=reports, unfinished={})
 
 
-def told(view, what, of=None):
+def line_of(view, what, of=None):
     lines = [line for line in view.lines(of or results()) if line.what == what]
     assert len(lines) == 1, what
     return lines[0]
 
 
-def test_fairness_tells_the_worst_and_how_far_the_baselines_are():
-    assert told(FIG9, "max rho, themis").testbed == 1.2
+def test_fairness_lines_give_max_rho_and_ratios():
+    assert line_of(FIG9, "max rho, themis").testbed == 1.2
     # The median over the predictions, not their mean: one of three is far off.
-    assert told(FIG9, "max rho, themis").simulator == pytest.approx(1.32)
-    nearest = told(FIG9, "max rho, nearest baseline / themis")
+    assert line_of(FIG9, "max rho, themis").simulator == pytest.approx(1.32)
+    nearest = line_of(FIG9, "max rho, nearest baseline / themis")
     assert (nearest.testbed, nearest.paper_value) == (pytest.approx(1.25), 2.2)
     assert nearest.remark == "this is slaq; the lead of themis is smaller than in the paper."
-    farthest = told(FIG9, "max rho, farthest baseline / themis")
+    farthest = line_of(FIG9, "max rho, farthest baseline / themis")
     assert (farthest.testbed, farthest.remark) == (
         pytest.approx(2.5),
         "this is gandiva; the lead of themis is smaller than in the paper.",
     )
-    assert told(FIG9, "share of apps with rho > 1.05, gandiva").testbed == 0.5
+    assert line_of(FIG9, "share of apps with rho > 1.05, gandiva").testbed == 0.5
 
 
-def test_a_baseline_that_is_fairer_is_told_so():
+def test_fairer_baseline_has_a_remark():
     lines = FIG9.lines(results(policies=("themis", "slaq")))
     assert not [line for line in lines if "fares better" in line.remark]
     unfair = Results(
@@ -88,64 +90,64 @@ def test_a_baseline_that_is_fairer_is_told_so():
         reports=results().reports,
         unfinished={},
     )
-    assert "fares better than that of themis" in told(FIG9, "max rho, nearest baseline / themis", unfair).remark
+    assert "fares better than that of themis" in line_of(FIG9, "max rho, nearest baseline / themis", unfair).remark
 
 
-def test_efficiency_tells_totals_ratios_and_the_paper_s_claims():
-    assert told(FIG12, "GPU time, themis (min)").testbed == 10.0
-    assert told(FIG12, "GPU time, gandiva / themis").testbed == pytest.approx(1.1)
-    assert told(FIG12, "GPU time, themis under gandiva (%)").testbed == pytest.approx(100 * 60 / 660)
-    slaq = told(FIG12, "GPU time, slaq over themis (%)")
+def test_efficiency_lines_give_totals_ratios_and_claims():
+    assert line_of(FIG12, "GPU time, themis (min)").testbed == 10.0
+    assert line_of(FIG12, "GPU time, gandiva / themis").testbed == pytest.approx(1.1)
+    assert line_of(FIG12, "GPU time, themis under gandiva (%)").testbed == pytest.approx(100 * 60 / 660)
+    slaq = line_of(FIG12, "GPU time, slaq over themis (%)")
     assert (slaq.testbed, slaq.over_paper) == (pytest.approx(200.0), pytest.approx(0.8))
-    assert told(FIG11, "GPU time, slaq / themis").paper == "alike"
+    assert line_of(FIG11, "GPU time, slaq / themis").paper == "alike"
 
 
-def test_placement_ranks_the_policies():
-    rank = told(FIG13, "rank of themis by mean score, of 3")
+def test_placement_ranks_policies():
+    rank = line_of(FIG13, "rank of themis by mean score, of 3")
     assert (rank.testbed, rank.paper, rank.remark) == (2.0, "1", "best first: gandiva, themis, slaq.")
-    assert told(FIG13, "rank of themis by mean score, of 3", results("w1")).paper == ""
-    assert told(FIG13, "share of apps with a score over 0.99, gandiva").testbed == 1.0
+    assert line_of(FIG13, "rank of themis by mean score, of 3", results("w1")).paper == ""
+    assert line_of(FIG13, "share of apps with a score over 0.99, gandiva").testbed == 1.0
 
 
-def test_a_quotient_of_ranks_is_not_told():
-    line = told(FIG13, "rank of themis by mean score, of 3")
+def test_ranks_are_not_divided():
+    line = line_of(FIG13, "rank of themis by mean score, of 3")
     assert (line.over_paper, line.predicted) == (None, None)
     assert cells(line) == ("rank of themis by mean score, of 3", "1", "2", "2", "", "")
 
 
-def test_table_5_sets_the_two_apps_beside_the_paper():
-    assert told(TAB5, "rho of the long app, themis").testbed == 1.0
-    short = told(TAB5, "rho of the short app, themis")
+def test_table_5_compares_both_apps_with_the_paper():
+    assert line_of(TAB5, "rho of the long app, themis").testbed == 1.0
+    short = line_of(TAB5, "rho of the short app, themis")
     assert (short.testbed, short.paper, short.over_paper) == (1.2, "about 1.2", pytest.approx(1.0))
-    assert told(TAB5, "rho of the short app, slaq").paper == ""
+    assert line_of(TAB5, "rho of the short app, slaq").paper == ""
 
 
-def test_overheads_leave_out_what_nobody_measured_and_need_themis():
+def test_overheads_omit_missing_values_and_need_themis():
     lines = OVERHEADS.lines(results())
     assert [line.what for line in lines if "95th" in line.what] == []
-    assert told(OVERHEADS, "one auction (ms), median").over_paper == pytest.approx(2 / 354)
-    assert told(OVERHEADS, "starts cut short").testbed == 1
+    assert line_of(OVERHEADS, "one auction (ms), median").over_paper == pytest.approx(2 / 354)
+    assert line_of(OVERHEADS, "starts cut short").testbed == 1
     assert not OVERHEADS.lines(results(policies=("slaq",)))
 
 
-def test_agreement_is_of_the_same_apps():
-    assert told(AGREEMENT, "completion, predicted / measured, all policies, median").simulator == pytest.approx(0.9)
+def test_agreement_pairs_the_same_apps():
+    assert line_of(AGREEMENT, "completion, predicted / measured, all policies, median").simulator == pytest.approx(0.9)
 
 
-def test_agreement_has_nothing_on_the_testbed_alone():
-    line = told(AGREEMENT, "completion, predicted / measured, all policies, median")
+def test_agreement_has_no_testbed_value():
+    line = line_of(AGREEMENT, "completion, predicted / measured, all policies, median")
     assert cells(line) == ("completion, predicted / measured, all policies, median", "", "", "0.9", "", "")
     assert document(line)["testbed"] is None
 
 
-def test_without_themis_nothing_is_compared_with_it():
+def test_no_ratios_without_themis():
     lines = [*FIG9.lines(results(policies=("slaq",))), *FIG12.lines(results(policies=("slaq",)))]
     assert lines
     assert not [line for line in lines if "/ themis" in line.what]
 
 
 @pytest.mark.parametrize("view", [FIG9, FIG12, FIG13, AGREEMENT], ids=lambda view: view.name)
-def test_figures_show_both_sources(view):
+def test_figures_show_testbed_and_simulator(view):
     with house_style():
         figure = view.draw(results())
     drawn = sum(len(axes.lines) + len(axes.patches) + len(axes.collections) for axes in figure.axes)
@@ -153,7 +155,7 @@ def test_figures_show_both_sources(view):
 
 
 @pytest.mark.parametrize("view", [FIG9, FIG11, FIG12, FIG13, AGREEMENT], ids=lambda view: view.name)
-def test_every_figure_says_by_itself_that_it_is_emulated(view, tmp_path, monkeypatch):
+def test_every_figure_mentions_emulation(view, tmp_path, monkeypatch):
     titles = []
     save = Figure.savefig
     monkeypatch.setattr(
@@ -166,17 +168,20 @@ def test_every_figure_says_by_itself_that_it_is_emulated(view, tmp_path, monkeyp
     assert titles == ["emulated GPUs; replayed apps 30 times faster than measured, trained apps in real time"]
 
 
-def test_lines_become_text_and_json():
-    line = told(FIG12, "GPU time, slaq over themis (%)")
+def test_line_becomes_text_markdown_and_json():
+    line = line_of(FIG12, "GPU time, slaq over themis (%)")
     assert cells(line) == ("GPU time, slaq over themis (%)", "about 250", "200", "200", "0.8", "1")
     assert document(line)["testbed_over_paper"] == pytest.approx(0.8)
-    page = markdown("fig12: GPU time", "fig12.png", [line])
-    assert "![fig12: GPU time](fig12.png)" in page
+    shown = Shown(view=FIG12, lines=[line], figure=Path("out/fig12.png"))
+    page = section(shown).markdown("###")
+    assert page.startswith(
+        "### fig12: total GPU time, workload 2\n\n![total GPU time, workload 2](fig12.png)\n\n| what |"
+    )
     assert "| GPU time, slaq over themis (%) | about 250 | 200 | 200 | 0.8 | 1 |" in page
 
 
-def test_what_is_not_finite_becomes_null():
-    line = told(AGREEMENT, "completion, predicted / measured, all policies, median", results(policies=("themis",)))
+def test_nan_becomes_null():
+    line = line_of(AGREEMENT, "completion, predicted / measured, all policies, median", results(policies=("themis",)))
     assert math.isfinite(line.simulator)
     hollow = Results(workload="w1", rows=(), reports={"themis": {}}, unfinished={})
     assert document(AGREEMENT.lines(hollow)[0])["simulator"] is None
