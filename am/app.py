@@ -32,14 +32,14 @@ PRIOR_RESTART_S = {True: 0.5, False: 8.0}
 
 
 class App:
-    """Everything about one app in one attempt. Times are on the ResourceManager's clock.
+    """The state of one app in one attempt. Times are on the ResourceManager's clock.
 
     Args:
-        registered: What the ResourceManager told.
+        registered: The ResourceManager's answer to the registration.
         folder: The app's folder on this machine.
-        kept_at: Folder or URI of what must outlive the attempt: checkpoints, where the app names no place for them.
-        journal: What earlier attempts wrote.
-        clock: This machine's.
+        kept_at: Folder or URI of persistent files: checkpoints, if the app names no other place for them.
+        journal: The journal of earlier attempts.
+        clock: This machine's clock.
     """
 
     def __init__(self, registered: pb.Registered, folder: Path, kept_at: str, journal: Journal, clock: Clock) -> None:
@@ -80,7 +80,7 @@ class App:
         return self._clock.now_s() + self._offset_s
 
     def set_clock(self, sent_at_s: float, received_at_s: float, rm_now_s: float) -> None:
-        """Set our clock by an answer of the ResourceManager's; the quickest answer so far tells best (Cristian)."""
+        """Set the clock by an answer of the ResourceManager. The quickest answer is the most exact (Cristian)."""
         round_trip_s = received_at_s - sent_at_s
         if round_trip_s < self._offset_error_s:
             self._offset_error_s = round_trip_s
@@ -89,10 +89,10 @@ class App:
     # ---- leases ----
 
     def take_leases(self, update: pb.LeaseUpdate) -> None:
-        """What the app holds from now on; leases that are not in the update have ended.
+        """Replace the app's leases by those of an update. Leases that are not in it have ended.
 
-        An update may have been on its way while the app gave a lease back: what is given back stays so. One that is
-        older than another taken already, in this session, is passed over.
+        Ignores leases in it that the app has given back meanwhile, and updates older than one already processed in this
+        session.
         """
         if update.version <= self._version:
             return
@@ -104,12 +104,12 @@ class App:
         self._reserved = frozenset(lease.gpu for lease in leases if lease.state is LeaseState.RESERVED)
 
     def take_cluster(self, update: pb.ClusterUpdate) -> None:
-        """The machines that there are from now on."""
+        """Note an update of the machines, and apply it if possible."""
         self._coming = update
         self.fit_cluster()
 
     def fit_cluster(self) -> None:
-        """Go over to the machines that were told last, once nothing runs any more on a GPU that is not among them."""
+        """Apply the last update of the machines, once no job runs on a GPU that is not in it."""
         if self._coming is None:
             return
         cluster = cluster_from_message(self._coming.cluster)
@@ -125,11 +125,11 @@ class App:
         self.around = replace(fresh, cluster_gpus=update.gpus_available)
 
     def new_session(self) -> None:
-        """A restarted ResourceManager counts its updates anew."""
+        """Reset the update counter, because a restarted ResourceManager counts from the beginning."""
         self._version = 0
 
     def give_back(self, gpus: Iterable[GpuId]) -> list[int]:
-        """Nothing runs on these GPUs and nothing will: the ids of their leases, which the caller must send."""
+        """Give GPUs back on which no job runs. Returns the ids of their leases, which the caller must send."""
         ids = [self.leases.pop(gpu).lease_id for gpu in sorted(gpus)]
         self._given_back.update(ids)
         return ids
@@ -155,19 +155,19 @@ class App:
     # ---- what a restart costs ----
 
     def restarted(self, seconds: float) -> None:
-        """A job's tasks made their first step so long after they were started."""
+        """Note the seconds from the start of a job's tasks to their first step."""
         self._starts.append((seconds, True))
 
     def start_cut_short(self, seconds: float) -> None:
-        """A job's tasks were told to stop so long after they were started, and had made no step yet.
+        """Note the seconds from the start of a job's tasks to their stop, if they made no step.
 
-        Told of the quick starts alone, an app whose starts outlast its leases would never learn what they cost.
+        Without these, an app whose starts take longer than its leases would never learn what a start costs.
         """
         self._starts.append((seconds, False))
 
     @property
     def tells_steps(self) -> bool:
-        """Whether the logs of its jobs tell of steps: programs of the catalogue do, and whichever has done so."""
+        """Whether its jobs log steps: programs of the catalogue do, and any program that has logged one."""
         return bool(self.spec.program.name) or any(whole for _, whole in self._starts)
 
     @property
@@ -182,8 +182,8 @@ class App:
     # ---- for the agent ----
 
     def hear(self, *, contention: float, active_apps: int) -> None:
-        """The ResourceManager told how contended the cluster is."""
-        # Told with every heartbeat: what the cluster is stays, to work that out takes seconds for ten thousand GPUs.
+        """Note the cluster's contention, from the ResourceManager."""
+        # This comes with every heartbeat. Keep the cluster, because computing it takes seconds for ten thousand GPUs.
         self.contention = contention
         self.around = replace(self.around, active_apps=max(1, active_apps))
 
@@ -216,7 +216,7 @@ class App:
         return Valuer.of(view, self.around).rho(finish_time_s(view, [gang.at for gang in view.held], self.around))
 
     def final_rho(self) -> dict[str, float]:
-        """Finish-time fairness of the app that ends now, by every definition."""
+        """Return the finish-time fairness of the app that ends now, by every definition."""
         whole = whole_view(
             self.spec,
             self.app_id,

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from am.profiler.profile import JobProfile
 
 PRIOR_SERIAL_ITERATION_S = 0.1
-"""Serial seconds an iteration of a job that nobody has estimated and that has not run yet."""
+"""Serial seconds per iteration of a job without an estimate that has not run yet."""
 
 REESTIMATE = 1.05
-"""B grows only when the work seen exceeds it by more than this: the pace is noisy, B must not creep up with it."""
+"""B grows only if the measured work exceeds it by this factor, so that noise does not raise it step by step."""
 
 
 class JobProgress(Value, frozen=True, kw_only=True):
@@ -164,7 +164,7 @@ def held_gang(job_id: str, gpus: Iterable[GpuId], up: Iterable[GpuId], cluster: 
 
 
 def surroundings(cluster: Cluster, *, active_apps: int, lease_s: float, rule: BundleRule) -> ClusterView:
-    """What the ResourceManager told of the cluster, for the agent."""
+    """Return the ResourceManager's facts about the cluster, for the agent."""
     return ClusterView(
         cluster_gpus=cluster.gpus,
         active_apps=max(1, active_apps),

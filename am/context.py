@@ -1,4 +1,4 @@
-"""What an app master is started with: its environment, checked."""
+"""The validated environment of an app master."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ class AmContext:
         missing = [name for name in names if not environment.get(name)]
         if missing:
             raise InputError(
-                "an app master is started by the ResourceManager", value=missing, remedy="use: submarine app submit"
+                "an app master must be started by the ResourceManager",
+                value=missing,
+                remedy="use: submarine app submit",
             )
         return cls(
             rm_address=environment["THEMIS_RM_ADDRESS"],

@@ -1,4 +1,4 @@
-"""The AmEngine port: what an app master is to the engine that started it, beside the tasks that it runs there."""
+"""The AmEngine port: the connection of an app master to the engine that started it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class AmEngine(Protocol):
     """An engine as its app master sees it. All methods belong to one event loop.
 
     Attributes:
-        attempt: Which attempt of the app this is, as the engine counts.
-        runtime: Where tasks run, once `start` has returned.
-        page_url: Where the app master's page is; empty for none.
-        engine_id: What the engine calls the app; may be empty.
+        attempt: The number of this attempt, as the engine counts.
+        runtime: The runtime of the tasks. Set once `start` has returned.
+        page_url: The URL of the app master's page. Empty for none.
+        engine_id: The engine's id of the app. May be empty.
     """
 
     attempt: int
@@ -34,24 +34,24 @@ class AmEngine(Protocol):
     engine_id: str
 
     async def start(self, page: Callable[[], AmPageState | None], progress: Callable[[], float]) -> None:
-        """Make it known that the app master is there.
+        """Register the app master with the engine.
 
         Args:
-            page: What its page shows; None while it knows nothing.
-            progress: Share of the search that is done, 0 to 1.
+            page: Returns the state that its page shows, or None before it is known.
+            progress: Returns the completed share of the search, 0 to 1.
         """
         ...
 
     async def lost(self) -> None:
-        """Return when the engine has given this attempt up: it must end, and touch nothing any more."""
+        """Wait until the engine has given this attempt up. The attempt must then end without further actions."""
         ...
 
     async def finish(self, state: AppState, diagnostics: str) -> None:
-        """The app is over, and nothing of it runs any more: the engine will not start another attempt."""
+        """Report that the app has ended with all its tasks, so that the engine starts no further attempt."""
         ...
 
     async def close(self) -> None:
-        """End whatever still runs."""
+        """End all tasks that still run."""
         ...
 
 
@@ -64,14 +64,14 @@ class LocalEngine:
         self.page_url = self.engine_id = ""
 
     async def start(self, page: Callable[[], AmPageState | None], progress: Callable[[], float]) -> None:
-        """Nobody needs to be told."""
+        """Do nothing: this engine needs no registration."""
 
     async def lost(self) -> None:
-        """It kills, and does not tell."""
+        """Never return: the ResourceManager kills the process of an attempt that it gives up."""
         await asyncio.Event().wait()
 
     async def finish(self, state: AppState, diagnostics: str) -> None:
-        """The exit code tells."""
+        """Do nothing: the exit code reports how the app ended."""
 
     async def close(self) -> None:
         """Kill every task that still runs."""
@@ -79,8 +79,8 @@ class LocalEngine:
 
 
 def open_engine(context: AmContext) -> AmEngine:
-    """The engine that the context names; an unknown one raises UnknownNameError."""
-    # Each is imported when it is needed: one needs a JVM, another a library that is not installed everywhere.
+    """Return the engine that the context names. Raises UnknownNameError for an unknown one."""
+    # Import on demand: one engine needs a JVM, another a library that is not always installed.
     if context.engine == "yarn":
         from am.runtimes.yarn import YarnEngine
 

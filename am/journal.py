@@ -1,4 +1,4 @@
-"""The app master's journal: what its next attempt needs to go on, as JSON lines that are only appended to.
+"""The app master's journal: the state that the next attempt needs, as JSON lines in append order.
 
 They lie in a local file or on HDFS (am/journal_store.py, am/journal_hdfs.py). The death of the process at any
 instruction leaves a beginning of them and at most one torn line, which is cut off when the journal is opened again. A
@@ -22,8 +22,10 @@ from themis.lifecycle import JobState
 class JobRecord:
     """A job's state as last written.
 
-    `restarts` counts the failures that were made good, `stalls` those of them that were stalls; `longest_wait_s` is the
-    longest that a step has taken to come.
+    Attributes:
+        restarts: Number of failures after which the job was restarted.
+        stalls: Number of these that were stalls.
+        longest_wait_s: The longest wait for a step, in seconds.
     """
 
     job_id: str
@@ -64,7 +66,7 @@ class Journal:
             raise
 
     def observation(self, observation: Observation) -> None:
-        """Write an observation *before* the tuner is told of it."""
+        """Write an observation. Call this *before* the tuner gets it."""
         line = {"kind": observation.kind.value, "job": observation.job_id, "iteration": observation.iteration}
         # As text: JSON has no NaN, and repr reads back equal.
         self._append({"observation": {**line, "loss": repr(float(observation.loss))}})
@@ -76,7 +78,7 @@ class Journal:
         self._append({"job": {**line, "stalls": record.stalls, "longest_wait_s": record.longest_wait_s}})
 
     def note(self, name: str, value: object) -> None:
-        """Write anything else that JSON can hold; the newest value of a name counts."""
+        """Write any other JSON value. The newest value of a name counts."""
         self._append({"note": {"name": name, "value": value}})
 
     def close(self) -> None:

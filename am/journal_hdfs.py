@@ -3,8 +3,8 @@
 A folder per epoch, `<journal>/<epoch, 6 digits>/{base, <number, 8 digits>, ..}`. Opening makes the next epoch: a folder
 whose `base` is all that was there, put in place by one rename, whereupon earlier epochs are deleted. After it every
 batch of lines is a file of its own with the next number. A batch whose reply was lost is simply written again, which
-appending to one file would not allow; and a master that was replaced but still lives writes to an epoch that nobody
-reads, and learns that it has been replaced when it begins an epoch of its own.
+appending to one file would not allow. A master that was replaced but still lives writes to an epoch that is not read.
+It learns that it was replaced when it begins its next epoch.
 
 Lines are collected and written by a thread: `append` never waits for HDFS. Only the last batch may be torn or missing
 when the process dies, so what is read is always a beginning of what was appended.
@@ -29,7 +29,7 @@ LOG = logging.getLogger("themis.am")
 FLUSH_EVERY_S = 0.2
 CLOSE_WITHIN_S = 30.0
 BATCHES_PER_EPOCH = 256
-"""Then everything so far becomes the base of a new epoch: HDFS minds many small files."""
+"""Number of batches after which all lines become the base of a new epoch, because many small files burden HDFS."""
 
 _BASE = "base"
 _OPEN_ATTEMPTS = 5
@@ -92,7 +92,7 @@ class HdfsJournal:
             self._changed.notify()
 
     def close(self) -> None:
-        """Write what is left, as far as HDFS lets us; what it does not take is lost, and said in the log."""
+        """Write the remaining lines if HDFS is reachable in time. Lines that cannot be written are lost and logged."""
         with self._changed:
             self._closes_by_s = time.monotonic() + self._close_within_s
             self._closing.set()

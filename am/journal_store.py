@@ -25,11 +25,11 @@ class JournalStore(Protocol):
         ...
 
     def append(self, line: bytes) -> None:
-        """Keep a line, which ends in its only newline; raises JournalError where that is not possible."""
+        """Append a line that ends with its only newline. Raises JournalError if this fails."""
         ...
 
     def close(self) -> None:
-        """End the appending; what was appended is kept first, as far as possible."""
+        """Close the journal, after writing the remaining lines if possible."""
         ...
 
 

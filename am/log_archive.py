@@ -1,4 +1,4 @@
-"""What an app's jobs logged, kept where the next attempt and the ResourceManager find it: one archive, made anew."""
+"""Archive the logs of an app's jobs in one file, where the next attempt and the ResourceManager find it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOG = logging.getLogger("themis.am.archive")
 ARCHIVE_NAME = "logs.tar.gz"
 PERIOD_S = 10.0
 _SHARE = 0.05
-"""At most this share of the time goes into archiving: large logs are archived less often."""
+"""Maximum share of the time for archiving. Large logs are archived less often."""
 _PATTERNS = ("jobs/*/task-*.log", "jobs/*/history.jsonl")
 
 
@@ -47,7 +47,7 @@ class LogArchive:
         self._writing = asyncio.Lock()
 
     def restore(self) -> None:
-        """Bring back what earlier attempts logged; that it cannot be had costs what was learnt from it, no more."""
+        """Restore the logs of earlier attempts. If this fails, only the profiles learnt from them are lost."""
         try:
             content = self._store.get()
             if content is not None:
@@ -69,7 +69,7 @@ class LogArchive:
                 self._kept = sizes
 
     async def keep_on(self) -> None:
-        """Archive every now and then, for ever."""
+        """Archive repeatedly, until cancelled."""
         while True:
             begun_s = time.monotonic()
             await self.keep()

@@ -1,4 +1,4 @@
-"""Follows the logs of running jobs and turns what they tell into progress, observations and events."""
+"""Follow the logs of running jobs, and turn their records into progress, observations and events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from themis.errors import InputError
 from themis.lifecycle import JobState
 
 PROGRESS_EVENT_S = 1.0
-"""At most one progress event a job in so many seconds."""
+"""Minimum seconds between two progress events of a job."""
 
 
 class LogWatch:
@@ -29,10 +29,10 @@ class LogWatch:
         self._emit = emit
         self._on_change = on_change
         self._readers: dict[str, JobReader] = {}
-        self._told: dict[str, set[str]] = {}
+        self._reported: dict[str, set[str]] = {}
 
     def catch_up(self) -> None:
-        """Read what earlier attempts' jobs logged, for progress and loss; nothing is told of it again."""
+        """Read the logs of earlier attempts, for progress and loss. Sends no events or observations."""
         for job in self._app.board.jobs.values():
             for record in self._reader(job).catch_up(self._app.now_s()):
                 job.profile.feed(record)
@@ -56,10 +56,10 @@ class LogWatch:
     def _take(self, job: JobRun, records: Iterable[Record], now_s: float) -> None:
         for record in records:
             job.profile.feed(record)
-            self._tell(job, record)
+            self._report(job, record)
         job.profile.look(now_s)
         self._app.board.waited(job)
-        self._tell_health(job)
+        self._report_health(job)
 
     def _reader(self, job: JobRun) -> JobReader:
         if job.job_id not in self._readers:
@@ -67,22 +67,22 @@ class LogWatch:
             self._readers[job.job_id] = JobReader(job.follower, folders, since_s=self._app.submitted_at_s)
         return self._readers[job.job_id]
 
-    def _tell_health(self, job: JobRun) -> None:
-        """Tell once of a stall and of a divergence, and again when one comes back."""
+    def _report_health(self, job: JobRun) -> None:
+        """Send an event for a stall or a divergence once, and again if it recurs."""
         stall, diverged = job.profile.stall, job.profile.diverged
         if stall is not None:
             detail = {"iteration": job.profile.iteration, "waited_s": stall.waited_s, "allowed_s": stall.allowed_s}
-            self._tell_once(job, "job_stalled", detail)
+            self._report_once(job, "job_stalled", detail)
         if diverged is not None:
-            self._tell_once(job, "job_diverged", {"iteration": diverged.since_iteration, "losses": diverged.losses})
+            self._report_once(job, "job_diverged", {"iteration": diverged.since_iteration, "losses": diverged.losses})
         present = {"job_stalled": stall is not None, "job_diverged": diverged is not None}
-        self._told[job.job_id] = {kind for kind, holds in present.items() if holds}
+        self._reported[job.job_id] = {kind for kind, holds in present.items() if holds}
 
-    def _tell_once(self, job: JobRun, kind: str, detail: Mapping[str, object]) -> None:
-        if kind not in self._told.get(job.job_id, set()):
+    def _report_once(self, job: JobRun, kind: str, detail: Mapping[str, object]) -> None:
+        if kind not in self._reported.get(job.job_id, set()):
             self._emit(kind, job.job_id, detail)
 
-    def _tell(self, job: JobRun, record: Record) -> None:
+    def _report(self, job: JobRun, record: Record) -> None:
         match record:
             case StepLoss():
                 self._stepped(job)
@@ -122,13 +122,13 @@ class LogWatch:
         self._on_change()
 
     def _progressed(self, job: JobRun, step: int) -> None:
-        """Tell of a step of this incarnation; what an earlier one had reached and lost is not its progress."""
+        """Report a step of this incarnation. Steps that an earlier one reached and lost do not count."""
         now_s = self._app.now_s()
         if now_s - job.reported_at_s < PROGRESS_EVENT_S:
             return
         job.reported_at_s = now_s
         if self._app.board.progressed(job):
-            # The tuner stopped a job because of what this one told.
+            # The tuner stopped a job because of this observation.
             self._on_change()
         detail = {
             "iteration": step,

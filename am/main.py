@@ -19,7 +19,7 @@ def main() -> int:
     """Run one attempt of one app; returns the exit code."""
     keep_private()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    # It tells of every request.
+    # Its library logs every request.
     logging.getLogger("hdfs.client").setLevel(logging.WARNING)
     try:
         return asyncio.run(_run(AmContext.from_environment()))

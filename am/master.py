@@ -46,7 +46,7 @@ class AttemptLostError(Exception):
 
 
 class UnusableAppError(Exception):
-    """What the ResourceManager tells of the app cannot be used, at no attempt and on no machine."""
+    """The ResourceManager's description of the app cannot be used by any attempt on any machine."""
 
 
 class AppMaster:
@@ -153,7 +153,7 @@ class AppMaster:
             self._held.append(pb.RmMessage(registered=message))
 
     async def _open(self, message: pb.Registered) -> None:
-        """Take up the app, in a thread, as its checkpoints may lie far away; what is told meanwhile waits."""
+        """Create the app, in a thread because its checkpoints may be remote. Messages wait meanwhile."""
         try:
             app = await asyncio.to_thread(self._take_up, message)
             self._logs = LogWatch(app, self._emit, self._dirty.set)
@@ -174,7 +174,7 @@ class AppMaster:
             self._ready.set()
 
     def _take_up(self, message: pb.Registered) -> App:
-        """The app as it is told; raises UnusableAppError where another attempt could not use that either."""
+        """Return the app of a registration. Raises UnusableAppError if other attempts could not use it either."""
         try:
             return App(message, self._context.folder, self._context.kept_at, self._journal, self._clock)
         except MissingHereError:
@@ -243,7 +243,7 @@ class AppMaster:
 
     async def _search(self, app: App) -> tuple[AppState, str]:
         """Follow the tuner's plan until it is finished; returns how the app ends, and why if not well."""
-        told: tuple[object, ...] = ()
+        reported: tuple[object, ...] = ()
         while True:
             if self._jobs.broken is not None:
                 raise AttemptLostError("a job could not be settled") from self._jobs.broken
@@ -254,9 +254,9 @@ class AppMaster:
                 return _outcome(app)
             app.board.next_phase()
             news = (plan.phase, tuple(sorted(plan.targets)), plan.best)
-            if news != told:
-                told = news
-                self._tell_plan(app)
+            if news != reported:
+                reported = news
+                self._report_plan(app)
             self._apply(app, self._make_plan(app))
             await self._dirty.wait()
             # Several changes often come together: one plan serves them all.
@@ -310,12 +310,12 @@ class AppMaster:
             self._session.send(pb.AmMessage(release=release))
 
     def _no_room(self, gpus: tuple[GpuId, ...], reason: str) -> None:
-        """The engine could not start tasks on these GPUs: they go back, marked so that nobody is given them at once."""
+        """Give GPUs back on which the engine could not start tasks, marked so that no app gets them at once."""
         assert self._app is not None
         ids = self._app.give_back(gpu for gpu in gpus if gpu in self._app.leases)
         self._session.send(pb.AmMessage(release=pb.Release(lease_ids=ids, reason=reason, no_room=True)))
 
-    def _tell_plan(self, app: App) -> None:
+    def _report_plan(self, app: App) -> None:
         plan = app.board.plan()
         detail = {
             "phase": plan.phase,
@@ -347,9 +347,9 @@ class AppMaster:
             try:
                 heartbeat = heartbeat_message(app, app.view(self._planned, frozenset()))
             except Exception:
-                # It only tells: an app of which something cannot be told goes on, and tells the rest at the next beat.
+                # A heartbeat only reports. If it fails, the app continues, and tries again with the next one.
                 if not silent:
-                    LOG.exception("heartbeats are left out from here on, until one can be told again")
+                    LOG.exception("heartbeats cannot be made; they resume once one can")
                 silent = True
             else:
                 self._session.send(pb.AmMessage(heartbeat=heartbeat))

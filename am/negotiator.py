@@ -17,7 +17,7 @@ Planned = Callable[[], Mapping[str, tuple[GpuId, ...]]]
 
 
 class Negotiator:
-    """`planned` tells the gangs that waiting jobs will start on once their GPUs are given back by others."""
+    """`planned` returns the gangs on which waiting jobs will start once other apps have given the GPUs back."""
 
     def __init__(self, app: App, planned: Planned) -> None:
         self._app = app

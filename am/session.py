@@ -38,9 +38,9 @@ class RmSession:
     Args:
         address: `host:port` of the ResourceManager.
         register: Makes the registration of the moment, at every (re)connection.
-        on_message: Told of every message but acknowledgements' effect on the outbox.
+        on_message: Called for every message except acknowledgements' effect on the outbox.
         clock: For `sent_at_s`, when each message was sent that is not acknowledged yet.
-        give_up_s: How long the ResourceManager may be away before `run` gives up.
+        give_up_s: Seconds for which the ResourceManager may be unreachable before `run` gives up.
     """
 
     def __init__(

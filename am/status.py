@@ -1,4 +1,4 @@
-"""What an app master tells of its app: heartbeats, and the last word at the end."""
+"""The app master's reports on its app: heartbeats, and the final report."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def finish_message(app: App, state: AppState, diagnostics: str) -> pb.Finish:
         diagnostics=diagnostics,
         # One that was killed or failed has no finish time.
         rho=app.final_rho() if state is AppState.FINISHED else {},
-        jobs=list(_tellable(app)),
+        jobs=list(_job_reports(app)),
         best=best,
         best_checkpoint=checkpoint.location if checkpoint is not None else "",
     )
 
 
-def _tellable(app: App) -> Iterator[pb.JobStatus]:
-    """Every job of which all can be told: the app ends the same without the others."""
+def _job_reports(app: App) -> Iterator[pb.JobStatus]:
+    """Yield the status of every job. Omits jobs whose status fails, so that the app can still end."""
     for job in app.board.jobs.values():
         try:
             yield job_status(app, job)
         except Exception:
-            LOG.exception("the end is told without job %s", job.job_id)
+            LOG.exception("the final report omits job %s", job.job_id)
 
 
 def job_status(app: App, job: JobRun) -> pb.JobStatus:

@@ -24,14 +24,14 @@ _UNIX = "unix://"
 
 
 class DockerEngine:
-    """One Docker engine as the ResourceManager sees it.
+    """One Docker engine, for the ResourceManager.
 
     Args:
-        settings: The ResourceManager's. It must listen where containers reach it.
-        cluster: The machines. At most one may have cards: that on which the engine runs.
+        settings: The ResourceManager's settings. Containers must reach its address.
+        cluster: The machines. Only the machine of the engine may have cards.
 
     Raises:
-        InputError: Settings or machines that cannot be used.
+        InputError: The settings or machines cannot be used.
     """
 
     poll_s = 60.0
@@ -62,10 +62,10 @@ class DockerEngine:
         return FixedInventory(self._cluster)
 
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
-        """They are there: app masters write in the app's own folder."""
+        """Do nothing: app masters write the logs to the app's own folder."""
 
     async def close(self) -> None:
-        """Disconnect; containers live on."""
+        """Disconnect. Containers continue to run."""
         if self._host is not None:
             await asyncio.to_thread(self._host.close)
 
@@ -100,7 +100,7 @@ class DockerEngine:
 def task_settings(
     settings: DockerSettings, *, network: str, user: str, name_suffix: str, cards: tuple[str, ...]
 ) -> dict[str, Any]:
-    """What an app master must know to start tasks' containers; `am.runtimes.docker` reads it."""
+    """Return the settings with which an app master starts its tasks' containers. `am.runtimes.docker` reads them."""
     return {
         "image": settings.image,
         "python": settings.python,
@@ -136,7 +136,11 @@ def socket_to_mount(socket: str, url: str) -> str:
         return url.removeprefix(_UNIX)
     if not url:
         return CONTAINER_SOCKET
-    raise InputError("app masters cannot reach the Docker engine like that", value=url, remedy="set docker.socket")
+    raise InputError(
+        "app masters cannot use this kind of Docker URL",
+        value=url,
+        remedy="use unix:// or tcp://, or set docker.socket to the socket's path on the engine's machine",
+    )
 
 
 def _emulated(devices: Mapping[str, Any], device: str) -> bool:
@@ -148,7 +152,7 @@ def _check_reachable(settings: RmSettings, url: str) -> None:
         return
     if url and not url.startswith(_UNIX):
         raise InputError(
-            "containers of another machine are told where the ResourceManager is",
+            "containers of another machine need the address of the ResourceManager",
             value=url,
             remedy="set `advertise` to this machine's name or address",
         )

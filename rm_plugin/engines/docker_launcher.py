@@ -1,7 +1,7 @@
-"""App masters as containers of a Docker engine: started, followed, killed, and found again by their labels.
+"""Run app masters as containers of a Docker engine. Labels identify the containers after a restart.
 
-They live on when the ResourceManager dies. Tasks are not bound to their app master by the kernel, as processes are, but
-end by themselves when it stays away; here they are removed with it.
+App masters outlive the ResourceManager. Tasks end by themselves if their app master stays unreachable. This launcher
+also removes them when it removes the app master.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _INTO_LOG = ("/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmContainers:
-    """What all app masters' containers of a run have in common.
+    """The common settings of all app masters' containers of a run.
 
     Attributes:
-        groups: More groups of the user's, by number: that of the socket.
-        socket: The engine's, on its own machine; empty for none.
-        volumes: More binds as a user writes them: apps may keep their checkpoints there.
-        environment: What their environment holds beside what the launch says.
-        name_suffix: Of containers' names: two ResourceManagers of one engine count their apps alike.
+        groups: Numbers of further groups of the user, such as the socket's.
+        socket: The path of the engine's socket on its machine. Empty for none.
+        volumes: Further binds in Docker's notation, for example for apps' checkpoints.
+        environment: Variables in addition to those of the launch.
+        name_suffix: Suffix of containers' names. Two ResourceManagers on one engine may use the same app ids.
     """
 
     image: str
@@ -87,13 +87,13 @@ class AmContainers:
 
 
 class DockerAppLauncher:
-    """An AppLauncher over one Docker engine. Calls to it run in threads; all else belongs to one loop.
+    """An AppLauncher over one Docker engine. Calls to the engine run in threads, everything else in one event loop.
 
     Args:
         host: The engine.
-        run_id: Labels all containers of this ResourceManager's run, over its restarts too.
-        on_exit: Told of each app master that ended, after all containers of its app are gone.
-        containers: What app masters' containers have in common.
+        run_id: Labels all containers of this ResourceManager's run, across its restarts.
+        on_exit: Called for each app master that ended, after all containers of its app have ended.
+        containers: Common settings of app masters' containers.
     """
 
     def __init__(self, host: DockerHost, run_id: str, on_exit: OnAmExit, containers: AmContainers) -> None:
@@ -107,9 +107,9 @@ class DockerAppLauncher:
         self._closed = False
 
     async def launch(self, launch: AmLaunch) -> int:
-        """Start an attempt; returns its process id on the engine's machine. Raises DockerError."""
+        """Start an attempt. Returns its process id on the engine's machine. Raises DockerError."""
         await self.kill(launch.app_id)
-        # Each time, as somebody may have removed it since; nothing is in it then.
+        # Check each time, because an operator may have removed the empty network.
         gateway = await asyncio.to_thread(self._host.ensure_network, self._containers.network, self._run)
         launch.working_dir.mkdir(parents=True, exist_ok=True)
         labels = {**self._app_master(launch.app_id), ATTEMPT_LABEL: str(launch.attempt)}
@@ -129,7 +129,7 @@ class DockerAppLauncher:
         return False
 
     async def kill(self, app_id: str) -> None:
-        """Kill and remove every container of the app; its exit is told later."""
+        """Kill and remove every container of the app. Its exit is reported later."""
         await self._kill_masters(self._app_master(app_id))
         if gone := self._gone.get(app_id):
             await gone.wait()
@@ -145,7 +145,7 @@ class DockerAppLauncher:
         try:
             await asyncio.to_thread(self._host.remove_networks, self._run)
         except DockerError as error:
-            # Somebody else's container is in it.
+            # A foreign container uses the network.
             LOG.warning("%s", error)
         if self._watch is not None:
             await self._watch.close()
@@ -157,7 +157,7 @@ class DockerAppLauncher:
         return {**self._app(app_id), ROLE_LABEL: APP_MASTER}
 
     async def _kill_masters(self, labels: Mapping[str, str]) -> None:
-        # Killed first and removed by whoever follows them, who still wants to read how they ended.
+        # Only kill them here. Their followers read how they ended, and then remove them.
         for each in await asyncio.to_thread(self._host.find, labels):
             await asyncio.to_thread(self._host.kill, each.container_id)
 
@@ -179,7 +179,7 @@ class DockerAppLauncher:
 
 
 async def _until_done(work: Callable[[Mapping[str, str]], None], labels: Mapping[str, str]) -> None:
-    """Try again until the engine does it: nobody may be told that containers are gone while they are not."""
+    """Try again until the engine succeeds, because containers must not count as gone while they still run."""
     while True:
         try:
             return await asyncio.to_thread(work, labels)

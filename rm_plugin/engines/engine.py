@@ -1,4 +1,4 @@
-"""The Engine port: everything that the ResourceManager needs of the place where apps run."""
+"""The Engine port: everything that the ResourceManager needs from the system that runs apps."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from themis.errors import InputError
 
 
 class Engine(Protocol):
-    """Where machines come from, app masters are started and logs lie. All methods belong to one event loop.
+    """Provides machines, starts app masters and fetches logs. Call all methods in one event loop.
 
     Attributes:
-        poll_s: How often its inventory is worth reading.
+        poll_s: Seconds between two reads of its inventory.
     """
 
     poll_s: float
 
     async def open(self) -> Cluster:
-        """Connect; returns the machines that there are. Raises ThemisError when it cannot."""
+        """Connect, and return the machines. Raises ThemisError if this fails."""
         ...
 
     def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> AppLauncher:
-        """What starts app masters of this run."""
+        """Return the launcher of this run's app masters."""
         ...
 
     def inventory(self) -> NodeInventory:
-        """What tells the machines from now on."""
+        """The inventory of the machines."""
         ...
 
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
-        """Bring what the app logged so far into its folder on this machine, as the local engine would have it there.
+        """Copy the app's present logs into its folder on this machine, with the layout of the local engine.
 
-        What cannot be had at the moment is left out.
+        Omits logs that cannot be read at the moment.
         """
         ...
 
@@ -69,16 +69,16 @@ class LocalEngine:
         return FixedInventory(self._cluster)
 
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
-        """They are there."""
+        """Do nothing: the logs are already there."""
 
     async def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 def open_engine(settings: RmSettings) -> Engine:
-    """The engine of the settings; nothing is connected yet. Raises InputError for settings that it cannot use."""
+    """Return the engine of the settings, not yet connected. Raises InputError if it cannot use them."""
     cluster = None if settings.cluster is None else load_cluster(file_or_example(settings.cluster, ExampleKind.CLUSTER))
-    # Each is imported when it is needed: one needs a JVM, another a library that is not installed everywhere.
+    # Import on demand: one engine needs a JVM, another a library that is not always installed.
     if settings.engine == "yarn":
         from rm_plugin.engines.yarn import YarnEngine
 

@@ -1,4 +1,4 @@
-"""The NodeInventory port: which machines an engine has, and in which state each is."""
+"""The NodeInventory port: the machines of an engine, and their states."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from themis.cluster import Cluster, DeviceType, Machine
 
 
 class NodeState(StrEnum):
-    """What may be done with a machine.
+    """The state of a machine.
 
-    USABLE: everything. DRAINING: what runs there may go on to the end of its lease. LOST: nothing runs there any more.
+    USABLE: it accepts new leases. DRAINING: running tasks may continue until their leases end. LOST: no task runs
+    there.
     """
 
     USABLE = "usable"
@@ -23,13 +24,13 @@ class NodeState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A machine as its engine sees it now.
+    """A machine and its present state.
 
     Attributes:
-        machine: Its id is the name by which the engine starts containers there.
-        state: What may be done with it.
-        used_gpus: GPUs of it that are in use, by our apps or by others; 0 where the engine does not count.
-        reason: Why it is not usable, for events; may be empty.
+        machine: The machine. The engine starts containers there by its id.
+        state: Its state.
+        used_gpus: Its GPUs in use, by any program. 0 if the engine does not count.
+        reason: Why it is not usable, for events. May be empty.
     """
 
     machine: Machine
@@ -40,27 +41,27 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """All machines that an engine knows of, and their types of devices."""
+    """All machines of an engine, and their device types."""
 
     nodes: tuple[Node, ...]
     devices: tuple[DeviceType, ...]
 
 
 class NodeInventory(Protocol):
-    """Where machines come from."""
+    """Reports the machines of an engine."""
 
     async def read(self) -> Inventory:
-        """What there is now; raises ThemisError when that cannot be told at the moment."""
+        """Return the present inventory. Raises ThemisError if it cannot be read at the moment."""
         ...
 
 
 class FixedInventory:
-    """The machines of a cluster that never changes: the adapter of the local engine, and of tests."""
+    """The machines of a fixed cluster, for the local engine and for tests."""
 
     def __init__(self, cluster: Cluster, nodes: Sequence[Node] = ()) -> None:
         self.nodes = tuple(nodes) or tuple(Node(machine=machine) for machine in cluster.machines)
         self._devices = tuple(cluster.devices.values())
 
     async def read(self) -> Inventory:
-        """All machines; a test may set `nodes`."""
+        """Return all machines. A test may set `nodes`."""
         return Inventory(nodes=self.nodes, devices=self._devices)

@@ -1,7 +1,7 @@
 """App masters as processes of this machine. Linux only.
 
-They are *not* bound to the life of the ResourceManager: one that is killed and started again finds them running, adopts
-them, and they register again. Their tasks are bound to theirs.
+App masters outlive the ResourceManager. After a restart, it finds and adopts them, and they register again. Tasks do
+not outlive their app master.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class LocalAppLauncher:
     """Starts `am.main` in a session of its own, its output in `am-ATTEMPT.log` of the app's folder.
 
     Args:
-        run_id: Marks all processes of this ResourceManager's run, over its restarts too.
-        on_exit: Told of each app master that ended, after its tasks are gone.
-        command: What to start in place of the app master; for tests.
+        run_id: Marks all processes of this ResourceManager's run, across its restarts.
+        on_exit: Called for each app master that ended, after its tasks have ended.
+        command: A command to start instead of the app master, for tests.
     """
 
     def __init__(self, run_id: str, on_exit: OnAmExit, *, command: Sequence[str] = AM_COMMAND) -> None:
@@ -65,14 +65,14 @@ class LocalAppLauncher:
 
     async def adopt(self, app_id: str, attempt: int, pid: int) -> bool:
         """Watch an app master that an earlier ResourceManager of this run started."""
-        # The id may have passed to a stranger since; the marks tell.
+        # Another process may have the id now, so check the marks.
         if not has_marks(pid, self._marks(app_id)):
             return False
         self._watch(app_id, attempt, pid, None)
         return True
 
     async def kill(self, app_id: str) -> None:
-        """SIGKILL every process of the app; its exit is told later."""
+        """Send SIGKILL to every process of the app. Its exit is reported later."""
         await self._sweep(self._marks(app_id))
         # Until its watcher has swept too: that sweep must not meet the app's next attempt.
         if gone := self._gone.get(app_id):

@@ -1,4 +1,4 @@
-"""App masters that exist in memory only: the shipped adapter for tests."""
+"""A launcher whose app masters exist in memory only, for tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryAm:
-    """An app master as it was launched; `pid` is made up."""
+    """A launched app master. `pid` is invented."""
 
     launch: AmLaunch
     pid: int
@@ -23,17 +23,17 @@ class MemoryAm:
 
     @property
     def attempt(self) -> int:
-        """Which attempt of it."""
+        """The attempt of the app."""
         return self.launch.attempt
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What the app master was given."""
+        """The app master's environment."""
         return self.launch.environment
 
 
 class MemoryAppLauncher:
-    """Remembers what was launched; a test ends an app master with `end`."""
+    """Records launches. A test ends an app master with `end`."""
 
     def __init__(self, on_exit: OnAmExit) -> None:
         self.launched: list[MemoryAm] = []
@@ -41,7 +41,7 @@ class MemoryAppLauncher:
         self._on_exit = on_exit
 
     async def launch(self, launch: AmLaunch) -> int:
-        """Remember an attempt; returns a made-up process id."""
+        """Record an attempt. Returns an invented process id."""
         await self.kill(launch.app_id)
         am = MemoryAm(launch=launch, pid=len(self.launched) + 1)
         self.launched.append(am)
@@ -49,7 +49,7 @@ class MemoryAppLauncher:
         return am.pid
 
     async def adopt(self, app_id: str, attempt: int, pid: int) -> bool:
-        """True when that app master is among the living."""
+        """Whether that app master is live."""
         am = self.living.get(app_id)
         return am is not None and (am.attempt, am.pid) == (attempt, pid)
 
@@ -58,11 +58,11 @@ class MemoryAppLauncher:
         await self.end(app_id, -signal.SIGKILL)
 
     async def shutdown(self) -> None:
-        """End all without telling."""
+        """End all app masters without calling `on_exit`."""
         self.living.clear()
 
     async def end(self, app_id: str, exit_code: int) -> None:
-        """End the app's master, if one lives, with this code, and tell."""
+        """End the app's master, if it is live, with this code, and call `on_exit`."""
         am = self.living.pop(app_id, None)
         if am is not None:
             await self._on_exit(AmExit(app_id=app_id, attempt=am.attempt, pid=am.pid, exit_code=exit_code))

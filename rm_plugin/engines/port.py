@@ -1,4 +1,4 @@
-"""The AppLauncher port: how the ResourceManager starts and ends app masters, and learns that one has ended."""
+"""The AppLauncher port: it starts and ends app masters, and reports when one has ended."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class AmLaunch:
     Attributes:
         app_id: The app.
         attempt: Counts from 1.
-        environment: What its app master needs to know; THEMIS_APP_ID and THEMIS_ATTEMPT are added.
+        environment: Variables of its app master. THEMIS_APP_ID and THEMIS_ATTEMPT are added.
         working_dir: The app's folder on this machine.
-        name: Of the app, for lists.
-        user: Who submitted it.
-        queue: Where the engine has queues.
-        attempts_left: How many more the app may have, this one included; an engine may make them by itself.
+        name: The app's name, for lists.
+        user: The user who submitted it.
+        queue: The queue, for engines with queues.
+        attempts_left: Number of attempts that the app still has, including this one. An engine may start them itself.
     """
 
     app_id: str
@@ -37,8 +37,9 @@ class AmLaunch:
 class AmExit:
     """The end of an app master.
 
-    `exit_code` is None when nobody can know it: it was adopted, not started by us. `killed` is set when an operator
-    ended the app in the engine itself, and says what the engine says of it.
+    Attributes:
+        exit_code: None if it is unknown, because an earlier ResourceManager started the app master.
+        killed: The engine's message if an operator ended the app in the engine itself, else empty.
     """
 
     app_id: str
@@ -49,17 +50,17 @@ class AmExit:
 
 
 OnAmExit = Callable[[AmExit], Awaitable[None]]
-"""Told once for each app master that ends for whatever cause, after all its tasks are gone."""
+"""Called once for each app master that ends for any reason, after all its tasks have ended."""
 
 MachinesOf = Callable[[str], Collection[str]]
-"""The machines on which an app has leases."""
+"""Returns the machines on which an app has leases."""
 
 
 class AppLauncher(Protocol):
-    """Starts and ends app masters. All methods belong to one event loop."""
+    """Starts and ends app masters. Call all methods in one event loop."""
 
     async def launch(self, launch: AmLaunch) -> int:
-        """Start an attempt and return its process id (or a number that stands for one).
+        """Start an attempt, and return its process id or a number that represents one.
 
         An earlier attempt of the app is ended first.
 
@@ -70,13 +71,13 @@ class AppLauncher(Protocol):
         ...
 
     async def adopt(self, app_id: str, attempt: int, pid: int) -> bool:
-        """Take back an app master that an earlier ResourceManager started; False when it lives no more."""
+        """Adopt an app master that an earlier ResourceManager started. Returns False if it has ended."""
         ...
 
     async def kill(self, app_id: str) -> None:
-        """End the app's master and all its tasks; returns when they are gone. An unknown app is no error."""
+        """End the app's master and all its tasks. Returns when they have ended. An unknown app is no error."""
         ...
 
     async def shutdown(self) -> None:
-        """End every app master and task of this ResourceManager's run; no exit is told any more."""
+        """End all app masters and tasks of this ResourceManager's run. Exits are not reported any more."""
         ...

@@ -1,4 +1,4 @@
-"""Logs of apps whose app master runs elsewhere, brought into the folder where the local engine would have them."""
+"""Copy logs of apps whose app master runs on another machine, with the layout of the local engine."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("themis.rm.logs")
 
 ARCHIVE_NAME = "logs.tar.gz"
-"""As app masters call it (`am.log_archive`)."""
+"""The name that app masters use (`am.log_archive`)."""
 SOURCE_NAME = "logs.from"
-"""Names the page that the logs in the folder are from."""
+"""The file that holds the URL of the page from which the folder's logs are."""
 _TIMEOUT_S = 10.0
 _CHUNK_BYTES = 1024 * 1024
 _NAME = re.compile(r"task-[0-9]{1,6}\.log|history\.jsonl")
 
 
 async def fetch_page(page_url: str, folder: Path) -> bool:
-    """Bring what has grown since, from an app master's page; False when it does not answer.
+    """Copy the bytes added since the last call from an app master's page. Returns False if it does not answer.
 
-    Each attempt has a page of its own, and may have lost the end of what the one before it had: from another page
-    everything is brought anew.
+    Each attempt has its own page, and may have lost the end of an earlier attempt's logs. So a call with a new page
+    copies everything again.
     """
-    # Imported here: only engines with app masters elsewhere need it.
+    # Import on demand: only engines with app masters on other machines need it.
     import aiohttp
 
     try:
@@ -53,7 +53,7 @@ async def fetch_page(page_url: str, folder: Path) -> bool:
 
 
 def _begin(page_url: str, folder: Path) -> None:
-    """Remove what is from another page."""
+    """Remove the logs of another page."""
     source = folder / SOURCE_NAME
     if not source.exists() or source.read_text() != page_url:
         shutil.rmtree(folder / "jobs", ignore_errors=True)
@@ -73,7 +73,7 @@ async def _fetch_file(http: ClientSession, path: str, size_bytes: int, folder: P
         while have < size_bytes:
             async with http.get(f"logs/{quote(path)}", params={"offset": str(have)}) as answer:
                 answer.raise_for_status()
-                # No more than was asked for, however much is sent.
+                # Keep no more bytes than requested, even if the page sends more.
                 data = await answer.content.read(min(_CHUNK_BYTES, size_bytes - have))
             if not data:
                 return
@@ -83,12 +83,12 @@ async def _fetch_file(http: ClientSession, path: str, size_bytes: int, folder: P
 
 
 def fetch_archive(storage_uri: str, folder: Path) -> None:
-    """Bring what the app's masters archived on HDFS; what is there already is replaced."""
+    """Copy the logs that the app's masters archived on HDFS. Replaces existing ones."""
     try:
         hdfs, path = open_webhdfs(storage_uri)
         if hdfs.status(f"{path}/{ARCHIVE_NAME}") is None:
             return
-        # The page's files are replaced, and may be others: whoever answers next is asked for all of it.
+        # The archive replaces the page's files, so the next page is read from its beginning.
         (folder / SOURCE_NAME).unlink(missing_ok=True)
         unpack_files(hdfs.read_whole(f"{path}/{ARCHIVE_NAME}"), folder)
     except ThemisError as error:

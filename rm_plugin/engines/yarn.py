@@ -1,4 +1,4 @@
-"""The engine `yarn`: machines are YARN's nodes, app masters YARN applications, what must last lies on HDFS."""
+"""The engine `yarn`: machines are YARN's nodes, app masters are YARN applications, and HDFS holds persistent files."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ LOG = logging.getLogger("themis.rm.yarn")
 
 
 class YarnEngine:
-    """YARN and HDFS as the ResourceManager sees them.
+    """YARN and HDFS, for the ResourceManager.
 
     Args:
-        settings: The ResourceManager's.
-        overlay: Slots, racks and device types of machines by host name, which node reports do not tell; None for none.
+        settings: The ResourceManager's settings.
+        overlay: Slots, racks and device types by host name, which node reports do not have. May be None.
     """
 
     def __init__(self, settings: RmSettings, overlay: Cluster | None) -> None:
@@ -56,8 +56,8 @@ class YarnEngine:
         client = self._client = await asyncio.to_thread(YarnClient)
         if self._settings.as_submitter:
             LOG.warning(
-                "yarn.as_submitter: whoever reaches this ResourceManager runs programs as any user for whom %s may act "
-                "(hadoop.proxyuser.*)",
+                "yarn.as_submitter: every client of this ResourceManager can run programs as any user for whom %s may "
+                "act (hadoop.proxyuser.*)",
                 current_user(),
             )
         if self._settings.queue:
@@ -158,7 +158,7 @@ def _environment(settings: YarnSettings, environment: Mapping[str, str]) -> dict
 
 
 def _hdfs_user(environment: Mapping[str, str]) -> dict[str, str]:
-    """Who app masters and tasks are to HDFS, where security is off: the owner of what is kept there."""
+    """Return the HDFS user of app masters and tasks without security: the owner of the files there."""
     user = environment.get("HADOOP_USER_NAME")
     return {"HADOOP_USER_NAME": user} if user else {}
 

@@ -20,13 +20,13 @@ _STATES = {YarnState.RUNNING: NodeState.USABLE, YarnState.DECOMMISSIONING: NodeS
 class YarnInventory:
     """Reads node reports.
 
-    Machine ids are host names. Two NodeManagers of one host cannot be told apart by a pinned ask: the one that runs
-    counts, or the first of them.
+    Machine ids are host names. A pinned ask cannot distinguish two NodeManagers of one host, so the running one counts,
+    or else the first.
 
     Args:
-        client: Connected.
-        device: The type of the nodes' GPUs where the overlay names none.
-        overlay: What node reports do not tell, by host name: slots and racks, and types of devices.
+        client: The connected client.
+        device: The device type of nodes without one in the overlay.
+        overlay: Slots, racks and device types by host name, which node reports do not have.
     """
 
     def __init__(self, client: YarnClient, device: DeviceType, overlay: Cluster | None = None) -> None:
@@ -34,18 +34,18 @@ class YarnInventory:
         self._device = device
         self._overlay = {machine.machine_id: machine for machine in overlay.machines} if overlay else {}
         self._devices = {device.name: device, **(overlay.devices if overlay else {})}
-        # As they were last told: of what YARN does not mention nobody knows that it is lost.
+        # The last known addresses. A node that YARN does not mention may still run.
         self._web: dict[str, str] = {}
-        # GPUs of machines that the overlay describes with another number, as they were last warned of.
-        self._told: dict[str, int] = {}
-        # As they last ran. Of a node that is decommissioned YARN tells less and less resources.
+        # The reported GPUs of machines that have another number in the overlay, for one warning each.
+        self._warned: dict[str, int] = {}
+        # The machines as they last ran. YARN reports ever smaller resources of a decommissioned node.
         self._machines: dict[str, Machine] = {}
 
     async def read(self) -> Inventory:
-        """The nodes that have GPUs, in whatever state.
+        """Return the nodes with GPUs, in any state.
 
-        A node that YARN just registers is not mentioned yet: what runs on a known one is not gone, and no container
-        starts on it either. After a restart of YARN's ResourceManager every node is such for an instant.
+        Omits nodes that YARN is just registering: their containers may still run, but no new ones can start. After a
+        restart of YARN's ResourceManager, all nodes are in this state for a moment.
         """
         every = await asyncio.to_thread(self._client.nodes, tuple(YarnState))
         reports = [report for report in every if report.state is not YarnState.NEW]
@@ -57,7 +57,7 @@ class YarnInventory:
         return Inventory(nodes=self._nodes(reports), devices=tuple(self._devices.values()))
 
     def web_addresses(self, machine_ids: Collection[str]) -> tuple[str, ...]:
-        """`host:port` of the web services of these machines' NodeManagers; those that YARN calls lost are left out."""
+        """Return `host:port` of the web services of these machines' NodeManagers, without lost nodes."""
         return tuple(self._web[machine_id] for machine_id in sorted(machine_ids) if self._web.get(machine_id))
 
     def _nodes(self, reports: Collection[NodeReport]) -> tuple[Node, ...]:
@@ -84,8 +84,8 @@ class YarnInventory:
         known = self._overlay.get(report.host)
         if known is not None and known.gpus == report.gpus:
             return known
-        if known is not None and self._told.get(report.host) != report.gpus:
-            self._told[report.host] = report.gpus
+        if known is not None and self._warned.get(report.host) != report.gpus:
+            self._warned[report.host] = report.gpus
             LOG.warning(
                 "%s has %d GPUs in the cluster file and %d in YARN: the file's slots and device of it do not count",
                 report.host,
@@ -95,7 +95,7 @@ class YarnInventory:
         return Machine(
             machine_id=report.host,
             rack_id=report.rack or "/default-rack",
-            # What GPUs share a link no report tells: as far as we know, all of them.
+            # Reports do not say which GPUs share a link, so assume all of them.
             slots=(report.gpus,),
             device=self._device.name,
             cpus=max(1, report.vcores),

@@ -1,7 +1,7 @@
-"""App masters as YARN applications: submitted, followed, killed, and found again by their tags.
+"""Run app masters as YARN applications. Tags identify the applications after a restart.
 
-YARN itself starts an app master again that dies, as often as the app has attempts left; the new attempt registers with
-the next number. One YARN application stands for one launch of ours and all such attempts of it.
+If an app master dies, YARN starts it again while the app has attempts left, and the new attempt registers with the next
+number. One YARN application represents one launch and all its attempts.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ LOG = logging.getLogger("themis.rm.yarn")
 
 APP_TYPE = "THEMIS"
 DRAIN_LIMIT_S = 60.0
-"""How long to wait for NodeManagers to have ended what a killed application left; then it is only said."""
+"""Seconds to wait until NodeManagers have ended a killed application's containers. After that, only log it."""
 FORGOTTEN_S = 60.0
-"""An application that YARN does not list for so long is one that it knows no more."""
+"""Seconds after which an application that YARN does not list counts as forgotten."""
 _DRAIN_POLL_S = 0.1
 _ATTEMPT_TAG = "themis-attempt:"
 _LIVING = tuple(state for state in AppState if not state.is_final)
@@ -38,7 +38,7 @@ _LIVING = tuple(state for state in AppState if not state.is_final)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmTemplate:
-    """What every app master of a run is started with."""
+    """The common launch settings of all app masters of a run."""
 
     python: str
     environment: Mapping[str, str] = field(repr=False)
@@ -49,30 +49,30 @@ class AmTemplate:
 
 @dataclass(slots=True, kw_only=True)
 class _Followed:
-    """A YARN application of ours; `attempt` is its first, `over` is set once nothing of it runs any more."""
+    """A YARN application of this run. `attempt` is its first attempt. `over` is set once all of it has ended."""
 
     app_id: str
     attempt: int
     yarn_app_id: str
-    told: bool = False
+    reported: bool = False
     seen_s: float = field(default_factory=time.monotonic)
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def number(self) -> int:
-        """The last part of YARN's id, which stands for a process id."""
+        """The last part of YARN's id, used as a process id."""
         return int(self.yarn_app_id.rpartition("_")[2])
 
 
 class YarnAppLauncher:
-    """An AppLauncher over YARN. Calls into Java run in threads; all else belongs to one loop.
+    """An AppLauncher over YARN. Calls into Java run in threads, everything else in one event loop.
 
     Args:
-        client: Connected.
-        run_id: Tags all applications of this ResourceManager's run, over its restarts too.
-        on_exit: Told of each YARN application that ended, after all its processes.
-        template: What app masters are started with.
-        settings: Sizes, queue, paces.
+        client: The connected client.
+        run_id: Tags all applications of this ResourceManager's run, across its restarts.
+        on_exit: Called for each YARN application that ended, after all its processes.
+        template: Common launch settings of app masters.
+        settings: Sizes, queue and intervals.
         node_addresses: Web addresses of the NodeManagers where an app may have containers.
     """
 
@@ -128,17 +128,17 @@ class YarnAppLauncher:
         followed = self._apps.get(app_id)
         if followed is None or followed.over.is_set():
             return
-        # No exit is told of what we end ourselves by the caller's wish, but once it is over, as the port says.
+        # As the port requires, the exit of an application that is ended here is reported only once it is over.
         await self._kill(followed, "the Themis ResourceManager ends it")
         await followed.over.wait()
 
     async def shutdown(self) -> None:
-        """Kill every application of this run; one that cannot be killed is logged, and left to YARN."""
+        """Kill every application of this run. Log those that cannot be killed, and leave them to YARN."""
         self._closed = True
         await self._kill_all()
         if self._ends:
             await asyncio.gather(*self._ends, return_exceptions=True)
-            # An end that was being told may have launched one more meanwhile.
+            # Handling a reported end may have launched another application meanwhile.
             await self._kill_all()
         if self._following is not None:
             self._following.cancel()
@@ -220,7 +220,7 @@ class YarnAppLauncher:
 
     def _follow(self, app_id: str, attempt: int, yarn_app_id: str) -> _Followed:
         followed = self._apps.get(app_id)
-        # A kill may have found by its tag what YARN answers a moment later: whoever waits for its end must learn it.
+        # A kill may already have found this application by its tag. Its waiters must learn of the end.
         if followed is None or followed.yarn_app_id != yarn_app_id:
             followed = self._apps[app_id] = _Followed(app_id=app_id, attempt=attempt, yarn_app_id=yarn_app_id)
         if self._following is None:
@@ -230,7 +230,7 @@ class YarnAppLauncher:
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(self._settings.poll_s)
-            waiting = {each.yarn_app_id: each for each in self._apps.values() if not each.told}
+            waiting = {each.yarn_app_id: each for each in self._apps.values() if not each.reported}
             if not waiting:
                 continue
             try:
@@ -238,10 +238,10 @@ class YarnAppLauncher:
                 tags = tuple(sorted({_app_tag(each.app_id) for each in waiting.values()}))
                 reports = await asyncio.to_thread(self._client.reports, tags=tags)
             except ThemisError as error:
-                LOG.warning("YARN does not tell of its applications: %s", error)
+                LOG.warning("YARN does not list its applications: %s", error)
                 continue
             except Exception:
-                # A defect of ours in one answer: without this poll no end would ever be told.
+                # Survive a defect in handling one answer: without this poll no end would be reported.
                 LOG.exception("YARN's applications cannot be read")
                 continue
             now_s = time.monotonic()
@@ -255,13 +255,13 @@ class YarnAppLauncher:
                     self._over(followed, report)
 
     def _over(self, followed: _Followed, report: AppReport | None) -> None:
-        """Tell an end in a task of its own: whoever is told may launch and kill, which waits for the poll to go on."""
-        followed.told = True
-        task = asyncio.get_running_loop().create_task(self._tell_over(followed, report))
+        """Report an end in a separate task: `on_exit` may launch and kill, which wait for the poll to continue."""
+        followed.reported = True
+        task = asyncio.get_running_loop().create_task(self._report_over(followed, report))
         self._ends.add(task)
         task.add_done_callback(self._ends.discard)
 
-    async def _tell_over(self, followed: _Followed, report: AppReport | None) -> None:
+    async def _report_over(self, followed: _Followed, report: AppReport | None) -> None:
         try:
             await self._drained(followed)
             followed.over.set()
@@ -270,7 +270,7 @@ class YarnAppLauncher:
                 await self._on_exit(_exit(followed, report))
         except Exception:
             # Whatever it was, the other applications must be followed.
-            LOG.exception("the end of %s could not be told", followed.yarn_app_id)
+            LOG.exception("the end of %s could not be reported", followed.yarn_app_id)
         finally:
             followed.over.set()
 
@@ -292,10 +292,10 @@ class YarnAppLauncher:
             raise
 
     async def _drained(self, followed: _Followed) -> None:
-        """Wait until no NodeManager runs anything of the application: YARN counts its GPUs as free before."""
+        """Wait until no NodeManager runs the application's containers. YARN counts its GPUs as free earlier."""
         deadline_s = time.monotonic() + DRAIN_LIMIT_S
         while followed.yarn_app_id:
-            # Asked anew each time: a node that is lost meanwhile is not waited for.
+            # Read the addresses each time, so that a node lost meanwhile is skipped.
             addresses = self._node_addresses(followed.app_id)
             living = await asyncio.to_thread(living_containers, addresses, followed.yarn_app_id)
             if not living:
@@ -332,6 +332,6 @@ def _first_attempt(report: AppReport, known: int) -> int:
         report: The application.
         known: The newest attempt that registered, which may be an earlier one than runs now.
     """
-    told = [tag.removeprefix(_ATTEMPT_TAG) for tag in report.tags if tag.startswith(_ATTEMPT_TAG)]
+    tagged = [tag.removeprefix(_ATTEMPT_TAG) for tag in report.tags if tag.startswith(_ATTEMPT_TAG)]
     # Without the tag it was submitted by an older version.
-    return int(told[0]) if told else max(1, known - max(0, report.attempt - 1))
+    return int(tagged[0]) if tagged else max(1, known - max(0, report.attempt - 1))

@@ -1,4 +1,4 @@
-"""Our own packages on their way to the nodes: one archive on HDFS, named by its content, unpacked by NodeManagers."""
+"""Deliver Themis's packages to the nodes: one archive on HDFS, named by its content, which NodeManagers unpack."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ PACKAGE_FOLDER = "themis-package"
 ENV_FOLDER = "env"
 
 PACKAGES = ("themis", "am", "tf_jobs")
-"""What app masters and tasks import. What they need of others has to be in the interpreter on the nodes."""
+"""Packages that app masters and tasks import. The nodes' interpreter must have their dependencies."""
 
 _ROOT = Path(__file__).resolve().parents[2]
 _AT_START = RetryRule(deadline_s=15.0)
-"""A ResourceManager that cannot start says so soon; only what runs waits patiently for HDFS."""
+"""A starting ResourceManager reports an unreachable HDFS soon. Only a running one waits longer."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def ship_package(folder_uri: str) -> LocalResource:
-    """Have the archive in a folder on HDFS, and what a NodeManager must be told of it."""
+    """Upload the archive to a folder on HDFS unless it exists, and return its resource for NodeManagers."""
     name = f"themis-{package_digest()[:16]}.zip"
     hdfs, folder = open_webhdfs(folder_uri, rule=_AT_START)
     path = f"{folder}/{name}"
     if hdfs.status(path) is None:
         content = package_bytes()
-        # Beside its name first: a NodeManager must never see half of it.
+        # Upload under another name first, so that NodeManagers never see an incomplete archive.
         partial = f"{folder}/.{name}.partial"
         hdfs.make_folders(folder)
         hdfs.create(partial, lambda: content)
@@ -45,7 +45,7 @@ def ship_package(folder_uri: str) -> LocalResource:
 
 
 def archive_resource(uri: str) -> LocalResource:
-    """An archive that the site put on HDFS, unpacked as `env`; one that is not there raises InputError."""
+    """Return the site's own archive on HDFS, unpacked as `env`. Raises InputError if it does not exist."""
     return _resource(ENV_FOLDER, uri)
 
 

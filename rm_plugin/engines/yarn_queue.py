@@ -1,4 +1,4 @@
-"""Whether a queue of YARN's can take our apps: asked at the start, since each app would fail by it."""
+"""Check at the start whether a YARN queue accepts apps, because otherwise every app would fail."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ LOG = logging.getLogger("themis.rm.yarn")
 
 
 def check_queue(queue: QueueReport) -> None:
-    """Refuse a queue that takes no apps, with InputError; say of one that may not use every GPU what follows."""
+    """Raise InputError if the queue accepts no apps. Log a warning if it may not use all GPUs."""
     if queue.children:
         children = ", ".join(queue.children)
         raise InputError("only a queue without others below it takes apps", value=queue.name, remedy=f"use: {children}")
     if not queue.is_running:
         remedy = f"set yarn.scheduler.capacity.{queue.name}.state to RUNNING, then: yarn rmadmin -refreshQueues"
         raise InputError("a queue of YARN's that is stopped takes no apps", value=queue.name, remedy=remedy)
-    # Not every scheduler of YARN's tells it.
+    # Some of YARN's schedulers do not report the share.
     if 0.0 < queue.max_capacity_share < 1.0:
         LOG.warning(
             "queue %s may use %.0f %% of what is above it: the other GPUs are leased, asked for in vain and closed "

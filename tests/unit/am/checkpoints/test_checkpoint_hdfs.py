@@ -206,7 +206,7 @@ def test_removed_staged_folder_never_becomes_checkpoint(store, hdfs, source):
         return record
 
     store._upload = swept
-    with pytest.raises(CheckpointError, match="not what lies there"):
+    with pytest.raises(CheckpointError, match="differ from those on HDFS"):
         store.save("j", 1, {"a": source, "b": source}, {})
     assert store.latest("j") is None
     assert not hdfs.files()

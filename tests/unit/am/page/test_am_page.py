@@ -143,7 +143,7 @@ class TestPages:
             status, headers, body = await site.get(path)
             assert status == 503
             assert headers["Content-Type"].startswith(kind)
-            assert b"not been told its app yet" in body
+            assert b"not received its app yet" in body
 
         ask(None, scenario)
 

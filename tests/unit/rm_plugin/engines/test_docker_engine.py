@@ -39,7 +39,7 @@ class World:
         monkeypatch.delenv("DOCKER_HOST", raising=False)
         self.fake = FakeDocker()
         self.folder = folder
-        self.told = []
+        self.exits = []
         engine = DockerEngine(settings(docker={"image": "image", "volumes": ("/data:/data:ro",)}), cluster("real"))
         engine._host = self.host = DockerHost(self.fake)
         self.launcher = engine.launcher("0123456789ab", self.on_exit, lambda app_id: ())
@@ -47,7 +47,7 @@ class World:
     async def on_exit(self, end):
         # By then the app's containers are gone.
         assert not [box for box in self.fake.boxes.values() if box.create["labels"]["themis.app"] == end.app_id]
-        self.told.append((end.app_id, end.attempt, end.exit_code))
+        self.exits.append((end.app_id, end.attempt, end.exit_code))
 
     def order(self, app_id="app-1", attempt=1, address="0.0.0.0:8650"):
         environment = {"THEMIS_RM_ADDRESS": address, "THEMIS_APP_TOKEN": "t"}
@@ -123,10 +123,10 @@ def test_an_end_is_told_once_after_the_tasks_are_gone(run):
         world.add_task()
         other = world.add_task("app-2")
         world.master().end(7)
-        await world.until(lambda: world.told)
+        await world.until(lambda: world.exits)
         assert list(world.fake.boxes.values()) == [other]
         await asyncio.sleep(0.05)
-        assert world.told == [("app-1", 1, 7)]
+        assert world.exits == [("app-1", 1, 7)]
 
     run(scenario)
 
@@ -136,11 +136,11 @@ def test_the_next_attempt_ends_the_former(run):
         await world.launcher.launch(world.order())
         task = world.add_task()
         await world.launcher.launch(world.order(attempt=2))
-        assert world.told == [("app-1", 1, 137)]
+        assert world.exits == [("app-1", 1, 137)]
         assert task.id not in world.fake.boxes
         assert world.master().create["labels"]["themis.attempt"] == "2"
         await world.launcher.kill("app-1")
-        assert world.told[1:] == [("app-1", 2, 137)]
+        assert world.exits[1:] == [("app-1", 2, 137)]
         await world.launcher.kill("unknown")
 
     run(scenario)
@@ -156,8 +156,8 @@ def test_a_living_app_master_is_adopted(run):
         assert await again.adopt("app-1", 1, 1001)
         world.launcher._closed = True
         world.master().end(0)
-        await world.until(lambda: world.told)
-        assert world.told == [("app-1", 1, 0)]
+        await world.until(lambda: world.exits)
+        assert world.exits == [("app-1", 1, 0)]
         await again.shutdown()
 
     run(scenario)
@@ -172,7 +172,7 @@ def test_one_that_ended_meanwhile_is_not_adopted_and_leaves_nothing(run):
         box.end(1)
         world.add_task()
         assert not await world.launcher.adopt("app-1", 1, 1001)
-        assert (world.fake.boxes, world.told) == ({}, [])
+        assert (world.fake.boxes, world.exits) == ({}, [])
 
     run(scenario)
 
@@ -214,7 +214,7 @@ def test_shutting_down_tells_no_end(run):
         world.add_task()
 
     run(scenario)
-    assert worlds[0].told == []
+    assert worlds[0].exits == []
 
 
 # ---- what cannot be used --------------------------------------------------------------------------------------------
