@@ -3,27 +3,14 @@
 from setuptools import Extension, setup
 
 CORE, PACKING = "rm_plugin/solvers/exact/core", "am/agent/core"
-SHARED = (
-    *(
-        "bids_module",
-        "charges",
-        "chosen",
-        "completion",
-        "cover",
-        "cover_module",
-        "fit",
-        "left_out",
-        "lift",
-        "one_machine",
-        "one_price",
-        "pack",
-        "prune",
-    ),
-    *("rows", "rows_module", "shares", "simplex", "weigh"),
-    *("tables", "tables_module", "relaxation", "clique", "leaf", "branch"),
+WITH_HEADER = (
+    *("best_fit", "bids_module", "completion_bound", "dominance", "group_capacity", "lazy_constraints", "lifting"),
+    *("one_machine", "pattern_cover", "pattern_cover_module", "pin_shares", "placement_search", "row_ordering"),
+    *("row_ordering_module", "row_packing", "shared_pin_costs", "simplex"),
 )
-SOURCES = (*SHARED, "module", "prices", "search")
-HEADERS = (*SHARED, "buffer", "core", "hash")
+SOURCES = (*WITH_HEADER, "module", "prices", "search")
+HEADERS = (*WITH_HEADER, "buffer", "hash", "problem")
+CANDIDATES = ("enumeration", "dominance", "list_scheduling", "multifit", "gang_layout")
 
 # No contraction into fused operations: prices and times are the same on every machine of one libm.
 ARGUMENTS = ["-std=gnu11", "-O3", "-ffp-contract=off", "-Wall", "-Wextra"]
@@ -34,40 +21,23 @@ setup(
             "rm_plugin.solvers.exact._core",
             sources=[f"{CORE}/{name}.c" for name in SOURCES],
             depends=[f"{CORE}/{name}.h" for name in HEADERS],
-            # Without a compiler the package installs all the same, and the solver `exact` tells what is missing.
-            optional=True,
             extra_compile_args=ARGUMENTS,
         ),
         Extension(
             "am.agent._packing",
-            sources=[f"{PACKING}/{name}.c" for name in ("module", "packing", "least_slack", "following")],
-            depends=[
-                f"{PACKING}/{name}.h"
-                for name in ("arrays", "following", "limits", "packing", "packer", "least_slack", "shapes")
-            ],
-            # Without a compiler `am/agent/packing.py` and `am/jobs/division.py` do the same, only slower.
-            optional=True,
-            extra_compile_args=ARGUMENTS,
-        ),
-        Extension(
-            "am.agent._asking",
             sources=[
-                f"{PACKING}/{name}.c"
-                for name in ("asking_module", "choosing", "covering", "dealing", "fitting", "laying")
+                f"{PACKING}/{name}.c" for name in ("packing_module", "packing", "least_slack", "schedule_simulation")
             ],
             depends=[
                 f"{PACKING}/{name}.h"
-                for name in ("arrays", "choosing", "covering", "dealing", "fitting", "laying", "shapes")
+                for name in ("arrays", "limits", "packing", "packer", "least_slack", "schedule_simulation", "shapes")
             ],
-            # Without a compiler `fitted`, `filled`, `dealt`, `divisions` and `selection` do the same, only slower.
-            optional=True,
             extra_compile_args=ARGUMENTS,
         ),
         Extension(
-            "am.agent._memo",
-            sources=[f"{PACKING}/memo_module.c"],
-            # Without a compiler `am/agent/memo.py` does the same, only slower.
-            optional=True,
+            "am.agent._candidates",
+            sources=[f"{PACKING}/{name}.c" for name in ("candidates_module", *CANDIDATES)],
+            depends=[f"{PACKING}/{name}.h" for name in ("arrays", *CANDIDATES, "shapes")],
             extra_compile_args=ARGUMENTS,
         ),
     ]

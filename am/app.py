@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from am.agent.fairness import Valuer, rho_by_definition
-from am.agent.finish_time import finish_time_s
-from am.agent.views import AppView, Surroundings
+from am.agent.model.fairness import Valuer, rho_by_definition
+from am.agent.model.finish_time import finish_time_s
+from am.agent.model.views import AppView, ClusterView
 from am.app_view import app_view, held_gang, surroundings, whole_view
 from am.checkpoints.store import CheckpointStore
 from am.checkpoints.uri import open_store
-from am.jobs.board import JobBoard
 from am.jobs.planner import Holdings
+from am.jobs.search_state import SearchState
 from am.journal import Journal
 from themis.choices import BundleRule
 from themis.clock import Clock
@@ -54,9 +54,9 @@ class App:
         self.folder = folder
         self.checkpoint_uri = self.spec.checkpoint_uri or f"{kept_at}/checkpoints"
         self.store: CheckpointStore = open_store(self.checkpoint_uri)
-        self.board = JobBoard(self.spec, folder, self.time_scale, journal, self.store.latest_iteration)
+        self.board = SearchState(self.spec, folder, self.time_scale, journal, self.store.latest_iteration)
         self.leases: dict[GpuId, Lease] = {}
-        self.around: Surroundings = replace(
+        self.around: ClusterView = replace(
             surroundings(
                 self.cluster,
                 active_apps=registered.active_apps,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from am.agent.views import AppView, HeldGang, JobView, Surroundings, median_job
+from am.agent.model.views import AppView, ClusterView, HeldGang, JobView, median_job
 from am.tuners.port import Phase, TunerPlan
 from themis.apps import AppSpec, JobSpec
 from themis.choices import BundleRule
@@ -163,9 +163,9 @@ def held_gang(job_id: str, gpus: Iterable[GpuId], up: Iterable[GpuId], cluster: 
     )
 
 
-def surroundings(cluster: Cluster, *, active_apps: int, lease_s: float, rule: BundleRule) -> Surroundings:
+def surroundings(cluster: Cluster, *, active_apps: int, lease_s: float, rule: BundleRule) -> ClusterView:
     """What the ResourceManager told of the cluster, for the agent."""
-    return Surroundings(
+    return ClusterView(
         cluster_gpus=cluster.gpus,
         active_apps=max(1, active_apps),
         lease_s=lease_s,

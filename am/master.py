@@ -17,11 +17,11 @@ from am.jobs.job_runner import JobRunner
 from am.jobs.planner import Plan, PlannedJob, make_plan
 from am.jobs.run import JobRun
 from am.journal import Journal
+from am.lease_return import LeaseReturn
 from am.log_archive import open_archive
 from am.log_watch import LogWatch
 from am.negotiator import Negotiator
 from am.page.state import AmPageState, page_state
-from am.returns import Returns
 from am.session import RmSession
 from am.status import finish_message, heartbeat_message
 from themis.clock import Clock
@@ -64,7 +64,7 @@ class AppMaster:
         self._app: App | None = None
         self._jobs: JobRunner
         self._logs: LogWatch
-        self._returns: Returns
+        self._returns: LeaseReturn
         self._negotiator: Negotiator
         self._opening: asyncio.Future[None] | None = None
         self._held: list[pb.RmMessage] = []
@@ -161,7 +161,7 @@ class AppMaster:
             self._jobs = JobRunner(
                 app, self._engine.runtime, self._emit, self._logs.drain, self._dirty.set, self._no_room
             )
-            self._returns = Returns(self._engine.runtime.kept, self._dirty.set)
+            self._returns = LeaseReturn(self._engine.runtime.kept, self._dirty.set)
             self._negotiator = Negotiator(app, lambda: self._planned)
             self._app = app
             app.board.on_turn = lambda job: self._emit("job_state", job.job_id, {"state": job.state.value})

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from am.agent.bidding import make_bid, make_report
+from am.agent.bids.bidding import BidMemory, make_bid
+from am.agent.bids.reports import make_report
 from am.app import App
 from themis.cluster import GpuId
 from themis.wire import themis_pb2 as pb
@@ -21,6 +22,7 @@ class Negotiator:
     def __init__(self, app: App, planned: Planned) -> None:
         self._app = app
         self._planned = planned
+        self._memory = BidMemory()
 
     def report(self, question: pb.AskRho) -> pb.AmMessage:
         """The app's report for a round."""
@@ -35,6 +37,6 @@ class Negotiator:
         self._app.hear(contention=offer.contention, active_apps=offer.active_apps)
         view = self._app.view(self._planned(), self._app.up_for_renewal(offer.now_s))
         around = replace(self._app.around, lease_s=offer.lease_s)
-        bid = make_bid(view, offer, around)
+        bid = make_bid(view, offer, around, self._memory)
         prepare_ms = 1e3 * (time.perf_counter() - started_s)
         return pb.AmMessage(bid=bid_to_message(bid, prepare_ms))

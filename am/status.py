@@ -6,8 +6,8 @@ import logging
 import math
 from collections.abc import Iterator
 
-from am.agent.bidding import unmet_demands
-from am.agent.views import AppView
+from am.agent.model.demands import unmet_demands
+from am.agent.model.views import AppView
 from am.app import App
 from am.jobs.run import JobRun
 from themis.lifecycle import AppState

@@ -1,6 +1,6 @@
 """Small apps, surroundings and offers for the tests of the agent."""
 
-from am.agent.views import AppView, GangAt, HeldGang, JobView, Surroundings
+from am.agent.model.views import AppView, ClusterView, GangAt, HeldGang, JobView
 from themis.apps import CRUDE_SLOWDOWN, JobShape, Slowdown
 from themis.bids import Offer
 from themis.choices import BundleRule
@@ -54,7 +54,7 @@ def around_of(cluster=None, **changes):
         "rack_of": {} if cluster is None else {each.machine_id: each.rack_id for each in cluster.machines},
         "rule": BundleRule.CONTINUATION,
     }
-    return Surroundings(**{**fields, **changes})
+    return ClusterView(**{**fields, **changes})
 
 
 def offer_of(slots, **changes):

@@ -1,7 +1,7 @@
 """V of every bundle of a tiny cluster, by trying every way to divide it: the measure of what the rows of a bid say.
 
-Written from the definition in `am/agent/bidding.py` and from `finish_time_s`, and from nothing else of the agent but
-`growth_pays`. A bundle is a vector: so many GPUs of each slot.
+Written from the definition in `am/agent/bids/bidding.py` and from `finish_time_s`; otherwise it uses only
+`growth_pays` of the agent. A bundle is a vector: so many GPUs of each slot.
 """
 
 import itertools
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from am.agent.demands import growth_pays
-from am.agent.fairness import Valuer
-from am.agent.finish_time import finish_time_s
-from am.agent.views import GangAt
+from am.agent.model.demands import growth_pays
+from am.agent.model.fairness import Valuer
+from am.agent.model.finish_time import finish_time_s
+from am.agent.model.views import GangAt
 from rm_plugin.solvers.brute_force import place_all
 from themis.bids import FreeMachine
 from themis.cluster import Level

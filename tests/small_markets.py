@@ -1,5 +1,8 @@
 """Markets in a few words, for tests of solvers and auctions."""
 
+from rm_plugin.solvers.exact.market_arrays import read_market
+from rm_plugin.solvers.exact.prepared_market import PreparedMarket
+from rm_plugin.solvers.exact.row_placement import RowPlacer
 from rm_plugin.solvers.port import SolveStatus
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
 from themis.choices import EmptyBundle
@@ -37,3 +40,9 @@ def covers(found, best):
     assert found.positive <= best.positive
     if found.positive == best.positive:
         assert found.log_objective - 1e-9 <= best.log_objective <= found.log_objective + found.gap + 1e-9
+
+
+def prepared(given):
+    """A market as the search takes it, whatever presolve would say."""
+    arrays = read_market(given)
+    return PreparedMarket(arrays, RowPlacer(arrays))

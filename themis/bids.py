@@ -127,11 +127,12 @@ class Offer(Value, frozen=True, kw_only=True):
 
 
 class FreeMachine(Value, frozen=True, dict=True, kw_only=True):
-    """A machine as the auction sees it: free GPUs of each slot."""
+    """A machine as the auction sees it: free GPUs of each slot, all of one device type."""
 
     machine_id: str
     rack_id: str
     free_slots: tuple[int, ...]
+    device: str = "gpu"
 
     @remembered
     def free(self) -> int:

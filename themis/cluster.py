@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum, StrEnum
 from functools import cache, cached_property
 
@@ -188,6 +188,14 @@ class Allocation(Value, frozen=True, order=True):
         return all(count <= limit.get(machine, 0) for machine, count in self.counts)
 
 
+def level_across(machine_ids: Iterable[str], rack_of: Mapping[str, str]) -> Level:
+    """The level that spans these machines: MACHINE, RACK or CLUSTER. `rack_of` must know them if there are several."""
+    members = set(machine_ids)
+    if len(members) <= 1:
+        return Level.MACHINE
+    return Level.RACK if len({rack_of[machine_id] for machine_id in members}) == 1 else Level.CLUSTER
+
+
 class Cluster(Value, frozen=True, dict=True, kw_only=True):
     """All machines of a cluster, in a fixed order, and the device types they carry."""
 
@@ -265,23 +273,16 @@ class Cluster(Value, frozen=True, dict=True, kw_only=True):
 
     def level_of(self, allocation: Allocation) -> Level:
         """The nearest level that all GPUs of an allocation share, slots left aside: MACHINE, RACK or CLUSTER."""
-        return self._span([machine_id for machine_id, _ in allocation])
+        return level_across([machine_id for machine_id, _ in allocation], self.rack_of)
 
     def level_of_gpus(self, gpus: Iterable[GpuId]) -> Level:
         """The nearest level that these single GPUs share, slots included."""
         members = tuple(gpus)
         machine_ids = {gpu.machine_id for gpu in members}
         if len(machine_ids) > 1:
-            return self._span(machine_ids)
+            return level_across(machine_ids, self.rack_of)
         slots = {self.machine(gpu.machine_id).slot_of(gpu.index) for gpu in members}
         return Level.SLOT if len(slots) <= 1 else Level.MACHINE
-
-    def _span(self, machine_ids: Collection[str]) -> Level:
-        """The level that spans some machines, each named once."""
-        if len(machine_ids) <= 1:
-            return Level.MACHINE
-        racks = {self.machine(machine_id).rack_id for machine_id in machine_ids}
-        return Level.RACK if len(racks) == 1 else Level.CLUSTER
 
     @cached_property
     def fitting_levels(self) -> tuple[Level, ...]:

@@ -27,7 +27,7 @@ def make_private(path: Path) -> None:
 
     What is not there, belongs to another user or is a link is left alone.
     """
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         facts = path.lstat()
         if facts.st_uid == os.geteuid() and not stat.S_ISLNK(facts.st_mode) and facts.st_mode & _OTHERS:
             path.chmod(stat.S_IMODE(facts.st_mode) & ~_OTHERS)

@@ -21,7 +21,7 @@ def add_to(commands: Subcommands) -> None:
 
 def _rho(options: argparse.Namespace) -> int:
     # Imported late: the agent is slow to import, and other commands do not need it.
-    from am.agent.examples import nsdi_table
+    from am.agent.model.nsdi_example import nsdi_table
 
     table = nsdi_table()
     if options.json:

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from am.jobs.environment import Gang, task_environment
+from am.jobs.environment import JobIncarnation, task_environment
 from am.jobs.gang import start_gang, wait_gang
 from am.runtimes.port import SeatRequest, TaskHandle, TaskLaunch
 from am.runtimes.remote.hosts import TaskHosts
@@ -124,7 +124,7 @@ class NodeJob:
         gpus = [(GpuId(node, index),) for node, tasks in placement.items() for index in range(tasks)]
         requests = [SeatRequest(job_id=JOB_ID, task_index=index, gpus=each) for index, each in enumerate(gpus)]
         seats = await self._runtime.reserve(requests)
-        gang = Gang(
+        gang = JobIncarnation(
             app_id=self._app_id,
             job_id=JOB_ID,
             incarnation=self._incarnation,

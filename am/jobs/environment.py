@@ -12,7 +12,7 @@ from themis.errors import InputError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gang:
+class JobIncarnation:
     """All tasks of one incarnation of a job.
 
     Attributes:
@@ -54,7 +54,7 @@ class Gang:
         return len(self.gpus)
 
 
-def task_environment(gang: Gang, task_index: int) -> dict[str, str]:
+def task_environment(gang: JobIncarnation, task_index: int) -> dict[str, str]:
     """The environment of one task of a gang, to be laid over what its machine gives to every process.
 
     TF_CONFIG is there only when the gang has two tasks or more.
@@ -87,13 +87,13 @@ def task_environment(gang: Gang, task_index: int) -> dict[str, str]:
     return environment
 
 
-def gpus_text(gang: Gang) -> str:
+def gpus_text(gang: JobIncarnation) -> str:
     """The gang's GPUs by machine, as in `m0:2,m1:1`."""
     counts = Allocation.of_gpus(gpu for task in gang.gpus for gpu in task)
     return ",".join(f"{machine}:{count}" for machine, count in counts)
 
 
-def tf_config(gang: Gang, task_index: int) -> str:
+def tf_config(gang: JobIncarnation, task_index: int) -> str:
     """TF_CONFIG of one task, as TensorFlow's multi-worker strategies read it."""
     cluster = {"worker": list(gang.addresses)}
     return json.dumps({"cluster": cluster, "task": {"type": "worker", "index": task_index}})

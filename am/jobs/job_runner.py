@@ -9,12 +9,12 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from am.app import App
 from am.jobs.command import RunValues, job_command
-from am.jobs.environment import Gang, task_environment
+from am.jobs.environment import JobIncarnation, task_environment
+from am.jobs.fault_policy import fault_of
 from am.jobs.gang import start_gang, wait_gang
+from am.jobs.incarnation_marker import mark_incarnation
 from am.jobs.pool import tasks_of
 from am.jobs.run import JobRun
-from am.jobs.start_mark import mark_start
-from am.jobs.trouble import trouble_of
 from am.profiler.records import Begun
 from am.profiler.themis_format import parse_themis
 from am.runtimes.port import ContainerRuntime, ExitReason, NoRoomError, Seat, SeatRequest, TaskExit, TaskLaunch
@@ -105,9 +105,9 @@ class JobRunner:
         for job in self._app.board.jobs.values():
             if not job.handles or job.trouble is not None:
                 continue
-            trouble = trouble_of(job.profile, self._target(job), job.stalls)
+            trouble = fault_of(job.profile, self._target(job), job.stalls)
             # One that is being stopped anyhow needs no other reason, unless it must not start again.
-            if trouble is not None and (trouble.hopeless or not job.stop_reason):
+            if trouble is not None and (trouble.unrecoverable or not job.stop_reason):
                 job.trouble = trouble
                 self.stop(job, trouble.reason)
 
@@ -183,7 +183,7 @@ class JobRunner:
         if seats is None:
             return []
         launches = self._launches(job, seats)
-        mark_start(job.log_path, job.incarnation)
+        mark_incarnation(job.log_path, job.incarnation)
         job.handles = await start_gang(self._runtime, launches)
         if job.stop_reason:
             # It was told to stop while it was being started, before there was anything to tell.
@@ -235,8 +235,8 @@ class JobRunner:
         if done and job.job_id in board.plan().targets:
             board.target_reached(job)
         elif job.trouble is not None and job.job_id in board.plan().targets:
-            job.stalls += not job.trouble.hopeless
-            self._again(job, job.trouble.reason, hopeless=job.trouble.hopeless)
+            job.stalls += not job.trouble.unrecoverable
+            self._again(job, job.trouble.reason, unrecoverable=job.trouble.unrecoverable)
         elif requested or _ended_well(exits):
             board.turn(job, JobState.WAITING)
         elif any(exit_.reason is ExitReason.TAKEN for exit_ in exits):
@@ -254,11 +254,11 @@ class JobRunner:
         )
         # Where no task ran, the log's last words are those of an earlier incarnation.
         last = last_line(job) if exits else ""
-        self._again(job, reason, hopeless=usage, last_words=f": {last}" if last else "")
+        self._again(job, reason, unrecoverable=usage, last_words=f": {last}" if last else "")
 
-    def _again(self, job: JobRun, reason: str, *, hopeless: bool, last_words: str = "") -> None:
+    def _again(self, job: JobRun, reason: str, *, unrecoverable: bool, last_words: str = "") -> None:
         """Let a job whose tasks have ended start again from its checkpoint, or give it up."""
-        if hopeless or job.restarts >= self._app.spec.max_task_restarts:
+        if unrecoverable or job.restarts >= self._app.spec.max_task_restarts:
             self._app.board.failed(job, f"{job.job_id}: {reason}{last_words}")
             self._emit("job_given_up", job.job_id, {"reason": reason, "restarts": job.restarts})
             return
@@ -276,7 +276,7 @@ class JobRunner:
         app = self._app
         tasks = tasks_of(job.gpus, job.spec.shape.gpus_per_task)
         emulated = all(self._emulated(gpu) for gpu in job.gpus)
-        gang = Gang(
+        gang = JobIncarnation(
             app_id=app.app_id,
             job_id=job.job_id,
             incarnation=job.incarnation,

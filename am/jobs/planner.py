@@ -1,9 +1,10 @@
-"""Which job runs on which of the app's GPUs: pure, from what is leased and what runs to what should change.
+"""Which job runs on which of the app's GPUs. Pure: leases and running jobs in, a plan of changes out.
 
-Running jobs stay where they are while all their GPUs stay. GPUs without a job go to waiting jobs (`division` says
-which) as long as one of them could run there, in gangs that lie as near as possible, or to one that runs but would end
-after all others where it is (`late`); then to running jobs that would gain more than a restart costs; what nobody can
-use goes back to the ResourceManager.
+A running job stays where it is as long as the app keeps all of its GPUs. Idle GPUs go, in this order,
+
+1. to waiting jobs that can run there (`gpu_division` decides which), or to stragglers (`stragglers`);
+2. to running jobs that gain more than the cost of a restart;
+3. back to the ResourceManager.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from types import MappingProxyType
 
 from msgspec import field
 
-from am.agent.demands import pays_above
-from am.agent.views import GangAt, JobView
-from am.jobs.division import MOST_TRIED, Beside, Jobs, best_starts
-from am.jobs.late import late_jobs
-from am.jobs.later import Later
-from am.jobs.pool import Pool, by_place, speed_of, tasks_of
-from am.jobs.promised import promised_choice
+from am.agent.model.demands import pays_above
+from am.agent.model.views import GangAt, JobView
+from am.jobs.bid_division import division_of_bid
+from am.jobs.gpu_division import MAX_TRIED, DivisionContext, Jobs, best_starts
+from am.jobs.lazy_mapping import LazyMapping
+from am.jobs.pool import Pool, by_place, speed_of
+from am.jobs.stragglers import find_stragglers
 from themis.cluster import Cluster, GpuId, Level
 from themis.values import Value
 
@@ -30,7 +31,7 @@ NOWHERE: Mapping[str, tuple[GpuId, ...]] = MappingProxyType({})
 
 
 class PlannedJob(Value, frozen=True, kw_only=True):
-    """A job of the current phase. `gpus` it holds now; `stopping` when its tasks are already on their way out."""
+    """A job of the current phase, the `gpus` that it holds, and whether its tasks are already `stopping`."""
 
     view: JobView
     gpus: tuple[GpuId, ...] = ()
@@ -38,7 +39,7 @@ class PlannedJob(Value, frozen=True, kw_only=True):
 
 
 class Holdings(Value, frozen=True, kw_only=True):
-    """The app's GPUs: `granted` to use now, `reserved` ones that others are still giving back, `expiring` ones."""
+    """The app's GPUs: `granted` ones are usable now, `reserved` ones are still held by others, `expiring` ones end."""
 
     granted: frozenset[GpuId] = frozenset()
     reserved: frozenset[GpuId] = frozenset()
@@ -46,11 +47,15 @@ class Holdings(Value, frozen=True, kw_only=True):
 
 
 class Plan(Value, frozen=True, kw_only=True):
-    """What should change. `stop` gives the reason by job; `start` and `wait` the GPUs by job.
+    """What should change.
 
-    Jobs in `wait` start on their GPUs as soon as the reserved ones among them are granted. `move` tells where jobs that
-    stop though others wait start again: the next plan is to be told of it. `prepare` tells where those that stop in
-    order to grow presumably will; reserved GPUs may be among them.
+    Attributes:
+        stop: The reason by job.
+        start: The GPUs by job.
+        wait: The GPUs by job of jobs that start as soon as the reserved ones among these are granted.
+        move: Where stopped stragglers start again. Pass it to the next `make_plan`.
+        prepare: Where jobs that stop in order to grow will probably start again. It may include reserved GPUs.
+        release: GPUs to give back.
     """
 
     stop: Mapping[str, str] = field(default_factory=dict)
@@ -73,11 +78,11 @@ def make_plan(
 
     Args:
         jobs: Jobs of the current phase that have not reached their target.
-        others: GPUs by job of tasks that still run though their job should not: it lost, or the app is ending.
-        holdings: What is leased.
+        others: GPUs by job of tasks that still run although their job should not: it lost, or the app is ending.
+        holdings: The leased GPUs.
         cluster: For levels and racks.
-        restart_s: What moving a running job costs, in seconds.
-        moving: What `move` of the plan before said.
+        restart_s: The cost of moving a running job, in seconds.
+        moving: `move` of the previous plan.
     """
     usable = holdings.granted | holdings.reserved
     taken = {job.view.job_id: "its GPUs are taken back" for job in jobs if not usable.issuperset(job.gpus)}
@@ -87,8 +92,8 @@ def make_plan(
     goals = _kept(jobs, moving, holdings.granted, busy)
     if not goals and busy.issuperset(usable):  # Nothing is idle, as in most apps.
         return Plan(stop=_without(stop, already))
-    # A job that is being stopped will want a gang in a moment: nothing is grown or given back before that is settled.
-    # One that lost will not: what is idle beside it is for growth at once, as the app's report asks for it.
+    # A stopping job will soon need a gang: until then no job grows and no GPU is given back. A job that lost needs
+    # none: idle GPUs are for growth at once, as the app's report asks for them.
     settled = not already and not taken
     idle = Pool(usable - busy - {gpu for gpus in goals.values() for gpu in gpus}, cluster)
     back = {job.view.job_id: goals[job.view.job_id] for job in jobs if job.view.job_id in goals and not job.gpus}
@@ -114,21 +119,24 @@ def make_plan(
 
 
 def _without(stop: Mapping[str, str], already: Collection[str]) -> dict[str, str]:
-    """Those of the jobs to stop that are not being stopped already."""
+    """`stop` without the jobs that are already stopping."""
     return {job_id: why for job_id, why in stop.items() if job_id not in already}
 
 
 def _wait_for_all(
     jobs: Sequence[PlannedJob], idle: Pool, granted: frozenset[GpuId], to_move_to: frozenset[GpuId], restart_s: float
 ) -> Mapping[str, tuple[GpuId, ...]]:
-    """Gangs for waiting jobs where others have yet to give back all that is idle; else, or without such jobs, nothing.
+    """Plan starts on GPUs that the app has won but cannot use yet.
 
-    So is everything that an app wins as leases end. Then no job starts, moves or grows, and when GPUs are granted this
-    is planned anew: what the jobs wait for is worked out only if somebody asks the app before that.
+    This is the usual case when leases end: others hold all GPUs that the app won. Then no job starts, moves or grows,
+    and when the GPUs are granted the app plans again. So the mapping is computed only if it is read before that.
+
+    Returns:
+        A lazy mapping from job id to GPUs if all idle GPUs are reserved and a waiting job fits, else {}.
     """
     if not idle or not granted.isdisjoint(idle.gpus) or not _runnable([job.view for job in jobs if not job.gpus], idle):
         return {}
-    return Later(lambda: _serve_waiting(jobs, idle, to_move_to, restart_s))
+    return LazyMapping(lambda: _serve_waiting(jobs, idle, to_move_to, restart_s))
 
 
 def _kept(
@@ -137,7 +145,7 @@ def _kept(
     granted: frozenset[GpuId],
     busy: set[GpuId],
 ) -> dict[str, tuple[GpuId, ...]]:
-    """The GPUs that are kept for jobs that move, by job: none once one of them is gone, or in use."""
+    """The GPUs reserved for moving jobs, by job. A job is dropped if one of its GPUs is lost or in use."""
     ids = {job.view.job_id for job in jobs} if moving else set()
     return {
         job_id: gpus
@@ -149,10 +157,10 @@ def _kept(
 def _serve_waiting(
     jobs: Sequence[PlannedJob], idle: Pool, to_move_to: frozenset[GpuId], restart_s: float
 ) -> dict[str, tuple[GpuId, ...]]:
-    """Gangs for those of the waiting jobs that `best_starts` tells, and for others on what these leave.
+    """Gangs for the waiting jobs that `best_starts` chooses, then for others on the rest.
 
-    No waiting job that could run on them leaves GPUs idle: for one restart it can move later, and the app asks for such
-    GPUs again as soon as it has given them back. Those `to_move_to` may go to late running jobs as well.
+    No GPU stays idle that a waiting job could use: the job can move later for one restart, and the app would ask for a
+    returned GPU again at once. Stragglers may get GPUs of `to_move_to` only.
     """
     gangs: dict[str, tuple[GpuId, ...]] = {}
     if not idle:
@@ -169,7 +177,7 @@ def _serve_waiting(
 
 
 def _runnable(jobs: Iterable[JobView], idle: Pool) -> list[JobView]:
-    """Those of the jobs that could run on some of the GPUs."""
+    """The jobs that could run on some of the GPUs."""
     if not idle:
         return []
     waiting = list(jobs)
@@ -180,51 +188,50 @@ def _runnable(jobs: Iterable[JobView], idle: Pool) -> list[JobView]:
 def _serve(
     able: Jobs, waiting: Jobs, running: Sequence[OnGpus], idle: Pool, to_move_to: frozenset[GpuId], restart_s: float
 ) -> list[OnGpus]:
-    """Some of those waiting jobs that could run on idle GPUs, with the gangs that they take: at least one."""
-    units = {view.shape.gpus_per_task for view in able}
-    whole = len(idle) if 1 in units else max(len(tasks_of(idle.gpus, unit)) * unit for unit in units)
+    """Start at least one of the jobs `able` to run on idle GPUs. Returns jobs with their gangs."""
+    whole = max(idle.usable(unit) for unit in {view.shape.gpus_per_task for view in able})
     best = best_starts(
-        able, whole, idle.lay, restart_s, lambda: _beside(able, waiting, running, idle, bool(to_move_to), restart_s)
+        able, whole, idle.lay, restart_s, lambda: _context(able, waiting, running, idle, bool(to_move_to), restart_s)
     )
     held = {view.job_id: gpus for view, gpus in running}
     served = []
     for view, size in best:
         if now := held.get(view.job_id):
-            goal = idle.plus(()).take(view, size)
+            goal = idle.copy().take(view, size)
             if not to_move_to.issuperset(goal) or not _gains(view, now, goal, idle, restart_s):
                 continue
         if gpus := idle.take(view, size):
             served.append((view, gpus))
-    # A job may be put on a gang that is too small for it, which then stays free.
+    # `best_starts` may choose a gang that is too small for its job, which then stays free.
     return served or [(able[0], idle.take(able[0], whole))]
 
 
 def _gains(job: JobView, now: Sequence[GpuId], gpus: Sequence[GpuId], idle: Pool, restart_s: float) -> bool:
-    """True when a running job makes good a restart by moving from its GPUs to these."""
+    """Whether a running job recovers the cost of a restart by moving from `now` to `gpus`."""
     if not gpus:
         return False
     return speed_of(job, len(gpus), idle.level_of(gpus)) > pays_above(job, idle.gang_of(now), restart_s)
 
 
-def _beside(
+def _context(
     able: Jobs, waiting: Jobs, running: Sequence[OnGpus], idle: Pool, may_move: bool, restart_s: float
-) -> Beside:
-    """What the ways to share the idle GPUs are weighed with.
+) -> DivisionContext:
+    """The context in which divisions of the idle GPUs are compared.
 
-    What a bid promised is looked up where it may be none of the plain ways: of many jobs, on GPUs most of which are
-    idle, as after a win. Else it is mostly one gang that a job has left.
+    The division of the bid is computed only for many jobs on mostly idle GPUs, as after a win: then the planner's own
+    divisions may lack it. Otherwise the idle GPUs are usually one gang that a job has left.
     """
     gangs = [(view, idle.gang_of(gpus)) for view, gpus in running]
     ids = {view.job_id for view in able}
-    late = late_jobs(gangs, waiting, idle, restart_s) if may_move else []
-    tardy = {view.job_id for view in late}
-    many = min(len(able), len(idle)) > MOST_TRIED and len(idle) >= sum(gang.gpus for _, gang in gangs)
-    return Beside(
-        running=[on_gang for on_gang in gangs if on_gang[0].job_id not in tardy],
+    stragglers = find_stragglers(gangs, waiting, idle, restart_s) if may_move else []
+    straggling = {view.job_id for view in stragglers}
+    many = min(len(able), len(idle)) > MAX_TRIED and len(idle) >= sum(gang.gpus for _, gang in gangs)
+    return DivisionContext(
+        running=[on_gang for on_gang in gangs if on_gang[0].job_id not in straggling],
         behind=[view for view in waiting if view.job_id not in ids],
-        late=late,
+        stragglers=stragglers,
         within=idle.level_of(idle.gpus.union(*(gpus for _, gpus in running))),
-        promised=promised_choice(able, gangs, idle.free, idle.lay) if many else None,
+        of_bid=division_of_bid(able, gangs, idle.machines(), idle.lay) if many else None,
     )
 
 
@@ -235,11 +242,11 @@ def _longest_first(jobs: Iterable[PlannedJob]) -> list[PlannedJob]:
 def _grow(
     jobs: Sequence[PlannedJob], waiting: Sequence[JobView], idle: Pool, restart_s: float
 ) -> dict[str, tuple[GpuId, ...]]:
-    """Running jobs to stop so that they start again where they are faster: most work left first, while GPUs are idle.
+    """Choose running jobs that restart on a faster gang, most work left first. Returns the new GPUs by job.
 
-    That is on more GPUs, or on as many that lie nearer. What a job would move to is what it would get when it starts
-    again: whole tasks, which idle GPUs may not make. Where its GPUs beside the idle ones make a gang for a job that
-    waits all are shared anew, and it may get none: two jobs could take turns so for ever.
+    Faster means more GPUs, or as many at a tighter level. The new gang is computed as for a start, in whole tasks. A
+    job does not grow if its GPUs and the idle ones together fit a waiting job: they would be divided again, the job
+    might get none, and two jobs could replace each other forever.
     """
     grown: dict[str, tuple[GpuId, ...]] = {}
     if not idle:
@@ -251,7 +258,7 @@ def _grow(
         now = GangAt(len(job.gpus), idle.level_of(job.gpus))
         enough = pays_above(job.view, now, restart_s)
         if speed_of(job.view, len(left) + len(job.gpus), Level.SLOT) <= enough:
-            # Not even all of it in one slot would pay.
+            # Not even all GPUs in one slot would be fast enough.
             continue
         pool = left.plus(job.gpus)
         if _runnable(waiting, pool):

@@ -1,25 +1,26 @@
-"""GPUs without a job, dealt out in gangs on which jobs are fastest. Pure."""
+"""The app's idle GPUs by id, from which jobs take the gangs on which they are fastest. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from am.agent.views import GangAt, JobView, gang_at
-from am.jobs.promised import FreeGpus
+from am.agent.model.views import GangAt, JobView, gang_at
 from themis.apps import JobShape
+from themis.bids import FreeMachine
 from themis.cluster import Allocation, Cluster, GpuId, Level
+from themis.placement.gpu_choice import count_by_slot, masks_of
 
 SlotKey = tuple[str, int]
 
 
 def by_place(gpu: GpuId) -> tuple[str, int]:
-    """Sorts GPUs as they compare: machine by machine. As a key it is several times as fast as comparing GPU to GPU."""
+    """Sort key for GPUs, machine by machine. It is several times faster than comparing GPU with GPU."""
     return gpu.machine_id, gpu.index
 
 
 def tasks_of(gpus: Iterable[GpuId], gpus_per_task: int) -> tuple[tuple[GpuId, ...], ...]:
-    """The GPUs of each task of a gang: machine by machine, `gpus_per_task` each; a rest too small is left out."""
+    """The GPUs of each task of a gang: machine by machine, `gpus_per_task` each. A smaller rest is left out."""
     by_machine: dict[str, list[GpuId]] = {}
     for gpu in sorted(gpus, key=by_place):
         by_machine.setdefault(gpu.machine_id, []).append(gpu)
@@ -36,14 +37,16 @@ def speed_of(job: JobView, gpus: int, level: Level) -> float:
 
 
 def _gang(gpus: Sequence[GpuId], level: Level) -> GangAt:
-    """GPUs that span a level, without their machines: over several of these with the unit in which they lie there."""
+    """A gang without its machines. Over several of them it keeps the unit in which its GPUs are together."""
     return GangAt(len(gpus), level) if level <= Level.MACHINE else gang_at(Allocation.of_gpus(gpus), level)
 
 
 class Pool:
-    """GPUs by slot. Most requests are met by one slot; only the others look at machines and racks.
+    """Idle GPUs by slot. Usually one slot holds a gang; otherwise machines and racks are searched.
 
-    Slots stand in order of their keys.
+    Best fit here differs from `themis.placement` in its ties, and both rules decide runs. Among equally free slots the
+    smaller (machine id, slot) is taken, whatever else is free on the machine. A gang over machines takes the fullest
+    machines first, also for its last GPUs.
     """
 
     def __init__(self, gpus: Iterable[GpuId], cluster: Cluster) -> None:
@@ -57,30 +60,41 @@ class Pool:
 
     @property
     def gpus(self) -> frozenset[GpuId]:
-        """All that are left."""
+        """All GPUs of the pool."""
         return frozenset(gpu for group in self._slots.values() for gpu in group)
 
-    @property
-    def free(self) -> FreeGpus:
-        """All that are left, without their names."""
-        slots: dict[str, list[int]] = {}
-        for (machine_id, _), group in sorted(self._slots.items()):
-            slots.setdefault(machine_id, []).append(len(group))
-        return FreeGpus(
-            by_machine={machine_id: sum(counts) for machine_id, counts in slots.items()},
-            slots=slots,
-            rack_of={machine_id: self._rack_of(machine_id) for machine_id in slots},
+    def machines(self) -> tuple[FreeMachine, ...]:
+        """The GPUs as counts by machine and slot."""
+        machines = [
+            (self._cluster.machine(machine_id), mask) for machine_id, mask in sorted(masks_of(self.gpus).items())
+        ]
+        return tuple(
+            FreeMachine(
+                machine_id=machine.machine_id,
+                rack_id=machine.rack_id,
+                free_slots=count_by_slot(machine.slots, mask),
+                device=machine.device,
+            )
+            for machine, mask in machines
         )
 
-    def holds(self, shape: JobShape) -> bool:
-        """True when they make a gang for such a job."""
+    def usable(self, gpus_per_task: int) -> int:
+        """How many of the GPUs tasks of this size can use."""
         by_machine: dict[str, int] = {}
         for (machine_id, _), group in self._slots.items():
             by_machine[machine_id] = by_machine.get(machine_id, 0) + len(group)
-        return sum(count // shape.gpus_per_task for count in by_machine.values()) >= shape.min_tasks
+        return sum(count // gpus_per_task for count in by_machine.values()) * gpus_per_task
+
+    def holds(self, shape: JobShape) -> bool:
+        """Whether they make a gang for such a job."""
+        return self.usable(shape.gpus_per_task) >= shape.demand_min_gpus
+
+    def copy(self) -> Pool:
+        """An independent pool of the same GPUs."""
+        return self.plus(())
 
     def plus(self, gpus: Sequence[GpuId]) -> Pool:
-        """A pool of its own, with these GPUs too."""
+        """An independent pool that has these GPUs too."""
         more = Pool(gpus, self._cluster)
         for key, group in self._slots.items():
             more._slots[key] = sorted((*group, *more._slots[key]), key=by_place) if key in more._slots else list(group)
@@ -89,30 +103,33 @@ class Pool:
         return more
 
     def take(self, job: JobView, size: int) -> tuple[GpuId, ...]:
-        """The gang of up to `size` GPUs on which a job is fastest, in whole tasks: fewer that lie nearer may be.
+        """Take the gang of up to `size` GPUs on which a job is fastest, in whole tasks.
 
-        Of the GPUs of one slot, one machine, one rack or all together; equals go to the nearer level, there best fit.
-        Empty when the job's smallest gang cannot be had in whole tasks.
+        Candidates are the best-fit gangs in a slot, on a machine, in a rack and over all GPUs: fewer GPUs at a tighter
+        level may be faster. Ties go to the tighter level.
+
+        Returns:
+            The GPUs; empty if there is no gang in whole tasks for the job.
         """
         return self._taken(job, size)[0]
 
     def lay(self, jobs: Sequence[JobView], sizes: Sequence[int]) -> list[GangAt]:
-        """Where a gang of each size would lie for each of the first jobs, taken one after the other, as they count.
+        """What gangs of these sizes count as if the first jobs take them, one after the other. Takes nothing.
 
-        Nothing is taken; gangs that do not fit have no GPU.
+        A gang that does not fit has no GPU.
         """
         laid = self._laid_in_slots(jobs, sizes)
         if laid is not None:
             return laid
-        rest = self.plus(())
+        rest = self.copy()
         taken = (rest._taken(job, size) for job, size in zip(jobs, sizes, strict=False))
         return [_gang(gpus, level) for gpus, level in taken]
 
     def _laid_in_slots(self, jobs: Sequence[JobView], sizes: Sequence[int]) -> list[GangAt] | None:
-        """`lay` where every gang lies in a slot, for which the sizes of slots are enough to know; else None."""
+        """`lay` if every gang is in a slot: then the sizes of slots are enough. Returns None otherwise."""
         counts = list(map(len, self._slots.values()))
         largest = max(counts, default=0)
-        # Slots by how many GPUs they have left.
+        # Number of slots by idle GPUs.
         slots = [0] * (largest + 1)
         for count in counts:
             slots[count] += 1
@@ -135,7 +152,7 @@ class Pool:
         return laid
 
     def gang_of(self, gpus: Sequence[GpuId]) -> GangAt:
-        """These GPUs as a gang counts."""
+        """What a gang on these GPUs counts as."""
         return _gang(gpus, self.level_of(gpus))
 
     def level_of(self, gpus: Iterable[GpuId]) -> Level:
@@ -143,13 +160,13 @@ class Pool:
         return self._cluster.level_of_gpus(gpus)
 
     def _taken(self, job: JobView, size: int) -> tuple[tuple[GpuId, ...], Level]:
-        """`take`, with the level that the gang spans."""
+        """`take`; also returns the level that the gang spans."""
         wanted = job.shape.usable_gpus(size)
         if not wanted:
             return (), Level.SLOT
         slot = self._tightest_slot(wanted)
         if slot is not None:
-            # More cannot be had, and farther away as many are no faster.
+            # A slot holds all wanted GPUs: no other place is faster.
             return self._cut(slot, wanted), Level.SLOT
         best: tuple[GpuId, ...] = ()
         nearest, most = Level.SLOT, 0.0
@@ -164,7 +181,7 @@ class Pool:
         return self._remove(best), nearest
 
     def _tightest_slot(self, wanted: int) -> SlotKey | None:
-        """Of the slots that hold so many GPUs the one that fits best, the first of equals by its key."""
+        """The slot with the fewest GPUs that has at least `wanted`; ties: the smaller key."""
         best: SlotKey | None = None
         least = math.inf
         for key, group in self._slots.items():
@@ -176,7 +193,7 @@ class Pool:
         return best
 
     def _cut(self, slot: SlotKey, count: int) -> tuple[GpuId, ...]:
-        """The first GPUs of a slot, taken out."""
+        """Take the first GPUs of a slot."""
         group = self._slots[slot]
         if count == len(group):
             del self._slots[slot]
@@ -185,7 +202,7 @@ class Pool:
         return tuple(group[:count])
 
     def _groups(self) -> Iterator[Iterable[Sequence[GpuId]]]:
-        """GPUs by slot, by machine, by rack, and all together; smaller groups of a kind first (best fit)."""
+        """Yield GPUs by slot, by machine, by rack, and all together; each time the smaller groups first (best fit)."""
         yield _smaller_first(self._slots.values())
         machines = _merged((key[0], self._slots[key]) for key in sorted(self._slots))
         yield _smaller_first(machines.values())
@@ -219,7 +236,7 @@ def _smaller_first(groups: Iterable[Sequence[GpuId]]) -> list[Sequence[GpuId]]:
 
 
 def _largest(groups: Iterable[Sequence[GpuId]], job: JobView, wanted: int) -> tuple[GpuId, ...]:
-    """The largest gang, up to `wanted` GPUs, that one of the groups can make for a job; the first of equals."""
+    """The largest gang, up to `wanted` GPUs, that one of the groups makes for a job; ties: the first group."""
     best: tuple[GpuId, ...] = ()
     for group in groups:
         if len(group) > len(best):
@@ -232,7 +249,7 @@ def _largest(groups: Iterable[Sequence[GpuId]], job: JobView, wanted: int) -> tu
 
 
 def _fullest_first(group: Sequence[GpuId], size: int, unit: int) -> tuple[GpuId, ...]:
-    """Up to `size` GPUs in whole units, from the machines with most of them, so that few machines take part."""
+    """Up to `size` GPUs in whole units, from the machines with the most units first, so that few machines are used."""
     if group[0].machine_id == group[-1].machine_id:
         return tuple(group[: min(size, len(group)) // unit * unit])
     by_machine: dict[str, list[tuple[GpuId, ...]]] = {}

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from am.jobs.trouble import Trouble
+from am.jobs.fault_policy import JobFault
 from am.journal import JobRecord
 from am.profiler.follower import LogFollower
 from am.profiler.profile import JobProfile
@@ -46,7 +46,7 @@ class JobRun:
     moved_from: int = 0
     reported_at_s: float = -math.inf
     diagnostics: str = ""
-    trouble: Trouble | None = None
+    trouble: JobFault | None = None
     restarted_for: str = ""
     stalls: int = 0
 

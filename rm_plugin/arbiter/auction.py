@@ -48,12 +48,12 @@ class AuctionOutcome(Value, frozen=True, kw_only=True):
 
     @property
     def optimal(self) -> bool:
-        """True when every problem was solved to optimality."""
+        """Whether every problem was solved to optimality."""
         return self.status is SolveStatus.OPTIMAL
 
     @property
     def status(self) -> SolveStatus:
-        """The worst status of any problem: past the licence before out of time before optimal."""
+        """The worst status of any problem: LICENCE, then TIME_LIMIT, then OPTIMAL."""
         found = {problem.status for problem in self.problems}
         return next((status for status in _WORST_FIRST if status in found), SolveStatus.OPTIMAL)
 
@@ -64,13 +64,13 @@ class AuctionOutcome(Value, frozen=True, kw_only=True):
 
     @property
     def states(self) -> int | None:
-        """What all searches looked at, each problem solved counted once; None where the solver does not tell."""
+        """States that all searches visited, each solved problem counted once. None if the solver reports none."""
         told = [problem.states for problem in self._solved()]
         return None if None in told else sum(states for states in told if states is not None)
 
     @property
     def fallbacks(self) -> int:
-        """How many of the problems solved another solver had to decide."""
+        """How many of the solved problems a fallback solver decided."""
         return sum(problem.fallback for problem in self._solved())
 
     def _solved(self) -> list[Problem]:
@@ -85,10 +85,9 @@ class AuctionOutcome(Value, frozen=True, kw_only=True):
 def run_auction(market: Market, solver: WinnerDetermination, time_limit_s: float) -> AuctionOutcome:
     """Determine the winners, then what each of them keeps.
 
-    Bidders that won nothing need no solve, and bidders with the same bid share one. Half of the time is for the full
-    market, the rest for the other problems in equal parts, so the whole ends in time without a look at a clock; what
-    the full market leaves of its half the solver may spend on the others.
-    A full market past the solver's licence ends as an auction without winners whose status says so.
+    Bidders that won nothing need no solve, and bidders with equal bids share one. The full market gets half of the
+    time, the other problems share the rest in equal parts. The solver may also spend on them what the full market left.
+    If the full market exceeds the solver's licence, nobody wins and the status is LICENCE.
 
     Args:
         market: Free machines and bids.
@@ -110,8 +109,8 @@ def run_auction(market: Market, solver: WinnerDetermination, time_limit_s: float
 
 
 def first_alike(bids: Iterable[Bid], wins: Mapping[str, Win]) -> dict[str, str]:
-    """By winner: the first winner, by app id, with the same bid, whose problem stands for all of them."""
-    # Values first: to hash all gangs of all rows would take longer than many an auction.
+    """By winner: the first winner, by app id, with an equal bid. Its problem represents all of them."""
+    # Compare values first: hashing all gangs of all rows takes longer than many an auction.
     first: dict[tuple[float, ...], list[Bid]] = {}
     alike = {}
     for bid in sorted((bid for bid in bids if bid.app_id in wins), key=lambda bid: bid.app_id):

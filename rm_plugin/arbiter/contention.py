@@ -16,13 +16,13 @@ Figures = NDArray[np.float64]
 
 
 class Contentions(Value, frozen=True, kw_only=True):
-    """N_avg of every app at one moment, worked out for those that somebody asks about.
+    """N_avg of every app at one moment, computed on request.
 
     Attributes:
         now_s: The moment.
         active: Apps active then.
-        integral_app_s: Active apps, summed up over time until then.
-        since: When each app entered, with the integral of then.
+        integral_app_s: Number of active apps, integrated over time until then.
+        since: When each app entered, and the integral at that time.
     """
 
     now_s: float = 0.0
@@ -31,9 +31,9 @@ class Contentions(Value, frozen=True, kw_only=True):
     since: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def of(self, app_id: str) -> float:
-        """N_avg of an app, itself included: never under 1, even where clocks disagree a little.
+        """N_avg of an app, itself included; at least 1, even if clocks differ slightly.
 
-        Of an app that has not lived yet, and of one that is not known, it is how many are active.
+        For an app that entered at this moment, or is unknown, it is the number of active apps.
         """
         entered_s, before_app_s = self.since.get(app_id, (self.now_s, 0.0))
         life_s = self.now_s - entered_s
@@ -43,18 +43,18 @@ class Contentions(Value, frozen=True, kw_only=True):
         return mean if mean > 1.0 else 1.0
 
     def of_all(self, entered_s: Figures, before_app_s: Figures) -> Figures:
-        """`of` many apps by what `since` tells of each, the same numbers to the last bit."""
+        """`of` many apps, given their entries of `since`; bit-identical."""
         lives_s = self.now_s - entered_s
         lived_app_s = self.integral_app_s - before_app_s
         if lives_s.min(initial=math.inf) > 0.0:
-            # Mostly none is of this moment.
+            # Usually no app entered at this moment.
             return np.maximum(lived_app_s / lives_s, 1.0)
         new = lives_s <= 0.0
         return np.where(new, float(max(1, self.active)), np.maximum(lived_app_s / np.where(new, 1.0, lives_s), 1.0))
 
 
 class Contention:
-    """Counts active apps over time. Every app's own mean follows from one running integral."""
+    """Counts active apps over time. The mean of every app follows from one running integral."""
 
     def __init__(self) -> None:
         self._since: dict[str, tuple[float, float]] = {}
@@ -77,12 +77,12 @@ class Contention:
         self._since.pop(app_id, None)
 
     def mean(self, app_id: str, now_s: float) -> float:
-        """N_avg of an active app; one that is not raises KeyError."""
+        """N_avg of an active app. Raises KeyError for any other."""
         return self._at(now_s, {app_id: self._since[app_id]}).of(app_id)
 
     def at(self, now_s: float) -> Contentions:
         """N_avg of every app that is active now."""
-        # Of a dictionary that loses entries all the time `dict()` copies them one by one.
+        # `dict()` would copy one by one the entries of a dictionary from which entries were deleted.
         return self._at(now_s, self._since.copy())
 
     def _at(self, now_s: float, since: Mapping[str, tuple[float, float]]) -> Contentions:

@@ -128,6 +128,11 @@ class Arbiter:
         """Ids of the active apps, in order of submission."""
         return tuple(self._apps)
 
+    @property
+    def active_count(self) -> int:
+        """The number of active apps."""
+        return len(self._apps)
+
     def add_app(self, app_id: str, *, now_s: float, attained_gpu_s: float = 0.0) -> None:
         """An app was accepted."""
         self._apps[app_id] = _Account(submitted_at_s=now_s, attained_gpu_s=attained_gpu_s)

@@ -1,19 +1,19 @@
-"""The GPUs of a cluster that may be given out: without a live lease, on machines that are there, not closed."""
+"""The GPUs of a cluster that may be granted, by id: without a live lease, not closed, on a machine that is up."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from rm_plugin.arbiter.gpu_choice import count_by_slot
 from themis.bids import FreeMachine
 from themis.cluster import Cluster, GpuId, Machine
 from themis.errors import InvariantError
+from themis.placement.gpu_choice import count_by_slot, masks_of
 
 
 class FreeGpus:
-    """Told of every GPU that is leased or given back, and of machines that are lost and come back.
+    """Tracks free GPUs. The lease table reports every leased or returned GPU, and every lost or regained machine.
 
-    The GPUs of a machine are a number, with the bit of each index set (`gpu_choice`).
+    The GPUs of a machine are a bit mask (`themis.placement.gpu_choice`). `FreeCapacity` holds the same GPUs as counts.
     """
 
     __slots__ = (
@@ -33,11 +33,11 @@ class FreeGpus:
         self._leased: dict[str, int] = {}
         self._closed: frozenset[GpuId] = frozenset()
         self._lost = {cluster.machine(machine_id).machine_id for machine_id in lost}
-        # The last offer of each machine, with the GPUs that it was of; of some it may be another now.
+        # The last offer of each machine, with its GPUs as a mask. Offers of `_stirred` machines may be outdated.
         self._offers: dict[str, tuple[int, FreeMachine]] = {}
         self._stirred: set[str] = set()
         self._cluster = cluster
-        # How many GPUs are free, and a number that grows whenever they may have become others: to read.
+        # Read-only for others: the number of free GPUs, and a version that grows whenever they may have changed.
         self.count = self.version = 0
         self._find_all()
 
@@ -48,7 +48,7 @@ class FreeGpus:
 
     @property
     def closed(self) -> frozenset[GpuId]:
-        """GPUs that are not given out."""
+        """GPUs that are not granted to anyone."""
         return self._closed
 
     @property
@@ -58,7 +58,7 @@ class FreeGpus:
 
     @property
     def gpus_there(self) -> int:
-        """GPUs of the machines that are there, leased ones included."""
+        """GPUs of all machines that are not lost, leased ones included."""
         return self._cluster.gpus - sum(self._cluster.machine(machine_id).gpus for machine_id in self._lost)
 
     def gpus(self) -> list[GpuId]:
@@ -72,52 +72,52 @@ class FreeGpus:
         ]
 
     def offered(self, renewable: Iterable[GpuId]) -> tuple[FreeMachine, ...]:
-        """Every machine with its GPUs to offer by slot: free ones and those up for renewal."""
+        """Every machine with its free and renewable GPUs by slot."""
         up = masks_of(renewable)
         for machine_id in (self._stirred | up.keys()) & self._free.keys():
             gpus, offer = self._free[machine_id] | up.get(machine_id, 0), self._offers.get(machine_id)
             if offer is None or offer[0] != gpus:
                 self._offers[machine_id] = self._offer(self._cluster.machine(machine_id), gpus)
-        # What was up will be leased or free in the next round.
+        # In the next round renewable GPUs are leased or free.
         self._stirred = set(up)
         return tuple([self._offers[machine.machine_id][1] for machine in self._cluster.machines])
 
     # ---- changing ----
 
     def lease(self, gpu: GpuId) -> None:
-        """A GPU is leased from now on; an index below 0 raises InvariantError."""
+        """Mark a GPU as leased. Raises InvariantError for a negative index."""
         if gpu.index < 0:
             raise InvariantError("a lease lies on a GPU that no machine can have", value=str(gpu))
         self._leased[gpu.machine_id] = self._leased.get(gpu.machine_id, 0) | 1 << gpu.index
         self._forget(gpu.machine_id)
 
     def give_back(self, gpu: GpuId) -> None:
-        """A GPU is leased no more."""
+        """Mark a GPU as not leased."""
         self._leased[gpu.machine_id] &= ~(1 << gpu.index)
         self._forget(gpu.machine_id)
 
     def lose(self, machine_id: str) -> None:
-        """A machine is lost; one that the cluster does not have raises UnknownNameError."""
+        """Mark a machine as lost. Raises UnknownNameError for a machine that the cluster does not have."""
         self._lost.add(self._cluster.machine(machine_id).machine_id)
         self._there[machine_id] = 0
         self._forget(machine_id)
 
     def regain(self, machine_id: str) -> None:
-        """A machine is there again; one that the cluster does not have raises UnknownNameError."""
+        """Mark a machine as up again. Raises UnknownNameError for a machine that the cluster does not have."""
         machine = self._cluster.machine(machine_id)
         self._lost.discard(machine_id)
         self._there[machine_id] = self._givable_of(machine)
         self._forget(machine_id)
 
     def close(self, gpus: Collection[GpuId]) -> None:
-        """From now on exactly these GPUs are closed; ones that the cluster does not have raise UnknownNameError."""
+        """Replace the set of closed GPUs. Raises UnknownNameError for a machine that the cluster does not have."""
         for machine_id in {gpu.machine_id for gpu in gpus}:
             self._cluster.machine(machine_id)
         self._closed = frozenset(gpus)
         self._find_all()
 
     def refit(self, cluster: Cluster) -> None:
-        """The cluster has other machines from now on; those with leases are among them, as they were."""
+        """Replace the cluster. It must have all machines with leases, unchanged."""
         self._lost &= {machine.machine_id for machine in cluster.machines}
         self._closed = frozenset(gpu for gpu in self._closed if gpu in cluster.gpu_set)
         self._leased = {machine_id: gpus for machine_id, gpus in self._leased.items() if gpus}
@@ -128,7 +128,7 @@ class FreeGpus:
     # ---- inside ----
 
     def _find_all(self) -> None:
-        """After a change of the cluster or of closed GPUs, which are rare."""
+        """Recompute everything, after rare changes of the cluster or of closed GPUs."""
         self._there = self._givable()
         self._free = self._without(self._leased)
         self._stirred = set(self._there)
@@ -136,8 +136,8 @@ class FreeGpus:
         self.version += 1
 
     def _forget(self, machine_id: str) -> None:
-        """After a change of a machine, or of the leases on it."""
-        # A lease on a machine that the cluster does not have is a defect that `validate` tells of.
+        """Update one machine, after a change of it or of its leases."""
+        # `validate` reports leases on machines that the cluster does not have.
         if machine_id in self._there:
             self._stirred.add(machine_id)
             gpus = self._there[machine_id] & ~self._leased.get(machine_id, 0)
@@ -146,7 +146,7 @@ class FreeGpus:
             self._free[machine_id] = gpus
 
     def _givable(self) -> dict[str, int]:
-        """The GPUs of every machine that may be given out while they are not leased."""
+        """The GPUs of every machine that may be granted when they are not leased."""
         closed = masks_of(self._closed)
         there = {machine.machine_id: _all_of(machine) for machine in self._cluster.machines}
         for machine_id, gpus in closed.items():
@@ -165,18 +165,20 @@ class FreeGpus:
 
     @staticmethod
     def _offer(machine: Machine, gpus: int) -> tuple[int, FreeMachine]:
-        """What a machine offers, with the GPUs that it is made of."""
+        """The offer of a machine, with its GPUs as a mask."""
         slots = count_by_slot(machine.slots, gpus)
-        return gpus, FreeMachine(machine_id=machine.machine_id, rack_id=machine.rack_id, free_slots=slots)
+        return gpus, FreeMachine(
+            machine_id=machine.machine_id, rack_id=machine.rack_id, free_slots=slots, device=machine.device
+        )
 
     # ---- invariants ----
 
     def validate(self, cluster: Cluster, leased: Mapping[str, int]) -> None:
-        """Assert that all here is what the leased GPUs say; a broken invariant raises InvariantError.
+        """Assert that all indexes agree with the leased GPUs; a broken invariant raises InvariantError.
 
         Args:
             cluster: The cluster.
-            leased: The GPUs with a live lease by machine, found among the leases themselves.
+            leased: The GPUs with a live lease by machine, taken from the leases.
         """
         if self._cluster is not cluster:
             raise InvariantError("the free GPUs are those of another cluster", value=self._cluster.name)
@@ -197,7 +199,7 @@ class FreeGpus:
                 raise InvariantError("a machine's offer is not of its GPUs", value=self._offers[machine_id][1])
 
     def validate_machine(self, machine: Machine, leased: int) -> None:
-        """Assert of one machine, of which these GPUs have a live lease, what `validate` does of all."""
+        """`validate` for one machine, given its GPUs with a live lease."""
         machine_id = machine.machine_id
         if self._leased.get(machine_id, 0) != leased:
             raise InvariantError("the GPUs that are leased are not those of the leases", value=machine_id)
@@ -211,7 +213,7 @@ class FreeGpus:
             raise InvariantError("a machine's offer is not of its GPUs", value=self._offers[machine_id][1])
 
     def _is_kept_up(self, machine: Machine) -> bool:
-        """Whether a machine's last offer is of the GPUs it was made of, and they are free or known to be others."""
+        """Whether a machine's last offer matches its mask, and the mask is current or known to be outdated."""
         gpus, offer = self._offers[machine.machine_id]
         known = machine.machine_id in self._stirred or gpus == self._free[machine.machine_id]
         return known and offer.free_slots == count_by_slot(machine.slots, gpus)
@@ -220,11 +222,3 @@ class FreeGpus:
 def _all_of(machine: Machine) -> int:
     """All GPUs of a machine."""
     return (1 << machine.gpus) - 1
-
-
-def masks_of(gpus: Iterable[GpuId]) -> dict[str, int]:
-    """GPUs by machine, as numbers."""
-    masks: dict[str, int] = {}
-    for gpu in gpus:
-        masks[gpu.machine_id] = masks.get(gpu.machine_id, 0) | 1 << gpu.index
-    return masks

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, KeysView, Mapping, S
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.free_gpus import FreeGpus
-from rm_plugin.arbiter.gang_gpus import gpus_of_gangs, slots_first
+from rm_plugin.arbiter.gang_assignment import assign_gangs, slots_first
 from rm_plugin.arbiter.lease_index import LeaseIndex
 from themis.bids import FreeMachine, PlacedGang
 from themis.cluster import Allocation, Cluster, GpuId
@@ -210,7 +210,7 @@ class LeaseTable:
         live = self.live
         # Mostly it is the same object, and to compare all that leases say takes long.
         up = {lease.gpu: lease for lease in renewable if (now := live.get(lease.gpu)) is lease or now == lease}
-        gangs = gpus_of_gangs(self._cluster, grants, up, self._free.by_machine)
+        gangs = assign_gangs(self._cluster, grants, up, self._free.by_machine)
         ends_s: dict[float, float] = {}
         for gang in gangs:
             gpus = [*gang.renewed, *gang.others] if gang.others else gang.renewed

@@ -1,31 +1,31 @@
-"""Leftovers: GPUs that the auction did not hand out go to whoever can use them (themis.md, section 3, step 5)."""
+"""Leftovers: give GPUs that the auction left free to apps that can use them (themis.md, section 3, step 5)."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec import field
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.placement import Standing, place_in, place_on_own
 from rm_plugin.arbiter.seeds import child_digests
-from rm_plugin.solvers.packing import Room
 from themis.apps import Slowdown
 from themis.bids import GangDemand, PlacedGang
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
+from themis.placement.best_fit import CurrentGang, best_fit, best_fit_within
+from themis.placement.free_capacity import FreeCapacity
 from themis.values import Value
 
 
 class Claim(Value, frozen=True, kw_only=True):
-    """What an app could still use. `demands` are unmet: what the auction gave is taken off by the caller.
+    """The unmet demand of an app. The caller has already subtracted what the auction gave.
 
     Attributes:
         app_id: The app.
-        demands: One a job, the job to serve first in front.
-        renewable: Free GPUs that the app held until now: taken there, its containers go on without a restart.
-        bid: Whether the app took part in the auction; those that did not come first.
+        demands: One per job, in the order in which jobs are served.
+        renewable: Free GPUs that the app held until now. Jobs placed there go on without a restart.
+        bid: Whether the app took part in the auction. Apps that did not are served first.
     """
 
     app_id: str
@@ -34,159 +34,145 @@ class Claim(Value, frozen=True, kw_only=True):
     bid: bool = False
 
 
-def share_leftovers(room: Room, claims: Sequence[Claim], rng_seed: int) -> dict[str, dict[str, PlacedGang]]:
-    """Hand out free GPUs until no claim can use another one.
+def share_leftovers(capacity: FreeCapacity, claims: Sequence[Claim], rng_seed: int) -> dict[str, dict[str, PlacedGang]]:
+    """Give out free GPUs until no claim can use another one.
 
-    First the apps that did not bid, then the bidders. Among each, in random order: every app renews what it held; then
-    they take turns, a job a turn, at what has least S for the throughput it gives (`placement.place_gang`). A job that
-    got less than its largest gang grows later while that makes it faster.
+    Apps that did not bid come first, then the bidders. Within each group, in random order, every app renews what it
+    held. Then the apps take turns, one job per turn, at the best fit (`themis.placement`). A job that got less than its
+    largest gang is extended in later turns, as long as that makes it faster.
 
-    The order is drawn by app from the seed, so it does not depend on the order of the claims.
+    The order of an app is drawn from the seed and its id, so the order of `claims` does not matter.
 
     Args:
-        room: Free GPUs, which are taken; with machines without a free GPU where a demand's `held` lies.
-        claims: One an app.
+        capacity: Free GPUs; granted gangs are taken from it. It must know all machines of the demands' `held` gangs.
+        claims: One per app.
         rng_seed: The round's seed.
 
     Returns:
-        Gangs by job by app, only apps that got something. A grown gang is one gang; GPUs that the demand says are
-        `held` are not repeated, but its level counts them.
+        Gangs by job by app, only for apps that got one. An extended gang is one gang. It does not repeat the GPUs that
+        the demand says are `held`, but its level includes them.
     """
     ids = [claim.app_id for claim in claims]
     if len(set(ids)) != len(ids):
         raise InputError("two claims of one app on the leftovers", value=sorted(ids))
     granted: dict[str, dict[str, PlacedGang]] = {}
-    hopeless: set[_Kind] = set()
+    unplaceable: set[_DemandKey] = set()
     for bid in (False, True):
-        if room.gpus:
-            queues = _serve(room, [claim for claim in claims if claim.bid is bid], rng_seed, hopeless)
+        if capacity.gpus:
+            group = [claim for claim in claims if claim.bid is bid]
+            queues = _serve(capacity, group, rng_seed, unplaceable)
             granted |= {queue.claim.app_id: gangs for queue in queues if (gangs := queue.gangs())}
     return dict(sorted(granted.items()))
 
 
-def _serve(room: Room, claims: Sequence[Claim], rng_seed: int, hopeless: set[_Kind]) -> Collection[_Queue]:
-    """Hand out what such claims can use, and tell what each of them got that had a turn."""
-    # What needs more GPUs than are left finds no place, and room only shrinks: such claims need no turn, and no draw.
-    # Most of what comes free at once is renewed, and what waits without hope is most of all claims.
-    renewing = [claim for claim in claims if claim.renewable.counts and _may_be_served(claim, room.gpus)]
-    queues = {claim.app_id: _Queue(claim, hopeless) for claim in _drawn(renewing, rng_seed)}
+def _serve(
+    capacity: FreeCapacity, claims: Sequence[Claim], rng_seed: int, unplaceable: set[_DemandKey]
+) -> Collection[_JobQueue]:
+    """Serve one group of claims. Returns the queue of every app that had a turn."""
+    # Free capacity only shrinks. A claim that needs more than all of it gets neither a turn nor a draw: those are most
+    # of the claims, since most GPUs that become free at once are renewed.
+    renewing = [claim for claim in claims if claim.renewable.counts and _fits(claim, capacity.gpus)]
+    queues = {claim.app_id: _JobQueue(claim, unplaceable) for claim in _in_random_order(renewing, rng_seed)}
     for queue in queues.values():
-        queue.renew(room)
-    if room.gpus:
-        others = [claim for claim in claims if not claim.renewable.counts and _may_be_served(claim, room.gpus)]
-        _take_turns(room, _drawn([*renewing, *others], rng_seed), queues, hopeless)
+        queue.renew(capacity)
+    others = [claim for claim in claims if not claim.renewable.counts and _fits(claim, capacity.gpus)]
+    turns: deque[_JobQueue] = deque()
+    for claim in _in_random_order([*renewing, *others], rng_seed) if capacity.gpus else ():
+        if not capacity.gpus:
+            break
+        queue = queues.setdefault(claim.app_id, _JobQueue(claim, unplaceable))
+        if queue.step(capacity):
+            turns.append(queue)
+    while turns and capacity.gpus:
+        queue = turns.popleft()
+        if queue.step(capacity):
+            turns.append(queue)
     return queues.values()
 
 
-def _drawn(claims: Collection[Claim], rng_seed: int) -> list[Claim]:
-    """Claims in the order that is drawn for their apps."""
+def _in_random_order(claims: Collection[Claim], rng_seed: int) -> list[Claim]:
     ids = [claim.app_id for claim in claims]
-    # No two are of one app, so no claims are compared.
+    # App ids are unique, so claims are never compared.
     draws = zip(child_digests(rng_seed, ("leftovers",), ids), ids, claims, strict=True)
     return [claim for _, _, claim in sorted(draws)]
 
 
-def _may_be_served(claim: Claim, gpus: int) -> bool:
-    # Asked of every claim; `any` over a generator takes three times as long.
+def _fits(claim: Claim, gpus: int) -> bool:
+    """Whether `gpus` GPUs are enough for the smallest gang of a job."""
+    # Called for every claim; `any` over a generator takes three times as long.
     for demand in claim.demands:  # noqa: SIM110
         if demand.min_gpus <= gpus:
             return True
     return False
 
 
-def _take_turns(room: Room, claims: Iterable[Claim], queues: dict[str, _Queue], hopeless: set[_Kind]) -> None:
-    """One job a turn, round after round; a queue that cannot use any GPU any more drops out.
-
-    `queues` are those of apps that had something to renew; those of others are added as their first turn comes.
-    """
-    waiting: deque[_Queue] = deque()
-    for claim in claims:
-        if not room.gpus:
-            return
-        queue = queues.get(claim.app_id)
-        if queue is None:
-            queue = queues[claim.app_id] = _Queue(claim, hopeless)
-        if queue.step(room):
-            waiting.append(queue)
-    while waiting and room.gpus:
-        queue = waiting.popleft()
-        if queue.step(room):
-            waiting.append(queue)
+_DemandKey = tuple[int, int, int, float, Slowdown]
+"""Smallest and largest gang, unit, throughput to exceed and S: demands with equal keys find the same place, or none."""
 
 
-_Kind = tuple[int, int, int, float, Slowdown]
-"""Smallest and largest gang, unit, throughput to exceed and S of a demand: they tell if a new gang finds a place."""
+class _JobQueue:
+    """An app's jobs with the gangs that they got so far.
 
-
-class _Queue:
-    """One app's jobs with the gangs they got here so far.
-
-    `hopeless` is shared by all queues of a room: demands for a new gang that found no place. Room only shrinks, so
-    none of that kind ever will.
+    `unplaceable` is shared by all queues: keys of demands that found no place for a new gang. Free capacity only
+    shrinks, so equal demands find none either.
     """
 
-    def __init__(self, claim: Claim, hopeless: set[_Kind]) -> None:
+    def __init__(self, claim: Claim, unplaceable: set[_DemandKey]) -> None:
         self.claim = claim
-        self._hopeless = hopeless
+        self._unplaceable = unplaceable
         self._got: dict[int, PlacedGang] = {}
-        # For the same reason a job that finds nothing to grow by now never will: each fails once at most.
+        # Jobs before this one can use nothing more. As capacity only shrinks, each job fails at most once.
         self._first_open = 0
 
     def gangs(self) -> dict[str, PlacedGang]:
         """Gang by job id, jobs in the claim's order."""
         return {self.claim.demands[job].job_id: self._got[job] for job in sorted(self._got)}
 
-    def renew(self, room: Room) -> None:
+    def renew(self, capacity: FreeCapacity) -> None:
         """Place jobs, in order, on the GPUs that the app held, as far as these are free."""
         renewable, demands = self.claim.renewable, self.claim.demands
         if len(demands) == 1 and not demands[0].held.counts:
-            only = place_on_own(room, renewable, demands[0])
-            if only is not None:
-                self._accept(room, 0, only)
+            gang = best_fit_within(capacity, renewable, demands[0])
+            if gang is not None:
+                self._accept(capacity, 0, gang)
             return
-        own = room.part(renewable.by_machine())
+        own = capacity.part(renewable.by_machine())
         for job in range(len(demands)):
             if not own.gpus:
                 return
-            gang = self._next_gang(own, job)
+            gang = self._best_fit(own, job)
             if gang is not None:
-                own.remove(gang)
-                self._accept(room, job, gang)
+                own.take(gang)
+                self._accept(capacity, job, gang)
 
-    def step(self, room: Room) -> bool:
-        """Place or grow the first job that can use free GPUs; False when there is none."""
-        while self._first_open < len(self.claim.demands) and room.gpus:
+    def step(self, capacity: FreeCapacity) -> bool:
+        """Place or extend the first job that can use free GPUs. Returns False if there is none."""
+        while self._first_open < len(self.claim.demands) and capacity.gpus:
             job = self._first_open
-            gang = None if self._is_hopeless(job) else self._next_gang(room, job)
+            demand = self.claim.demands[job]
+            key = None if job in self._got or demand.held.counts else _key(demand)
+            gang = None if key in self._unplaceable else self._best_fit(capacity, job)
             if gang is not None:
-                self._accept(room, job, gang)
+                self._accept(capacity, job, gang)
                 return True
-            self._give_up(job)
+            if key is not None:
+                self._unplaceable.add(key)
             self._first_open += 1
         return False
 
-    def _is_hopeless(self, job: int) -> bool:
-        return self._wants_new(job) and _kind(self.claim.demands[job]) in self._hopeless
-
-    def _give_up(self, job: int) -> None:
-        if self._wants_new(job):
-            self._hopeless.add(_kind(self.claim.demands[job]))
-
-    def _wants_new(self, job: int) -> bool:
-        return job not in self._got and not self.claim.demands[job].held.counts
-
-    def _next_gang(self, room: Room, job: int) -> PlacedGang | None:
+    def _best_fit(self, capacity: FreeCapacity, job: int) -> PlacedGang | None:
+        """The best fit of a job's new gang, or of an extension of what it has."""
         demand, got = self.claim.demands[job], self._got.get(job)
         if got is None:
-            return place_in(room, demand, Standing(gpus=demand.held) if demand.held.counts else None)
+            return best_fit(capacity, demand, CurrentGang(gpus=demand.held) if demand.held.counts else None)
         if got.gpus.gpus >= demand.max_gpus:
             return None
         slot = None if demand.held else got.slot
         rest = replace(demand, min_gpus=demand.unit_gpus, max_gpus=demand.max_gpus - got.gpus.gpus)
-        return place_in(room, rest, Standing(gpus=demand.held + got.gpus, slot=slot))
+        return best_fit(capacity, rest, CurrentGang(gpus=demand.held + got.gpus, slot=slot))
 
-    def _accept(self, room: Room, job: int, gang: PlacedGang) -> None:
-        room.remove(gang)
+    def _accept(self, capacity: FreeCapacity, job: int, gang: PlacedGang) -> None:
+        capacity.take(gang)
         got = self._got.get(job)
         if got is not None:
             same_slot = gang.level is Level.SLOT
@@ -194,5 +180,5 @@ class _Queue:
         self._got[job] = gang
 
 
-def _kind(demand: GangDemand) -> _Kind:
+def _key(demand: GangDemand) -> _DemandKey:
     return demand.min_gpus, demand.max_gpus, demand.unit_gpus, demand.faster_than, demand.slowdown

@@ -9,18 +9,21 @@ from themis.bids import Bid, Market
 from themis.errors import InvariantError
 
 NOISE = 1e-6
-"""By how much c_i may pass 1 through rounding of floats; more, with optimal solves, is a defect."""
+"""How far c_i may exceed 1 by float rounding. More is a defect if both solves are optimal."""
 
 
 def kept_share(market: Market, full: Solution, without: Solution, app_id: str) -> float:
     """c_i = prod of the others' values in the full market / the same product in the market without bidder i.
 
-    In logs. A bidder that won nothing keeps all (c_i = 1), as taking it away changes nothing. Where fewer of the others
-    have a positive value because of i (`lexicographic` only), the products run over those with a positive value in
-    both markets, the finite part (fairness-study.md, 2.7); it may pass 1 and is cut there. Where a solve hit its time
-    limit or its licence, the full market's choice without i is the better answer to the second problem whenever c_i
-    passes 1; and where the answer without i is worth more than the full market's choice although i wins nothing, time
-    was too short to tell what the others lose, and i keeps all.
+    Computed in logs. Special cases:
+
+    - A bidder that won nothing keeps all (c_i = 1): without it nothing changes.
+    - If fewer of the others have a positive value because of i (`lexicographic` only), the products run over bidders
+      with a positive value in both markets, the finite part (fairness-study.md, 2.7). It may exceed 1 and is cut to 1.
+    - If a solve hit its time limit or its licence and c_i exceeds 1, the full market's choice without i is the better
+      answer to the second problem, so c_i is 1.
+    - If the answer without i is worth more than the full market's choice although i wins nothing, the loss of the
+      others is unknown, and i keeps all.
 
     Args:
         market: The full market.
@@ -32,7 +35,7 @@ def kept_share(market: Market, full: Solution, without: Solution, app_id: str) -
         c_i in [0, 1].
 
     Raises:
-        InvariantError: c_i passes 1 by more than float noise though both solves are optimal.
+        InvariantError: c_i exceeds 1 by more than float noise although both solves are optimal.
     """
     if app_id not in full.wins or without.others_keep:
         return 1.0
@@ -49,7 +52,7 @@ def kept_share(market: Market, full: Solution, without: Solution, app_id: str) -
 
 
 def _is_better(market: Market, without: Solution, full: Solution, app_id: str) -> bool:
-    """Whether an answer without bidder i beats the full market's choice, of which it is one where i wins nothing."""
+    """Whether an answer without bidder i, as a choice where i wins nothing, beats the full market's choice."""
     empty = next(bid.empty_value for bid in market.bids if bid.app_id == app_id)
     positive = without.positive + (empty > 0)
     if positive != full.positive:
@@ -58,12 +61,12 @@ def _is_better(market: Market, without: Solution, full: Solution, app_id: str) -
 
 
 def _changed_values(market: Market, full: Solution, without: Solution, app_id: str) -> list[tuple[float, float]]:
-    """What the others have in the full market and without bidder i, where the two differ: equal ones cancel out."""
+    """The others' values in the full market and without bidder i, if they differ: equal ones cancel out."""
     before, after = full.wins, without.wins
     others = {winner for winner, win in before.items() if (other := after.get(winner)) is None or other.row != win.row}
     others.update([winner for winner in after if winner not in before])
     others.discard(app_id)
-    # Mostly nobody's win changes, and no bid has to be looked up.
+    # Usually no win changes, and no bid is looked up.
     if not others:
         return []
     values = [
@@ -79,5 +82,5 @@ def _value(bid: Bid, win: Win | None) -> float:
 
 
 def _logs(*values: float) -> tuple[float, ...]:
-    """Logs; of a value of 0, which no product counts, 0."""
+    """Logs; 0 for a value of 0, which no product counts."""
     return tuple([math.log(value) if value > 0 else 0.0 for value in values])

@@ -15,7 +15,6 @@ from themis.bids import AppReport, Bid, FreeMachine, Market, Offer, PlacedGang, 
 from themis.choices import EmptyBundle, Rounding
 from themis.cluster import Allocation, Cluster
 from themis.errors import InputError
-from themis.reports import Reports
 from themis.values import Value, remembered
 
 
@@ -89,12 +88,10 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
         return later
 
     @remembered
-    def answered(self) -> Reports:
-        """The reports of apps that are there: a round asks no others, so its `Reports` have none of silent ones."""
-        if isinstance(self.reports, Reports):
-            return self.reports
-        there = [app.app_id for app in self.apps if not app.silent and app.app_id in self.reports]
-        return Reports({app_id: self.reports[app_id] for app_id in there})
+    def answered(self) -> Mapping[str, AppReport]:
+        """The reports of the apps that are not silent, in the order of `apps`."""
+        reports = self.reports
+        return {app.app_id: reports[app.app_id] for app in self.apps if not app.silent and app.app_id in reports}
 
     def standing(self, app_id: str) -> AppStanding:
         """The standing of an app of this round."""

@@ -1,4 +1,4 @@
-"""From a kept share to whole gangs: which of the gangs won an app keeps (themis.md, section 3, step 4)."""
+"""Round a kept share to whole gangs: which of its won gangs an app keeps (themis.md, section 3, step 4)."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def keep_shares(
     rounding: Rounding = Rounding.PROBABILISTIC,
     demands: Mapping[str, Sequence[GangDemand]] = MappingProxyType({}),
 ) -> dict[str, tuple[PlacedGang, ...]]:
-    """What every winner keeps of its gangs.
+    """The gangs that every winner keeps.
 
-    Each app draws from its own child seed of (seed, app id), so the others and their order do not matter.
+    Each app draws from its own child seed of (seed, app id), so other apps and their order do not matter.
 
     Args:
         gangs: Gangs won by app id, pinned ones included.
         shares: c_i by app id.
-        slowdowns: S by app id; the crude one where an app is absent.
+        slowdowns: S by app id; the crude one for absent apps.
         seed: The round's seed.
         rounding: How to round.
-        demands: What the jobs of each app asked for, by app id; they tell `by_gpu` on what a job can run.
+        demands: The demands of each app's jobs, by app id. `by_gpu` needs them to know which sizes a job can use.
     """
     kept = {}
     for app_id in sorted(gangs):
         if shares[app_id] == 1.0:
-            # Whatever is drawn, all is kept: most winners pay nothing, and to seed a generator takes long.
+            # Every draw keeps all. Most winners pay nothing, and seeding a generator is slow.
             kept[app_id] = _by_preference(gangs[app_id], slowdowns.get(app_id, CRUDE_SLOWDOWN))
             continue
         rng = random.Random(child_seed(seed, "rounding", app_id))
@@ -58,21 +58,21 @@ def keep_share(
     rounding: Rounding = Rounding.PROBABILISTIC,
     demands: Sequence[GangDemand] = (),
 ) -> tuple[PlacedGang, ...]:
-    """The gangs kept of those won, those of least S first.
+    """The gangs that an app keeps, least S first.
 
-    Ties in S go to the nearer level, then to pinned GPUs (they need no restart), then to the larger gang, then to the
-    smaller machine ids and slot. Pinned GPUs that belong together are one gang, on however many machines they lie.
+    Ties in S go to the tighter level, then to pinned GPUs (they need no restart), then to the larger gang, then to the
+    smaller machine ids and slot. Pinned GPUs that belong together are one gang, also over several machines.
 
     Args:
         gangs: Gangs won.
         share: c_i in [0, 1].
         slowdown: S of the app.
-        rng: Drawn from once under `probabilistic` and `by_gpu`, also when the draw decides nothing.
+        rng: Used once under `probabilistic` and `by_gpu`, even if the draw decides nothing.
         rounding: `probabilistic` keeps floor(c k) gangs and one more with the fractional probability; `nearest` rounds
-            c k half up; `by_gpu` does as `probabilistic` but in GPUs, which may leave a part of one gang.
-        demands: What the app's jobs asked for. `by_gpu` cuts a gang only to what one of them can run on. Where the
-            largest such part is less than the share, the gang is cut to it (or lost, where there is none) or kept
-            whole, at odds that keep its GPUs the same in expectation (a second draw).
+            c k half up; `by_gpu` rounds like `probabilistic` but in GPUs, which may keep a part of one gang.
+        demands: The demands of the app's jobs. `by_gpu` cuts a gang only to a size that one of them can use. If the
+            largest such part is less than the share, a second draw either cuts the gang to it (or drops the gang if
+            there is no such part) or keeps it whole, with the same number of GPUs in expectation.
     """
     if not 0.0 <= share <= 1.0:
         raise InputError("a kept share must lie between 0 and 1", value=share)
@@ -89,7 +89,7 @@ def _preference(gang: PlacedGang, slowdown: Slowdown) -> tuple[object, ...]:
 
 
 def _drawn(expected: float, rng: random.Random) -> int:
-    """A whole number of that expectation, one of the two nearest."""
+    """Draw one of the two nearest whole numbers, with this expectation."""
     whole = math.floor(expected)
     return whole + (rng.random() < expected - whole)
 
@@ -131,13 +131,13 @@ def _by_gpu(
 
 
 def _largest_part(gang: PlacedGang, gpus: int, demands: Sequence[GangDemand]) -> PlacedGang | None:
-    """The most of a gang, up to so many GPUs, that one of the jobs can run on; None where there is no such part."""
+    """The largest part of a gang, up to `gpus` GPUs, that one of the jobs can use. Returns None if there is none."""
     parts = [part for demand in demands if (part := _cut(gang, gpus, demand)) is not None]
     return max(parts, key=lambda part: part.gpus.gpus, default=None)
 
 
 def _cut(gang: PlacedGang, gpus: int, demand: GangDemand) -> PlacedGang | None:
-    """Whole units of a gang, from the machines where it has most; None where they are too few. Its level stays."""
+    """Whole units of a gang, from its largest machines, at its level. Returns None if they are too few."""
     left, counts = min(gpus, demand.max_gpus), {}
     for machine, count in sorted(gang.gpus, key=lambda part: (-part[1], part[0])):
         taken = min(count, left) // demand.unit_gpus * demand.unit_gpus

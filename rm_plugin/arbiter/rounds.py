@@ -7,7 +7,7 @@ once, each answer is checked here, and an answer that is missing or invalid cost
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Generator, Mapping, Set
+from collections.abc import Collection, Generator, Mapping
 from typing import Any, cast
 
 from msgspec import field
@@ -18,7 +18,6 @@ from rm_plugin.policies.port import Policy
 from themis.bids import AppReport, Bid, RhoOf
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation
-from themis.reports import ReportGroup, Reports
 from themis.values import Value
 
 Question = AskReports | AskBids | SolveAuction
@@ -67,51 +66,32 @@ def check_reports(
     asked: tuple[str, ...],
     reports: Mapping[str, AppReport],
     rho_of: RhoOf = RhoOf.EVERY_APP,
-) -> tuple[Reports, dict[str, str]]:
-    """Split reports into valid ones and refused ones with the reason; those of apps that were not asked are dropped.
-
-    A group (`themis.reports`) is valid as a whole where it answers the round, of apps that were asked and of which
-    nobody else tells, with each rho that is asked for; its jobs hold nothing that placement would look up. The reports
-    of any other group are looked at one by one.
-    """
-    ids = set(asked)
-    groups: list[ReportGroup] = []
-    if isinstance(reports, Reports):
-        singly = dict(reports.singly)
-        for group in reports.groups:
-            apart = all(group.app_ids.isdisjoint(others) for others in (singly, *(each.app_ids for each in groups)))
-            if apart and _is_valid(group, snapshot, ids, rho_of):
-                groups.append(group)
-            else:
-                singly = {app_id: group.report(app_id) for app_id in group.app_ids} | singly
-        reports = singly
+) -> tuple[dict[str, AppReport], dict[str, str]]:
+    """Split reports into valid ones and refused ones with the reason; those of apps that were not asked are dropped."""
+    machines = snapshot.cluster.rack_of
     valid: dict[str, AppReport] = {}
     refused: dict[str, str] = {}
-    for app_id, report in reports.items():
-        if app_id not in ids:
+    for app_id in asked:
+        report = reports.get(app_id)
+        if report is None:
             continue
-        problem = _problem_of_report(report, app_id, snapshot, rho_of)
+        problem = _problem_of_report(report, app_id, snapshot.round_id, machines, rho_of)
         if problem:
             refused[app_id] = problem
         else:
             valid[app_id] = report
-    # What is refused is recorded, in the order of the apps.
-    return Reports(valid, groups), {app_id: refused[app_id] for app_id in asked if app_id in refused}
+    return valid, refused
 
 
-def _is_valid(group: ReportGroup, snapshot: RoundSnapshot, asked: Set[str], rho_of: RhoOf) -> bool:
-    return group.round_id == snapshot.round_id and group.app_ids <= asked and group.tells(rho_of)
-
-
-def _problem_of_report(report: AppReport, app_id: str, snapshot: RoundSnapshot, rho_of: RhoOf) -> str:
-    if report.app_id != app_id or report.round_id != snapshot.round_id:
+def _problem_of_report(report: AppReport, app_id: str, round_id: int, machines: Collection[str], rho_of: RhoOf) -> str:
+    if report.app_id != app_id or report.round_id != round_id:
         return f"the report is app {report.app_id}'s for round {report.round_id}"
     if math.isnan(report.rho) and rho_of.asks(report.demands):
         return "the report tells no rho"
-    machines = snapshot.cluster.rack_of
-    # Placement looks up the racks of what a job holds; most demands of most apps are of jobs that hold nothing.
-    if any(not _are_known(demand.held, machines) for demand in report.demands if demand.held.counts):
-        return "a job is said to be on a machine that the cluster does not have"
+    # Placement looks up the racks of the GPUs that a job holds; most jobs with demands hold none.
+    for demand in report.demands:
+        if demand.held.counts and not _are_known(demand.held, machines):
+            return "a job is said to be on a machine that the cluster does not have"
     return ""
 
 

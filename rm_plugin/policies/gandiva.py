@@ -6,18 +6,17 @@ from collections.abc import Mapping
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import claims_of
-from rm_plugin.policies.server import Proposal, Prospect, Server
-from rm_plugin.policies.stepwise import serve_best_first
+from rm_plugin.policies.gang_allocator import GangAllocator, Proposal, Prospect
+from rm_plugin.policies.greedy import serve_best_first
 from themis.bids import AppReport, GangDemand, RhoOf
 
 
 class GandivaPolicy:
-    """Jobs are served by the placement score 1/S of the best gang that they find on what is free, highest first.
+    """Jobs are served by the placement score 1/S of the best gang that they find on free GPUs, highest first.
 
-    A job that finds its app's old GPUs free renews in place, unless it could lie strictly better by more than a restart
-    costs: then it migrates. Of equal scores those that renew come first, then the larger gang (while there is room for
-    it in one place), then the app submitted first, then the app id; of an app's jobs the longest. There is no time
-    slicing and no sharing of GPUs, as in the paper.
+    A job whose app's old GPUs are free renews in place, unless a gang of less S saves more than a restart costs: then
+    it migrates. Ties: jobs that renew first, then the larger gang, the app submitted first, the app id, and of an app's
+    jobs the longest. There is no time slicing and no sharing of GPUs, as in the paper.
     """
 
     name = "gandiva"
@@ -26,26 +25,26 @@ class GandivaPolicy:
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve job by job."""
         claims = claims_of(snapshot, {})
-        server = Server(snapshot.machines, claims)
+        allocator = GangAllocator(snapshot.machines, claims)
         submitted = sorted(snapshot.apps, key=lambda app: (app.submitted_at_s, app.app_id))
-        order = [app.app_id for app in submitted if app.app_id in server.claims]
+        order = [app.app_id for app in submitted if app.app_id in allocator.claims]
 
-        def propose(server: Server, app_id: str, job: int) -> Proposal | None:
-            return stay_or_move(server, app_id, job, snapshot.reports)
+        def propose(allocator: GangAllocator, app_id: str, job: int) -> Proposal | None:
+            return stay_or_move(allocator, app_id, job, snapshot.reports)
 
-        serve_best_first(server, order, _rank, propose, lambda _demand: ())
-        return server.decision()
+        serve_best_first(allocator, order, _rank, propose, lambda _demand: ())
+        return allocator.decision()
 
 
-def stay_or_move(server: Server, app_id: str, job: int, reports: Mapping[str, AppReport]) -> Proposal | None:
-    """In place where a job can renew, unless the best gang elsewhere has less S and makes good for a restart."""
-    stay = server.renewal(app_id, job)
+def stay_or_move(allocator: GangAllocator, app_id: str, job: int, reports: Mapping[str, AppReport]) -> Proposal | None:
+    """Propose a renewal in place, unless the best gang elsewhere has less S and recovers the cost of a restart."""
+    stay = allocator.renewal(app_id, job)
     if stay is None:
-        return server.anywhere(app_id, job)
-    demand = server.jobs(app_id)[job]
+        return allocator.anywhere(app_id, job)
+    demand = allocator.jobs(app_id)[job]
     if demand.slowdown.at(stay.prospect.level) <= demand.slowdown.slot:
         return stay
-    move = server.anywhere(app_id, job)
+    move = allocator.anywhere(app_id, job)
     if move is None or not _moving_pays(demand, stay.prospect, move.prospect, reports[app_id].restart_s):
         return stay
     return move

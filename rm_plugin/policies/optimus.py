@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import claims_of
-from rm_plugin.policies.server import Server
-from rm_plugin.policies.stepwise import Given, serve_step_by_step
+from rm_plugin.policies.gang_allocator import GangAllocator
+from rm_plugin.policies.greedy import Given, serve_step_by_step
 from themis.bids import RhoOf
 
 
@@ -13,9 +13,9 @@ class OptimusPolicy:
     """GPUs go one unit at a time to the job with the highest ratio of throughput with it to throughput without it.
 
     **Choice** a job without GPUs has no throughput, so its smallest gang has an infinite ratio: every job that fits
-    runs before any grows, as Optimus itself begins. Among equals the app with the least throughput so far comes first,
-    GPUs that it keeps counted as one each: for like gangs the app's own ratio is highest there. Then the earlier
-    submission, then the app id; of an app's jobs the longest.
+    starts before any job grows, as in Optimus itself. Ties go to the app with the least throughput so far, where kept
+    GPUs count as one each: for equal gangs the app's own ratio is highest there. Then the earlier submission, then the
+    app id; of an app's jobs the longest.
     """
 
     name = "optimus"
@@ -24,12 +24,12 @@ class OptimusPolicy:
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Give unit by unit, each app renewing in place first."""
         claims = claims_of(snapshot, {})
-        server = Server(snapshot.machines, claims)
+        allocator = GangAllocator(snapshot.machines, claims)
         apps = {app.app_id: app for app in snapshot.apps}
 
         def rank(app_id: str, given: Given, ratio: float) -> tuple[float, ...]:
             app = apps[app_id]
             return (-ratio, app.kept.gpus + given.speed, app.submitted_at_s)
 
-        serve_step_by_step(server, rank)
-        return server.decision()
+        serve_step_by_step(allocator, rank)
+        return allocator.decision()

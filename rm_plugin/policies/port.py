@@ -9,17 +9,17 @@ from themis.bids import RhoOf
 
 
 class Policy(Protocol):
-    """Decides a round on its snapshot alone.
+    """Decides a round from its snapshot alone.
 
-    A policy that needs bids or an auction says so and is asked again with the answer in the snapshot; the last thing
-    it returns is its decision.
+    A policy that needs bids or an auction returns that request, and is called again with the answer in the snapshot.
+    Finally it returns its decision.
     """
 
     name: str
     rho_of: RhoOf
-    """By whose rho it goes. Where nobody records or watches a run it sees no other; nor, of apps that want no more
-    GPUs, `phases_left`."""
+    """The apps whose rho the policy uses. If a run is neither recorded nor watched, reports lack all other rho, and
+    `phases_left` of apps without demand."""
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
-        """The next step of the round."""
+        """Return the next step of the round."""
         ...

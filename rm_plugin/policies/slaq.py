@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import claims_of
-from rm_plugin.policies.server import Prospect, Server
-from rm_plugin.policies.stepwise import serve_best_first
+from rm_plugin.policies.gang_allocator import GangAllocator, Prospect
+from rm_plugin.policies.greedy import serve_best_first
 from themis.bids import GangDemand, RhoOf
 
 
 class SlaqPolicy:
-    """Jobs are served by how much of their loss the GPUs on offer take off within one lease, most first.
+    """Jobs are served by how much their loss falls on the offered GPUs within one lease, most first.
 
-    SLAQ divides a decrease by the largest that the job has seen, so that losses of any model are comparable. **Choice**
-    that is the decrease from its first iteration on over what one GPU does in a lease: so it does not matter how much
-    work a job calls an iteration either. A lease counts no further than the work left in the job's phase. A job without
-    a forecast counts as falling at its steepest, so that it soon has one. Of equals the job that renews in place comes
-    first, then the app submitted first, then the app id; of an app's jobs the longest.
+    SLAQ divides a decrease by the largest decrease of the job, so that losses of all models are comparable. **Choice**
+    the largest decrease is that of one GPU in a lease from the first iteration on, so the size of an iteration does not
+    matter. Work counts up to the end of the job's phase. A job without a forecast counts as if at its steepest, so that
+    it soon has one. Ties go to the job that renews in place, then to the app submitted first, then to the app id; of an
+    app's jobs to the longest.
     """
 
     name = "slaq"
@@ -25,20 +25,22 @@ class SlaqPolicy:
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve job by job, each renewing in place first."""
         claims = claims_of(snapshot, {})
-        server = Server(snapshot.machines, claims)
+        allocator = GangAllocator(snapshot.machines, claims)
         submitted = sorted(snapshot.apps, key=lambda app: (app.submitted_at_s, app.app_id))
-        order = [app.app_id for app in submitted if app.app_id in server.claims]
+        order = [app.app_id for app in submitted if app.app_id in allocator.claims]
 
         def rank(_app_id: str, demand: GangDemand, prospect: Prospect) -> tuple[float, ...]:
             before = loss_decrease(demand, prospect.speed_before, snapshot.lease_s)
             return (before - loss_decrease(demand, prospect.speed, snapshot.lease_s), not prospect.renews)
 
-        serve_best_first(server, order, rank, Server.propose, lambda demand: (demand.forecast, demand.work_left_gpu_s))
-        return server.decision()
+        serve_best_first(
+            allocator, order, rank, GangAllocator.propose, lambda demand: (demand.forecast, demand.work_left_gpu_s)
+        )
+        return allocator.decision()
 
 
 def loss_decrease(demand: GangDemand, speed: float, lease_s: float) -> float:
-    """Decrease of a job's loss in one lease over the largest that one GPU made in a lease; 0 or more, no unit.
+    """Decrease of a job's loss in one lease, divided by the largest that one GPU made in a lease; 0 or more, no unit.
 
     Args:
         demand: The job.
@@ -50,7 +52,7 @@ def loss_decrease(demand: GangDemand, speed: float, lease_s: float) -> float:
     worked_gpu_s = min(speed * lease_s, demand.work_left_gpu_s)
     curve = demand.forecast
     if curve is None:
-        # A curve that falls ever more slowly is at its steepest at its beginning, where it is nearly straight.
+        # A convex curve is steepest, and nearly straight, at its beginning.
         return worked_gpu_s / lease_s
     largest = curve.decrease(0.0, lease_s / curve.serial_iteration_s)
     if largest <= 0.0:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import claims_of
-from rm_plugin.policies.server import Server
-from rm_plugin.policies.stepwise import Given, serve_step_by_step
+from rm_plugin.policies.gang_allocator import GangAllocator
+from rm_plugin.policies.greedy import Given, serve_step_by_step
 from themis.bids import RhoOf
 
 
 class SrsfPolicy:
     """GPUs go one unit at a time to the app with the least service left, later phases included; ties by app id.
 
-    **Choice** service is GPU time at S = 1: what it will be in fact depends on placements that nobody knows yet. An app
-    spends its units as all step-by-step policies do: a smallest gang for each of its jobs first, longest job first,
-    then where a unit adds most to a job's throughput.
+    **Choice** service is GPU time at S = 1, since the future placements are unknown. An app uses its units as under all
+    step-by-step policies: first a smallest gang for each of its jobs, longest job first; then units where they add most
+    to a job's throughput.
     """
 
     name = "srsf"
@@ -23,11 +23,11 @@ class SrsfPolicy:
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Give unit by unit, each app renewing in place first."""
         claims = claims_of(snapshot, {})
-        server = Server(snapshot.machines, claims)
+        allocator = GangAllocator(snapshot.machines, claims)
         left = {claim.app_id: snapshot.reports[claim.app_id].work_left_gpu_s for claim in claims}
 
         def rank(app_id: str, _given: Given, _ratio: float) -> tuple[float, ...]:
             return (left[app_id],)
 
-        serve_step_by_step(server, rank)
-        return server.decision()
+        serve_step_by_step(allocator, rank)
+        return allocator.decision()

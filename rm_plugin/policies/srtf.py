@@ -6,15 +6,15 @@ import math
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import claims_of
-from rm_plugin.policies.server import Server
+from rm_plugin.policies.gang_allocator import GangAllocator
 from themis.bids import AppReport, RhoOf
 
 
 class SrtfPolicy:
-    """Apps are served whole in the order of the time that they still need, least first; ties by app id.
+    """Whole apps are served in order of the time that they still need, least first; ties by app id.
 
-    That time is what the app would need with all that is on offer beside what it keeps, phases to come included: an
-    offer that scatters its gangs makes it longer.
+    That is the time with the GPUs that the app keeps and all offered ones, for all remaining phases. An offer that
+    scatters its gangs makes it longer.
     """
 
     name = "srtf"
@@ -22,25 +22,25 @@ class SrtfPolicy:
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve the apps in order, each renewing in place first, then taking what has least S."""
-        server = Server(snapshot.machines, claims_of(snapshot, {}))
+        allocator = GangAllocator(snapshot.machines, claims_of(snapshot, {}))
         kept = {app.app_id: app.kept.gpus for app in snapshot.apps}
         remaining_s = {
-            app_id: remaining_time_s(server, snapshot.reports[app_id], kept[app_id]) for app_id in server.claims
+            app_id: remaining_time_s(allocator, snapshot.reports[app_id], kept[app_id]) for app_id in allocator.claims
         }
-        return server.serve_in_order(sorted(server.claims, key=lambda app_id: (remaining_s[app_id], app_id)))
+        return allocator.serve_in_order(sorted(allocator.claims, key=lambda app_id: (remaining_s[app_id], app_id)))
 
 
-def remaining_time_s(server: Server, report: AppReport, kept_gpus: int) -> float:
-    """Seconds that an app still needs on all free GPUs that it can use beside those it keeps.
+def remaining_time_s(allocator: GangAllocator, report: AppReport, kept_gpus: int) -> float:
+    """Seconds that an app still needs on the GPUs that it keeps and all free GPUs that it can use.
 
-    **Choice** S is that of the best gang that its longest job finds (the first that finds any), for all its work;
-    infinite when none does, since nothing on offer makes such an app faster.
+    **Choice** all work has the S of the best gang that its longest job finds (or the next job that finds one). The time
+    is infinite if no job finds a gang, since no offered GPU makes such an app faster.
     """
-    jobs = server.jobs(report.app_id)
-    found = (server.anywhere(report.app_id, job) for job in range(len(jobs)))
+    jobs = allocator.jobs(report.app_id)
+    found = (allocator.anywhere(report.app_id, job) for job in range(len(jobs)))
     pairs = zip(found, jobs, strict=True)
     factor = next((demand.slowdown.at(gang.prospect.level) for gang, demand in pairs if gang is not None), math.inf)
     if math.isinf(factor):
         return math.inf
-    gpus = kept_gpus + min(server.free_gpus, sum(demand.max_gpus for demand in jobs))
+    gpus = kept_gpus + min(allocator.free_gpus, sum(demand.max_gpus for demand in jobs))
     return factor * math.fsum(phase.time_s(gpus) for phase in report.phases_left)

@@ -8,7 +8,7 @@ from rm_plugin.arbiter.leftovers import share_leftovers
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.arbiter.rounding import keep_shares
 from rm_plugin.arbiter.seeds import child_seed
-from rm_plugin.policies.demands import claims_of, gangs_of, room_after, unserved
+from rm_plugin.policies.demands import capacity_after, claims_of, gangs_of, unmet_claims
 from themis.apps import Slowdown
 from themis.bids import Market, PlacedGang, RhoOf
 
@@ -29,9 +29,9 @@ class ThemisPolicy:
         if snapshot.free.gpus == sum(gang.gpus.gpus for gangs in won.values() for gang in gangs):
             return Decision(auction=won)
         claims = claims_of(snapshot, won)
-        room = room_after(snapshot.machines, won)
-        shared = share_leftovers(room, claims, child_seed(snapshot.seed, "leftovers"))
-        return Decision(auction=won, leftovers=gangs_of(shared), unserved=unserved(claims, shared))
+        capacity = capacity_after(snapshot.machines, won)
+        shared = share_leftovers(capacity, claims, child_seed(snapshot.seed, "leftovers"))
+        return Decision(auction=won, leftovers=gangs_of(shared), unserved=unmet_claims(claims, shared))
 
 
 def worst_apps(snapshot: RoundSnapshot) -> tuple[str, ...]:
@@ -41,7 +41,8 @@ def worst_apps(snapshot: RoundSnapshot) -> tuple[str, ...]:
     """
     # 1 - 0.8 is 0.19999999999999996: without the rounding five apps would count as fewer than one fifth of them.
     places = max(1, math.ceil(round((1.0 - snapshot.settings.f) * len(snapshot.answered), 9)))
-    return tuple(snapshot.answered.worst(places))
+    wanting = [(-report.rho, app_id) for app_id, report in snapshot.answered.items() if report.demands]
+    return tuple([app_id for _, app_id in sorted(wanting)[:places]])
 
 
 def market_of(snapshot: RoundSnapshot) -> Market:

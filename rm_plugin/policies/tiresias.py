@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import claims_of
-from rm_plugin.policies.server import Server
+from rm_plugin.policies.gang_allocator import GangAllocator
 from themis.bids import RhoOf
 
 
 class TiresiasPolicy:
-    """Apps are served whole in the order of the GPU time that they had so far, least first; ties by app id."""
+    """Whole apps are served in order of the GPU time that they had so far, least first; ties by app id."""
 
     name = "tiresias"
     rho_of = RhoOf.NO_APP
@@ -17,5 +17,5 @@ class TiresiasPolicy:
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve the apps in order, each renewing in place first, then taking what has least S."""
         attained = {app.app_id: app.attained_gpu_s(snapshot.now_s) for app in snapshot.apps}
-        server = Server(snapshot.machines, claims_of(snapshot, {}))
-        return server.serve_in_order(sorted(server.claims, key=lambda app_id: (attained[app_id], app_id)))
+        allocator = GangAllocator(snapshot.machines, claims_of(snapshot, {}))
+        return allocator.serve_in_order(sorted(allocator.claims, key=lambda app_id: (attained[app_id], app_id)))

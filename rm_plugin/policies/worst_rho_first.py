@@ -1,17 +1,17 @@
-"""The policy `worst_rho_first`: what Themis would do without its auction, to show what that adds."""
+"""The policy `worst_rho_first`: Themis without its auction, to measure what the auction adds."""
 
 from __future__ import annotations
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import claims_of
-from rm_plugin.policies.server import Server
+from rm_plugin.policies.gang_allocator import GangAllocator
 from themis.bids import RhoOf
 
 
 class WorstRhoFirstPolicy:
-    """Apps are served whole in the order of their rho as reported, worst first; ties by app id.
+    """Whole apps are served in order of their reported rho, worst first; ties by app id.
 
-    Nobody bids, so nobody pays either: an app that reports a worse rho than it has gains by that.
+    Apps neither bid nor pay, so an app gains if it reports a worse rho than it has.
     """
 
     name = "worst_rho_first"
@@ -20,5 +20,5 @@ class WorstRhoFirstPolicy:
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve the apps in order, each renewing in place first, then taking what has least S."""
         reports = snapshot.reports
-        server = Server(snapshot.machines, claims_of(snapshot, {}))
-        return server.serve_in_order(sorted(server.claims, key=lambda app_id: (-reports[app_id].rho, app_id)))
+        allocator = GangAllocator(snapshot.machines, claims_of(snapshot, {}))
+        return allocator.serve_in_order(sorted(allocator.claims, key=lambda app_id: (-reports[app_id].rho, app_id)))

@@ -14,7 +14,6 @@ from concurrent.futures.process import BrokenProcessPool
 from rm_plugin.arbiter.auction import AuctionOutcome, run_auction
 from rm_plugin.solvers.registry import solver
 from themis.bids import Market
-from themis.errors import ThemisError
 
 LOG = logging.getLogger("themis.rounds")
 
@@ -34,7 +33,7 @@ class Auctioneer:
         """Run one auction. None when there is no outcome: the round then goes on as if nobody had won.
 
         A worker that died or overran its deadline is replaced; one that died while it was idle costs no outcome. A
-        solver that contradicts itself is a defect of ours, but it must not keep leases from ending.
+        solver that fails is a defect of ours, but it must not keep leases from ending.
         """
         try:
             future = self._submit(market)
@@ -48,7 +47,9 @@ class Auctioneer:
             LOG.exception("the auction's worker cannot be started")
             self.close()
             return None
-        except ThemisError:
+        except Exception:
+            # Whatever the solver fails at: without this the same market would fail the next round too, and no lease
+            # would end any more.
             LOG.exception("the auction failed")
             return None
 

@@ -107,6 +107,7 @@ class Changes:
         self._one_at_a_time = asyncio.Lock()
         self._usable = asyncio.Event()
         self._usable.set()
+        self._stopping = False
         self._running: set[asyncio.Task[Any]] = set()
         self._probe: asyncio.Task[None] | None = None
         self._on_recovery: list[Effect] = []
@@ -124,20 +125,31 @@ class Changes:
         return await asyncio.shield(task)
 
     async def make_surely(self, decide: Decide[T]) -> T:
-        """Make a change as soon as the store can be written; it is decided anew each time."""
+        """Make a change as soon as the store can be written; it is decided anew each time.
+
+        Raises:
+            StoreError: The store cannot be written, and the service stops.
+        """
         while True:
             await self.usable()
             try:
                 return await self.make(decide)
             except StoreError:
-                continue
+                if self._stopping:
+                    raise
 
     async def usable(self) -> None:
-        """Return once the store can be written."""
+        """Return once the store can be written, or the service stops."""
         await self._usable.wait()
+
+    def stop_waiting(self) -> None:
+        """From now on no change waits for a store that cannot be written: `make_surely` raises StoreError too."""
+        self._stopping = True
+        self._usable.set()
 
     async def close(self) -> None:
         """Wait for the change that is being written, and write no more."""
+        self.stop_waiting()
         if self._probe is not None:
             self._probe.cancel()
             await asyncio.gather(self._probe, return_exceptions=True)
@@ -175,6 +187,8 @@ class Changes:
     def _failed(self, error: StoreError) -> None:
         LOG.error("%s; what runs goes on, and nothing new is taken until the store can be written", error)
         self.trouble = str(error)
+        if self._stopping:
+            return
         self._usable.clear()
         self._probe = asyncio.get_running_loop().create_task(self._wait_for_store())
 
@@ -186,6 +200,9 @@ class Changes:
                 break
             except StoreError as error:
                 self.trouble = str(error)
+            except Exception:
+                # A defect in a test write must not leave the service unusable for good.
+                LOG.exception("the store could not be tried")
         LOG.warning("the store can be written again")
         self.trouble = ""
         for effect in self._on_recovery:

@@ -12,6 +12,7 @@ from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.logs import LogFollower
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.message_checks import check_reference, check_states
+from rm_plugin.service.refusals import refusal_text
 from rm_plugin.service.status import app_status
 from rm_plugin.service.store import StoredEvent, StoreError
 from rm_plugin.service.store_json import to_json
@@ -117,18 +118,20 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         """The logs of an app's jobs, or of one job; those of its app master are the source `am`."""
         try:
             entry = self._entry(request.app_id)
+            job_id = check_reference(request.job_id, "job")
             folder = await self._manager.fetch_logs(entry)
             # In threads: a disk may be slow, and a log long.
-            logs = await asyncio.to_thread(LogFollower, folder, entry.shapes.keys(), request.job_id)
+            logs = await asyncio.to_thread(LogFollower, folder, entry.shapes.keys(), job_id)
         except ThemisError as error:
             await _refuse(context, error)
             raise
         while True:
             ended = entry.ended
-            while chunks := await asyncio.to_thread(logs.read):
+            last = ended or not request.follow
+            while chunks := await asyncio.to_thread(logs.read, to_the_end=last):
                 for chunk in chunks:
                     yield chunk
-            if not request.follow or ended:
+            if last:
                 return
             await asyncio.sleep(_LOG_POLL_S)
             await self._manager.fetch_logs(entry)
@@ -145,7 +148,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             policy=self._policy,
             gpus=manager.arbiter.cluster.gpus,
             gpus_leased=len(manager.arbiter.table.live),
-            active_apps=len(manager.arbiter.active_apps),
+            active_apps=manager.arbiter.active_count,
             rounds=manager.rounds.rounds,
             time_scale=manager.settings.time_scale,
             lease_s=manager.settings.lease.duration_s,
@@ -177,4 +180,4 @@ async def _refuse(context: Context, error: Exception) -> None:
         code = grpc.StatusCode.INVALID_ARGUMENT
     else:
         code = grpc.StatusCode.INTERNAL
-    await context.abort(code, str(error))
+    await context.abort(code, refusal_text(error))

@@ -39,15 +39,18 @@ class LogFollower:
         self._job_id = job_id
         self._offsets: dict[tuple[str, ...], int] = {}
 
-    def read(self) -> list[pb.LogChunk]:
-        """What was written since the last reading, file by file, whole lines as far as possible.
+    def read(self, *, to_the_end: bool = False) -> list[pb.LogChunk]:
+        """Read what was written since the last call, file by file.
 
-        At most about 4 MiB: the next reading goes on. Empty once nothing is left. It waits for the disk.
+        Returns at most about 4 MiB, the next call goes on; empty if nothing is left. The call waits for the disk.
+
+        Args:
+            to_the_end: Return unfinished lines too: nothing more will be written, or read.
         """
         chunks: list[pb.LogChunk] = []
         left = _READING_BYTES
         for names in self._files():
-            for chunk in self._read_file(names):
+            for chunk in self._read_file(names, to_the_end):
                 chunks.append(chunk)
                 left -= len(chunk.text)
                 if left <= 0:
@@ -64,7 +67,7 @@ class LogFollower:
                     if name.endswith(".log"):
                         yield ("jobs", job, name)
 
-    def _read_file(self, names: tuple[str, ...]) -> Iterator[pb.LogChunk]:
+    def _read_file(self, names: tuple[str, ...], to_the_end: bool) -> Iterator[pb.LogChunk]:
         source = "am" if len(names) == 1 else f"{names[1]}/{names[2].removesuffix('.log')}"
         try:
             file = os.fdopen(open_below(self._folder, *names), "rb")
@@ -73,8 +76,9 @@ class LogFollower:
         with file:
             file.seek(self._offsets.get(names, 0))
             while data := file.read(_CHUNK_BYTES):
-                # A line that is still being written waits for the next reading, unless it fills a chunk by itself.
-                whole = data[: data.rfind(b"\n") + 1] or (data if len(data) == _CHUNK_BYTES else b"")
+                # A line that is still being written waits for the next call, unless it fills a chunk by itself.
+                last = to_the_end or len(data) == _CHUNK_BYTES
+                whole = data[: data.rfind(b"\n") + 1] or (data if last else b"")
                 if not whole:
                     break
                 self._offsets[names] = self._offsets.get(names, 0) + len(whole)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine
@@ -19,6 +20,7 @@ from rm_plugin.service.message_checks import check_message, check_reference, che
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session import Session
+from rm_plugin.service.store import StoreError
 from themis.apps import AppSpec
 from themis.clock import Clock
 from themis.config.names import check_label
@@ -38,6 +40,8 @@ RELAUNCH_EVERY_S = 5.0
 """How often an engine that is away is asked to start what waits for it."""
 LAUNCH_WAIT_S = 5.0
 """How long a client that submits waits for its app master to be started."""
+
+_SHORTAGES = frozenset((errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE))
 
 _KEPT = ("release", "job_event", "finish")
 """Messages that the store keeps; app masters send them until they are acknowledged."""
@@ -273,6 +277,13 @@ class ResourceManager:
 
     async def am_exited(self, exit_: AmExit) -> None:
         """An app master ended, and nothing of the attempt runs any more."""
+        try:
+            await self._am_exited(exit_)
+        except StoreError:
+            # This service stops while its store cannot be written. Its next start sees that the app master is gone.
+            LOG.warning("the end of the app master of %s is not written", exit_.app_id)
+
+    async def _am_exited(self, exit_: AmExit) -> None:
         entry = self.entries.get(exit_.app_id)
         if entry.ended or self._closing or exit_.attempt < entry.attempt or entry.forced_reason:
             # Whoever takes by force goes on by itself, once nothing is left to kill: a new attempt would be killed too.
@@ -299,7 +310,11 @@ class ResourceManager:
                 LOG.warning("nothing was looked at for %.1f s: every app gets its time anew", now_s - looked_s)
                 self.resume()
             looked_s = now_s
-            self.look()
+            try:
+                self.look()
+            except Exception:
+                # A defect in one look must not leave leases and app masters unwatched for good.
+                LOG.exception("the apps could not be looked at")
 
     def look(self) -> None:
         """Look at every app once."""
@@ -389,6 +404,7 @@ class ResourceManager:
     async def close(self) -> None:
         """End every app master and task of this run. Apps that run are taken up again by a later start."""
         self._closing = True
+        self.changes.stop_waiting()
         for task in self._tasks:
             task.cancel()
         for entry in self.entries.active():
@@ -404,7 +420,7 @@ class ResourceManager:
         await self._start(entry)
 
     async def _start(self, entry: AppEntry) -> None:
-        """Start the attempt; when the engine is away the app stays ACCEPTED, and the watch tries again."""
+        """Start the attempt. While the engine is away or this machine is full the app stays ACCEPTED and waits."""
         folder = self.folder(entry.app_id)
         environment = {
             "THEMIS_RM_ADDRESS": self.address,
@@ -423,14 +439,13 @@ class ResourceManager:
         )
         try:
             entry.pid = await self._launcher.launch(launch)
-        except UnreachableError as error:
-            LOG.warning("%s waits to be started, as the engine is away: %s", entry.app_id, error)
-            if not entry.ended:
-                self._unlaunched.add(entry.app_id)
-            self._relaunch_at_s = self.clock.now_s() + RELAUNCH_EVERY_S
-            return
         except ThemisError as error:
-            if not entry.ended:
+            if isinstance(error, UnreachableError) or _is_shortage(error):
+                LOG.warning("%s waits to be started: %s", entry.app_id, error)
+                if not entry.ended:
+                    self._unlaunched.add(entry.app_id)
+                self._relaunch_at_s = self.clock.now_s() + RELAUNCH_EVERY_S
+            elif not entry.ended:
                 await self._end_surely(entry, AppState.FAILED, f"its app master could not be started: {error}")
             return
         self._unlaunched.discard(entry.app_id)
@@ -585,7 +600,7 @@ class ResourceManager:
             heartbeat_s=self.settings.heartbeat_s,
             time_scale=self.settings.time_scale,
             leases=self.live_cluster.lease_update(entry.app_id),
-            active_apps=len(self.arbiter.active_apps),
+            active_apps=self.arbiter.active_count,
             contention=self.arbiter.contention(entry.app_id, now_s),
             bundle_rule=self.settings.auction.bundle_rule.value,
             app_id=entry.app_id,
@@ -598,7 +613,7 @@ class ResourceManager:
             of_id=message_id,
             now_s=now_s,
             contention=math.nan if entry.ended else self.arbiter.contention(entry.app_id, now_s),
-            active_apps=len(self.arbiter.active_apps),
+            active_apps=self.arbiter.active_count,
         )
 
     def folder(self, app_id: str) -> Path:
@@ -610,6 +625,12 @@ class ResourceManager:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _is_shortage(error: ThemisError) -> bool:
+    """Whether this machine lacks disk space, memory, processes or files for now: no fault of the app."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in _SHORTAGES
 
 
 def _close_session(entry: AppEntry) -> None:

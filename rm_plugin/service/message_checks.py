@@ -85,12 +85,12 @@ def check_message(message: pb.AmMessage, app: AppEntry, attempt: int, cluster: C
     check(getattr(message, body), app, cluster, now_s)
 
 
-def check_reference(name: str) -> str:
-    """Return an app's id or name as a client gave it; one that no app can have raises InputError.
+def check_reference(name: str, what: str = "app") -> str:
+    """Return the id or name of an app or a job as a client gave it; one that none can have raises InputError.
 
-    To look for the name nearest to a very long one would take minutes.
+    The search for the known name that is nearest to a very long one would take minutes.
     """
-    _check_name("app", name)
+    _check_name(what, name)
     return name
 
 

@@ -8,7 +8,9 @@ import logging
 import os
 import signal
 import uuid
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import TypeVar
 
 import grpc
 
@@ -41,6 +43,8 @@ from themis.wire import themis_pb2_grpc as rpc
 
 LOG = logging.getLogger("themis.rm")
 
+T = TypeVar("T")
+
 _MESSAGE_BYTES = 16 * 1024 * 1024
 _OPTIONS = [
     ("grpc.max_receive_message_length", _MESSAGE_BYTES),
@@ -68,10 +72,12 @@ async def _serve(settings: RmSettings, engine: Engine) -> int:
     store = SqliteStore(settings.state_dir / "rm.sqlite")
     try:
         clock = clock_of(store)
-        cluster = await engine.open()
+        cluster = await _unless_stopped(engine.open(), stop)
+        if cluster is None:
+            return 0
         server = Server(settings, cluster, store, clock, engine)
         try:
-            await server.start()
+            await _unless_stopped(server.start(), stop)
             await stop.wait()
         finally:
             await server.stop()
@@ -79,6 +85,21 @@ async def _serve(settings: RmSettings, engine: Engine) -> int:
         await engine.close()
         store.close()
     return 0
+
+
+async def _unless_stopped(work: Coroutine[None, None, T], stop: asyncio.Event) -> T | None:
+    """Return the result of the work, or None if the service is to stop first: the work may wait for an engine."""
+    working = asyncio.ensure_future(work)
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        return None
+    finally:
+        stopping.cancel()
 
 
 class Server:

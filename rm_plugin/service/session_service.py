@@ -12,6 +12,7 @@ import grpc
 from rm_plugin.service import session
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.manager import ResourceManager
+from rm_plugin.service.refusals import refusal_text
 from themis.errors import InputError
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
@@ -50,7 +51,7 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
             try:
                 return await self._manager.register(first.register)
             except InputError as error:
-                await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
+                await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal_text(error))
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a session begins with a registration")
         raise AssertionError("abort raises")
 

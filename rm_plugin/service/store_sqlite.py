@@ -54,6 +54,9 @@ BUSY_S = 2.0
 
 T = TypeVar("T")
 
+_DEFECTS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
+"""Errors of SQLite that are about what is written, not about the file."""
+
 _NOT_ENDED = "state NOT IN ('RELEASED', 'REVOKED')"
 
 
@@ -66,14 +69,14 @@ class SqliteStore:
 
     def __init__(self, path: Path) -> None:
         _make_folder(path.parent)
-        self._lock = _locked(path)
-        try:
+        with contextlib.ExitStack() as opened:
+            self._lock = _locked(path)
+            opened.callback(os.close, self._lock)
             self._connection = _connect(f"{path.absolute().as_uri()}?mode=rwc", path)
+            opened.callback(self._connection.close)
             _prepare(self._connection, path)
             self._reader = _Reader(path)
-        except BaseException:
-            os.close(self._lock)
-            raise
+            opened.pop_all()
         self._path = path
         self._open = False
 
@@ -89,14 +92,23 @@ class SqliteStore:
                 yield _SqliteTransaction(self._connection)
                 self._connection.execute("COMMIT")
             except BaseException as error:
-                # After some failures SQLite has rolled back by itself.
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                self._roll_back()
+                if isinstance(error, _DEFECTS):
+                    # The same write would fail again, however often the store is tried.
+                    raise InvariantError(f"what is to be written is no row of the store ({error})") from error
                 if isinstance(error, sqlite3.Error):
                     raise _unusable("written", self._path, error) from error
                 raise
         finally:
             self._open = False
+
+    def _roll_back(self) -> None:
+        # After some failures SQLite has rolled back by itself.
+        if self._connection.in_transaction:
+            try:
+                self._connection.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                raise _unusable("written", self._path, error) from error
 
     def events(self, *, after: int = 0, app_id: str = "", limit: int | None = None) -> tuple[StoredEvent, ...]:
         """Events of sequence greater than `after`, in order."""
@@ -176,7 +188,11 @@ class SqliteReader(_Reader):
         if not path.is_file():
             raise StoreError("no such store", value=str(path), remedy="name the file state.db of a ResourceManager")
         super().__init__(path)
-        _check_version(self._connection, path)
+        try:
+            _check_version(self._connection, path)
+        except StoreError:
+            self.close()
+            raise
 
 
 class _SqliteTransaction:

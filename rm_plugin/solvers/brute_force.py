@@ -1,45 +1,44 @@
-"""Winner determination by trying everything: the yardstick of tests, for markets of a few bidders and machines."""
+"""Winner determination by enumeration: the reference of tests, for a few bidders and machines."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
-from rm_plugin.solvers.exact.rows import digests_of
+from rm_plugin.solvers.exact.market_arrays import digests_of
 from rm_plugin.solvers.port import Solution, SolveStatus, Win, each_alone
+from rm_plugin.solvers.realise import pinned_gangs
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market, PlacedGang
 from themis.choices import EmptyBundle
-from themis.cluster import Allocation, Level
 from themis.errors import InputError
+from themis.placement.enumeration import FreeCounts, placements
 
 _UNITS = 2.0**40
-"""What rows gain counts in whole units of 2**-40, so that sums of equal gains are equal in whatever order."""
+"""Gains are whole multiples of 2**-40, so that sums do not depend on their order."""
 
-_MOST_CHOICES = 2_000_000
-"""Past it a market needs gigabytes and minutes; it is for another solver."""
+_MAX_CHOICES = 2_000_000
+"""Choices of rows. A market with more needs gigabytes and minutes."""
 
-_MOST_DEEP = 200
-"""The most machines, or gangs won at once: the search recurses over both."""
+_MAX_DEPTH = 200
+"""Machines, and gangs won at once: the search recurses over both."""
 
 Choice = tuple[int | None, ...]
-Parts = tuple[tuple[int, int], ...]
 
 
 class BruteForceSolver:
-    """Every choice of rows, and for each every way to place its gangs; of other solvers' code only digests of rows.
+    """Tries every choice of rows, and for each every placement. Only row digests and pinned gangs are shared code.
 
-    Ties, as `exact` decides them: most bidders of positive value where that counts, largest objective, fewest GPUs, the
-    smallest sum of digests; of rows that differ only in which pinned GPUs belong together the one of fewest parts, then
-    of the smaller ones. Where rows are the same in all of that, or objectives lie within a whole unit, another of the
-    equals may be taken. It reads no clock, so the time limit is ignored and the answer always optimal.
+    Ties, as `exact` decides them: most bidders with a positive value, largest objective, fewest GPUs, smallest sum of
+    digests. Of rows that differ only in which pinned GPUs belong together, the one with the fewest parts, then the
+    smaller ones. If rows are equal in all of that, or objectives lie within one unit, the two may choose differently.
+    It reads no clock: the time limit is ignored, and the answer is always optimal.
     """
 
     name = "brute_force"
 
     def solve(self, market: Market, time_limit_s: float) -> Solution:  # noqa: ARG002 - the port's signature
-        """Solve one small market; see the class for ties.
+        """Solve one small market.
 
         Raises:
             InputError: A finite market with an empty bundle worth 0, or a market too large to try everything.
@@ -75,9 +74,9 @@ def _refuse_large(market: Market) -> None:
         for bid in market.bids
     )
     for what, number, most in (
-        ("choices of rows", math.prod(1 + len(bid.rows) for bid in market.bids), _MOST_CHOICES),
-        ("machines", len(market.machines), _MOST_DEEP),
-        ("gangs", gangs, _MOST_DEEP),
+        ("choices of rows", math.prod(1 + len(bid.rows) for bid in market.bids), _MAX_CHOICES),
+        ("machines", len(market.machines), _MAX_DEPTH),
+        ("gangs", gangs, _MAX_DEPTH),
     ):
         if number > most:
             raise InputError(f"brute_force takes at most {most} {what}", remedy="choose another solver")
@@ -86,7 +85,7 @@ def _refuse_large(market: Market) -> None:
 def _ranked(
     bids: Sequence[Bid], free_gpus: int, digests: Mapping[tuple[str, int], int]
 ) -> list[tuple[int, float, Choice]]:
-    """All choices that do not ask for too many GPUs, best first."""
+    """All choices that ask for no more GPUs than are free, best first."""
     scored = []
     places = [_places(bid) for bid in bids]
     for choice in _choices(bids, free_gpus):
@@ -96,7 +95,7 @@ def _ranked(
         logs = [math.log(value) for value in values if value > 0]
         gpus = sum(bid.rows[row].gpus for bid, row in zip(bids, choice, strict=True) if row is not None)
         units = sum(_gain(bid, row) for bid, row in zip(bids, choice, strict=True) if row is not None)
-        # A row without a digest finds no place even alone.
+        # A row without a digest has no place even alone.
         digest = sum(
             digests.get((bid.app_id, row), 0) for bid, row in zip(bids, choice, strict=True) if row is not None
         )
@@ -107,13 +106,13 @@ def _ranked(
 
 
 def _gain(bid: Bid, row: int) -> int:
-    """What a row adds to the log objective over winning nothing, in whole units; its log value where that is 0."""
+    """Log-value gain of a row in whole units; its log value if winning nothing is worth 0."""
     log_empty = math.log(bid.empty_value) if bid.empty_value > 0 else 0.0
     return round((math.log(bid.rows[row].value) - log_empty) * _UNITS)
 
 
 def _places(bid: Bid) -> list[int]:
-    """Where each row of a bid comes in an order that does not look at where it stands, but for rows that are equal."""
+    """Rank of each row in an order of content; the position decides only between equal rows."""
     content = [
         (
             len(row.pinned_parts),
@@ -144,127 +143,41 @@ def _choices(bids: Sequence[Bid], free_gpus: int) -> Iterator[Choice]:
 
 
 def place_all(machines: Sequence[FreeMachine], rows: Mapping[str, BidRow]) -> dict[str, tuple[PlacedGang, ...]] | None:
-    """Places for all gangs of these rows by exhaustive search, or None when there are none."""
-    search = _Search(machines)
-    free = [machine.free for machine in machines]
-    position = {machine.machine_id: index for index, machine in enumerate(machines)}
+    """Place all gangs of these rows by exhaustive search. Returns None if there are no places."""
+    pinned: Counter[str] = Counter()
     for row in rows.values():
-        for machine_id, count in row.pinned:
-            if machine_id not in position:
-                return None
-            free[position[machine_id]] -= count
-    if min(free, default=0) < 0:
+        pinned.update(dict(row.pinned))
+    free = {machine.machine_id: machine.free for machine in machines}
+    if any(gpus > free.get(machine_id, 0) for machine_id, gpus in pinned.items()):
         return None
+    capacity = FreeCounts.of(machines).without([(n, pinned[each.machine_id]) for n, each in enumerate(machines)])
     gangs = sorted((gang.within, -gang.gpus, app_id, gang) for app_id, row in rows.items() for gang in row.gangs)
     wanted = [(app_id, gang) for _, _, app_id, gang in gangs for _ in range(gang.count)]
-    slots = tuple(tuple(machine.free_slots) for machine in machines)
-    found = search.place(wanted, tuple(free), slots)
+    found = _place([gang for _, gang in wanted], capacity, set())
     if found is None:
         return None
+    rack_of = {machine.machine_id: machine.rack_id for machine in machines}
     placed: dict[str, list[PlacedGang]] = {app_id: [] for app_id in rows}
     for (app_id, _), gang in zip(wanted, found, strict=True):
         placed[app_id].append(gang)
-    for app_id, row in rows.items():
-        placed[app_id] += [
-            PlacedGang(
-                gpus=part,
-                level=search.level_of(position[machine] for machine, _ in part),
-                pinned=True,
-            )
-            for part in row.pinned_parts
-        ]
-    return {app_id: tuple(gangs) for app_id, gangs in placed.items()}
+    return {app_id: (*gangs, *pinned_gangs(rows[app_id].pinned_parts, rack_of)) for app_id, gangs in placed.items()}
 
 
-Free = tuple[int, ...]
-Slots = tuple[tuple[int, ...], ...]
+def _place(gangs: Sequence[Gang], capacity: FreeCounts, dead: set[tuple[int, FreeCounts]]) -> list[PlacedGang] | None:
+    """Place gangs by backtracking. Slot gangs come first, so that later ones need only counts by machine.
 
-
-@dataclass(frozen=True, slots=True)
-class _Search:
-    """Backtracking over places. Slot gangs come first, so later gangs need only the counts by machine."""
-
-    machines: Sequence[FreeMachine]
-
-    def place(self, wanted: Sequence[tuple[str, Gang]], free: Free, slots: Slots) -> tuple[PlacedGang, ...] | None:
-        dead: set[tuple[int, Free, Slots]] = set()
-        return self._place(wanted, 0, free, slots, dead)
-
-    def _place(
-        self,
-        wanted: Sequence[tuple[str, Gang]],
-        at: int,
-        free: Free,
-        slots: Slots,
-        dead: set[tuple[int, Free, Slots]],
-    ) -> tuple[PlacedGang, ...] | None:
-        if at == len(wanted):
-            return ()
-        if (at, free, slots) in dead:
-            return None
-        for gang, free_after, slots_after in self._options(wanted[at][1], free, slots):
-            rest = self._place(wanted, at + 1, free_after, slots_after, dead)
-            if rest is not None:
-                return (gang, *rest)
-        dead.add((at, free, slots))
+    Args:
+        gangs: The gangs, in order.
+        capacity: The free GPUs.
+        dead: Numbers of gangs left and free GPUs with which no placement exists.
+    """
+    if not gangs:
+        return []
+    if (len(gangs), capacity) in dead:
         return None
-
-    def _options(self, gang: Gang, free: Free, slots: Slots) -> Iterator[tuple[PlacedGang, Free, Slots]]:
-        if gang.within is Level.SLOT:
-            yield from self._slot_options(gang.gpus, free, slots)
-            return
-        for parts in self._splits(gang, free):
-            after = list(free)
-            for machine, gpus in parts:
-                after[machine] -= gpus
-            counts = {self.machines[machine].machine_id: gpus for machine, gpus in parts}
-            level = self.level_of(machine for machine, _ in parts)
-            yield PlacedGang(gpus=Allocation.of(counts), level=level), tuple(after), slots
-
-    def _slot_options(self, gpus: int, free: Free, slots: Slots) -> Iterator[tuple[PlacedGang, Free, Slots]]:
-        for machine, in_slots in enumerate(slots):
-            for slot, slot_free in enumerate(in_slots):
-                if min(slot_free, free[machine]) >= gpus:
-                    left = (*in_slots[:slot], slot_free - gpus, *in_slots[slot + 1 :])
-                    yield (
-                        PlacedGang(
-                            gpus=Allocation.of({self.machines[machine].machine_id: gpus}), level=Level.SLOT, slot=slot
-                        ),
-                        (*free[:machine], free[machine] - gpus, *free[machine + 1 :]),
-                        (*slots[:machine], left, *slots[machine + 1 :]),
-                    )
-
-    def _splits(self, gang: Gang, free: Free) -> Iterator[Parts]:
-        """GPUs by machine: whole gangs first, then within a rack, then anywhere, as far as the gang allows."""
-        everywhere = range(len(free))
-        for machine in everywhere:
-            if free[machine] >= gang.gpus:
-                yield ((machine, gang.gpus),)
-        if gang.within is Level.MACHINE:
-            return
-        racks = {machine.rack_id for machine in self.machines}
-        if gang.within is Level.RACK:
-            for rack in sorted(racks):
-                members = [machine for machine in everywhere if self.machines[machine].rack_id == rack]
-                yield from _divide(gang.gpus, gang.unit_gpus, members, free)
-        else:
-            yield from _divide(gang.gpus, gang.unit_gpus, list(everywhere), free)
-
-    def level_of(self, members: Iterable[int]) -> Level:
-        """The level that spans these machines."""
-        spanned = set(members)
-        if len(spanned) == 1:
-            return Level.MACHINE
-        return Level.RACK if len({self.machines[machine].rack_id for machine in spanned}) == 1 else Level.CLUSTER
-
-
-def _divide(gpus: int, unit: int, members: Sequence[int], free: Free) -> Iterator[Parts]:
-    if gpus == 0:
-        yield ()
-        return
-    if not members:
-        return
-    most = min(gpus, free[members[0]]) // unit * unit
-    for here in range(most, -1, -unit):
-        for rest in _divide(gpus - here, unit, members[1:], free):
-            yield ((members[0], here), *rest) if here else rest
+    for gang, left in placements(gangs[0], capacity):
+        rest = _place(gangs[1:], left, dead)
+        if rest is not None:
+            return [gang, *rest]
+    dead.add((len(gangs), capacity))
+    return None

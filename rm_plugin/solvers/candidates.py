@@ -1,4 +1,4 @@
-"""The rows worth a look: a market in canonical order, without rows that cannot win or that another row beats."""
+"""Candidate rows: a market in canonical order, without rows that cannot win and without dominated rows."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from themis.values import Value
 
 Column = tuple[object, ...]
 
-_MOST_COMPARED = 1_000
-"""Rows of a bidder that each is compared with, as in `exact` (0037); bids of agents have fewer."""
+_MAX_COMPARED = 1_000
+"""Rows of a bidder that each is compared with. Agents' bids have fewer; without a bound time would be quadratic."""
 
 
 class Candidate(Value, frozen=True, kw_only=True):
@@ -37,25 +37,24 @@ class Candidate(Value, frozen=True, kw_only=True):
 
 
 class Bidder(Value, frozen=True, kw_only=True):
-    """A bid in canonical form: best rows first. `log_empty` is None when winning nothing is worth 0."""
+    """A bid in canonical form, best rows first. `log_empty` is None if winning nothing is worth 0."""
 
     app_id: str
     log_empty: float | None
     candidates: tuple[Candidate, ...]
 
     def gain(self, candidate: Candidate) -> float:
-        """What a row adds to the log objective over winning nothing; just its log value when that is worth 0."""
+        """Log-value gain of a row over winning nothing; its log value if winning nothing is worth 0."""
         return candidate.log_value - (self.log_empty or 0.0)
 
 
 class BidderMemo:
-    """Bidders in canonical form, kept while the machines stay the same object.
+    """A cache of bidders in canonical form, valid while the machines are the same object.
 
-    The N + 1 problems of an auction share machines and bids, which are values that never change; an entry is found by
-    identity, so a memo can make an answer faster but not another one.
+    The N + 1 problems of an auction share machines and bids, which are immutable. Entries are found by identity.
     """
 
-    _MOST = 1024
+    _MAX = 1024
 
     __slots__ = ("_bidders", "_machines")
 
@@ -64,16 +63,16 @@ class BidderMemo:
         self._bidders: dict[int, tuple[Bid, Bidder]] = {}
 
     def bidders_of(self, market: Market) -> tuple[Bidder, ...]:
-        """`bidders_of` with what is remembered of the same machines."""
+        """As the function `bidders_of`, with cached bidders."""
         check_market(market)
-        if market.machines is not self._machines or len(self._bidders) > self._MOST:
+        if market.machines is not self._machines or len(self._bidders) > self._MAX:
             self._machines = market.machines
             self._bidders = {}
         free = market.free.by_machine()
         one_rack = has_one_rack(market.machines)
         for bid in market.bids:
             if id(bid) not in self._bidders:
-                # The bid is kept beside its id, so that no other object can take the id over.
+                # Keeping the bid alive prevents another object from reusing its id.
                 self._bidders[id(bid)] = (bid, _bidder(bid, free, one_rack=one_rack))
         ordered = sorted(market.bids, key=lambda bid: bid.app_id)
         return tuple(self._bidders[id(bid)][1] for bid in ordered)
@@ -82,8 +81,8 @@ class BidderMemo:
 def bidders_of(market: Market) -> tuple[Bidder, ...]:
     """The market's bidders by app id, each with the rows that may win.
 
-    Left out are rows worth no more than the empty bundle, rows that do not fit the free GPUs even alone, and rows
-    that a row of at least their value beats by asking for no more (free disposal). What remains gives the same optimum.
+    Dropped are rows worth no more than the empty bundle, rows that do not fit the free GPUs alone, and rows dominated
+    by one of at least their value that asks for no more (free disposal). The optimum stays the same.
 
     Raises:
         InputError: Two bids of one app, or an empty bundle worth 0 where it must be finite.
@@ -92,7 +91,7 @@ def bidders_of(market: Market) -> tuple[Bidder, ...]:
 
 
 def check_market(market: Market) -> None:
-    """Refuse what no solver can answer (InputError): two bids of one app, an empty bundle of 0 in a finite market."""
+    """Check a market. Raises InputError for two bids of one app, and for an empty bundle of 0 in a finite market."""
     app_ids = [bid.app_id for bid in market.bids]
     if len(set(app_ids)) < len(app_ids):
         twice = next(app_id for place, app_id in enumerate(app_ids) if app_id in app_ids[:place])
@@ -133,23 +132,23 @@ def _bidder(bid: Bid, free: Mapping[str, int], *, one_rack: bool) -> Bidder:
 
 
 def _rank(row: Candidate) -> tuple[object, ...]:
-    """Best first; of rows that differ only in which pinned GPUs belong together, the one of the fewest parts first."""
+    """Sort key, best first. Of rows that differ only in which pinned GPUs belong together, fewest parts first."""
     parts = sorted(row.pinned_parts)
     return (-row.log_value, row.gpus, row.kinds, row.pinned.counts, len(parts), parts, row.row)
 
 
 def _undominated(rows: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Rows that no row before them (of at least their value) matches while asking for no more in every column.
+    """Rows not dominated by an earlier row, which has at least their value, with no more in every column.
 
-    Each is compared with the thousand before it, and no more than twice as many, so time grows as the rows do.
+    Each row is compared with the thousand before it, at most two thousand, so time grows only as the number of rows.
     """
     if len(rows) < 2:
         return tuple(rows)
     needs = _needs(rows)
     dominated: list[bool] = []
-    for start in range(0, len(rows), _MOST_COMPARED):
-        first = max(0, start - _MOST_COMPARED)
-        block, before = needs[start : start + _MOST_COMPARED], needs[first : start + _MOST_COMPARED]
+    for start in range(0, len(rows), _MAX_COMPARED):
+        first = max(0, start - _MAX_COMPARED)
+        block, before = needs[start : start + _MAX_COMPARED], needs[first : start + _MAX_COMPARED]
         asks_no_more = np.ones((len(before), len(block)), dtype=bool)
         for ours, theirs in zip(block.T, before.T, strict=True):
             asks_no_more &= theirs[:, None] <= ours[None, :]
@@ -158,10 +157,10 @@ def _undominated(rows: Sequence[Candidate]) -> tuple[Candidate, ...]:
 
 
 def _needs(rows: Sequence[Candidate]) -> NDArray[np.int32]:
-    """What each row asks for, one column a need, such that no more in all columns means: fits wherever the other does.
+    """Needs of each row [rows, needs]. A row with no more of any need fits wherever the other one does.
 
-    Counts of one gang size add up from the nearest level outwards, because a gang that may lie farther apart fits
-    wherever a nearer one does. Units chain only where a size has one unit: others cannot be compared.
+    Counts of one gang size accumulate from the tightest level outwards, because a gang with a looser level fits
+    wherever a tighter one does. Levels are chained across units only if a size has one unit: others cannot be compared.
     """
     chains = chains_of({kind for row in rows for kind, _ in row.kinds})
     columns: dict[Column, int] = {}
@@ -179,7 +178,7 @@ def _needs(rows: Sequence[Candidate]) -> NDArray[np.int32]:
 
 
 def chains_of(kinds: Iterable[Kind]) -> dict[Kind, tuple[Column, ...]]:
-    """The columns that a gang of each kind counts in: its own and those of the farther levels it is chained to."""
+    """The needs that a gang of each kind counts in: its own level, and the looser levels that it is chained to."""
     present = set(kinds)
     units: dict[int, set[int]] = {}
     for kind in present:

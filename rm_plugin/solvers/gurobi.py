@@ -1,7 +1,7 @@
-"""Winner determination by Gurobi, the paper's solver: an optional extra, on the same programme as HiGHS (ties: `mip`).
+"""Winner determination by Gurobi, the paper's solver. An optional extra; the programme is that of HiGHS (ties: `mip`).
 
-Without a key gurobipy runs programmes of up to 2,000 variables and 2,000 constraints; what is larger ends with the
-typed status LICENCE.
+Without a licence key gurobipy runs programmes of up to 2,000 variables and 2,000 constraints. Larger ones end with the
+status LICENCE.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PARAMETERS: dict[str, int | float] = {
 
 
 class GurobiSolver:
-    """Exact winner determination with gurobipy, which is imported when the first solver is made, not before.
+    """Exact winner determination with gurobipy, which is imported when the first solver is made.
 
     Raises:
         InputError: gurobipy is not installed.
@@ -47,7 +47,7 @@ class GurobiSolver:
 
     def __init__(self) -> None:
         try:
-            import gurobipy  # noqa: F401 - those who never ask for Gurobi need not have it, nor wait for it
+            import gurobipy  # noqa: F401 - optional and slow to import
         except ImportError as error:
             remedy = "pip install 'themis-scheduler[gurobi]', or choose another solver"
             raise InputError("the solver gurobi needs gurobipy", value=str(error), remedy=remedy) from None
@@ -55,7 +55,7 @@ class GurobiSolver:
         self._env: gurobipy.Env | None = None
 
     def solve(self, market: Market, time_limit_s: float) -> Solution:
-        """Solve one market; see `mip.solve_by`. Past the licence nobody wins, and the status says so.
+        """Solve one market; see `mip.solve_by`. Beyond the licence nobody wins, and the status is LICENCE.
 
         Raises:
             InputError: Two bids of one app, or a finite market with an empty bundle worth 0.
@@ -64,7 +64,7 @@ class GurobiSolver:
         return solve_by(self._run, market, self._memo.bidders_of, time_limit_s)
 
     def without(self, market: Market, app_ids: Sequence[str], time_limit_s: float) -> dict[str, Solution]:
-        """One problem after the other; only the bidders' canonical form and Gurobi's environment are shared."""
+        """One problem after the other. They share the bidders' canonical form and Gurobi's environment."""
         return each_alone(self, market, app_ids, time_limit_s)
 
     def _run(
@@ -90,7 +90,7 @@ class GurobiSolver:
             raise ThemisError("Gurobi failed", value=str(error), remedy="choose another solver") from error
 
     def _environment(self) -> gurobipy.Env:
-        """One a solver: starting one may fetch a token over the network. The default one writes to standard output."""
+        """One environment per solver: starting one may fetch a token. The default one writes to standard output."""
         import gurobipy
 
         if self._env is None:
@@ -99,7 +99,7 @@ class GurobiSolver:
 
 
 def _fill(programme: gurobipy.Model, model: MachineModel, gains: NDArray[np.float64], at_least: AtLeast | None) -> None:
-    """Write the programme down row by row: the matrix interface of gurobipy would need SciPy."""
+    """Build the programme row by row: the matrix interface of gurobipy needs SciPy."""
     from gurobipy import GRB, LinExpr
 
     columns = [
@@ -111,7 +111,7 @@ def _fill(programme: gurobipy.Model, model: MachineModel, gains: NDArray[np.floa
         inside = slice(model.starts[row], model.starts[row + 1])
         weights = model.values[inside].tolist()
         terms = LinExpr(weights, [columns[column] for column in model.columns[inside].tolist()])
-        # A lower end that whole numbers of 0 or more cannot miss would only count against the licence.
+        # A lower bound that variables of 0 or more cannot violate would only count against the licence.
         if math.isfinite(lower) and not (lower <= 0 <= min(weights, default=0)):
             programme.addLConstr(terms, GRB.GREATER_EQUAL, lower)
         if math.isfinite(upper):
@@ -126,7 +126,7 @@ def _answer(programme: gurobipy.Model) -> Answer:
     from gurobipy import GRB
 
     if programme.Status == GRB.INTERRUPTED:
-        # Gurobi takes Ctrl-C for itself; whoever called must end all the same.
+        # Gurobi catches Ctrl-C itself; the caller must end nevertheless.
         raise KeyboardInterrupt
     if programme.Status not in (GRB.OPTIMAL, GRB.TIME_LIMIT):
         raise InvariantError("Gurobi ended a winner determination in an unexpected way", value=programme.Status)

@@ -1,4 +1,4 @@
-"""Winner determination by HiGHS: the reference, one mixed-integer programme over machines a problem (ties: `mip`)."""
+"""Winner determination by HiGHS, the reference: one mixed-integer programme over machines per problem (ties: `mip`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STATUS = {
 
 
 class HighsSolver:
-    """Exact winner determination with highspy (themis.md, section 3; auction.md, section 4 on the tolerances)."""
+    """Exact winner determination with highspy."""
 
     name = "highs"
 
@@ -38,7 +38,7 @@ class HighsSolver:
         return solve_by(run_highs, market, self._memo.bidders_of, time_limit_s)
 
     def without(self, market: Market, app_ids: Sequence[str], time_limit_s: float) -> dict[str, Solution]:
-        """One problem after the other; only the bidders' canonical form is shared."""
+        """One problem after the other. They share the bidders' canonical form."""
         return each_alone(self, market, app_ids, time_limit_s)
 
 
@@ -76,15 +76,15 @@ def _answer(highs: highspy.Highs) -> Answer:
 def _options(time_limit_s: float) -> dict[str, bool | int | float | str]:
     return {
         "output_flag": False,
-        # Presolve of HiGHS 1.15.1 reports wrong optima, on a market of five variables already (a test holds it; issues
-        # #3043, #3073 and #3094 of HiGHS tell of more). These models solve faster without it. A restart would presolve.
+        # Presolve of HiGHS 1.15.1 reports wrong optima, even for five variables (a test shows it; see also HiGHS issues
+        # #3043, #3073 and #3094). These models solve faster without it. A restart would presolve.
         "presolve": "off",
         "mip_allow_restart": False,
         "threads": 1,
         "random_seed": 0,
         "mip_rel_gap": 0.0,
         "mip_abs_gap": 0.0,
-        # HiGHS asks an improvement of this much before it replaces an incumbent.
+        # HiGHS replaces an incumbent only by one that is better by this much.
         "mip_feasibility_tolerance": TOLERANCE,
         "time_limit": float(time_limit_s),
     }

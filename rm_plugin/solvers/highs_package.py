@@ -1,4 +1,4 @@
-"""The package highspy for whoever solves by HiGHS; importing this module where it is missing raises InputError."""
+"""The package highspy. Importing this module raises InputError if it is not installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds of gangs: gangs that ask the same of the machines, whatever they are called in a bid."""
+"""Kinds of gangs: gangs with the same requirements are one kind, however a bid states them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from themis.values import Value
 
 
 class Kind(Value, frozen=True, order=True):
-    """`gpus` GPUs within one slot, machine, rack or cluster; above the machine they come in units of `unit` GPUs.
+    """`gpus` GPUs within one slot, machine, rack or cluster. Gangs above the machine consist of units of `unit` GPUs.
 
-    Canonical: within a slot or a machine the unit is the whole gang, and one GPU is wanted anywhere.
+    Canonical form: within a slot or machine the unit is the whole gang, and a single GPU has the level CLUSTER.
     """
 
     level: Level
@@ -27,12 +27,12 @@ class Kind(Value, frozen=True, order=True):
 
 
 def has_one_rack(machines: Iterable[FreeMachine]) -> bool:
-    """True when all machines with a free GPU stand in one rack, so that the rack level says nothing."""
+    """Whether all machines with a free GPU are in one rack, so that the levels RACK and CLUSTER mean the same."""
     return len({machine.rack_id for machine in machines if machine.free}) <= 1
 
 
 def kind_of(gang: Gang, *, one_rack: bool) -> Kind:
-    """The kind of a gang, with levels that ask the same made one (module docstring)."""
+    """The kind of a gang in canonical form."""
     if gang.gpus == 1:
         return Kind(Level.CLUSTER, 1, 1)
     if gang.within is Level.SLOT:

@@ -1,4 +1,4 @@
-"""The market as a mixed-integer programme over machines, in arrays: lossless for gangs of any size, unit and level."""
+"""The market as a mixed-integer programme over machines, in arrays: exact for gangs of any size, unit and level."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MachineModel:
     """Maximise `gains . z` with `lower <= A z <= upper`, `0 <= z <= upper_bounds`, z whole; A by rows (CSR).
 
     The first variables choose the rows: bidder `choice_of[k][0]` takes its candidate `choice_of[k][1]`.
-    The others count gangs by place; `slots` to `units` say which variable counts what (see `Layout`).
+    The others count gangs by place: `slots`, `machines`, `racks` and `units` map places to variables (see `Layout`).
     """
 
     gains: NDArray[np.float64]
@@ -50,7 +50,7 @@ class MachineModel:
 
 @dataclass(slots=True)
 class _Rows:
-    """Constraints under construction, as entries; a constraint is known by a key."""
+    """Constraints under construction, as sparse entries. Each constraint has a key."""
 
     lower: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
@@ -63,9 +63,9 @@ class _Rows:
         self.upper.append(upper)
 
     def add(self, key: Place, column: int, value: float) -> None:
-        """Add to one coefficient; a constraint that was never opened cannot bind and is left out.
+        """Add to one coefficient. A constraint that was never opened cannot bind, so its entries are dropped.
 
-        Two kinds of one bid row may share a unit, and HiGHS takes no coefficient twice.
+        Coefficients are added up: two kinds of one bid row may share a unit, and HiGHS rejects duplicate entries.
         """
         row = self.index.get(key)
         if row is not None:
@@ -76,17 +76,17 @@ def build_model(machines: Iterable[FreeMachine], bidders: Sequence[Bidder]) -> M
     """The programme of a market.
 
     Variables: x[bidder, candidate]; y[g, slot] and y[g, machine], gangs of g GPUs there; y[kind, rack]; and
-    u[unit, machine], whole units of rack and cluster gangs where a unit has two GPUs or more. Gangs are counted
-    over all bidders, as who owns which of two like gangs changes nothing. Constraints:
+    u[unit, machine], whole units of rack and cluster gangs for units of at least two GPUs. Gangs are counted over all
+    bidders, since gangs of one kind can be swapped between bidders. Constraints:
 
-    - a bidder takes one row at most;
-    - as many gangs of a kind have places as the chosen rows ask for;
+    - a bidder takes at most one row;
+    - every gang of the chosen rows has a place;
     - a slot holds its gangs, and a machine its slot and machine gangs, its units and its pinned GPUs;
-    - a rack's units cover its rack gangs, and all units all gangs in units;
-    - rack gangs of single GPUs fit what the rack's machines leave over, and the chosen rows ask for no more GPUs than
-      there are: single GPUs are never fragmented, so that is exact, without a variable a machine.
+    - a rack's units cover its rack gangs, and all units together cover all gangs in units;
+    - rack gangs of single GPUs fit into what the rack's machines leave, and the chosen rows ask for no more GPUs than
+      are free. Single GPUs are never fragmented, so that is exact without a variable per machine.
 
-    Places may be counted that no chosen row needs (free disposal); they only take room away.
+    A solution may contain places that no chosen row needs (free disposal). They only use up capacity.
     """
     return _Builder(machines, bidders).build()
 

@@ -1,10 +1,10 @@
-"""Winner determination by any mixed-integer solver: stages, status, gap, and from its answer to gangs on machines.
+"""Winner determination by any mixed-integer solver: the stages, the status and gap, and the gangs' places.
 
-Ties. Rows worth no more than the empty bundle, and rows that another beats by asking for no more, are never chosen. The
-programme is built in canonical order (bidders and machines by id, rows by value and content), so neither the order of
-bidders nor that of rows or machines matters. Between bidders with the same bid the earlier app id gets the better row.
-What is then still equal is left to the solver, which runs on one thread with a fixed seed: the same release answers the
-same. No perturbation is used, because below a solver's own tolerances none could be trusted.
+Ties. Rows worth no more than the empty bundle are never chosen, nor dominated rows. The programme is built in canonical
+order: bidders and machines by id, rows by value and content. So the order in which the market lists them does not
+matter. Among bidders with the same bid the earlier app id gets the better row. All other ties are left to the solver.
+It runs on one thread with a fixed seed, so one release always gives the same answer. Perturbation is not used, because
+it would have to be smaller than the solver's own tolerances.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rm_plugin.solvers.candidates import Bidder, Candidate
-from rm_plugin.solvers.choice import deal_among_alike, score
 from rm_plugin.solvers.machine_model import MachineModel, build_model
 from rm_plugin.solvers.port import SMALLEST_GAP, Solution, SolveStatus, Win
 from rm_plugin.solvers.realise import realise
@@ -27,7 +26,7 @@ from themis.bids import Market
 from themis.errors import InvariantError
 
 TOLERANCE = 1e-9
-"""By how much an answer must be better to count, or a variable may be off; the usual 1e-6 is too coarse for logs."""
+"""Least improvement that counts, and feasibility tolerance. The usual 1e-6 is too coarse for log values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +39,7 @@ class AtLeast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """How one run ended: a whole solution (None when none was found), and its upper bound."""
+    """How one run ended: its integer solution (None if it found none) and its upper bound."""
 
     status: SolveStatus
     solution: NDArray[np.int64] | None
@@ -48,16 +47,16 @@ class Answer:
 
     @property
     def proven(self) -> bool:
-        """True when no better solution exists."""
+        """Whether the solution is proven optimal."""
         return self.status is SolveStatus.OPTIMAL
 
 
 _OUT_OF_TIME = Answer(status=SolveStatus.TIME_LIMIT, solution=None, bound=math.inf)
-"""No run at all."""
+"""The answer without a run."""
 
 
 class Run(Protocol):
-    """One run of a mixed-integer solver; each adapter brings its own."""
+    """One run of a mixed-integer solver; each adapter implements it."""
 
     def __call__(
         self,
@@ -66,7 +65,7 @@ class Run(Protocol):
         time_limit_s: float,
         at_least: AtLeast | None = None,
     ) -> Answer:
-        """Maximise `gains . z` over the model's constraints, and one more where given."""
+        """Maximise `gains . z` over the model's constraints, and `at_least` if given."""
         ...
 
 
@@ -79,8 +78,8 @@ def solve_by(
         run: The solver.
         market: Free machines and bids.
         bidders_of: Brings the market's bidders into canonical form.
-        time_limit_s: Seconds for the whole solve, in which bids are read and the model is built. Past it the best
-            choice found is returned with its gap; when there is none, nobody wins, which is always feasible.
+        time_limit_s: Seconds for the whole solve, reading the bids and building the model included. Past it the best
+            choice found is returned with its gap. If there is none, nobody wins, which is always feasible.
 
     Raises:
         InvariantError: The solver's choice does not fit the free GPUs.
@@ -91,7 +90,7 @@ def solve_by(
     if model is None or not _left_s(deadline_s):
         return _solution(bidders, _OUT_OF_TIME, {}, {}, positive_open=True)
     answer, positive_open = _solve_stages(run, model, bidders, deadline_s)
-    chosen = deal_among_alike(bidders, chosen_rows(model, bidders, answer.solution))
+    chosen = _order_identical_bidders(bidders, chosen_rows(model, bidders, answer.solution))
     wins = _wins(market, model, chosen, answer.solution)
     return _solution(bidders, answer, chosen, wins, positive_open=positive_open)
 
@@ -109,9 +108,9 @@ def _solution(
     *,
     positive_open: bool,
 ) -> Solution:
-    """What was found, in the terms of the port. Where no row can win, nobody's winning is proven to be the best."""
+    """Convert an answer to a solution. If no row can win, the choice without winners is optimal."""
     proven = answer.proven or not any(bidder.candidates for bidder in bidders)
-    log_objective, positive = score(bidders, chosen)
+    log_objective, positive = _score(bidders, chosen)
     return Solution(
         status=SolveStatus.OPTIMAL if proven else answer.status,
         gap=0.0 if proven else _gap(bidders, answer, chosen, positive_open=positive_open),
@@ -122,7 +121,7 @@ def _solution(
 
 
 def _solve_stages(run: Run, model: MachineModel, bidders: Sequence[Bidder], deadline_s: float) -> tuple[Answer, bool]:
-    """Solve; with empty bundles worth 0, first for the most bidders of positive value, then for the product.
+    """Solve. If empty bundles are worth 0, maximise the bidders with a positive value first, then the product.
 
     Returns:
         The answer, and whether the number of bidders of positive value remained unproven.
@@ -145,7 +144,7 @@ def _solve_stages(run: Run, model: MachineModel, bidders: Sequence[Bidder], dead
 def chosen_rows(
     model: MachineModel, bidders: Sequence[Bidder], solution: NDArray[np.int64] | None
 ) -> dict[str, Candidate]:
-    """The rows that a solution takes, by app id; none without a solution."""
+    """The rows that a solution takes, by app id; empty without a solution."""
     if solution is None:
         return {}
     taken = np.flatnonzero(solution[: len(model.choice_of)])
@@ -154,12 +153,12 @@ def chosen_rows(
 
 
 def _gap(bidders: Sequence[Bidder], answer: Answer, chosen: Mapping[str, Candidate], *, positive_open: bool) -> float:
-    """How far the log objective can still rise: against the solver's bound, or everybody's best row if it has none.
+    """Distance of the log objective from the solver's bound, or from the sum of all best rows without one.
 
-    Never 0, which would say that there is a proof.
+    It is never 0, which would claim a proof.
     """
     won = math.fsum(bidder.gain(chosen[bidder.app_id]) for bidder in bidders if bidder.app_id in chosen)
-    # Where winning nothing is worth 0 a row may count less than none: then not to win is what is best for the sum.
+    # If winning nothing is worth 0, a row may have a negative log value. Then no row is best for the sum.
     best = math.fsum(max([0.0, *(bidder.gain(row) for row in bidder.candidates)]) for bidder in bidders)
     bound = best if positive_open or not math.isfinite(answer.bound) else min(best, answer.bound)
     return max(SMALLEST_GAP, bound - won)
@@ -174,3 +173,33 @@ def _wins(
     if placed is None:
         raise InvariantError("a solver chose rows that do not fit the free GPUs", value=sorted(chosen))
     return {app_id: Win(row=chosen[app_id].row, gangs=gangs) for app_id, gangs in placed.items()}
+
+
+def _score(bidders: Sequence[Bidder], chosen: Mapping[str, Candidate]) -> tuple[float, int]:
+    """The log objective of a choice over the bidders with a positive value, and the number of these bidders."""
+    logs = [chosen[bidder.app_id].log_value if bidder.app_id in chosen else bidder.log_empty for bidder in bidders]
+    positive = [log for log in logs if log is not None]
+    return math.fsum(positive), len(positive)
+
+
+def _order_identical_bidders(bidders: Sequence[Bidder], chosen: Mapping[str, Candidate]) -> dict[str, Candidate]:
+    """Give the better rows to the earlier app ids among bidders with the same bid, in any order of its rows.
+
+    Args:
+        bidders: All bidders in canonical form, by app id. Equal bids have equal rows at equal places.
+        chosen: The row won by app id.
+    """
+    groups: dict[tuple[object, ...], list[Bidder]] = {}
+    for bidder in bidders:
+        groups.setdefault(_content(bidder), []).append(bidder)
+    ordered: dict[str, Candidate] = {}
+    for alike in groups.values():
+        places = sorted(bidder.candidates.index(chosen[bidder.app_id]) for bidder in alike if bidder.app_id in chosen)
+        ordered |= {bidder.app_id: bidder.candidates[place] for bidder, place in zip(alike, places, strict=False)}
+    return dict(sorted(ordered.items()))
+
+
+def _content(bidder: Bidder) -> tuple[object, ...]:
+    """The content of a bid, independent of the order of its rows."""
+    rows = tuple((row.log_value, row.kinds, row.pinned, tuple(sorted(row.pinned_parts))) for row in bidder.candidates)
+    return (bidder.log_empty, rows)

@@ -13,22 +13,22 @@ from themis.bids import Market, PlacedGang
 from themis.values import Value
 
 SMALLEST_GAP = 1e-12
-"""What the gap of an optimum that is not proven is at least: 0 means proven."""
+"""The least gap of an unproven solution; a gap of 0 means proven."""
 
 
 class SolveStatus(StrEnum):
-    """How a solve ended; a solve that is not optimal is a status, never a warning."""
+    """How a solve ended. A solution that is not proven optimal has a status, never a warning."""
 
     OPTIMAL = "optimal"
     TIME_LIMIT = "time_limit"
     LICENCE = "licence"
-    """The market is larger than the solver's licence allows: nobody wins, nothing is known of the optimum."""
+    """The market exceeds the solver's licence: nobody wins, and nothing is known about the optimum."""
 
 
 class Win(Value, frozen=True, kw_only=True):
     """The row that a bidder wins, by its index in the bid, and its gangs on machines (pinned GPUs last).
 
-    `gangs` is empty in answers to `without`: nobody will hold those GPUs, so they need not be placed.
+    `gangs` is empty in answers to `without`: no app will hold those GPUs, so they need no places.
     """
 
     row: int
@@ -40,9 +40,9 @@ class Solution(Value, frozen=True, kw_only=True):
 
     `log_objective` is the sum of log values over all bidders (the empty bundle's for those that win nothing),
     recomputed from the chosen rows. Under `lexicographic` it sums over the `positive` bidders of positive value.
-    `gap` is the absolute gap of the log objective that the solver could not close, 0 when optimal. `states` counts what
-    a search looked at, where the solver tells; `fallback` that another solver had to decide. `others_keep` tells of an
-    answer to `without` that all others are known to win the rows that they win with the bidder.
+    `gap` is an upper bound on what the log objective can still gain, 0 if optimal. `states` is the number of states of
+    a search (None if the solver has none); `fallback` says whether the ladder's programme decided after a search.
+    `others_keep`, in an answer to `without`: all others provably win the same rows as with the bidder.
     """
 
     status: SolveStatus
@@ -56,7 +56,7 @@ class Solution(Value, frozen=True, kw_only=True):
 
 
 class WinnerDetermination(Protocol):
-    """Chooses at most one row a bidder, no GPU twice, maximising the product of values (themis.md, section 3)."""
+    """Chooses at most one row per bidder, no GPU twice, maximising the product of values (NSDI'20, section 3.3)."""
 
     name: str
 
@@ -67,8 +67,8 @@ class WinnerDetermination(Protocol):
     def without(self, market: Market, app_ids: Sequence[str], time_limit_s: float) -> Mapping[str, Solution]:
         """Solve the market once without each of these bidders, all within `time_limit_s` seconds.
 
-        Called right after `solve` with the same market, so that a solver can share the work of the first problem, and
-        use up what that left of its own time.
+        It is called right after `solve` with the same market. So a solver can share the work of the first problem, and
+        use the time that it left.
         """
         ...
 
@@ -76,11 +76,10 @@ class WinnerDetermination(Protocol):
 def each_alone(
     solver: WinnerDetermination, market: Market, app_ids: Sequence[str], time_limit_s: float
 ) -> dict[str, Solution]:
-    """`without` for solvers that share nothing: one problem after the other, each with its part of the time left."""
+    """`without` for solvers that share nothing: problem after problem, each with an equal part of the time left."""
     deadline_s = time.monotonic() + time_limit_s
     solutions = {}
     for number, app_id in enumerate(app_ids):
-        # What one takes beyond its part, the others go without.
         part_s = max(0.0, deadline_s - time.monotonic()) / (len(app_ids) - number)
         solutions[app_id] = solver.solve(market.without(app_id), part_s)
     return solutions

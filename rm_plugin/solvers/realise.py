@@ -1,26 +1,30 @@
-"""From chosen rows to machines: every gang gets its GPUs, nearest first, the same way on every run."""
+"""Turn chosen rows into gangs on machines. The same rows get the same machines on every run."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import field
 
 from rm_plugin.solvers.candidates import Candidate
 from rm_plugin.solvers.kinds import Kind
-from rm_plugin.solvers.packing import Room, span, spread
 from themis.bids import FreeMachine, PlacedGang
-from themis.cluster import Allocation, Level
+from themis.cluster import Allocation, Level, level_across
+from themis.placement.best_fit import spread
+from themis.placement.free_capacity import FreeCapacity
 from themis.values import Value
 
 
 class Layout(Value, frozen=True, kw_only=True):
-    """Where a solver put gangs, as counts: a certificate that the chosen rows fit, whoever gets which gang.
+    """How many gangs a solver put where: a certificate that the chosen rows fit, without saying who gets which gang.
 
-    `slots` counts gangs by (gpus, machine, slot), `machines` by (gpus, machine), `racks` by (kind, rack); `units`
-    counts units of rack and cluster gangs by (unit, machine), for units of two GPUs and more (single GPUs fit wherever
-    room is).
+    Attributes:
+        slots: Gangs by (GPUs, machine, slot).
+        machines: Gangs by (GPUs, machine).
+        racks: Gangs by (kind, rack).
+        units: Units of rack and cluster gangs by (unit GPUs, machine), for units of at least two GPUs. Single GPUs fit
+            on any machine with free GPUs.
     """
 
     slots: Mapping[tuple[int, str, int], int] = field(default_factory=dict)
@@ -32,130 +36,109 @@ class Layout(Value, frozen=True, kw_only=True):
 def realise(
     machines: Iterable[FreeMachine], chosen: Mapping[str, Candidate], layout: Layout | None = None
 ) -> dict[str, tuple[PlacedGang, ...]] | None:
-    """Put the chosen rows on machines; None when this way of packing finds no room.
+    """Place the chosen rows on machines. Returns None if this way of packing finds no place for a gang.
 
-    Without a layout: pinned GPUs first, then slot, machine, rack and cluster gangs, largest first, each by best fit and
-    as near as it can lie (nearer than asked when it can). That is a heuristic; with the layout of a feasible solution
-    the same order stays within it and always succeeds. Gangs alike are dealt out by app id.
+    Pinned GPUs come first, then slot, machine, rack and cluster gangs, largest first, each by best fit. A gang may get
+    a tighter level than asked. Without a layout that is a heuristic. With the layout of a feasible solution the same
+    order stays within its counts and always succeeds. Gangs of one kind are given out in order of app ids.
 
     Args:
         machines: The free machines.
         chosen: The winning row by app id.
-        layout: Places to stay within, or None.
+        layout: Counts to stay within, or None.
 
     Returns:
-        Gangs by app id, nearest first, pinned parts last.
+        Gangs by app id, tightest level first, pinned parts last.
     """
-    packer = _Packer(Room(machines), layout)
+    packer = _Packer(FreeCapacity(machines), layout)
     pinned = [(machine, count) for row in chosen.values() for machine, count in row.pinned]
-    if not all(packer.room.reserve(machine, count) for machine, count in pinned):
+    if not all(packer.capacity.reserve(machine, count) for machine, count in pinned):
         return None
+    gangs = [(kind, app_id) for app_id, row in chosen.items() for kind, count in row.kinds for _ in range(count)]
     placed: dict[str, list[PlacedGang]] = {app_id: [] for app_id in sorted(chosen)}
-    for kind, app_id in _in_packing_order(chosen):
+    for kind, app_id in sorted(gangs, key=lambda gang: (_packing_order(gang[0]), gang[1])):
         gang = packer.place(kind)
         if gang is None:
             return None
         placed[app_id].append(gang)
     return {
-        app_id: (*sorted(gangs, key=by_nearness), *pinned_gangs(chosen[app_id].pinned_parts, packer.room.rack_of))
+        app_id: (*sorted(gangs, key=by_nearness), *pinned_gangs(chosen[app_id].pinned_parts, packer.capacity.rack_of))
         for app_id, gangs in placed.items()
     }
 
 
-def _in_packing_order(chosen: Mapping[str, Candidate]) -> list[tuple[Kind, str]]:
-    gangs = [(kind, app_id) for app_id, row in chosen.items() for kind, count in row.kinds for _ in range(count)]
-    return sorted(gangs, key=lambda gang: (_rank(gang[0]), gang[1]))
-
-
-def _rank(kind: Kind) -> tuple[int, ...]:
-    """Units that must stay whole before single GPUs; within these nearest level first, then the largest gang."""
+def _packing_order(kind: Kind) -> tuple[int, ...]:
+    """Units that must stay whole before single GPUs; among them the tightest level first, then the largest gang."""
     return (int(kind.unit == 1), kind.level, -kind.unit, -kind.gpus)
 
 
 def by_nearness(gang: PlacedGang) -> tuple[int, int, tuple[tuple[str, int], ...], int]:
-    """Key that sorts gangs as a win tells them: nearest first, then the largest, then by place."""
+    """Sort key for the gangs of a win: tightest level first, then the largest, then by place."""
     return (gang.level, -gang.gpus.gpus, gang.gpus.counts, -1 if gang.slot is None else gang.slot)
 
 
 def pinned_gangs(parts: Sequence[Allocation], rack_of: Mapping[str, str]) -> Sequence[PlacedGang]:
     """Pinned parts as gangs, with the level that each spans."""
-    return [PlacedGang(gpus=part, level=span([machine for machine, _ in part], rack_of), pinned=True) for part in parts]
+    return [
+        PlacedGang(gpus=part, level=level_across([machine for machine, _ in part], rack_of), pinned=True)
+        for part in parts
+    ]
 
 
 class _Packer:
-    """Places one gang after the other in a room, within a layout's quotas where one is given."""
+    """Places one gang after the other, within the counts of a layout if there is one."""
 
-    def __init__(self, room: Room, layout: Layout | None) -> None:
-        self.room = room
+    def __init__(self, capacity: FreeCapacity, layout: Layout | None) -> None:
+        self.capacity = capacity
         self._bound = layout is not None
         limits = layout or Layout()
         self._slots = Counter(limits.slots)
         self._machines = Counter(limits.machines)
         self._racks = Counter(limits.racks)
         self._units = Counter(limits.units)
-        self._place: Mapping[Level, Callable[[Kind], PlacedGang | None]] = {
-            Level.SLOT: self._in_slot,
-            Level.MACHINE: self._on_machine,
-            Level.RACK: self._in_rack,
-            Level.CLUSTER: self._anywhere,
-        }
 
     def place(self, kind: Kind) -> PlacedGang | None:
-        """The gang on its machines, taken out of the room; None when there is no place."""
-        return self._place[kind.level](kind)
+        """Take a gang out of the free capacity. Returns None if no place is left."""
+        if kind.level is Level.SLOT:
+            return self._in_slot(kind.gpus)
+        return self._on_machine(kind.gpus) if kind.level is Level.MACHINE else self._on_machines(kind)
 
-    def _in_slot(self, kind: Kind) -> PlacedGang | None:
-        places = [
-            (free, self.room.free(machine_id), machine_id, slot)
-            for machine_id in self.room.machine_ids
-            for slot, free in enumerate(self.room.slot_free(machine_id))
-            if free >= kind.gpus and (not self._bound or self._slots[kind.gpus, machine_id, slot] > 0)
-        ]
-        if not places:
+    def _in_slot(self, gpus: int) -> PlacedGang | None:
+        place = self.capacity.tightest_slot(gpus, lambda *at: not self._bound or self._slots[gpus, *at] > 0)
+        if place is None:
             return None
-        _, _, machine_id, slot = min(places)
-        self._slots[kind.gpus, machine_id, slot] -= 1
-        return self.room.take_slot(machine_id, slot, kind.gpus)
+        _, machine_id, slot = place
+        self._slots[gpus, machine_id, slot] -= 1
+        return self.capacity.place_in_slot(machine_id, slot, gpus)
 
-    def _on_machine(self, kind: Kind) -> PlacedGang | None:
-        places = [
-            (self.room.free(machine_id), machine_id)
-            for machine_id in self.room.machine_ids
-            if self.room.free(machine_id) >= kind.gpus
-            and (not self._bound or self._machines[kind.gpus, machine_id] > 0)
-        ]
-        if not places:
+    def _on_machine(self, gpus: int) -> PlacedGang | None:
+        machine_id = self.capacity.tightest_machine(gpus, lambda at: not self._bound or self._machines[gpus, at] > 0)
+        if machine_id is None:
             return None
-        _, machine_id = min(places)
-        self._machines[kind.gpus, machine_id] -= 1
-        return self.room.take({machine_id: kind.gpus})
+        self._machines[gpus, machine_id] -= 1
+        return self.capacity.place({machine_id: gpus})
 
-    def _in_rack(self, kind: Kind) -> PlacedGang | None:
-        units = self._units_free(kind)
-        room = {rack: sum(units[machine] for machine in members) for rack, members in self.room.racks.items()}
-        fitting = [
-            (free, rack)
-            for rack, free in room.items()
-            if free >= kind.units and (not self._bound or self._racks[kind, rack] > 0)
-        ]
-        if not fitting:
-            return None
-        _, rack = min(fitting)
-        self._racks[kind, rack] -= 1
-        return self._take_units(kind, spread(units, {rack: self.room.racks[rack]}, kind.units))
-
-    def _anywhere(self, kind: Kind) -> PlacedGang | None:
-        return self._take_units(kind, spread(self._units_free(kind), self.room.racks, kind.units))
-
-    def _units_free(self, kind: Kind) -> dict[str, int]:
-        units = {machine_id: self.room.free(machine_id) // kind.unit for machine_id in self.room.machine_ids}
+    def _on_machines(self, kind: Kind) -> PlacedGang | None:
+        """A gang in a rack, the tightest that holds it, or anywhere."""
+        free = self.capacity.units(kind.unit)
         if self._bound and kind.unit > 1:
-            return {machine_id: min(free, self._units[kind.unit, machine_id]) for machine_id, free in units.items()}
-        return units
-
-    def _take_units(self, kind: Kind, units: Mapping[str, int] | None) -> PlacedGang | None:
-        if units is None:
+            free = {machine_id: min(units, self._units[kind.unit, machine_id]) for machine_id, units in free.items()}
+        racks = self.capacity.racks
+        if kind.level is Level.RACK:
+            in_rack = {rack: sum([free.get(name, 0) for name in members]) for rack, members in racks.items()}
+            fitting = [
+                (units, rack)
+                for rack, units in in_rack.items()
+                if units >= kind.units and (not self._bound or self._racks[kind, rack] > 0)
+            ]
+            if not fitting:
+                return None
+            _, rack = min(fitting)
+            self._racks[kind, rack] -= 1
+            racks = {rack: racks[rack]}
+        chosen = spread(free, racks, kind.units)
+        if chosen is None:
             return None
-        for machine_id, count in units.items():
-            self._units[kind.unit, machine_id] -= count
-        return self.room.take({machine_id: count * kind.unit for machine_id, count in units.items()})
+        for machine_id, units in chosen.items():
+            self._units[kind.unit, machine_id] -= units
+        return self.capacity.place({machine_id: units * kind.unit for machine_id, units in chosen.items()})

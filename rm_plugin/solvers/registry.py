@@ -1,4 +1,4 @@
-"""Winner-determination solvers by name. Each is imported when it is asked for: most runs need one of them."""
+"""Winner-determination solvers by name. Each is imported on demand, because most runs need only one of them."""
 
 from __future__ import annotations
 
@@ -11,32 +11,29 @@ DEFAULT = "exact"
 
 
 def _exact() -> WinnerDetermination:
-    """Our own solver; its core is compiled when the package is installed, and not all machines have a compiler."""
-    try:
-        from rm_plugin.solvers.exact.solver import ExactSolver
-    except ImportError as error:
-        raise InputError(
-            "the compiled core of the solver is missing",
-            value=DEFAULT,
-            remedy="install the package again where a C compiler is found, or take the solver highs",
-        ) from error
-    return ExactSolver()
+    from rm_plugin.solvers.ladder import exact_ladder
+
+    return exact_ladder()
 
 
 def _highs() -> WinnerDetermination:
+    from rm_plugin.solvers.ladder import Ladder
+
     try:
         from rm_plugin.solvers.highs import HighsSolver
     except InputError as error:
-        # Whoever needs HiGHS as a reference has no choice; whoever named it has.
+        # A user who named this solver can name another one; the auditor, which needs HiGHS as reference, cannot.
         remedy = f"{error.remedy}, or choose another solver"
         raise InputError(error.what, value=error.value, remedy=remedy) from None
-    return HighsSolver()
+    return Ladder("highs", HighsSolver, search=False)
 
 
 def _gurobi() -> WinnerDetermination:
     from rm_plugin.solvers.gurobi import GurobiSolver
+    from rm_plugin.solvers.ladder import Ladder
 
-    return GurobiSolver()
+    programme = GurobiSolver()
+    return Ladder("gurobi", lambda: programme, search=False)
 
 
 def _brute_force() -> WinnerDetermination:
@@ -51,11 +48,11 @@ SOLVERS: Mapping[str, Callable[[], WinnerDetermination]] = {
     "gurobi": _gurobi,
     "brute_force": _brute_force,
 }
-"""Known solvers; each call makes a fresh one."""
+"""A factory by name; each call makes a new solver."""
 
 
 def solver(name: str) -> WinnerDetermination:
-    """The solver of that name; an unknown one raises UnknownNameError with the nearest known."""
+    """Make the solver of that name. Raises UnknownNameError, which names the nearest known one."""
     try:
         return SOLVERS[name]()
     except KeyError:

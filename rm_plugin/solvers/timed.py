@@ -1,4 +1,4 @@
-"""A solver with a stopwatch: the arbiter is pure, so whoever wants to know how long an auction took asks here."""
+"""A solver that measures its own time, for callers of the arbiter, which is pure and reads no clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from themis.bids import Market
 
 
 class TimedSolver:
-    """Any solver, and the seconds that its last `solve` (`first_s`) and `without` (`rest_s`) took."""
+    """Wraps a solver. `first_s` and `rest_s` are the seconds of its last `solve` and `without`."""
 
     def __init__(self, solver: WinnerDetermination) -> None:
         self.name = solver.name
@@ -19,7 +19,7 @@ class TimedSolver:
         self._solver = solver
 
     def solve(self, market: Market, time_limit_s: float) -> Solution:
-        """As the solver does."""
+        """See `WinnerDetermination`."""
         began_s = time.perf_counter()
         try:
             return self._solver.solve(market, time_limit_s)
@@ -27,7 +27,7 @@ class TimedSolver:
             self.first_s = time.perf_counter() - began_s
 
     def without(self, market: Market, app_ids: Sequence[str], time_limit_s: float) -> Mapping[str, Solution]:
-        """As the solver does."""
+        """See `WinnerDetermination`."""
         began_s = time.perf_counter()
         try:
             return self._solver.without(market, app_ids, time_limit_s)

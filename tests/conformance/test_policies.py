@@ -11,7 +11,7 @@ from documents import code, table_rows
 
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSettings
-from rm_plugin.policies.demands import machines_after, usable_left
+from rm_plugin.policies.demands import capacity_after, usable_left
 from rm_plugin.policies.registry import POLICIES, make_policy
 from themis.apps import JobShape, Slowdown
 from themis.bids import FreeMachine
@@ -95,7 +95,7 @@ def check_decision(run, result):
     snapshot, decision = result.snapshot, result.decision
     assert not result.refused
     grants = decision.grants()
-    left = machines_after(snapshot.machines, grants)
+    left = capacity_after(snapshot.machines, grants).machines()
     granted = sum((gang.gpus for gangs in grants.values() for gang in gangs), Allocation())
     free = Allocation.of({machine.machine_id: machine.free for machine in left})
     assert granted + free == snapshot.free

@@ -9,8 +9,8 @@ from agent_cases import FLAT, app_of, around_of, at, cluster_of, jobs_of
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from am.agent.fairness import Valuer, ideal_times_s
-from am.agent.finish_time import (
+from am.agent.model.fairness import Valuer, ideal_times_s
+from am.agent.model.finish_time import (
     even_gangs,
     finish_time_s,
     job_time_s,
@@ -18,7 +18,7 @@ from am.agent.finish_time import (
     split_evenly,
     time_on_count_s,
 )
-from am.agent.views import GangAt
+from am.agent.model.views import GangAt
 from am.tuners.port import Phase
 from themis.apps import JobShape, Slowdown
 from themis.choices import BundleRule

@@ -14,9 +14,10 @@ from agent_cases import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from am.agent.bidding import ROW_CAP, make_bid, make_report
-from am.agent.fairness import Valuer
-from am.agent.finish_time import finish_time_s
+from am.agent.bids.bidding import ROW_CAP, make_bid
+from am.agent.bids.reports import make_report
+from am.agent.model.fairness import Valuer
+from am.agent.model.finish_time import finish_time_s
 from themis.apps import JobShape
 from themis.cluster import Allocation, Level
 

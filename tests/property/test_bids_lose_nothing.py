@@ -20,7 +20,7 @@ from agent_cases import (
 from bid_cases import random_market
 from bid_enumeration import Enumeration, best_product, best_rows
 
-from am.agent.bidding import make_bid
+from am.agent.bids.bidding import make_bid
 from rm_plugin.solvers.highs import HighsSolver
 from themis.apps import JobShape
 from themis.bids import FreeMachine, Market

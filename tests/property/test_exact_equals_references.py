@@ -7,8 +7,8 @@ import pytest
 from random_markets import Recipe, check_feasible, random_market
 
 from rm_plugin.solvers.brute_force import BruteForceSolver
-from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.highs import HighsSolver
+from rm_plugin.solvers.ladder import exact_ladder
 from rm_plugin.solvers.port import SolveStatus
 from themis.bids import BidRow, FreeMachine, Gang, Market
 from themis.choices import EmptyBundle
@@ -53,7 +53,7 @@ PLAIN = {
 
 
 def check_against(reference, market, seed):
-    found, best = ExactSolver().solve(market, 60.0), reference.solve(market, 60.0)
+    found, best = exact_ladder().solve(market, 60.0), reference.solve(market, 60.0)
     assert (found.status, found.gap) == (SolveStatus.OPTIMAL, 0.0), seed
     assert found.positive == best.positive, seed
     assert found.log_objective == pytest.approx(best.log_objective, abs=1e-9), seed

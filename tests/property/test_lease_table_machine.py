@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from rm_plugin.arbiter.lease_table import LeaseTable
-from rm_plugin.solvers.packing import Room
 from themis.bids import PlacedGang
 from themis.cluster import Allocation, Cluster, Level, Machine
 from themis.errors import InvariantError
 from themis.leases import LeaseChangeKind, allocation_of
 from themis.lifecycle import LEASE_LIFECYCLE, LeaseState
+from themis.placement.free_capacity import FreeCapacity
 
 CLUSTER = Cluster(
     name="c",
@@ -30,17 +30,17 @@ ENDED = (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED)
 @st.composite
 def decisions(draw, machines, apps=APPS):
     """Gangs by app that these machines hold together: some in slots, some pinned, some over machines."""
-    room = Room(machines)
+    capacity = FreeCapacity(machines)
     grants = {}
     for _ in range(draw(st.integers(0, 5))):
         app = draw(st.sampled_from(apps))
-        free = {name: room.free(name) for name in room.machine_ids if room.free(name)}
+        free = {name: capacity.free(name) for name in capacity.machine_ids if capacity.free(name)}
         if not free:
             break
         parts = {}
         for name in draw(st.lists(st.sampled_from(sorted(free)), min_size=1, max_size=2, unique=True)):
             parts[name] = draw(st.integers(1, free[name]))
-        gang = room.take(parts)
+        gang = capacity.place(parts)
         if draw(st.booleans()):
             gang = PlacedGang(gpus=gang.gpus, level=gang.level, pinned=True)
         grants.setdefault(app, []).append(gang)

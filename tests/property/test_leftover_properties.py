@@ -4,10 +4,10 @@ import itertools
 import random
 
 from rm_plugin.arbiter.leftovers import Claim, share_leftovers
-from rm_plugin.solvers.packing import Room
 from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand
 from themis.cluster import Allocation, Level
+from themis.placement.free_capacity import FreeCapacity
 
 
 def _case(seed: int) -> tuple[tuple[FreeMachine, ...], list[Claim]]:
@@ -47,7 +47,7 @@ def _claim(app_id: str, rng: random.Random) -> Claim:
 def test_grants_are_feasible_and_within_demand():
     for seed in range(150):
         machines, claims = _case(seed)
-        granted = share_leftovers(Room(machines), claims, seed)
+        granted = share_leftovers(FreeCapacity(machines), claims, seed)
         used: dict[str, int] = {}
         in_slot: dict[tuple[str, int], int] = {}
         for claim in claims:
@@ -72,7 +72,7 @@ def test_no_free_gpus_would_serve_a_demand_that_is_not_met():
     idle = 0
     for seed in range(150):
         machines, claims = _case(seed)
-        granted = share_leftovers(Room(machines), claims, seed)
+        granted = share_leftovers(FreeCapacity(machines), claims, seed)
         taken = sum((gang.gpus for jobs in granted.values() for gang in jobs.values()), Allocation())
         free = (Allocation.of({machine.machine_id: machine.free for machine in machines}) - taken).by_machine()
         idle += sum(free.values())

@@ -6,9 +6,10 @@ from random import Random
 import pytest
 from bid_cases import random_around, random_market
 
-from am.agent.bidding import make_report
-from am.agent.demands import empty_bundle_s
-from am.agent.fairness import Valuer
+from am.agent.bids.reports import make_report
+from am.agent.model.demands import empty_bundle_s
+from am.agent.model.fairness import Valuer
+from am.agent.model.outlook import Outlook
 from themis.choices import BundleRule
 
 
@@ -21,10 +22,10 @@ def test_the_time_on_the_share_is_left_out_only_where_it_changes_nothing(rule):
         if not app.jobs:
             continue
         time_s, switch_s = empty_bundle_s(app, around)
-        quick, whole = Valuer.of(app, around, longest_s=time_s), Valuer.of(app, around)
-        left_out += quick.share_s > whole.share_s
-        kept += quick.share_s == whole.share_s
-        assert quick.shared_s(time_s, switch_s) == whole.shared_s(time_s, switch_s)
+        outlook, whole = Outlook(app, around), Valuer.of(app, around)
+        share_s = outlook.share_s(around, time_s)
+        left_out += share_s > whole.share_s
+        kept += share_s == whole.share_s
         assert make_report(app, around, 1).rho == whole.rho(time_s, switch_s)
     assert left_out > 20
     assert kept > 20
@@ -35,4 +36,4 @@ def test_what_jobs_take_at_least_is_no_more_than_what_they_take():
     for _ in range(300):
         (app,), _, around, _ = random_market(rng, 1, most_jobs=4)
         share_s = Valuer.of(app, around).share_s
-        assert Valuer.of(app, around, longest_s=share_s).share_s == share_s
+        assert Outlook(app, around).share_s(around, share_s) == share_s

@@ -7,8 +7,8 @@ import pytest
 from random_markets import Recipe, random_market
 
 from rm_plugin.solvers.brute_force import BruteForceSolver
-from rm_plugin.solvers.exact.solver import ExactSolver
 from rm_plugin.solvers.kinds import count_kinds, has_one_rack
+from rm_plugin.solvers.ladder import exact_ladder
 from rm_plugin.solvers.registry import SOLVERS, solver
 from themis.bids import Market
 from themis.choices import EmptyBundle
@@ -71,7 +71,7 @@ def test_exact_takes_the_one_that_brute_force_takes(name):
     compared = 0
     for seed in range(25):
         market = one_value_a_row(random_market(seed, replace(RECIPES[name], regrouped=False, rows=len(VALUES))), seed)
-        exact, brute = ExactSolver().solve(market, 60.0), BruteForceSolver().solve(market, 60.0)
+        exact, brute = exact_ladder().solve(market, 60.0), BruteForceSolver().solve(market, 60.0)
         if not exact.fallback:
             assert {app: win.row for app, win in exact.wins.items()} == {
                 app: win.row for app, win in brute.wins.items()

@@ -9,8 +9,8 @@ import pytest
 from agent_cases import FLAT, STRICT, cluster_of
 from bid_cases import random_shape
 
-from am.agent.batch import phase_times_s
-from am.agent.views import GangAt
+from am.agent.model.division_times import phase_times_s
+from am.agent.model.views import GangAt
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.solvers.registry import solver
 from themis.apps import CRUDE_SLOWDOWN, JobShape

@@ -65,12 +65,14 @@ PURE = (
     "am.tuners",
     "am.profiler",
     "am.app_view",
-    "am.jobs.division",
-    "am.jobs.floor",
+    "am.jobs.bid_division",
+    "am.jobs.fault_policy",
+    "am.jobs.finish_time_bound",
+    "am.jobs.gpu_division",
+    "am.jobs.lazy_mapping",
     "am.jobs.planner",
     "am.jobs.pool",
-    "am.jobs.promised",
-    "am.jobs.trouble",
+    "am.jobs.stragglers",
     "themis_lab.audit",
     "themis_lab.simulator.compare",
     "themis_lab.simulator.explain",
@@ -84,6 +86,7 @@ PURE = (
     "themis.errors",
     "themis.leases",
     "themis.lifecycle",
+    "themis.placement",
 )
 IMPURE = {"asyncio", "grpc", "logging", "multiprocessing", "os", "psutil", "socket", "sqlite3", "subprocess"}
 IMPURE |= {"datetime", "secrets", "tempfile", "threading", "time", "uuid"}

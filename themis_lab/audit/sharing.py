@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from am.agent.fairness import RhoDefinition
+from am.agent.model.fairness import RhoDefinition
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.solvers.port import WinnerDetermination
 from themis.errors import InvariantError

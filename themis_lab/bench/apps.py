@@ -8,8 +8,8 @@ from enum import StrEnum
 from functools import cache
 from random import Random
 
-from am.agent.fairness import ideal_time_s
-from am.agent.views import AppView, JobView, Surroundings
+from am.agent.model.fairness import ideal_time_s
+from am.agent.model.views import AppView, ClusterView, JobView
 from am.tuners.port import Phase
 from am.tuners.successive_halving import successive_halving
 from tf_jobs.tables_reader import read_speeds
@@ -51,7 +51,7 @@ def draw_app(
     app_id: str,
     rng: Random,
     gangs: GangMix,
-    around: Surroundings,
+    around: ClusterView,
     contention: float,
     *,
     elastic_share: float = ELASTIC_SHARE,

@@ -9,8 +9,8 @@ from functools import lru_cache
 from itertools import count
 from random import Random
 
-from am.agent.bidding import make_bid
-from am.agent.views import AppView, Surroundings
+from am.agent.bids.bidding import make_bid
+from am.agent.model.views import AppView, ClusterView
 from am.app_view import surroundings
 from rm_plugin.arbiter.seeds import child_seed
 from themis.bids import Bid, FreeMachine, Market, Offer
@@ -36,7 +36,7 @@ class Bidding:
 
     app: AppView
     offer: Offer
-    around: Surroundings
+    around: ClusterView
 
     def bid(self) -> Bid:
         """The agent's bid."""
@@ -121,13 +121,13 @@ def _draw_state(
 
 
 @lru_cache
-def _around(size: MarketSize) -> Surroundings:
+def _around(size: MarketSize) -> ClusterView:
     """The bidders' common view of the cluster. Its table of levels takes seconds to make for 10,000 GPUs."""
     active = APPS_A_BIDDER * size.bidders
     return surroundings(cluster_of(size), active_apps=active, lease_s=_LEASE_S, rule=BundleRule.CONTINUATION)
 
 
-def _scene(holdings: Holdings, around: Surroundings) -> RoundScene:
+def _scene(holdings: Holdings, around: ClusterView) -> RoundScene:
     free = Allocation.of({machine.machine_id: machine.free for machine in holdings.machines})
     slots = {machine.machine_id: machine.free_slots for machine in holdings.machines if machine.free}
     bidders = []

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from am.agent.bidding import make_bid
-from am.agent.fairness import Valuer
-from am.agent.finish_time import finish_time_s, split_evenly
-from am.agent.views import AppView, GangAt, Surroundings
+from am.agent.bids.bidding import make_bid
+from am.agent.model.fairness import Valuer
+from am.agent.model.finish_time import finish_time_s, split_evenly
+from am.agent.model.views import AppView, ClusterView, GangAt
 from themis.bids import Bid, BidRow, Offer
 from themis.cluster import Allocation, Level
 
@@ -16,7 +16,7 @@ START_MACHINES = 24
 """Largest number of start machines."""
 
 
-def explicit_bid(app: AppView, offer: Offer, around: Surroundings, rng: Random) -> Bid:
+def explicit_bid(app: AppView, offer: Offer, around: ClusterView, rng: Random) -> Bid:
     """Return a bid that names machines: 1, 2, 4, .. of the app's gangs, placed from each of some start machines on.
 
     Machines are filled in the order of their racks, so that a gang tends to be within one rack. The agent's valuation
@@ -41,7 +41,7 @@ def explicit_bid(app: AppView, offer: Offer, around: Surroundings, rng: Random) 
 
 
 def _bundles(
-    app: AppView, offer: Offer, around: Surroundings, rng: Random
+    app: AppView, offer: Offer, around: ClusterView, rng: Random
 ) -> Iterator[tuple[Allocation, tuple[GangAt, ...]]]:
     """GPUs by machine, and the gangs on them."""
     shape = app.median_job.shape
@@ -68,7 +68,7 @@ def _geometric(least: int, most: int) -> Iterator[int]:
 
 
 def _laid(
-    sizes: tuple[int, ...], unit: int, machines: list[str], free: Allocation, around: Surroundings
+    sizes: tuple[int, ...], unit: int, machines: list[str], free: Allocation, around: ClusterView
 ) -> tuple[Allocation, tuple[GangAt, ...]] | None:
     """Place the gangs one after another on the next machines with enough free GPUs.
 
@@ -96,7 +96,7 @@ def _laid(
     return Allocation.of(taken), tuple(gangs)
 
 
-def _level(gpus: int, machines: list[str], around: Surroundings) -> Level:
+def _level(gpus: int, machines: list[str], around: ClusterView) -> Level:
     if gpus == 1:
         return Level.SLOT
     if len(machines) == 1:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
 
-from am.agent.views import AppView
+from am.agent.model.views import AppView
 from am.app_view import held_gang
 from themis.bids import FreeMachine
 from themis.cluster import Cluster, GpuId

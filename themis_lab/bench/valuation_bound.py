@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from am.agent.finish_time import job_time_s
-from am.agent.kinds import GangKind, Room, gang_kinds
-from am.agent.views import AppView, Surroundings
+from am.agent.candidates.gang_kinds import GangKind, Room, gang_kinds
+from am.agent.model.finish_time import job_time_s
+from am.agent.model.views import AppView, ClusterView
 from rm_plugin.solvers.highs_package import highspy
 from themis.bids import FreeMachine
 from themis.cluster import Level
@@ -29,7 +29,7 @@ _NEAR = 1.0005
 Times = NDArray[np.float64]
 
 
-def bound_s(app: AppView, machines: Sequence[FreeMachine], around: Surroundings, reached_s: float) -> float:
+def bound_s(app: AppView, machines: Sequence[FreeMachine], around: ClusterView, reached_s: float) -> float:
     """Lower bound on the seconds that the app's jobs need.
 
     Args:
@@ -44,7 +44,7 @@ def bound_s(app: AppView, machines: Sequence[FreeMachine], around: Surroundings,
     return _narrowed_s(times_s, limits, low_s, reached_s)
 
 
-def kinds_of(app: AppView, machines: Sequence[FreeMachine], around: Surroundings) -> tuple[Room, tuple[GangKind, ...]]:
+def kinds_of(app: AppView, machines: Sequence[FreeMachine], around: ClusterView) -> tuple[Room, tuple[GangKind, ...]]:
     """The free capacity of a bundle, and the kinds of gangs that an app can form of it."""
     free = {machine.machine_id: machine.free for machine in machines}
     room = Room(free, {machine.machine_id: machine.free_slots for machine in machines}, around)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from am.agent.views import AppView, JobView, Surroundings
+from am.agent.model.views import AppView, ClusterView, JobView
 from am.app_view import surroundings
 from am.tuners.port import Phase
 from rm_plugin.arbiter.seeds import child_seed
@@ -43,7 +43,7 @@ class Case:
     """An app without GPUs, and its offer."""
 
     app: AppView
-    around: Surroundings
+    around: ClusterView
     machines: tuple[FreeMachine, ...]
 
     @property

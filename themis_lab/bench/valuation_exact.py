@@ -1,6 +1,6 @@
 """The smallest finish time of an app's jobs on a small bundle, over every division and every assignment of jobs.
 
-Written from the definition in `am/agent/bidding.py`. It shares only the time of one job on one gang with the agent. For
+Written from the definition in `am/agent/bids/bidding.py`. Of the agent it uses only the time of one job on one gang. For
 apps without GPUs and without later phases.
 """
 
@@ -10,8 +10,8 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from am.agent.finish_time import job_time_s
-from am.agent.views import AppView, GangAt, JobView
+from am.agent.model.finish_time import job_time_s
+from am.agent.model.views import AppView, GangAt, JobView
 from themis.apps import JobShape
 from themis.bids import FreeMachine
 from themis.cluster import Level

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from am.agent.bidding import make_bid, make_report
-from am.agent.finish_time import phase_time_s
-from am.agent.views import AppView
+from am.agent.bids.bidding import make_bid
+from am.agent.bids.reports import make_report
+from am.agent.model.finish_time import phase_time_s
+from am.agent.model.views import AppView
 from rm_plugin.solvers.registry import solver
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
 from themis_lab.bench.valuation_bound import bound_s, kinds_of, limits_of, times_of

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from am.agent.fairness import RhoDefinition, ideal_times_s
-from am.agent.views import AppView, Surroundings
+from am.agent.model.fairness import RhoDefinition, ideal_times_s
+from am.agent.model.views import AppView, ClusterView
 from rm_plugin.arbiter.seeds import child_seed
 from themis.apps import Slowdown
 from themis.bids import AppReport, Bid, GangDemand, Offer, RhoOf
@@ -86,7 +86,7 @@ class RankedAgent:
         self._definitions = tuple(definitions)
         self._whole: AppView | None = None
 
-    def report(self, app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+    def report(self, app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """The report with rho by these definitions."""
         if self._whole is None:
             # The first report is asked before the app has held a GPU: its work is then as it was submitted.
@@ -97,7 +97,7 @@ class RankedAgent:
         ideal_s = math.exp(math.fsum(logs) / len(logs))
         return replace(truth, rho=truth.t_shared_s / ideal_s, t_ideal_s=ideal_s)
 
-    def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
+    def bid(self, app: AppView, offer: Offer, around: ClusterView) -> Bid:
         """What the production agent bids."""
         return self._inner.bid(app, offer, around)
 

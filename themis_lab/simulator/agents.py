@@ -1,4 +1,4 @@
-"""Agents as a run can have them: honest ones, and wrappers that estimate wrongly or lie."""
+"""The agents of a run: honest ones, and wrappers that estimate wrongly or lie."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from am.agent.bidding import make_bid, make_report
-from am.agent.views import AppView, Surroundings
+from am.agent.bids.bidding import BidMemory, make_bid
+from am.agent.bids.reports import make_report
+from am.agent.model.views import AppView, ClusterView
 from rm_plugin.arbiter.seeds import child_seed
 from themis.apps import Slowdown
 from themis.bids import AppReport, Bid, Offer, RhoOf
@@ -25,11 +26,11 @@ T = TypeVar("T")
 class Agent(Protocol):
     """Answers the arbiter on behalf of one app."""
 
-    def report(self, app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
-        """Demand as a round begins, and rho where it is asked for."""
+    def report(self, app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+        """The report as a round begins, with rho if the round asks for it."""
         ...
 
-    def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
+    def bid(self, app: AppView, offer: Offer, around: ClusterView) -> Bid:
         """The answer to an offer."""
         ...
 
@@ -37,21 +38,24 @@ class Agent(Protocol):
 class HonestAgent:
     """The production agent."""
 
-    def report(self, app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
-        """What `am.agent` says."""
+    def __init__(self) -> None:
+        self._memory = BidMemory()
+
+    def report(self, app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+        """The report of `am.agent`."""
         return make_report(app, around, round_id, rho_of)
 
-    def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
-        """What `am.agent` bids."""
-        return make_bid(app, offer, around)
+    def bid(self, app: AppView, offer: Offer, around: ClusterView) -> Bid:
+        """The bid of `am.agent`."""
+        return make_bid(app, offer, around, self._memory)
 
 
 _ROUNDS_A_MOMENT = 3
-"""Rounds at one moment in which an agent goes by what it believes or claims; then by what is."""
+"""Rounds at one moment in which an agent uses what it believes or claims; after that it uses the truth."""
 
 
 class _Patience:
-    """Ends rounds that would have no end: GPUs that an app asks for, gives back as of no use, and asks for again."""
+    """Ends endless rounds: an app asks for GPUs, returns them as useless, and asks for them again."""
 
     def __init__(self) -> None:
         self._elapsed_s = -1.0
@@ -64,7 +68,7 @@ class _Patience:
 
     @property
     def lost(self) -> bool:
-        """True when there were so many rounds at this moment that the app must have got what it cannot use."""
+        """Whether the app must have won GPUs that it cannot use, after more than `_ROUNDS_A_MOMENT` rounds."""
         return self._rounds > _ROUNDS_A_MOMENT
 
 
@@ -89,13 +93,13 @@ class ErringAgent:
         self._left = 1.0 + Random(child_seed(seed, "iterations")).uniform(-error, error)
         self._slower = 1.0 + Random(child_seed(seed, "slowdown")).uniform(-error, error)
 
-    def report(self, app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
-        """The report on what is believed."""
+    def report(self, app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+        """The report by what the agent believes."""
         self._patience.next_round(app)
         return self._inner.report(self._believed(app), around, round_id, rho_of)
 
-    def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
-        """The bid on what is believed."""
+    def bid(self, app: AppView, offer: Offer, around: ClusterView) -> Bid:
+        """The bid by what the agent believes."""
         return self._inner.bid(self._believed(app), offer, around)
 
     def _believed(self, app: AppView) -> AppView:
@@ -143,7 +147,7 @@ def _as_it_is(truth: T) -> T:
 
 
 class Lie(Value, frozen=True, kw_only=True):
-    """What a lying agent makes of the truth: of what it knows of its app, of its report, of its bid."""
+    """How a lying agent changes the truth: its view of the app, its report, and its bid."""
 
     name: str
     view: Callable[[AppView], AppView] = _as_it_is
@@ -152,30 +156,30 @@ class Lie(Value, frozen=True, kw_only=True):
 
     @property
     def in_reports(self) -> bool:
-        """True when reports tell it: reports are made from the view too."""
+        """Whether reports contain the lie; reports are made from the view too."""
         return self.view is not _as_it_is or self.report is not _as_it_is
 
     @property
     def in_bids(self) -> bool:
-        """True when bids tell it: bids are made from the view too."""
+        """Whether bids contain the lie; bids are made from the view too."""
         return self.view is not _as_it_is or self.bid is not _as_it_is
 
 
 class LyingAgent:
-    """Tells the truth as a lie has it, in every round, but for those that its own lies would repeat without end."""
+    """Lies in every round, except in rounds that its own lies would repeat without end."""
 
     def __init__(self, inner: Agent, lie: Lie) -> None:
         self._inner = inner
         self._lie = lie
         self._patience = _Patience()
 
-    def report(self, app: AppView, around: Surroundings, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+    def report(self, app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """The report after the lie."""
         self._patience.next_round(app)
         lie = self._told
         return lie.report(self._inner.report(lie.view(app), around, round_id, rho_of))
 
-    def bid(self, app: AppView, offer: Offer, around: Surroundings) -> Bid:
+    def bid(self, app: AppView, offer: Offer, around: ClusterView) -> Bid:
         """The bid after the lie."""
         lie = self._told
         return lie.bid(self._inner.bid(lie.view(app), offer, around))

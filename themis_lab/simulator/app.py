@@ -1,4 +1,4 @@
-"""A simulated app master: the production tuner, planner and agent's view over jobs that are numbers."""
+"""A simulated app master: the production tuner, planner and agent view over jobs that are numbers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from am.agent.demands import is_content
-from am.agent.views import AppView, HeldGang, JobView, Surroundings, median_job
-from am.agent.waiting import Waiting
+from am.agent.model.demands import is_satisfied
+from am.agent.model.views import AppView, HeldGang, JobView, median_job
 from am.app_view import at_once_gpus, held_gang, search_work_gpu_s
 from am.jobs.planner import NOWHERE, Holdings, Plan, make_plan
 from am.tuners.port import Observation, ObservationKind, TunerPlan
@@ -30,7 +29,7 @@ from themis_lab.simulator.workload import AppTrace
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """Sums over an app's life; GPU seconds where not said otherwise."""
+    """Sums over an app's life, in GPU seconds unless the name says otherwise."""
 
     running_gpu_s: float = 0.0
     scored_gpu_s: float = 0.0
@@ -40,16 +39,16 @@ class Tally:
 
 
 class Started(Value, frozen=True, kw_only=True):
-    """A job that runs: `ends_at_s` is when it reaches its target or its tuner hears of it, if nothing comes between."""
+    """A running job. `ends_at_s` is when it reaches its target, or reports to its tuner, if nothing happens before."""
 
     job: SimJob
     ends_at_s: float
 
 
 class Acted(Value, frozen=True, kw_only=True):
-    """What an app did: jobs started, jobs that write a checkpoint before they stop, leases to give back.
+    """What an app did: jobs started, jobs that write a checkpoint before they stop, ids of leases to return.
 
-    `moved`: jobs were stopped that had nothing to save, so that there may be more to do at once.
+    `moved`: whether jobs without anything to save stopped, so that there may be more to do at once.
     """
 
     moved: bool = False
@@ -62,13 +61,13 @@ _NOTHING_DONE = Acted()
 
 
 class _Holds(Value, frozen=True, kw_only=True):
-    """Gangs of an app, for leases up for renewal by any time from `at_s` on and before `until_s`.
+    """Gangs of an app, valid for rounds that renew leases by a time from `at_s` on and before `until_s`.
 
-    `content`: they are all that its jobs can use.
+    `satisfied`: whether they are all that its jobs can use.
     """
 
     gangs: tuple[HeldGang, ...]
-    content: bool
+    satisfied: bool
     at_s: float
     until_s: float
 
@@ -120,7 +119,7 @@ class SimApp:
     # ---- for the agent ----
 
     def view(self, now_s: float, up_until_s: float, contention: float) -> AppView:
-        """The app as its agent sees it; leases that end by `up_until_s` are up for renewal, `contention` is N_avg."""
+        """The app as its agent sees it; leases that end by `up_until_s` are renewable, `contention` is N_avg."""
         return AppView(
             app_id=self.app_id,
             elapsed_s=now_s - self.submitted_at_s,
@@ -134,25 +133,24 @@ class SimApp:
             restart_s=self._restart_s,
         )
 
-    def is_content(self, up_until_s: float) -> bool:
-        """True while the app wants nothing but what it holds, of which nothing is up for renewal."""
-        return bool(self.leases) and self._held_now(up_until_s).content
+    @property
+    def has_single_job(self) -> bool:
+        """Whether one job is left, and no later phase."""
+        return len(self._pending) == 1 and not self._later_phases
 
-    def same_until_s(self, up_until_s: float) -> float:
-        """Until when that holds, unless something happens: from that `up_until_s` on a lease more is up for renewal."""
-        return self._held_now(up_until_s).until_s
+    def unchanged_until_s(self, up_until_s: float) -> float:
+        """Until when the app wants what it wants now, unless something happens to it, as a lease end in seconds.
 
-    def waiting(self, now_s: float, around: Surroundings) -> Waiting | None:
-        """The app as one that has nothing, until something happens to it; None where it has, or no jobs to run."""
-        if self.leases or self._planned or not self._pending:
-            return None
-        return Waiting(self.view(now_s, now_s, contention=1.0), around)
+        Infinite for an app that waits without GPUs. For a satisfied app, which holds all that its jobs can use and none
+        of it renewable, it is its next lease end. For any other app it is `up_until_s`, the lease ends of this round.
+        """
+        if not (self.leases or self._planned):
+            return math.inf if self._pending else up_until_s
+        holds = self._held_now(up_until_s)
+        return holds.until_s if self.leases and holds.satisfied else up_until_s
 
     def jobs_at(self, now_s: float) -> tuple[JobView, ...]:
-        """The jobs of the phase as the agent sees them.
-
-        As long as none of them runs it is the same tuple, by which agents know it again.
-        """
+        """The jobs of the phase as the agent sees them; the same tuple as long as none of them runs."""
         still = self._still
         if still is not None and not (self.leases and _one_runs(self._pending)):
             return still
@@ -165,7 +163,7 @@ class SimApp:
         return still
 
     def _until_latest(self, job: SimJob, view: JobView, now_s: float) -> JobView:
-        """The view of a job that its tuner foresees to stop: with the iterations left until then."""
+        """The view of a job that its tuner will stop: with the iterations left until then."""
         latest = self.plan.latest.get(job.job_id)
         return view if latest is None else replace(view, iterations_left=max(1, latest - job.iteration_at(now_s)))
 
@@ -192,7 +190,7 @@ class SimApp:
         return min(job.shape.demand_min_gpus for job in self.trace.jobs)
 
     def hear(self, change: LeaseChange) -> bool:
-        """A lease of the app changed. Returns True when the app has to act on it: not on a renewal."""
+        """Note a changed lease of the app. Returns whether the app must act on it: True except for a renewal."""
         lease = change.lease
         self._holds = None
         if change.kind in (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED):
@@ -211,7 +209,7 @@ class SimApp:
     # ---- what happens to jobs ----
 
     def target_reached(self, job: SimJob, now_s: float) -> None:
-        """A job has done the iterations that its tuner wanted, or so many that the tuner hears of them."""
+        """A job has done the iterations that its tuner wanted, or enough to report to it."""
         self._holds = None
         iteration = job.iteration_at(now_s)
         if self.plan.hears_every and iteration < job.target:
@@ -224,12 +222,12 @@ class SimApp:
         self._observe(ObservationKind.TARGET_REACHED, job, job.iteration, loss)
 
     def stopped(self, job: SimJob) -> None:
-        """A job's checkpoint is written: nothing of it runs any more."""
+        """A job's checkpoint is written, and its GPUs are idle."""
         self._holds = None
         job.freed()
 
     def machine_lost(self, machine_id: str, now_s: float) -> None:
-        """Jobs on that machine fall back to their newest checkpoint; their other GPUs are idle at once."""
+        """Jobs on that machine fall back to their newest checkpoint. Their other GPUs are idle at once."""
         self._holds = None
         for job in (*self._pending, *self._losers()):
             if any(gpu.machine_id == machine_id for gpu in job.gpus):
@@ -248,10 +246,10 @@ class SimApp:
     # ---- acting ----
 
     def act(self, now_s: float) -> Acted:
-        """Follow tuner and leases: start, stop and move jobs, and say which leases to give back."""
+        """Follow tuner and leases: start, stop and move jobs, and say which leases to return."""
         self._holds = None
         if not (self.leases or self._reserved or self._heard) and not self._busy():
-            # As every app that gave back all it had.
+            # Like every app that returned all its GPUs.
             self._planned, self._moving = {}, NOWHERE
             return _NOTHING_DONE
         if self.leases and self.first_gpu_at_s is None:
@@ -259,7 +257,7 @@ class SimApp:
         holdings = self._holdings()
         plan = self._make_plan(holdings, now_s)
         if not (plan.stop or plan.start or plan.release or holdings.expiring or self._heard):
-            # Mostly an app that something happened to goes on as it is.
+            # Usually an app continues as it is after an event.
             self._planned, self._moving = plan.wait, plan.move
             return _NOTHING_DONE
         ending = [job_id for job_id in plan.stop if not self.jobs[job_id].stopping]
@@ -281,7 +279,7 @@ class SimApp:
         self._follow_plan()
 
     def _progressed(self, job: SimJob, iteration: int, now_s: float) -> None:
-        """The tuner hears of a running job, which may be the end of it; with the last one the app ends at once."""
+        """A running job reports to the tuner, which may stop it. The app ends at once with its last job."""
         self._observe(ObservationKind.PROGRESS, job, iteration, job.trace.curve.at(iteration))
         if self.plan.finished:
             self._stop(job, now_s)
@@ -289,24 +287,24 @@ class SimApp:
             self._heard.append(job)
 
     def _losers(self) -> list[SimJob]:
-        """Jobs that their tuner has stopped while they ran and whose GPUs are not free yet."""
+        """Jobs that their tuner stopped while they ran and whose GPUs are not free yet."""
         if not self.plan.hears_every:
             return []
         return [job for job_id, job in self.jobs.items() if job.gpus and job_id not in self.plan.targets]
 
     def _busy(self) -> set[GpuId]:
-        """GPUs on which jobs are."""
+        """GPUs that jobs occupy."""
         return {gpu for job in (*self._pending, *self._losers()) for gpu in job.gpus}
 
     def _follow_plan(self) -> None:
-        """Take over the targets of the tuner's plan; jobs that are not in it do not run."""
+        """Adopt the targets of the tuner's plan; jobs that are not in it do not run."""
         self._pending = [self.jobs[job_id] for job_id in sorted(self.plan.targets)]
         self._later_phases = self.plan.phases[1:]
         self._still = self._reference_now = None
         for job in self._pending:
             job.aim(self.plan.targets[job.job_id])
         if self.plan.hears_every:
-            # Who is stopped when depends on the schedule: there is no work that any schedule must do.
+            # Which jobs are stopped, and when, depends on the schedule: no work is the same in every schedule.
             return
         if len(self.phases) <= self.plan.phase and self._pending:
             self.phases += [()] * (self.plan.phase - len(self.phases))
@@ -335,14 +333,14 @@ class SimApp:
         return self._started(job, now_s)
 
     def _started(self, job: SimJob, now_s: float) -> Started:
-        """What comes next of a running job: its target, or that its tuner hears of it."""
+        """The next event of a running job: its target, or a report to its tuner."""
         heard_at = job.iteration_at(now_s) + self.plan.hears_every
         if self.plan.hears_every and heard_at < job.target:
             return Started(job=job, ends_at_s=job.ready_at_s + (heard_at - job.iteration) * job.iteration_s)
         return Started(job=job, ends_at_s=job.reaches_at_s + self.costs.finish_s)
 
     def _stop(self, job: SimJob, now_s: float) -> bool:
-        """Stop a job; False when it has nothing to save and is gone at once."""
+        """Stop a job. Returns False if it has nothing to save and is gone at once."""
         self._still = None
         reached = job.iteration_at(now_s)
         progressed = reached > job.iteration
@@ -355,7 +353,7 @@ class SimApp:
         return saving
 
     def _lose(self, job: SimJob, now_s: float) -> None:
-        """Its machine is gone: the job falls back to what was saved whole, not to what it was about to save."""
+        """Its machine is gone: the job falls back to its newest complete save."""
         self._still = None
         reached = job.iteration_at(now_s)
         kept = job.saved if job.stopping else job.iteration + self._saved_iterations(job, now_s)
@@ -366,12 +364,12 @@ class SimApp:
         job.halt(kept, interrupted=reached > 0)
 
     def _saves(self, job: SimJob, now_s: float) -> int:
-        """How often a running job has saved itself since it started."""
+        """The number of saves of a running job since it started."""
         every_s = self.costs.checkpoint_every_s
         return int(job.ran_s(now_s) // every_s) if every_s else 0
 
     def _saved_iterations(self, job: SimJob, now_s: float) -> int:
-        """Iterations since its start that are in its newest save."""
+        """Iterations since its start that its newest save contains."""
         saves = self._saves(job, now_s)
         return int(saves * self.costs.checkpoint_every_s / job.iteration_s) if saves else 0
 
@@ -383,14 +381,14 @@ class SimApp:
         self.tally.scored_gpu_s += gpu_s / job.trace.slowdown.at(job.level)
 
     def _held_now(self, up_until_s: float) -> _Holds:
-        """The gangs held; worked out again once something happened to the app, or a lease is up for renewal."""
+        """The held gangs; computed again after an event, or if another lease is renewable."""
         holds = self._holds
         if holds is None or not holds.at_s <= up_until_s < holds.until_s:
             ends_s = [lease.expires_at_s for lease in self.leases.values() if lease.expires_at_s > up_until_s]
             gangs = tuple(self._held(up_until_s))
-            content = is_content([job.trace.shape for job in self._pending], gangs)
+            satisfied = is_satisfied([job.trace.shape for job in self._pending], gangs)
             until_s = min(ends_s, default=math.inf)
-            holds = self._holds = _Holds(gangs=gangs, content=content, at_s=up_until_s, until_s=until_s)
+            holds = self._holds = _Holds(gangs=gangs, satisfied=satisfied, at_s=up_until_s, until_s=until_s)
         return holds
 
     def _held(self, up_until_s: float) -> Iterator[HeldGang]:
@@ -402,7 +400,7 @@ class SimApp:
                     yield self._gang(job.job_id, gpus, up)
 
     def _up(self, gpus: Iterable[GpuId], until_s: float) -> list[GpuId] | None:
-        """Those of some GPUs whose leases end by a time; None when the app holds or has won not all of them."""
+        """The GPUs whose leases end by a time. Returns None unless the app holds or has won all of them."""
         up = []
         for gpu in gpus:
             lease = self.leases.get(gpu)
@@ -414,7 +412,7 @@ class SimApp:
         return up
 
     def _gang(self, job_id: str, gpus: tuple[GpuId, ...], up: list[GpuId]) -> HeldGang:
-        """The gang as the agent sees it; most of the time it is what it was in the round before."""
+        """The gang as the agent sees it; usually the same as in the round before."""
         known = self._gangs.get((job_id, len(up)))
         if known is None or known[0] != (gpus, up):
             known = (gpus, up), held_gang(job_id, gpus, up, self._cluster)
@@ -422,7 +420,7 @@ class SimApp:
         return known[1]
 
     def _reference(self) -> JobView:
-        """The median job of those still in the search; stands for the jobs of later phases."""
+        """The median job of those still in the search; it represents the jobs of later phases."""
         stopped = self.plan.stopped
         if stopped not in self._median:
             self._median = {stopped: median_job(tuple(self._survivors(stopped)))}
@@ -439,13 +437,13 @@ class SimApp:
         return search_work_gpu_s(self._first_views(), self.first_phases[1:], self._reference())
 
     def _first_views(self) -> list[JobView]:
-        """The jobs of the first phase; of a tuner that tries them a few at a time, those with the first ids."""
+        """The jobs of the first phase; if the tuner starts a few at a time, those with the first ids."""
         first = self.first_phases[0]
         return [_view_of(job, first.iterations) for job in list(self.jobs.values())[: first.jobs]]
 
 
 def _one_runs(jobs: Iterable[SimJob]) -> bool:
-    """True when one of the jobs runs. Asked of every app in every round: `any` takes three times as long."""
+    """Whether one of the jobs runs. Called for every app and round: `any` takes three times as long."""
     for job in jobs:  # noqa: SIM110
         if job.gpus and not job.stopping:
             return True
@@ -453,7 +451,7 @@ def _one_runs(jobs: Iterable[SimJob]) -> bool:
 
 
 def _view_of(job: SimJob, iterations: int) -> JobView:
-    """A job with so many iterations to do, or all that it has."""
+    """A job with `iterations` left, or all that it has."""
     return JobView(
         job_id=job.trace.job_id,
         iterations_left=min(iterations, job.trace.iterations_total),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from am.agent.fairness import ideal_time_s
-from am.agent.views import AppView, JobView, Surroundings
+from am.agent.model.fairness import ideal_time_s
+from am.agent.model.views import AppView, ClusterView, JobView
 
 
 def least_rho(
-    whole: AppView, phases: Iterable[Sequence[JobView]], around: Surroundings, first_chance_s: float, start_s: float
+    whole: AppView, phases: Iterable[Sequence[JobView]], around: ClusterView, first_chance_s: float, start_s: float
 ) -> float:
     """(first chance + start + sum over phases of max(longest job, work / GPUs)) / t_ideal.
 
@@ -26,12 +26,12 @@ def least_rho(
     return (first_chance_s + start_s + phases_s) / ideal_time_s(whole, around)
 
 
-def _phase_s(jobs: Sequence[JobView], gpus: int, around: Surroundings) -> float:
+def _phase_s(jobs: Sequence[JobView], gpus: int, around: ClusterView) -> float:
     longest_s = max(_fastest_s(job, around) for job in jobs)
     return max(longest_s, sum(job.serial_work_s for job in jobs) / gpus)
 
 
-def _fastest_s(job: JobView, around: Surroundings) -> float:
+def _fastest_s(job: JobView, around: ClusterView) -> float:
     """A job's time on the gang that is fastest for it: its S may make fewer GPUs faster than more."""
     sizes = range(job.shape.demand_min_gpus, job.shape.demand_max_gpus + 1, job.shape.gpus_per_task)
     return min(job.serial_work_s * job.slowdown.at(around.nearest_level(size)) / size for size in sizes)

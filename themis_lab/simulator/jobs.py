@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from am.agent.views import JobView
+from am.agent.model.views import JobView
 from am.jobs.planner import PlannedJob
 from themis.bids import LossForecast
 from themis.cluster import GpuId, Level

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from am.agent.fairness import RhoDefinition
+from am.agent.model.fairness import RhoDefinition
 from themis.errors import InputError, UnknownNameError
 from themis_lab.simulator.clusters import check_size
 from themis_lab.simulator.json_codec import plain, restored

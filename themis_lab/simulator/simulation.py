@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from am.agent.fairness import rho_by_definition
+from am.agent.model.fairness import rho_by_definition
 from am.app_view import surroundings
 from am.tuners.port import TunerPlan
 from rm_plugin.arbiter.auction import AuctionOutcome, run_auction
@@ -22,11 +22,11 @@ from rm_plugin.solvers.registry import solver as solver_named
 from themis.bids import AppReport, Bid, Market, RhoOf
 from themis.clock import VirtualClock
 from themis.errors import InvariantError
-from themis.leases import SAME_TIME_S, Lease, LeaseChange, LeaseChangeKind
+from themis.leases import SAME_TIME_S, Lease, LeaseChange
 from themis_lab.simulator.agents import Agent, HonestAgent
-from themis_lab.simulator.answers import Answers
 from themis_lab.simulator.app import SimApp
 from themis_lab.simulator.bounds import least_rho
+from themis_lab.simulator.cohort import Cohort
 from themis_lab.simulator.events import EventQueue, InTurns, Phase
 from themis_lab.simulator.jobs import SimJob
 from themis_lab.simulator.observer import Observer
@@ -40,22 +40,22 @@ MakeAgent = Callable[[AppTrace], Agent]
 Watch = Callable[["Simulation"], None]
 
 _WHOLE_CHECK = 16
-"""Every so many rounds all leases are checked, in the others those of machines on which anything changed."""
+"""All leases are checked in every 16th round, in the others only those of machines with changes."""
 
 _MOST_ROUNDS_AT_ONCE = 200
 _MOST_DECLINED = 3
-"""Rounds in a row at one moment of which every GPU was given straight back: whoever asked for them told no truth, or
-believes what its planner does not. What is free then waits for the next event."""
+"""Rounds in a row at one moment whose GPUs were all returned at once: an agent lied, or believes what its planner does
+not. Free GPUs then wait for the next event."""
 
 
 class Simulation:
-    """One run over one workload. `run` plays it to its end, also after it was played a part of the way; used once.
+    """One run over one workload, used once. `run` plays it to its end, also from the middle.
 
     Args:
         workload: The apps that arrive.
         settings: Cluster, policy and choices.
         make_agent: The agent of each app; honest by default.
-        observer: Is told of every round and lease as the run goes.
+        observer: Receives every round and lease as the run goes.
         solver: Holds the auctions instead of the one that the settings name.
     """
 
@@ -99,7 +99,7 @@ class Simulation:
             lease_s=settings.leases.duration_s,
             rule=settings.bundle_rule,
         )
-        self._answers = Answers(self.apps, around, settings.leases.checkpoint_lead_s)
+        self._cohort = Cohort(self.apps, around, settings.leases.checkpoint_lead_s)
         self._schedule_all()
 
     @property
@@ -109,12 +109,12 @@ class Simulation:
 
     @property
     def next_s(self) -> float:
-        """When something happens next; infinite when nothing will."""
+        """The time of the next event; infinite if there is none."""
         return min(self._queue.next_s(), self._round_due_s)
 
     @property
     def over(self) -> bool:
-        """True when every app of the workload has ended."""
+        """Whether every app of the workload has ended."""
         return len(self.ended) == len(self.workload.apps)
 
     def run(self, watch: Watch | None = None) -> RunRecord:
@@ -131,13 +131,13 @@ class Simulation:
         return self._record(time.perf_counter() - started_s)
 
     def play_rounds(self, count: int) -> None:
-        """Play on until so many more rounds were played, all of one moment, or until every app has ended."""
+        """Play `count` more rounds, and all further rounds of that moment, or until every app has ended."""
         enough = self.counts.rounds + count
         while not self.over and self.counts.rounds < enough:
             self._next_moment()
 
     def play_until(self, time_s: float) -> None:
-        """Play on up to a time: all that happens until then, but for the rounds of that very moment, which come next.
+        """Play all events up to a time, without the rounds of that very moment, which come next.
 
         Args:
             time_s: No earlier than now.
@@ -147,7 +147,7 @@ class Simulation:
         self.pass_time(time_s)
 
     def pass_time(self, until_s: float) -> None:
-        """Go on to a time without rounds, as while an arbiter is down."""
+        """Advance to a time without rounds, as while an arbiter is down."""
         while self._queue.next_s() < until_s:
             self._moment(self._queue.next_s(), rounds=False)
         self._moment(until_s, rounds=False)
@@ -170,7 +170,7 @@ class Simulation:
         self._moment(self.next_s, watch)
 
     def _moment(self, at_s: float, watch: Watch | None = None, *, rounds: bool = True) -> None:
-        """Everything that happens at one time, in phases, until nothing more does; without its rounds if so wanted."""
+        """Play all events of one time, in phases, until there are no more; without rounds if `rounds` is False."""
         self.clock.advance_to(max(at_s, self.now_s))
         declined = 0
         for _ in range(_MOST_ROUNDS_AT_ONCE):
@@ -194,7 +194,7 @@ class Simulation:
         raise InvariantError("rounds without end at one moment", value=self.now_s, remedy="report this workload")
 
     def _round_wanted(self) -> bool:
-        """True when there is a reason for a round, GPUs to hand out, and `coalesce_s` has passed since."""
+        """Whether there is a reason for a round, there are free GPUs, and `coalesce_s` has passed since the reason."""
         due_s = self.arbiter.next_lease_round_s()
         self._round_due_s = math.inf if due_s is None else max(due_s, self.now_s)
         if due_s is not None and due_s <= self.now_s + SAME_TIME_S:
@@ -219,7 +219,7 @@ class Simulation:
         app = SimApp(trace.name, trace, self.settings.cluster, trace.costs or self.settings.costs, self.now_s)
         self.apps[app.app_id] = app
         self._without_chance[app.app_id] = None
-        self._answers.enter(app.app_id, self._make_agent(trace))
+        self._cohort.enter(app.app_id, self._make_agent(trace))
         self.arbiter.add_app(app.app_id, now_s=self.now_s)
         if trace.startup_s:
             self.arbiter.set_silent(app.app_id, True)
@@ -233,7 +233,7 @@ class Simulation:
         self._wants_round("arrival")
 
     def _act(self) -> None:
-        """Apps that something happened to follow it; until nothing changes."""
+        """Let changed apps act, until nothing changes."""
         while self._dirty:
             app = self.apps.get(self._dirty.pop())
             if app is not None:
@@ -283,13 +283,13 @@ class Simulation:
         self.ended.append(self._outcome(app))
         del self.apps[app.app_id]
         self._without_chance.pop(app.app_id, None)
-        self._answers.leave(app.app_id)
+        self._cohort.leave(app.app_id)
         self._hear(self.arbiter.end_app(app.app_id, now_s=self.now_s, reason="it ended"))
         self._wants_round("an app ended")
 
     def _outcome(self, app: SimApp) -> AppOutcome:
-        # By the whole cluster: a machine that happens to be away as the app ends must not make its ideal time longer.
-        around = replace(self._answers.around, cluster_gpus=self.settings.cluster.gpus)
+        # The whole cluster: a machine that is lost as the app ends must not make its ideal time longer.
+        around = replace(self._cohort.around, cluster_gpus=self.settings.cluster.gpus)
         whole = app.whole_view(self.arbiter.contention(app.app_id, self.now_s))
         rho = rho_by_definition(whole, self.now_s - app.submitted_at_s, around)
         costs, tally = app.costs, app.tally
@@ -323,18 +323,18 @@ class Simulation:
             self._note_change(app)
             self._dirty.add(app.app_id)
         self._hear(self.arbiter.machine_lost(machine_id, now_s=self.now_s, reason="its machine was lost"))
-        self._answers.have_machines(self.arbiter.gpus_available)
+        self._cohort.set_cluster_gpus(self.arbiter.gpus_available)
         self._wants_round("a machine was lost")
 
     def _machine_back(self, machine_id: str) -> None:
         self.arbiter.machine_back(machine_id)
-        self._answers.have_machines(self.arbiter.gpus_available)
+        self._cohort.set_cluster_gpus(self.arbiter.gpus_available)
         self._wants_round("a machine came back")
 
     # ---- rounds ----
 
     def _play(self) -> None:
-        """A whole round: framed, decided, applied, told."""
+        """Play a whole round: snapshot, decision, lease changes, records."""
         reasons, self._reasons = tuple(self._reasons), []
         snapshot, prolonged = self.arbiter.begin_round(self.now_s)
         self._hear(prolonged)
@@ -355,7 +355,7 @@ class Simulation:
     def decide(self, snapshot: RoundSnapshot, policy: Policy | None = None) -> RoundResult:
         """Play a round on a snapshot of this moment without applying it; by another policy if one is given."""
         policy = policy or self._policy
-        # Who keeps or watches rounds wants to see the rho of apps, too, by which nothing goes.
+        # Records and observers show the rho of all apps, also if the policy does not use it.
         round_ = play_round(snapshot, policy, RhoOf.EVERY_APP if self._watched else policy.rho_of)
         question = next(round_)
         while True:
@@ -367,30 +367,32 @@ class Simulation:
 
     def _answer(self, snapshot: RoundSnapshot, question: Question) -> Answer:
         if isinstance(question, AskReports):
-            return self._answers.reports(snapshot, question.app_ids, question.rho_of)
+            return self._cohort.reports(snapshot, question.app_ids, question.rho_of)
         if isinstance(question, AskBids):
             self._asked = question.app_ids
             return self._bids(snapshot, question.app_ids)
         return self._auction(question.market)
 
     def report(self, snapshot: RoundSnapshot, app_id: str) -> AppReport:
-        """What an app answers when a round begins on a snapshot of this moment."""
-        return self._answers.report(snapshot, app_id)
+        """The report of an app as a round begins on a snapshot of this moment."""
+        return self._cohort.reports(snapshot, (app_id,), RhoOf.EVERY_APP)[app_id]
 
     def bid(self, snapshot: RoundSnapshot, app_id: str) -> Bid:
-        """What an app answers to the offer of such a round."""
-        started_s = time.perf_counter()
-        bid = self._answers.bid(snapshot, app_id)
-        self.counts.bid_s.append(time.perf_counter() - started_s)
-        return bid
+        """The bid of an app on the offer of such a round."""
+        return self._timed_bids(snapshot, (app_id,))[app_id]
 
     def _bids(self, snapshot: RoundSnapshot, app_ids: Sequence[str]) -> dict[str, Bid]:
-        """What apps bid. Those that are asked all at once count as having taken equally long."""
-        started_s = time.perf_counter()
-        bids = self._answers.bids(snapshot, app_ids)
-        if bids:
-            self.counts.bid_s += [(time.perf_counter() - started_s) / len(bids)] * len(bids)
+        """The bids of some apps. Those of single jobs, which take little time each, are made and timed together."""
+        together = [app_id for app_id in app_ids if self._cohort.has_single_job(app_id)]
+        bids = self._timed_bids(snapshot, together)
         return bids | {app_id: self.bid(snapshot, app_id) for app_id in app_ids if app_id not in bids}
+
+    def _timed_bids(self, snapshot: RoundSnapshot, app_ids: Sequence[str]) -> dict[str, Bid]:
+        """Bids that are made in one call, and count as having taken equally long."""
+        started_s = time.perf_counter()
+        bids = self._cohort.bids(snapshot, app_ids)
+        self.counts.bid_s += [(time.perf_counter() - started_s) / max(1, len(bids))] * len(bids)
+        return bids
 
     def _auction(self, market: Market) -> AuctionOutcome | None:
         if not market.bids:
@@ -412,9 +414,9 @@ class Simulation:
                 del self._without_chance[app_id]
 
     def _note_change(self, app: SimApp) -> None:
-        """What an app holds, runs or wants has changed, or is about to."""
+        """Note that what an app holds, runs or demands has changed, or is about to."""
         self._unchecked[app.app_id] = None
-        self._answers.stir(app.app_id)
+        self._cohort.mark_changed(app.app_id)
 
     def _hear(self, changes: Sequence[LeaseChange]) -> None:
         if self._observer is not None and changes:
@@ -423,23 +425,20 @@ class Simulation:
             app = self.apps.get(change.lease.app_id)
             if app is not None:
                 self._unchecked[app.app_id] = None
-                if change.kind is LeaseChangeKind.RENEWED:
-                    self._answers.renewed(change.lease)
-                else:
-                    self._answers.stir(app.app_id)
+                self._cohort.mark_changed(app.app_id)
                 if app.hear(change):
                     self._dirty.add(app.app_id)
 
     def _validate(self) -> None:
-        """Check what changed in a round, and every so often all there is."""
+        """Check what changed in a round, and everything in some rounds."""
         self.counts.checks += 1
         self._check(whole=self.counts.checks % _WHOLE_CHECK == 0)
 
     def _check(self, *, whole: bool) -> None:
-        """Check the invariants; a broken one is written down with its time, and the run goes on."""
+        """Check the invariants; a broken one is recorded with its time, and the run continues."""
         try:
             self.arbiter.validate(whole=whole)
-            # What an app runs and holds changes only as it hears of a lease or acts; all others are as they were.
+            # What an app runs and holds changes only when a lease changes or it acts.
             for app_id in self._unchecked:
                 if app_id in self.apps:
                     self.apps[app_id].validate()
@@ -474,9 +473,9 @@ class Simulation:
 
 
 def _wants_more(before: TunerPlan, after: TunerPlan) -> bool:
-    """True when a plan asks for what the one before did not: a new phase, or jobs that may go farther than before.
+    """Whether a plan asks for more than the one before: a new phase, or higher targets of jobs.
 
-    A tuner without barriers promotes jobs within its one phase.
+    A tuner without barriers promotes jobs within its only phase.
     """
     if after.phase != before.phase:
         return True
@@ -485,7 +484,7 @@ def _wants_more(before: TunerPlan, after: TunerPlan) -> bool:
 
 def _same_holders(before: Collection[Lease], after: Collection[Lease]) -> bool:
     """Whether the same apps hold the same GPUs for as long: a lease is of one app and one GPU."""
-    # Mostly somebody got a GPU more than others gave back, or renewed one, and not all has to be compared.
+    # Usually the number of leases or an end differs, and not all has to be compared.
     if len(before) != len(after):
         return False
     for one, other in zip(before, after, strict=True):

@@ -11,7 +11,7 @@
 
 #include "shapes.h"
 
-enum { MOST_ARRAYS = 6 };
+enum { MOST_ARRAYS = 7 };
 
 typedef struct {
     Py_buffer view[MOST_ARRAYS];

@@ -1,5 +1,5 @@
-/* Gang after gang is given those of the jobs left that leave least of its time over. Every sum is made in the order in
- * which least_slack.py makes it, so that both tell the same to the last bit. */
+/* Each gang gets those of the remaining jobs that leave least of its time over. Sums are made in a fixed order, so that
+ * results are bit-identical to tests/reference_least_slack.py. */
 #include "least_slack.h"
 
 #include <math.h>

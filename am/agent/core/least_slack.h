@@ -1,4 +1,4 @@
-/* Jobs put on gangs so that each in turn has little time left over up to an end: am/agent/least_slack.py, in C. */
+/* Minimum bin slack: gangs are filled one after the other up to a target end, with little time left over. */
 #ifndef THEMIS_AGENT_LEAST_SLACK_H
 #define THEMIS_AGENT_LEAST_SLACK_H
 

@@ -1,4 +1,4 @@
-/* The limits of packing_plain.py and least_slack.py, which a test compares. */
+/* The limits of the packing; a test compares them with those of tests/reference_packing.py. */
 #ifndef THEMIS_AGENT_LIMITS_H
 #define THEMIS_AGENT_LIMITS_H
 

@@ -1,5 +1,5 @@
-/* Five ways to put jobs on gangs, and the best of what they find. Every sum is made in the order in which
- * packing_plain.py makes it, so that both tell the same to the last bit. */
+/* Five ways to put jobs on gangs, and the best of what they find. Sums are made in a fixed order, so
+ * that results are bit-identical to tests/reference_packing.py. */
 #include "packing.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* An app's jobs put on gangs that run one job at a time: see am/agent/packing.py, of which this is the same in C. */
+/* Jobs on gangs that run one job at a time; see am/agent/packing/makespan.py. */
 #ifndef THEMIS_AGENT_PACKING_H
 #define THEMIS_AGENT_PACKING_H
 

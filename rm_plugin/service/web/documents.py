@@ -31,7 +31,7 @@ def cluster_document(sight: Sight) -> Document:
         "now_s": sight.now_s,
         "lease_s": manager.settings.lease.duration_s,
         "time_scale": manager.settings.time_scale,
-        "active_apps": len(manager.arbiter.active_apps),
+        "active_apps": manager.arbiter.active_count,
         "rounds": manager.rounds.rounds,
         "gpus": cluster.gpus,
         **{f"gpus_{state}": count for state, count in gpus.items()},

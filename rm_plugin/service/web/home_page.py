@@ -74,7 +74,7 @@ def _tiles(sight: Sight) -> Markup:
         ("free", gpus[GpuState.FREE]),
         ("closed", gpus[GpuState.CLOSED]),
         ("lost", gpus[GpuState.LOST]),
-        ("active apps", len(sight.manager.arbiter.active_apps)),
+        ("active apps", sight.manager.arbiter.active_count),
         ("max rho", number(max(rhos, default=None))),
         ("rounds", sight.manager.rounds.rounds),
     ]

@@ -1,6 +1,7 @@
-"""The compiled core: arrays in, arrays out. i4 and i8 are C-contiguous int32 and int64 arrays, f8 float64.
+"""The compiled core of the exact method (docs/design/auction.md): arrays in, arrays out.
 
-Prices are those of a whole capacity, in units of log value. `skip` names a bidder to leave out, -1 for none.
+i4 and i8 are C-contiguous int32 and int64 arrays, f8 float64. A price is that of a whole capacity, in log value. `skip`
+is the position of a bidder to leave out, -1 for none.
 """
 
 from array import array
@@ -16,7 +17,6 @@ Flat = array[Any] | bytes
 
 class Problem: ...
 class Cover: ...
-class Tables: ...
 
 def problem(
     unit: float,
@@ -32,17 +32,16 @@ def problem(
     machine_free: Array,  # i4 [machines]
     table_start: Array,  # i4 [machines + 1]
     table: Array,  # i4, by machine [resources, free + 1]
-    label: Array,  # i4 [rows, labels]
 ) -> Problem:
-    """A knapsack from its arrays (core.h); they are copied."""
+    """A knapsack from its arrays (problem.h), which are copied."""
 
 def prices(problem: Problem, skip: int, price: Array, first_mu: float) -> None:
-    """Improve f8 [resources] prices in place; `first_mu` tells how far off they may be, 0 for prices from nowhere."""
+    """Improve f8 [resources] prices in place. `first_mu`: how far off they may be, 0 if nothing is known."""
 
 def share(problem: Problem, skip: int, price: Array) -> bool:
-    """Share out what pins of several bidders on one machine use together, as these prices suggest; False: no change.
+    """Recompute the shares of shared pins at these prices; returns whether any changed.
 
-    What `prices`, `losses` and `bounds` count of pins are these shares. At first they are those without prices.
+    `prices`, `losses` and `bounds` count these shares. The first ones assume no prices.
     """
 
 def search(
@@ -57,16 +56,8 @@ def search(
 ) -> tuple[int, int, int, int]:
     """The best choice: (status, value, bound, states), rows by bidder into i4 `choice`, -1 for none.
 
-    Status 0: optimal; 1: out of time, or a choice found by a beam; 2: more than `most_states` states. With `beam` > 0
-    only so many states a stage are kept: quick, a choice and no proof.
-    """
-
-def choices(
-    problem: Problem, skip: int, price: Array, gap: int, seconds: float, most_states: int, choice: Array
-) -> tuple[int, int, int]:
-    """All choices worth at most `gap` less than the bound, best first, into i4 `choice` [most, bidders].
-
-    Of choices alike in every label only the best is told. Returns (status as in `search`, how many there are, states).
+    Status 0: optimal; 1: out of time, or a choice of a beam search; 2: more than `most_states` states. With `beam` > 0
+    each stage keeps only that many states: a fast choice without a proof.
     """
 
 def fit(
@@ -80,7 +71,7 @@ def fit(
     most_steps: int,
     parts: Array,  # i4 [2 * free GPUs, 4]: kind, machine, -2 in its rack / -1 on it / 0 in a slot of it, gpus
 ) -> tuple[int, int]:
-    """Whether the gangs fit: (0 no, 1 yes, 2 not decided in so many steps; the number of parts)."""
+    """Whether the gangs fit: (0 no, 1 yes, 2 not decided within `most_steps`; the number of parts)."""
 
 def lift(
     free: Array,
@@ -96,10 +87,10 @@ def lift(
     single_weight: int,  # all as in `weigh`
     taken: Array,  # i4 [machines, more than the most free]
 ) -> int:
-    """The most weight that these machines hold, and what pinned GPUs on each may count as beside it (lift.h)."""
+    """The most weight that these machines hold; the lifted weights of pinned GPUs into `taken` (lifting.h)."""
 
 def losses(problem: Problem, skip: int, price: Array, loss: Array) -> int:
-    """What each row loses against the bound at these prices, into i8 `loss`; the bound is returned."""
+    """Write what each row loses against the upper bound at these prices into i8 `loss` [rows]; returns the bound."""
 
 def bounds(problem: Problem, price: Array, bound: Array) -> None:
     """The bound at these prices without each bidder, into i8 `bound` [bidders]."""
@@ -121,10 +112,10 @@ def pack_chosen(
     parts: Array,  # i4 [free GPUs, 4]: gang, machine, slot or -1, gpus
     owner: Array,  # i4 [free GPUs]: the row of each gang
 ) -> int:
-    """The gangs of chosen rows by best fit, kind by kind, beside what the rows pin: the number of parts.
+    """Place the gangs of chosen rows by best fit, kind by kind; returns the number of parts.
 
-    -1 - k when the first gang that found no place is of kind k; k is one more than all of them where pins take more
-    than is free. With `sparing` gangs in racks take what spoils the fewest whole parts for others.
+    Returns -1 - k if the first gang without a place is of kind k; k is the number of kinds if pins take more than is
+    free. With `sparing`, rack gangs take the GPUs that spoil the fewest whole parts for others.
     """
 
 def read_bids(
@@ -133,9 +124,9 @@ def read_bids(
     total_gpus: int,
     learn: Callable[[Gang], tuple[int, int, int]],
 ) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes]:
-    """The rows of bids that are worth more than nothing and ask for no more than there is, as flat numbers.
+    """The rows of bids that may win, as flat numbers: worth more than winning nothing, and not too large alone.
 
-    `learn` is asked once about each gang, told by its identity: the number of its kind, its count, and its GPUs in all.
+    `learn` is called once for each gang object: it returns the number of its kind, its count and its total GPUs.
     Returns `row_start`, `empty`, `value`, `index`, `gpus`, `cell` and `pin` as `order_rows` takes them.
     """
 
@@ -149,7 +140,7 @@ def order_rows(
     index: Flat,  # i4 [rows]: place in its bid
     gpus: Flat,  # i4 [rows]
     cell: Flat,  # i4 [cells, 3]: row, kind as it was met, count
-    place: Flat,  # i4 [kinds met]: the place of each among those told
+    place: Flat,  # i4 [kinds met]: the canonical place of each
     pin: Flat,  # i4 [pins, 3]: row, machine, GPUs, ascending
     row_start_out: Array,  # what is written, as `rows.Rows` has it; there is room for all rows
     index_out: Array,
@@ -163,7 +154,7 @@ def order_rows(
 ) -> tuple[float, int, int, bool]:
     """Write the rows that gain something, those of each bidder by gain, GPUs and digest, then as in the bid.
 
-    Gains are multiples of 2**-finest, or of more where everybody's best ones would not sum up within so many bits.
+    Gains are multiples of 2**-finest, or coarser if the sum of all bidders' best gains would need more than `bits`.
     Returns (the gain of 1.0, rows and pins written, whether rows differ only in which pinned GPUs belong together).
     """
 
@@ -177,13 +168,13 @@ def best_on_one_machine(
 ) -> dict[int, int]:
     """The best choice among rows that ask for no more GPUs together: row by bidder, without the bidder at `skip`.
 
-    -1 leaves nobody out. Of equal choices the one of fewer GPUs wins, then the one whose digests sum up to less.
+    -1 leaves no bidder out. Of equal choices the one of fewer GPUs wins, then the one whose digests sum up to less.
     """
 
 def prune(
     row_start: Array, needs: int, need: Array, pin_start: Array, pin_machine: Array, pin_gpus: Array, keep: Array
 ) -> None:
-    """Mark in u1 `keep` the rows that none of the thousand last kept before them matches for no more needs."""
+    """Mark undominated rows in u1 `keep`. Each is compared with the thousand rows last kept before it."""
 
 def cover(
     machine_start: Array,  # i4 [groups + 1]
@@ -198,28 +189,28 @@ def cover(
     gang_size: Array,  # i4 [gangs]
     demand: Array,  # i4 [items + gangs + 1 + pins]: how many of each are asked for, and single GPUs before the pins
 ) -> Cover:
-    """What a choice asks of groups of machines, to be made up by patterns of theirs; all is copied."""
+    """The covering programme of a choice: its demands, and groups of machines. The arrays are copied."""
 
 def cover_price(cover: Cover, dual: Array) -> int:
-    """Add patterns until it is known whether fractions of them make up what is left; duals into f8 [demands].
+    """Add patterns until it is known whether fractions of them cover what is left; duals into f8 [demands].
 
-    0: they do. 1: the duals weigh what is asked for such that it is more than the groups hold. 2: not decided.
+    Returns 0 if they do, 1 if the demands weigh more than the groups hold by these duals, 2 if that is not decided.
     """
 
 def cover_fullest(cover: Cover) -> tuple[int, int]:
-    """The pattern that the last solution takes most of, and how often to fix it: 0 for none."""
+    """The pattern with the largest value in the last solution, and how often to fix it; 0 for none."""
 
 def cover_whole(cover: Cover) -> list[tuple[int, int]]:
-    """Patterns that the last solution takes at least once, and how often, rounded down."""
+    """Patterns of the last solution with their values, rounded down; only those of 1 or more."""
 
 def cover_fix(cover: Cover, pattern: int, times: int) -> None:
-    """Take a pattern so many times (or back): less is asked for, and less groups are left."""
+    """Fix a pattern `times` times (negative: take it back)."""
 
 def cover_forbid(cover: Cover, pattern: int) -> None:
-    """Use a pattern no more."""
+    """Exclude a pattern from now on."""
 
 def cover_pattern(cover: Cover, pattern: int, numbers: Array) -> int:
-    """How much a pattern covers of each demand into i4 [demands], for -1 what is left of them; its group."""
+    """Write what a pattern covers of each demand, for -1 what is left, into i4 [demands]; returns its group."""
 
 def weigh(
     free: Array,  # i4 [machines]
@@ -235,29 +226,4 @@ def weigh(
     single_weight: int,
     count: Array,  # i4 [items + gangs + 1 + machines]
 ) -> int:
-    """The most weight that these machines hold, and what reaches it: items, gangs, single GPUs, pins."""
-
-def tables(
-    unit: float,
-    always_ties: bool,
-    row_start: Array,  # i4 [bidders + 1]
-    gain: Array,  # i8 [rows], best first within a bidder
-    gpus: Array,  # i4 [rows]
-    tie: Array,  # i8 [rows]
-    pin_start: Array,  # i4 [rows + 1]
-    pin_machine: Array,  # i4 [pins], ascending within a row
-    pin_gpus: Array,  # i4 [pins]
-    free: Array,  # i4 [machines]
-) -> Tables:
-    """A market whose rows name machines only (tables.h), and what its problems share; the arrays are copied.
-
-    Equal choices are told apart in the problem with all bidders, with `always_ties` in those without one too.
-    """
-
-def best_of_tables(
-    tables: Tables, skip: int, seconds: float, most_nodes: int, most_bytes: int, choice: Array
-) -> tuple[int, int, int, int]:
-    """The best choice: (status as in `search`, value, bound, nodes), rows by bidder into i4 `choice`, -1 for none.
-
-    Out of time, nodes or memory (`most_bytes` for the nodes above the one looked at) it is the best found.
-    """
+    """The most weight that these machines hold; the items, gangs, single GPUs and pins that reach it into `count`."""

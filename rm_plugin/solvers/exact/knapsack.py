@@ -1,8 +1,8 @@
-"""The knapsack of a market: rows that use resources, in the arrays of the compiled core.
+"""The knapsack of a market: what each row uses of each resource, in the arrays of the compiled core.
 
-GPUs pinned on a machine by one bidder only are part of what its rows use, exactly. Where several bidders pin on one
-machine, what each uses may depend on the others; such machines keep a table. The core shares out what it says, so that
-shares never sum up to more, and carries the pinned GPUs along where that is not enough for the limits to hold exactly.
+If only one bidder pins on a machine, its pins are part of what its rows use, exactly. If several bidders pin there,
+what a pin uses may depend on the others. Such a machine has a table of what p pinned GPUs use together. The core shares
+the table out among the bidders; its search adds what the shares leave out (docs/design/auction.md, "Shared pins").
 """
 
 from __future__ import annotations
@@ -14,17 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rm_plugin.solvers.exact import _core
+from rm_plugin.solvers.exact.market_arrays import Ints, Longs, Rows
 from rm_plugin.solvers.exact.resources import Resource
-from rm_plugin.solvers.exact.rows import Ints, Longs, Rows
 from themis.values import Value
 
 Bools = NDArray[np.bool_]
 
 
 class Uses(Value, frozen=True, kw_only=True):
-    """What rows use of each resource: `use` [rows, resources] without the pins that `by_table` marks [pins].
+    """What rows use of the resources.
 
-    `machines` are those with a table, by position; `taken` is what pinned GPUs take [machines, resources, GPUs].
+    Attributes:
+        use: Use by row [rows, resources], without the pins that `by_table` marks.
+        by_table: Whether a pin is on a machine with a table [pins].
+        machines: Positions of the machines with a table.
+        taken: What pinned GPUs use [machines, resources, GPUs].
     """
 
     use: Ints
@@ -34,14 +38,14 @@ class Uses(Value, frozen=True, kw_only=True):
 
 
 def used_by_gangs(rows: Rows, resources: Sequence[Resource]) -> Longs:
-    """What the gangs of rows use of the resources [rows, resources]."""
+    """Use of the resources by the gangs of rows [rows, resources]."""
     by_kind = np.stack([resource.by_kind for resource in resources], axis=1)
     used: Longs = rows.counts.astype(np.int64) @ by_kind.astype(np.int64)
     return used
 
 
 def uses_of(rows: Rows, resources: Sequence[Resource], free: Ints, by_gangs: Longs) -> Uses:
-    """What the rows use of the resources; `by_gangs` is what their gangs do."""
+    """Use of the resources by rows, pins included; `by_gangs` is the part of their gangs."""
     taken = np.stack([resource.taken for resource in resources], axis=1)
     use = by_gangs.copy()
     limited = {int(str(resource.name[1])) for resource in resources if resource.name[0] == "pinned"}
@@ -49,13 +53,13 @@ def uses_of(rows: Rows, resources: Sequence[Resource], free: Ints, by_gangs: Lon
     by_table = shared[rows.pin_machine]
     alone = ~by_table
     np.add.at(use, rows.pin_row[alone], taken[rows.pin_machine[alone], :, rows.pin_gpus[alone]])
-    # A row that asks for more than all there is cannot win; how much more would only make the core's sums overflow.
+    # A row that uses more than the capacity cannot win. The exact amount could only make the core's sums overflow.
     use = np.minimum(use, [resource.capacity + 1 for resource in resources])
     return Uses(use=use.astype(np.int32), by_table=by_table, machines=np.flatnonzero(shared), taken=taken)
 
 
 def most_pinned(rows: Rows, machines: int) -> Ints:
-    """The most that all bidders together pin on each machine [machines]."""
+    """The most GPUs that all bidders together pin on each machine [machines]."""
     if not len(rows.pin_gpus):
         return np.zeros(machines, dtype=np.int32)
     total: Ints = _most_pinned_by(rows, machines).sum(axis=0, dtype=np.int32)
@@ -63,16 +67,16 @@ def most_pinned(rows: Rows, machines: int) -> Ints:
 
 
 def _most_pinned_by(rows: Rows, machines: int) -> Ints:
-    """The most that each bidder pins on each machine [bidders, machines]."""
+    """The most GPUs that each bidder pins on each machine [bidders, machines]."""
     most = np.zeros((len(rows.row_start) - 1, machines), dtype=np.int32)
     np.maximum.at(most, (rows.bidder[rows.pin_row], rows.pin_machine), rows.pin_gpus)
     return most
 
 
 def _needs_table(rows: Rows, taken: NDArray[np.int32], free: Ints, limited: Container[int]) -> Bools:
-    """Machines whose pins must be looked at together: several bidders pin there, and they do not simply add up.
+    """Whether a machine needs a table [machines]: several bidders pin there, and what they use does not add up.
 
-    Where they might ask for more than is free, that too must be seen, unless a limit of the machine's own does it.
+    It also needs one if they may pin more than is free, unless the machine has a resource of its own (`limited`).
     """
     shared = np.zeros(len(free), dtype=np.bool_)
     if not len(rows.pin_gpus):
@@ -90,7 +94,7 @@ def _needs_table(rows: Rows, taken: NDArray[np.int32], free: Ints, limited: Cont
 
 
 def pinned_together(rows: Rows, free: Ints) -> set[tuple[int, int]]:
-    """All (machine, GPUs) that may be pinned at once: by one bidder what its rows pin, by several any sum of theirs."""
+    """All (machine, GPUs) that may be pinned together: pins of one bidder, or any sum of several bidders' pins."""
     if not len(rows.pin_gpus):
         return set()
     by_machine: dict[int, set[tuple[int, int]]] = {}
@@ -109,20 +113,20 @@ def pinned_together(rows: Rows, free: Ints) -> set[tuple[int, int]]:
 
 
 def _adds_up(taken: NDArray[np.int32], step: int) -> bool:
-    """True when multiples of `step` pinned GPUs take as many times what `step` takes, of every resource."""
+    """Whether the use of pinned GPUs is linear in multiples of `step`, for every resource."""
     steps = taken[:, ::step]
     return bool((steps == np.arange(steps.shape[1]) * steps[:, min(1, steps.shape[1] - 1), None]).all())
 
 
 def undominated(rows: Rows, needs: Ints, by_table: Bools) -> Bools:
-    """Rows that no other of their bidder beats: no less gain, no more of any need, no more pinned on any machine.
+    """Whether a row is undominated [rows]: no other of its bidder gains as much, needs no more and pins no more.
 
-    Each is compared with the thousand nearest in gain of those that are kept, so time grows as the rows do.
+    Each row is compared with the thousand kept rows nearest in gain, so time grows only as the number of rows.
 
     Args:
         rows: Rows, best first.
-        needs: What must be no more [rows, needs]; it covers all pins but those marked.
-        by_table: Pins that are compared one by one [pins].
+        needs: Amounts to compare [rows, needs]. They cover all pins except those marked.
+        by_table: Whether a pin is compared by machine [pins].
     """
     keep = np.empty(rows.rows, dtype=np.uint8)
     count = np.bincount(rows.pin_row[by_table], minlength=rows.rows)
@@ -141,14 +145,14 @@ def undominated(rows: Rows, needs: Ints, by_table: Bools) -> Bools:
 def build_problem(
     rows: Rows, resources: Sequence[Resource], free: Ints, unit: float, uses: Uses | None = None
 ) -> _core.Problem:
-    """The core's problem of these rows under these limits; `uses` is what they use of them, where that is known."""
+    """Build the core's problem. `uses` is computed if it is not given."""
     if uses is None:
         uses = uses_of(rows, resources, free, used_by_gangs(rows, resources))
     pin_row, pin_machine = rows.pin_row[uses.by_table], rows.pin_machine[uses.by_table]
     pin_gpus = rows.pin_gpus[uses.by_table]
     lengths = uses.taken.shape[1] * (free[uses.machines] + 1)
-    seat = np.zeros(len(free), dtype=np.int64)
-    seat[uses.machines] = np.arange(len(uses.machines))
+    place = np.zeros(len(free), dtype=np.int64)
+    place[uses.machines] = np.arange(len(uses.machines))
     count = np.bincount(pin_row, minlength=rows.rows)
     return _core.problem(
         unit,
@@ -159,28 +163,12 @@ def build_problem(
         uses.use,
         np.array([resource.capacity for resource in resources], dtype=np.int32),
         np.concatenate(([0], np.cumsum(count))).astype(np.int32),
-        seat[pin_machine].astype(np.int32),
+        place[pin_machine].astype(np.int32),
         pin_gpus,
         free[uses.machines].astype(np.int32),
         np.concatenate(([0], np.cumsum(lengths))).astype(np.int32),
         _flat(uses.taken, uses.machines, free),
-        _labels(rows),
     )
-
-
-def _labels(rows: Rows) -> Ints:
-    """Numbers that tell choices apart by what they ask for: gangs by kind, and 64 bits of what is pinned where."""
-    digest = np.zeros(rows.rows, dtype=np.uint64)
-    places = rows.pin_machine.astype(np.uint64) * np.uint64(65_537) + rows.pin_gpus.astype(np.uint64)
-    np.add.at(digest, rows.pin_row, mixed(places))
-    halves = np.stack([digest & np.uint64(0xFFFFFFFF), digest >> np.uint64(32)], axis=1).astype(np.uint32)
-    return np.ascontiguousarray(np.concatenate([rows.counts, halves.view(np.int32)], axis=1))
-
-
-def mixed(number: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64: neighbours end far apart."""
-    number = (number + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
-    return (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
 
 
 def _flat(table: NDArray[np.int32], machines: NDArray[np.intp], free: Ints) -> Ints:

@@ -1,8 +1,10 @@
-"""Resources: linear limits that every feasible choice of rows keeps, whatever machine its gangs go to.
+"""Resources: linear constraints that every feasible choice keeps, wherever its gangs are placed.
 
-A resource weighs kinds of gangs. On one machine (or in one rack) only so much weight fits, and pinned GPUs take away
-some of it, so the sum over machines is a capacity (auction.md, section 2). Every resource is valid; together they may
-still admit choices that do not fit. `Resources.sufficient` says where they cannot.
+A resource gives each kind of gang a weight. A machine (or rack) holds a limited weight, and pinned GPUs take some of it
+away; the sum over machines is the capacity (docs/design/auction.md, "Resources"). Each resource is valid. Together they
+may admit choices without places, unless `Resources.sufficient` says otherwise.
+
+Example: two machines with 6 and 3 free GPUs hold 9 parts of one GPU, but floor(6 / 4) + floor(3 / 4) = 1 part of 4.
 """
 
 from __future__ import annotations
@@ -12,30 +14,34 @@ from itertools import pairwise
 
 import numpy as np
 
-from rm_plugin.solvers.exact.rows import Ints
+from rm_plugin.solvers.exact.market_arrays import Ints
 from rm_plugin.solvers.kinds import Kind
 from themis.bids import FreeMachine
 from themis.cluster import Level
 from themis.values import Value
 
-_MOST_FIRST = 64
-"""Limits to begin with: of more only those are kept that leave the least."""
-_MOST_PINNED = 130
-"""Limits to begin with and on single machines together; the core takes 160, and some thirty are learnt."""
+_MAX_FIRST = 64
+"""Resources at first. Of more, those are kept that are used up with the fewest GPUs."""
+_MAX_FIRST_AND_PINNED = 130
+"""Resources at first, those of single machines included. The core takes 160, of which 30 are left for cuts."""
 
 
 class Item(Value, frozen=True, order=True):
-    """What goes on one machine whole: a slot gang, a machine gang, or one unit of a gang over machines."""
+    """What stays whole on one machine: a slot gang, a machine gang, or one unit of a gang that spans machines."""
 
     gpus: int
     in_slot: bool = False
 
 
 class Resource(Value, frozen=True, kw_only=True):
-    """A limit on the weights of gangs.
+    """A resource: the chosen rows' weights sum up to `capacity` at most.
 
-    `by_kind` is the weight of one gang of each kind [kinds]. `taken[m, p]` is how much of the capacity p pinned GPUs
-    on machine m take away [machines, most free + 1]; beyond what is free on the machine it goes on unchanged.
+    Attributes:
+        name: Identifies it; the first entry is "machine", "slot", "rack", "pinned" or "cut".
+        capacity: The most weight that all machines hold.
+        by_kind: Weight of one gang of each kind [kinds].
+        taken: How much of the capacity p pinned GPUs on machine m take away [machines, most free GPUs + 1]. Beyond the
+            free GPUs of a machine the last value is repeated.
     """
 
     name: tuple[object, ...]
@@ -45,29 +51,29 @@ class Resource(Value, frozen=True, kw_only=True):
 
 
 class Resources(Value, frozen=True, kw_only=True):
-    """The limits of a market. `sufficient`: a choice that keeps them always fits on the machines."""
+    """The resources of a market. `sufficient`: every choice that keeps them has places."""
 
     each: tuple[Resource, ...]
     sufficient: bool
 
 
 def item_of(kind: Kind) -> Item:
-    """The item that a gang of this kind is made of."""
+    """The item that a gang of this kind consists of."""
     return Item(kind.unit, in_slot=kind.level is Level.SLOT)
 
 
 def first_resources(
     machines: Sequence[FreeMachine], kinds: Sequence[Kind], pins: Iterable[tuple[int, int]]
 ) -> Resources:
-    """The limits to begin with: single GPUs, and whole parts of t GPUs in slots, machines and racks for each size t.
+    """The first resources: single GPUs, and for each size t whole parts of t GPUs in slots, machines and racks.
 
-    For machine gangs whose sizes divide each other these are sufficient: put the largest first, on any machine with
-    room; every one of size t takes exactly one part of t, wherever it goes (auction.md, section 2).
+    They are sufficient for machine gangs whose sizes divide each other: place the largest first, on any machine with
+    enough free GPUs. Every gang of size t then takes exactly one part of t, wherever it is placed.
 
     Args:
         machines: Free machines.
         kinds: Kinds of gangs in the market.
-        pins: All numbers of GPUs that may be pinned together on one machine, as (machine, GPUs).
+        pins: All (machine, GPUs) that may be pinned together.
     """
     free = np.array([machine.free for machine in machines], dtype=np.int32)
     sizes = sorted({item_of(kind).gpus for kind in kinds} - {1})
@@ -80,14 +86,14 @@ def first_resources(
     flat = not any(kind.level in (Level.SLOT, Level.RACK) for kind in kinds)
     chain = all(larger % smaller == 0 for smaller, larger in pairwise(sizes))
     each = (*kept, *near, *wide)
-    some = (single, *sorted(each[1:], key=lambda part: _gpus_used(part, single))[: _MOST_FIRST - 1])
-    if len(each) > _MOST_FIRST:
+    some = (single, *sorted(each[1:], key=lambda part: _gpus_used(part, single))[: _MAX_FIRST - 1])
+    if len(each) > _MAX_FIRST:
         return Resources(each=some, sufficient=False)
     return Resources(each=each, sufficient=flat and chain)
 
 
 def _gpus_used(part: Resource, single: Resource) -> int:
-    """At least so many GPUs are used when a limit is reached: the fewer, the more often it binds."""
+    """The least number of GPUs that use up a resource. The fewer, the more often it binds."""
     weighed = part.by_kind > 0
     return part.capacity * int((single.by_kind[weighed] // part.by_kind[weighed]).min()) if weighed.any() else 0
 
@@ -100,7 +106,7 @@ def _parts_on_machines(size: int, free: Ints, kinds: Sequence[Kind]) -> Resource
 
 
 def _parts_in_slots(machines: Sequence[FreeMachine], kinds: Sequence[Kind]) -> list[Resource]:
-    """Parts of t GPUs inside slots; pinned GPUs take parts away only when too few GPUs are left for them."""
+    """Parts of t GPUs inside slots. Pinned GPUs take a part away only if too few GPUs are left for it."""
     free = np.array([machine.free for machine in machines], dtype=np.int32)
     left = np.maximum(free[:, None] - np.arange(free.max(initial=0) + 1, dtype=np.int32), 0)
     resources = []
@@ -114,9 +120,9 @@ def _parts_in_slots(machines: Sequence[FreeMachine], kinds: Sequence[Kind]) -> l
 
 
 def _parts_in_racks(machines: Sequence[FreeMachine], kinds: Sequence[Kind]) -> list[Resource]:
-    """Parts as large as a rack gang, counted in its units, inside racks.
+    """Parts of a rack gang's size, in its units, inside racks.
 
-    What pinned GPUs take of a rack depends on all of them there; counted is what those of one machine take alone.
+    What pinned GPUs take from a rack depends on all pins there. The table counts what those of one machine take alone.
     """
     numbers = {rack: number for number, rack in enumerate({machine.rack_id: None for machine in machines})}
     rack_of = np.array([numbers[machine.rack_id] for machine in machines], dtype=np.int64)
@@ -144,18 +150,18 @@ def _parts_in_racks(machines: Sequence[FreeMachine], kinds: Sequence[Kind]) -> l
 
 
 def pinned_resources(free: Ints, kinds: int, asked: Ints) -> list[Resource]:
-    """GPUs of single machines, where rows pin more than are free: those fought over most, as far as there is room.
+    """The GPUs of single machines on which bidders may pin more than are free, those with the largest excess first.
 
     Args:
         free: Free GPUs by machine.
-        kinds: Number of kinds, which all weigh nothing here.
+        kinds: Number of kinds; their gangs have no weight here.
         asked: The most that all bidders together pin on each machine [machines].
     """
     fought_over = [machine for machine in np.argsort(free - asked, kind="stable") if asked[machine] > free[machine]]
-    # Every kind brings at most a limit of its size, and one inside slots or racks.
-    first = min(_MOST_FIRST, 1 + 2 * kinds)
+    # Each kind has at most one resource of its size, and one inside slots or racks.
+    first = min(_MAX_FIRST, 1 + 2 * kinds)
     resources = []
-    for machine in fought_over[: _MOST_PINNED - first]:
+    for machine in fought_over[: _MAX_FIRST_AND_PINNED - first]:
         taken = np.zeros((len(free), int(free.max()) + 1), dtype=np.int32)
         taken[machine] = np.arange(taken.shape[1])
         resources.append(
@@ -170,9 +176,10 @@ def pinned_resources(free: Ints, kinds: int, asked: Ints) -> list[Resource]:
 
 
 def _can_bind(part: Resource, single: Resource, pins: Iterable[tuple[int, int]]) -> bool:
-    """False when the limit on single GPUs implies this one: s of it for one of a part, and enough parts for all.
+    """Whether the resource of single GPUs does not imply this one.
 
-    A gang of weight w asks for at least s * w GPUs with s = min GPUs / weight, so no choice uses more than all / s.
+    A gang of weight w asks for at least s * w GPUs, with s the least GPUs per weight. So no choice uses more than
+    (all GPUs) / s of this resource, which its capacity may allow anyway.
     """
     weighed = part.by_kind > 0
     if not weighed.any():

@@ -1,8 +1,11 @@
-"""Why a choice does not fit: a limit that it breaks and every feasible choice keeps, by column generation.
+"""Separation by column generation: weights that cut off a choice without places, or patterns that place it.
 
-Groups of machines (single machines, or racks where gangs must lie inside one) each hold one pattern of items. If no mix
-of patterns, not even a fractional one, makes up what a choice asks for, the duals of that programme weigh the items
-such that the choice asks for more weight than all groups together can hold (cutting stock; auction.md, section 2).
+Groups of machines (single machines, or racks if gangs must lie inside one) each hold one *pattern* of items. The linear
+programme asks whether fractions of patterns cover what a choice asks for (cutting stock). If not, its duals weigh the
+items such that the choice has more weight than all groups hold (docs/design/auction.md, "Places as certificates").
+
+Example: two machines of 6 GPUs, two gangs of 4 and one of 3. A machine holds one gang of 4 or two of 3. The weights 2
+and 1 give every machine at most 2, all together 4, and the choice 5.
 """
 
 from __future__ import annotations
@@ -20,19 +23,30 @@ from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.resources import Item
 from themis.values import Value
 
-MOST_FREE = 512
-_MOST_TAKEN_BACK = 24
-_DENOMINATOR, _MOST_SCALE = 12, 2_520
-_MADE_UP, _TOO_MUCH = 0, 1
+MAX_FREE = 512
+"""Free GPUs of a machine that the core's tables take."""
+
+_MAX_TAKEN_BACK = 24
+"""Patterns that a dive may take back before it ends."""
+
+_DENOMINATOR, _MAX_SCALE = 12, 2_520
+"""Duals are first read as fractions with small denominators, then in units of 1 / 2520."""
+
+_COVERED, _TOO_MUCH = 0, 1
+"""Answers of the core: fractions of patterns cover what is left; they cannot."""
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
 
 class Asked(Value, frozen=True, kw_only=True):
-    """What a choice asks for: items that stay whole, gangs in single GPUs inside a rack by size, single GPUs anywhere.
+    """What a choice asks for.
 
-    `pinned` holds GPUs pinned by machine [machines].
+    Attributes:
+        items: Count of each item, which stays whole on one machine.
+        gangs: Count of gangs in single GPUs inside a rack, by size.
+        singles: Single GPUs anywhere.
+        pinned: Pinned GPUs by machine [machines].
     """
 
     items: Mapping[Item, int]
@@ -42,7 +56,7 @@ class Asked(Value, frozen=True, kw_only=True):
 
 
 class Weights(Value, frozen=True, kw_only=True):
-    """Whole weights of what can be asked for; `pins` by machine [machines], of the GPUs in `Asked.pinned` there."""
+    """Whole weights of items, gangs by size, single GPUs, and of the pins in `Asked.pinned` by machine [machines]."""
 
     items: Mapping[Item, int]
     gangs: Mapping[int, int]
@@ -50,7 +64,7 @@ class Weights(Value, frozen=True, kw_only=True):
     pins: Longs
 
     def asked_by(self, asked: Asked) -> int:
-        """The weight of all that is asked for."""
+        """The weight of everything a choice asks for."""
         items = sum(self.items.get(item, 0) * count for item, count in asked.items.items())
         gangs = sum(self.gangs.get(size, 0) * count for size, count in asked.gangs.items())
         return items + gangs + self.single * asked.singles + int(self.pins[asked.pinned > 0].sum())
@@ -59,8 +73,8 @@ class Weights(Value, frozen=True, kw_only=True):
 class Group(Value, frozen=True, kw_only=True):
     """Machines that hold one pattern together: their positions, free GPUs and slots in the core's arrays.
 
-    Groups alike, none of them with pinned GPUs, are one: `members` tells the machines of each, in like order, and the
-    other fields those of the first.
+    Identical groups without pinned GPUs are one: `members` lists the machines of each in corresponding order, and the
+    other fields describe the first.
     """
 
     members: tuple[tuple[int, ...], ...]
@@ -71,12 +85,12 @@ class Group(Value, frozen=True, kw_only=True):
 
     @property
     def times(self) -> int:
-        """How many groups are alike."""
+        """Number of identical groups."""
         return len(self.members)
 
     @classmethod
     def of(cls, members: Sequence[Sequence[int]], free: Ints, free_slots: Sequence[Sequence[int]]) -> Group:
-        """Groups alike, each of these machines, with free GPUs by machine and by slot of all machines."""
+        """Build identical groups of these machines, from the free GPUs of all machines and slots."""
         machines = members[0]
         slots = [free_slots[machine] for machine in machines]
         return cls(
@@ -92,7 +106,7 @@ _Given = tuple[Ints, Ints, Ints, Ints, Longs, Ints, Ints, Longs, Ints, Longs, in
 
 
 class Scale:
-    """Weights in the core's arrays, to weigh many groups with."""
+    """Weights in the core's arrays, to weigh many groups."""
 
     def __init__(self, weights: Weights, pinned: Ints) -> None:
         items, gangs = sorted(weights.items), sorted(weights.gangs)
@@ -108,12 +122,12 @@ class Scale:
         )
 
     def most(self, group: Group) -> tuple[int, Ints]:
-        """The most weight that a group holds, and how many it then holds of each item, gang, single GPU and pin."""
+        """The most weight that a group holds, and the counts of items, gangs, single GPUs and pins that reach it."""
         count = np.empty(self._numbers + len(group.machines), dtype=np.int32)
         return _core.weigh(*self._given(group), count), count
 
     def lifted(self, group: Group, width: int) -> tuple[int, Ints]:
-        """The most weight that a group holds, and what pinned GPUs may count as beside it [machines, width]."""
+        """The most weight that a group holds, and the lifted weight of pinned GPUs [machines, width]."""
         taken = np.empty((len(group.machines), width), dtype=np.int32)
         return _core.lift(*self._given(group), taken), taken
 
@@ -123,7 +137,7 @@ class Scale:
 
 
 class Pattern(Value, frozen=True, kw_only=True):
-    """What one group holds: machines by position, and how many of each item and of each gang."""
+    """What one group holds: positions of its machines, count of each item, count of gangs by size."""
 
     machines: tuple[int, ...]
     items: Mapping[Item, int]
@@ -131,56 +145,55 @@ class Pattern(Value, frozen=True, kw_only=True):
 
 
 Dive = Iterator[Callable[[], list[Pattern]]]
-"""Lists of patterns to try, each longer than the one before; made when called, for most are not looked at."""
+"""Lists of patterns to try, each longer than the one before. A list is built when it is called; few are needed."""
 
 
 def separate(asked: Asked, groups: Sequence[Group], *, quick: bool = False) -> Weights | Dive | None:
-    """Tell why a choice does not fit, or how it may.
+    """Find weights that cut off a choice, or patterns that may place it.
 
     Args:
         asked: What the choice asks for.
         groups: The machines.
-        quick: Only round the programme's solution down; the patterns to try are one list then.
+        quick: Only round the programme's solution down, which yields a single list of patterns.
 
     Returns:
-        Whole weights of which the choice asks for more than all groups hold; or lists of patterns to try, which make up
-        what it asks for, the last pattern of each being all that is left for all groups that are left; or None where
-        weights exist in fractions only.
+        Whole weights by which the choice weighs more than all groups hold; or lists of patterns that cover it, the last
+        pattern of each being the rest for all remaining groups; or None if only fractional weights exist.
     """
-    if any(int(group.free.max(initial=0)) > MOST_FREE for group in groups):
+    if any(int(group.free.max(initial=0)) > MAX_FREE for group in groups):
         return None
     cover = _Cover(asked, groups)
     answer = cover.price()
-    if answer == _MADE_UP:
+    if answer == _COVERED:
         return _rounded(cover, groups) if quick else _dive(cover, groups)
     return _whole(cover, asked, groups) if answer == _TOO_MUCH else None
 
 
 def _dive(cover: _Cover, groups: Sequence[Group]) -> Dive:
-    """Whole patterns from fractions of them: fix the fullest, ask again, until nothing is left to place.
+    """Whole patterns from fractions: fix the fullest, solve again, until nothing is left to place.
 
-    A pattern that leaves too little is taken back and not used again; only so many are.
+    A pattern after which the rest cannot be covered is taken back and forbidden.
     """
     fixed: list[tuple[int, Ints]] = []
     taken_back = 0
-    while not cover.nothing_left() and taken_back <= _MOST_TAKEN_BACK:
+    while not cover.nothing_left() and taken_back <= _MAX_TAKEN_BACK:
         column, times = cover.fullest()
         if not times:
             return
         cover.fix(column, times)
-        if cover.price() == _MADE_UP:
+        if cover.price() == _COVERED:
             fixed += [cover.column(column)] * times
             yield partial(_patterns, cover, groups, tuple(fixed), cover.left().tolist())
             continue
         cover.fix(column, -times)
         cover.forbid(column)
         taken_back += 1
-        if cover.price() != _MADE_UP:
+        if cover.price() != _COVERED:
             return
 
 
 def _rounded(cover: _Cover, groups: Sequence[Group]) -> Dive:
-    """Every pattern as often as its fraction is whole: few groups and little of what is asked for are left."""
+    """Every pattern as often as its fraction, rounded down. Few groups and few items remain."""
     fixed: list[tuple[int, Ints]] = []
     for column, times in cover.whole():
         cover.fix(column, times)
@@ -191,7 +204,7 @@ def _rounded(cover: _Cover, groups: Sequence[Group]) -> Dive:
 def _patterns(
     cover: _Cover, groups: Sequence[Group], fixed: Sequence[tuple[int, Ints]], left: Sequence[int]
 ) -> list[Pattern]:
-    """Fixed patterns on the machines of their groups, and what is left on those of all other groups."""
+    """Fixed patterns on the machines of their groups, and the rest on the machines of all other groups."""
     used = [0] * len(groups)
     patterns = []
     for number, count in fixed:
@@ -203,11 +216,11 @@ def _patterns(
 
 
 def _whole(cover: _Cover, asked: Asked, groups: Sequence[Group]) -> Weights | None:
-    """The duals as small whole weights, or finer ones where the small ones do not tell the choice apart."""
+    """The duals as small whole weights, or as finer ones if the small ones do not cut the choice off."""
     fractions = [Fraction(dual).limit_denominator(_DENOMINATOR) for dual in cover.duals.tolist()]
     scale = lcm(*(fraction.denominator for fraction in fractions))
-    candidates = [cover.weights([float(f) for f in fractions], scale)] if scale <= _MOST_SCALE else []
-    candidates.append(cover.weights(cover.duals.tolist(), _MOST_SCALE))
+    candidates = [cover.weights([float(f) for f in fractions], scale)] if scale <= _MAX_SCALE else []
+    candidates.append(cover.weights(cover.duals.tolist(), _MAX_SCALE))
     for weights in candidates:
         weigher = Scale(weights, asked.pinned)
         held = sum(weigher.most(group)[0] * group.times for group in groups)
@@ -217,7 +230,7 @@ def _whole(cover: _Cover, asked: Asked, groups: Sequence[Group]) -> Weights | No
 
 
 class _Cover:
-    """The core's cover of what is asked for: items, gangs, single GPUs and pins, each by its number there."""
+    """The core's covering programme. Its demands are items, gangs, single GPUs and pins, in this order."""
 
     def __init__(self, asked: Asked, groups: Sequence[Group]) -> None:
         self._items, self._gangs = sorted(asked.items), sorted(asked.gangs)
@@ -249,36 +262,36 @@ class _Cover:
         )
 
     def price(self) -> int:
-        """Whether patterns make up all that is left; the duals tell why not."""
+        """Whether fractions of patterns cover what is left. Updates the duals."""
         return _core.cover_price(self._core, self.duals)
 
     def fullest(self) -> tuple[int, int]:
-        """The pattern that the last solution takes most of, and how often to fix it: 0 for none."""
+        """The pattern with the largest value in the last solution, and how often to fix it; 0 for none."""
         return _core.cover_fullest(self._core)
 
     def whole(self) -> list[tuple[int, int]]:
-        """The patterns that the last solution takes at least once, and how often, rounded down."""
+        """Patterns of the last solution with their values, rounded down; only those of 1 or more."""
         return _core.cover_whole(self._core)
 
     def fix(self, column: int, times: int) -> None:
-        """Take a pattern so many times (or back): less is asked for, and less groups are left."""
+        """Fix a pattern `times` times (negative: take it back). Demands and remaining groups shrink accordingly."""
         _core.cover_fix(self._core, column, times)
 
     def forbid(self, column: int) -> None:
-        """Use a pattern no more."""
+        """Exclude a pattern from now on."""
         _core.cover_forbid(self._core, column)
 
     def column(self, column: int) -> tuple[int, Ints]:
-        """A pattern's group, and how much it covers of each demand."""
+        """A pattern's group, and what it covers of each demand."""
         numbers = np.empty(len(self.duals), dtype=np.int32)
         return _core.cover_pattern(self._core, column, numbers), numbers
 
     def left(self) -> Ints:
-        """What is still asked for of each demand."""
+        """What is left of each demand."""
         return self.column(-1)[1]
 
     def nothing_left(self) -> bool:
-        """True when all that is asked for, single GPUs aside, is made up by fixed patterns."""
+        """Whether fixed patterns cover all demands except single GPUs."""
         left = self.left()
         left[len(self._items) + len(self._gangs)] = 0
         return bool((left <= 0).all())
@@ -298,7 +311,7 @@ class _Cover:
         )
 
     def pattern(self, machines: tuple[int, ...], numbers: Sequence[int]) -> Pattern:
-        """The pattern of so many items and gangs (a demand's order) on these machines."""
+        """A pattern on these machines, from counts in the order of the demands."""
         gangs = len(self._items)
         return Pattern(
             machines=machines,
@@ -312,5 +325,5 @@ class _Cover:
 
 
 def _joined(parts: Sequence[Ints]) -> Ints:
-    """One array of several, or of none."""
+    """Concatenate arrays; an empty array for none."""
     return np.concatenate([np.zeros(0, dtype=np.int32), *parts])

@@ -139,6 +139,24 @@ def test_a_solver_that_refuses_a_market_costs_no_round() -> None:
     asyncio.run(scenario())
 
 
+def fails(*_arguments: object) -> None:
+    raise ZeroDivisionError("a defect of the solver")
+
+
+def test_a_defect_in_the_solver_costs_no_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        worker = Auctioneer("highs", 5.0)
+        try:
+            with monkeypatch.context() as patched:
+                patched.setattr(auctioneer, "_solve", fails)
+                assert await worker.run(MARKET) is None
+            assert await worker.run(MARKET) is not None
+        finally:
+            worker.close()
+
+    asyncio.run(scenario())
+
+
 def test_an_unknown_solver_is_told_at_once() -> None:
     with pytest.raises(UnknownNameError, match="highs"):
         Auctioneer("higs", 1.0)

@@ -7,7 +7,7 @@ import pytest
 from documents import ROOT, block, code, table_rows, text_of
 from pydantic import BaseModel
 
-from am.jobs.environment import Gang, task_environment
+from am.jobs.environment import JobIncarnation, task_environment
 from am.profiler.parser import parse_line
 from am.profiler.records import Record
 from am.runtimes.port import TaskLaunch
@@ -111,7 +111,7 @@ def test_variables_of_tasks_are_all_there():
 
 def variables_of_a_task():
     gpus = (GpuId("m0", 0), GpuId("m0", 1))
-    gang = Gang(
+    gang = JobIncarnation(
         app_id="a",
         job_id="j",
         incarnation=1,

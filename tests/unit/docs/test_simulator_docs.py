@@ -7,7 +7,7 @@ import pytest
 from agent_cases import FLAT, app_of, cluster_of, job
 from documents import code, table_rows, text_of
 
-from am.agent.fairness import RhoDefinition, ideal_times_s
+from am.agent.model.fairness import RhoDefinition, ideal_times_s
 from am.app_view import surroundings
 from themis.apps import JobShape
 from themis.choices import BundleRule

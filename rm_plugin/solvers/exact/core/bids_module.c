@@ -1,9 +1,9 @@
-/* Bids, which are objects of Python, as flat numbers: one pass over what is most of a large auction's data. */
+/* Converts bids, which are Python objects, to flat numbers in one pass: most of a large auction's data. */
 #include "bids_module.h"
 
 #include <stdint.h>
 
-/* Bytes that grow. */
+/* A growing buffer of bytes. */
 typedef struct {
     char *byte;
     size_t used, room;
@@ -28,8 +28,8 @@ static int append_three(Flat *flat, int32_t one, int32_t two, int32_t three) {
     return append(flat, all, sizeof all);
 }
 
-/* A gang that was met: the number of its kind, how many such gangs it stands for, and GPUs of them all. It is told by
- * its identity, which is kept for as long: agents use one object for many rows. */
+/* A known gang object: the number of its kind, its count and its total GPUs. It is identified by
+ * its address, and kept alive meanwhile: agents use one object for many rows. */
 typedef struct {
     PyObject *gang;
     int32_t kind, count, gpus;
@@ -82,21 +82,21 @@ static int make_room(Reader *r) {
     return 1;
 }
 
-/* False with an error set, which one that is missing has by itself. */
+/* False with an error set. */
 static int is_tuple(PyObject *object, const char *what) {
     if (object && !PyTuple_Check(object)) PyErr_Format(PyExc_TypeError, "%s must be a tuple", what);
     return object && PyTuple_Check(object);
 }
 
-/* NULL with an error set. What is returned holds until the next call. */
+/* NULL with an error set. The result is valid until the next call. */
 static const Met *meet(Reader *r, PyObject *gang) {
     if (!make_room(r)) return NULL;
     Met *met = place_of(r, gang);
     if (!met->gang) {
-        PyObject *told = PyObject_CallOneArg(r->learn, gang);
+        PyObject *value = PyObject_CallOneArg(r->learn, gang);
         int kind, count, gpus;
-        int read = is_tuple(told, "what is learnt of a gang") && PyArg_ParseTuple(told, "iii", &kind, &count, &gpus);
-        Py_XDECREF(told);
+        int read = is_tuple(value, "what is learnt of a gang") && PyArg_ParseTuple(value, "iii", &kind, &count, &gpus);
+        Py_XDECREF(value);
         if (!read) return NULL;
         *met = (Met){Py_NewRef(gang), kind, count, gpus};
         r->many++;
@@ -115,20 +115,20 @@ static PyObject *tuple_of(PyObject *object, PyObject *name) {
 }
 
 static int number_of(PyObject *object, PyObject *name, double *number) {
-    PyObject *told = PyObject_GetAttr(object, name);
-    if (!told) return 0;
-    *number = PyFloat_AsDouble(told);
-    Py_DECREF(told);
+    PyObject *value = PyObject_GetAttr(object, name);
+    if (!value) return 0;
+    *number = PyFloat_AsDouble(value);
+    Py_DECREF(value);
     return *number != -1.0 || !PyErr_Occurred();
 }
 
 /* Adds the pins of a row; `gpus` passes what there is where one asks for more than its machine has. False on errors. */
 static int read_pins(Reader *r, PyObject *counts, int64_t *gpus) {
     for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(counts); n++) {
-        PyObject *machine, *here, *pin = PyTuple_GET_ITEM(counts, n), *told;
+        PyObject *machine, *here, *pin = PyTuple_GET_ITEM(counts, n), *value;
         int position, free, past;
-        if (!is_tuple(pin, "a pin") || !PyArg_ParseTuple(pin, "OO", &machine, &told)) return 0;
-        long long count = PyLong_AsLongLongAndOverflow(told, &past);
+        if (!is_tuple(pin, "a pin") || !PyArg_ParseTuple(pin, "OO", &machine, &value)) return 0;
+        long long count = PyLong_AsLongLongAndOverflow(value, &past);
         if (count == -1 && PyErr_Occurred()) return 0;
         here = PyDict_GetItemWithError(r->machines, machine);
         if (!here && PyErr_Occurred()) return 0;
@@ -152,7 +152,7 @@ static int read_gangs(Reader *r, PyObject *gangs, int64_t *gpus) {
     return 1;
 }
 
-/* A row that is worth more than nothing; it is left out again where it asks for more than there is. */
+/* Adds a row that is worth more than winning nothing, and removes it again if it asks for more than is free. */
 static int read_row(Reader *r, PyObject *row, double value, int32_t index) {
     size_t cells = r->flat[CELL].used, pins = r->flat[PIN].used;
     int64_t gpus = 0;

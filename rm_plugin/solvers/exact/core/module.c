@@ -1,4 +1,4 @@
-/* The Python face of the compiled core; arrays come as buffers of the types that _core.pyi tells. */
+/* The Python interface of the core. Arrays are buffers of the types in _core.pyi. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdlib.h>
@@ -6,23 +6,22 @@
 
 #include "bids_module.h"
 #include "buffer.h"
-#include "chosen.h"
-#include "core.h"
-#include "cover_module.h"
-#include "fit.h"
-#include "lift.h"
-#include "prune.h"
-#include "rows_module.h"
-#include "shares.h"
-#include "tables_module.h"
-#include "weigh.h"
+#include "row_packing.h"
+#include "problem.h"
+#include "pattern_cover_module.h"
+#include "placement_search.h"
+#include "lifting.h"
+#include "dominance.h"
+#include "row_ordering_module.h"
+#include "pin_shares.h"
+#include "group_capacity.h"
 
 static const char CAPSULE[] = "themis.exact.problem";
 
 static void free_problem(Problem *p) {
     if (!p) return;
     void *all[] = {p->row_start,   p->gain,         p->gpus,        p->tie,   p->use,   p->capacity, p->pin_start,
-                   p->label, p->pin_machine, p->pin_gpus,     p->machine_free, p->table_start, p->table, p->least, p->part_start, p->part_resource, p->part_use, p->gain_f, p->charged, p->held, p->spent, p->loss, p->pin_row, p->pin_bidder, p->machine_pin_start, p->machine_pin};
+                   p->pin_machine, p->pin_gpus,     p->machine_free, p->table_start, p->table, p->least, p->part_start, p->part_resource, p->part_use, p->gain_f, p->charged, p->held, p->spent, p->loss, p->pin_row, p->pin_bidder, p->machine_pin_start, p->machine_pin};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
     free(p);
 }
@@ -75,14 +74,14 @@ static int order_pins(Problem *p) {
     return 1;
 }
 
-enum { ARRAYS = 13 };
+enum { ARRAYS = 12 };
 
 static PyObject *make_problem(PyObject *self, PyObject *args) {
     (void)self;
     Py_buffer b[ARRAYS];
     double unit;
-    if (!PyArg_ParseTuple(args, "dy*y*y*y*y*y*y*y*y*y*y*y*y*", &unit, &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &b[6],
-                          &b[7], &b[8], &b[9], &b[10], &b[11], &b[12]))
+    if (!PyArg_ParseTuple(args, "dy*y*y*y*y*y*y*y*y*y*y*y*", &unit, &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &b[6],
+                          &b[7], &b[8], &b[9], &b[10], &b[11]))
         return NULL;
     PyObject *capsule = NULL;
     Problem *p = calloc(1, sizeof *p);
@@ -90,8 +89,7 @@ static PyObject *make_problem(PyObject *self, PyObject *args) {
         void **field[ARRAYS] = {(void **)&p->row_start,    (void **)&p->gain,        (void **)&p->gpus,
                                 (void **)&p->tie,          (void **)&p->use,         (void **)&p->capacity,
                                 (void **)&p->pin_start,    (void **)&p->pin_machine, (void **)&p->pin_gpus,
-                                (void **)&p->machine_free, (void **)&p->table_start, (void **)&p->table,
-                                (void **)&p->label};
+                                (void **)&p->machine_free, (void **)&p->table_start, (void **)&p->table};
         int whole = 1;
         for (int n = 0; n < ARRAYS; n++) whole &= (*field[n] = copy_of(&b[n])) != NULL;
         p->unit = unit;
@@ -99,7 +97,6 @@ static PyObject *make_problem(PyObject *self, PyObject *args) {
         p->rows = (int)(b[1].len / sizeof(int64_t));
         p->resources = (int)(b[5].len / sizeof(int32_t));
         p->machines = (int)(b[9].len / sizeof(int32_t));
-        p->labels = p->rows ? (int)(b[12].len / sizeof(int32_t)) / p->rows : 0;
         p->charged = calloc(p->machines + 1, 1);
         p->held = calloc(p->resources + 1, 1);
         p->spent = calloc(1, sizeof(int64_t));
@@ -180,33 +177,7 @@ static PyObject *run_search(PyObject *self, PyObject *args) {
                          (long long)outcome.states);
 }
 
-static PyObject *run_choices(PyObject *self, PyObject *args) {
-    (void)self;
-    PyObject *capsule;
-    Py_buffer price, choice;
-    int skip;
-    double seconds;
-    long long gap, most_states;
-    if (!PyArg_ParseTuple(args, "Oiy*LdLw*", &capsule, &skip, &price, &gap, &seconds, &most_states, &choice))
-        return NULL;
-    Problem *p = PyCapsule_GetPointer(capsule, CAPSULE);
-    Outcome outcome = {0};
-    int32_t count = 0;
-    if (p) {
-        Limits limits = {monotonic_s() + seconds, most_states};
-        int most = p->bidders ? (int)(choice.len / sizeof(int32_t)) / p->bidders : 0;
-        Py_BEGIN_ALLOW_THREADS;
-        outcome = list_choices(p, skip, price.buf, gap, limits, most, choice.buf, &count);
-        Py_END_ALLOW_THREADS;
-    }
-    PyBuffer_Release(&price);
-    PyBuffer_Release(&choice);
-    if (!p) return NULL;
-    if (outcome.status == SEARCH_NO_MEMORY) return PyErr_NoMemory();
-    return Py_BuildValue("iiL", outcome.status, (int)count, (long long)outcome.states);
-}
-
-static PyObject *losses(PyObject *self, PyObject *args) {
+static PyObject *run_losses(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *capsule;
     Py_buffer price, loss;
@@ -224,15 +195,16 @@ static PyObject *losses(PyObject *self, PyObject *args) {
                 for (int k = 0; k < p->resources; k++)
                     of_row[row] += whole[k] * p->use[(size_t)row * p->resources + k];
             }
-        free(best);
     }
     PyBuffer_Release(&price);
     PyBuffer_Release(&loss);
     if (!p) return NULL;
+    if (!best) return PyErr_NoMemory();
+    free(best);
     return PyLong_FromLongLong(bound);
 }
 
-static PyObject *bounds(PyObject *self, PyObject *args) {
+static PyObject *run_bounds(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *capsule;
     Py_buffer price, bound;
@@ -293,7 +265,7 @@ static PyObject *run_fit(PyObject *self, PyObject *args) {
     return Py_BuildValue("ii", answer, (int)parts);
 }
 
-/* Machines, a limit's weights, an array to write to; -1 with an exception set. Whoever calls releases all of b. */
+/* Reads machines, a cut's weights and an output array; -1 with an exception set. The caller releases all of b. */
 static int read_weighing(PyObject *args, Py_buffer b[11], Group *group, Weights *weights) {
     long long single_weight;
     if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*y*y*Lw*", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &b[6], &b[7],
@@ -350,24 +322,21 @@ static PyObject *run_prune(PyObject *self, PyObject *args) {
 static PyMethodDef METHODS[] = {
     {"problem", make_problem, METH_VARARGS, "A knapsack from its arrays."},
     {"prices", run_prices, METH_VARARGS, "Improve prices in place."},
-    {"share", run_share, METH_VARARGS, "Shares out what pins use together; whether that changed anything."},
+    {"share", run_share, METH_VARARGS, "Recomputes the shares of shared pins; whether any changed."},
     {"search", run_search, METH_VARARGS, "The best choice: (status, value, bound, states)."},
-    {"choices", run_choices, METH_VARARGS, "All choices near the bound: (status, count, states)."},
     {"fit", run_fit, METH_VARARGS, "Whether gangs fit: (answer, parts)."},
     {"lift", run_lift, METH_VARARGS, "What pinned GPUs may count as; the most weight that the group holds."},
-    {"losses", losses, METH_VARARGS, "What each row loses against the bound, which is returned."},
-    {"bounds", bounds, METH_VARARGS, "The bound without each bidder."},
+    {"losses", run_losses, METH_VARARGS, "What each row loses against the upper bound, which is returned."},
+    {"bounds", run_bounds, METH_VARARGS, "The bound without each bidder."},
     {"pack_chosen", run_pack_chosen, METH_VARARGS, "The gangs of chosen rows on machines by best fit."},
     {"cover", make_cover, METH_VARARGS, "A cover: groups of machines, and what is asked of them."},
     {"cover_price", run_cover_price, METH_VARARGS, "Whether fractions of patterns make up what is left, and the duals."},
     {"cover_fullest", run_cover_fullest, METH_O, "The pattern taken most of: (pattern, times)."},
     {"cover_whole", run_cover_whole, METH_O, "Patterns taken at least once: [(pattern, times)]."},
-    {"cover_fix", run_cover_fix, METH_VARARGS, "Takes a pattern so many times."},
-    {"cover_forbid", run_cover_forbid, METH_VARARGS, "Uses a pattern no more."},
+    {"cover_fix", run_cover_fix, METH_VARARGS, "Fixes a pattern."},
+    {"cover_forbid", run_cover_forbid, METH_VARARGS, "Excludes a pattern."},
     {"cover_pattern", run_cover_pattern, METH_VARARGS, "What a pattern covers; its group is returned."},
     {"weigh", run_weigh, METH_VARARGS, "The most weight that a group of machines holds."},
-    {"tables", make_tables, METH_VARARGS, "A market of tables from its arrays."},
-    {"best_of_tables", run_best_of_tables, METH_VARARGS, "The best choice: (status, value, bound, nodes)."},
     {"read_bids", run_read_bids, METH_VARARGS, "Rows of bids that may win, as flat numbers."},
     {"order_rows", run_order_rows, METH_VARARGS, "Rows that may win, best first: (unit, rows, pins, alike)."},
     {"best_on_one_machine", run_best_on_one_machine, METH_VARARGS, "The best rows where only GPUs count."},

@@ -2,16 +2,16 @@
 
 #include <stdlib.h>
 
-/* What the best rows of the bidders so far gain that ask for so many GPUs together. */
+/* The best gain of the bidders so far, by the number of GPUs that their rows use. */
 typedef struct {
-    int64_t gain, tie; /* a gain of -1: no rows ask for just so many */
+    int64_t gain, tie; /* a gain of -1: no rows use exactly that number */
 } Best;
 
 static int beats(Best one, Best other) {
     return one.gain != other.gain ? one.gain > other.gain : one.tie < other.tie;
 }
 
-/* Add a bidder: most GPUs first, as what fewer are worth is still that of the bidders before. */
+/* Adds a bidder. The most GPUs come first, so that entries of fewer are still those of the bidders before. */
 static void add_bidder(const Ranked *r, int bidder, int free_gpus, Best *best, int32_t *won) {
     for (int gpus = free_gpus; gpus >= 0; gpus--) {
         won[gpus] = -1;

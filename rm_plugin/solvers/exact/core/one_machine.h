@@ -1,8 +1,8 @@
-/* The best rows where only the number of their GPUs counts, as on one machine: a knapsack of one resource. */
+/* The best choice if only the number of GPUs counts, as on one machine: a knapsack of one resource. */
 #ifndef THEMIS_ONE_MACHINE_H
 #define THEMIS_ONE_MACHINE_H
 
-#include "rows.h"
+#include "row_ordering.h"
 
 /* The row of each bidder but `skip` (-1 for none of them) into `choice`, -1 for none; false without memory.
  *

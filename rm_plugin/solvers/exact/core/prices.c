@@ -8,23 +8,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
-#include "one_price.h"
+#include "problem.h"
 
-/* Rows that are so many times mu better than others have all of a bidder's share. */
+/* A row that is this many times mu better than the bidder's others has all of its weight. */
 static const double SURE = 30.0;
 
 typedef struct {
     const Problem *problem;
     int skip;
-    int32_t *core; /* rows worth a look at these prices */
+    int32_t *core; /* rows near the best of their bidder at these prices */
     int32_t *core_start;
     double *margin;            /* of one bidder's rows */
-    double *share;             /* by place in the core: of its bidder's rows, at the point last looked at */
+    double *share;             /* by place in the core: softmax weight among its bidder's rows, at the last point */
     double *hessian, *scratch; /* [free prices * free prices] */
     int free_prices, free_price[MOST_RESOURCES]; /* those not held at 0 */
     int seat[MOST_RESOURCES];                    /* the place among them, or -1 */
-    double bound; /* the bound itself, not smoothed, at the point last looked at */
+    double bound; /* the bound itself, not smoothed, at the last point */
 } View;
 
 static double margin_of(const Problem *p, int row, const double *price) {
@@ -34,7 +33,7 @@ static double margin_of(const Problem *p, int row, const double *price) {
     return margin;
 }
 
-/* Takes rows that lose at most `loss` against the best row of their bidder; returns the bound over all rows. */
+/* Selects the rows that lose at most `loss` against their bidder's best row; returns the bound over all rows. */
 static double choose_core(View *view, const double *price, double loss) {
     const Problem *p = view->problem;
     int count = 0;
@@ -57,7 +56,7 @@ static double choose_core(View *view, const double *price, double loss) {
     return bound;
 }
 
-/* The smoothed bound; with `gradient` that too, and the shares of rows. */
+/* The smoothed bound. With `gradient`, also its gradient and the weights of rows. */
 static double smooth_bound(View *view, const double *price, double mu, double *gradient) {
     const Problem *p = view->problem;
     int K = p->resources;
@@ -73,7 +72,7 @@ static double smooth_bound(View *view, const double *price, double mu, double *g
             share[c] = margin_of(p, view->core[first + c], price);
             if (share[c] > best) best = share[c];
         }
-        /* Most bidders have one row worth a look, which surely wins or surely does not: they take no exponentials. */
+        /* Most bidders have one row near the best, which clearly wins or loses: no exponentials needed. */
         weight = best > SURE * mu ? 0.0 : best == 0.0 ? 1.0 : exp(-best / mu);
         for (int c = 0; c < count; c++) {
             double exponent = (share[c] - best) / mu;
@@ -94,7 +93,7 @@ static double smooth_bound(View *view, const double *price, double mu, double *g
     return total;
 }
 
-/* Adds what a row uses at free prices to an average and, by pair of them, to one of products (their lower half). */
+/* Adds a row's use, weighted, to the mean and to the second moments (lower half), over free prices. */
 static void average_use(const View *view, int row, double share, double *mean, double *square) {
     const Problem *p = view->problem;
     int F = view->free_prices, seat[MOST_RESOURCES], count = 0;
@@ -111,7 +110,7 @@ static void average_use(const View *view, int row, double share, double *mean, d
     }
 }
 
-/* The lower half of the smoothed bound's Hessian over the free prices, by the shares of the last gradient. */
+/* The lower half of the smoothed bound's Hessian over the free prices, from the weights of the last gradient. */
 static void curve(View *view, double mu) {
     const Problem *p = view->problem;
     int F = view->free_prices;
@@ -128,7 +127,7 @@ static void curve(View *view, double mu) {
     }
 }
 
-/* Sets the prices apart that stand at 0 and would not rise. */
+/* Fixes prices that are 0 and would not rise. */
 static void hold_prices(View *view, const double *price, const double *gradient) {
     view->free_prices = 0;
     for (int k = 0; k < view->problem->resources; k++) {
@@ -175,7 +174,7 @@ static double promise(int K, const double *price, const double *gradient, const 
     return promised;
 }
 
-/* How far the smoothed bound can lie above its least, were no best price more than `reach` above the one now. */
+/* How far the smoothed bound can lie above its minimum if no best price is more than `reach` above its present one. */
 static double left_to_gain(int K, const double *price, const double *gradient) {
     const double reach = 0.1;
     double left = 0.0;
@@ -190,7 +189,7 @@ static void move(int K, const double *price, const double *direction, double *to
     }
 }
 
-/* One damped Newton step; false when none pays any more. Keeps the best prices seen by the bound itself.
+/* One damped Newton step; false if no step pays. Keeps the prices with the best bound seen.
  *
  * Where the smoothed bound is nearly straight the Hessian says little and the step is far too long: then damping grows,
  * which turns it towards the gradient and shortens it; it shrinks again with every step that is taken. */
@@ -246,14 +245,10 @@ static int open_view(View *view) {
 
 void find_prices(const Problem *problem, int skip, double *price_of_all, double first_mu) {
     enum { MOST_STEPS = 12 };
-    /* The more bidders, the less one of them matters, and the closer the bound must come. */
+    /* The more bidders, the less each matters, and the closer the bound must come. */
     const double last_mu = 3e-4 / problem->bidders, shrink = 0.25;
     const double least_core = 0.8 / problem->bidders;
     View view = {.problem = problem, .skip = skip};
-    if (problem->resources == 1) {
-        find_one_price(problem, skip, price_of_all);
-        return;
-    }
     if (problem->resources && open_view(&view)) {
         double mu = dearest_gain(problem) / 8.0;
         if (first_mu > 0.0 && mu > first_mu) mu = first_mu;
@@ -263,7 +258,7 @@ void find_prices(const Problem *problem, int skip, double *price_of_all, double 
             last = mu <= last_mu;
             double core_loss = 30.0 * mu > least_core ? 30.0 * mu : least_core, bound = choose_core(&view, price_of_all, core_loss);
             if (bound > best_bound + mu) {
-                /* The core of the last stage left out rows that counted. */
+                /* The core of the last stage left out rows that mattered. */
                 memcpy(price_of_all, best_price, size);
                 choose_core(&view, price_of_all, INFINITY);
             } else {

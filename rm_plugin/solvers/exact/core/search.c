@@ -1,34 +1,34 @@
-/* Dynamic programme over bidders, pruned by a bound: exact, and narrow because the bound is close.
+/* Dynamic programme over the bidders, pruned by a bound (docs/design/auction.md, "The search").
  *
- * A state is what the bidders so far use of every resource, with the best gain that reaches it. With prices, a state is
- * worth at most its gain, plus what is left of the resources at their prices, plus the most that each bidder to come
- * adds; states whose worth lies below a target are dropped. The target starts just below the bound and sinks until a
- * whole choice reaches it: as no state worth the target is ever dropped, that choice is optimal.
+ * A state is what the bidders so far use of every resource, with the best gain that reaches it. It is worth at most its
+ * gain, plus what is left of the resources at their prices, plus the largest margins of the bidders to come. States
+ * worth less than a target are dropped. The target starts just below the bound and sinks until a complete choice reaches
+ * it. No state worth the target is ever dropped, so that choice is optimal.
  *
- * A resource of which the bidders to come cannot use up what is left no longer matters: its use is set to the level at
- * which it just never binds, so that states which differ in nothing else become one. One that all candidates together
- * cannot use up is left out of the states from the start: near the bound most limits are of that kind.
+ * Canonical states: if the bidders to come cannot use up what is left of a resource, its use is raised to the level at
+ * which it just never binds. States that differ in nothing else become one. A resource that all candidates together
+ * cannot use up is not part of the states at all. Near the bound most resources are of that kind.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "charges.h"
-#include "completion.h"
-#include "core.h"
+#include "shared_pin_costs.h"
+#include "completion_bound.h"
+#include "problem.h"
 #include "hash.h"
-#include "left_out.h"
+#include "lazy_constraints.h"
 
-enum { FEW_VECTORS = 4096 };  /* so many may stay for the next pass */
-enum { FIRST_ROOM = 8 };      /* states that a stage begins with room for: most hold a handful */
-enum { MOST_COMPLETED = 2 };  /* resources counted exactly in what bidders to come lose */
+enum { FEW_VECTORS = 4096 };  /* larger stages free their vectors after a pass */
+enum { FIRST_ROOM = 8 };      /* states allocated for a stage at first: most hold a handful */
+enum { MOST_COMPLETED = 2 };  /* resources with a completion bound */
 
 typedef struct {
     int64_t gain, tie;
     int32_t gpus, parent, row;
 } Node;
 
-/* The states of one stage: nodes, and the vector of each, `width` numbers; vectors are given up once they are used. */
+/* The states of one stage: nodes, and a vector of `width` numbers for each. Large vectors are freed once used. */
 typedef struct {
     int count, room, vector_room;
     Node *node;
@@ -37,31 +37,30 @@ typedef struct {
 
 typedef struct {
     const Problem *problem;
-    int skip, width, stages; /* stages: one a bidder */
-    int labelled, label_at;  /* labelled: the vector ends in labels, from label_at on, and nothing is filled up */
+    int skip, width, stages; /* stages: one per bidder */
     Limits limits;
     int64_t price[MOST_RESOURCES], bound, target, states;
-    int64_t best_pruned, likely_pruned; /* what was passed over is worth that at most, and about that */
-    int64_t *best; /* by bidder: the most it can add */
-    int64_t *margin; /* by row: what it adds at the prices */
+    int64_t best_pruned, likely_pruned; /* upper bound and estimate of the worth of what was pruned */
+    int64_t *best; /* by bidder: its largest margin */
+    int64_t *margin; /* by row: gain less price of its use */
     Candidate *candidate;
     int32_t *candidate_start; /* by bidder */
     int32_t *order;           /* bidder by stage */
-    int64_t *best_to_come;    /* by stage: of the bidders after it */
-    int32_t *use_to_come;     /* by stage and resource: the most that the bidders after it use; then of binding ones */
-    int64_t *idle_worth;      /* by stage: what the others are worth, which the bidders after it cannot use up */
-    int binding;              /* resources that may bind; the arrays of such follow */
+    int64_t *best_to_come;    /* by stage: sum of `best` over the bidders after it */
+    int32_t *use_to_come;     /* by stage and resource: the most that the bidders after it use; later of binding ones only */
+    int64_t *idle_worth;      /* by stage: price of what resources that cannot bind leave */
+    int binding;              /* number of resources that may bind; the arrays that follow are of these */
     int32_t resource[MOST_RESOURCES], capacity[MOST_RESOURCES];
     int64_t binding_price[MOST_RESOURCES];
     int32_t *use;             /* by candidate and binding resource */
-    int32_t *seat;            /* by machine: where its pinned GPUs stand in the vector while they matter, else -1 */
-    Charges charges;          /* of pins on machines where several bidders pin */
-    int completions;          /* resources counted exactly, and their places among those that bind */
+    int32_t *seat;            /* by machine: place of its pinned GPUs in the vector while they matter, else -1 */
+    Charges charges;          /* costs of shared pins */
+    int completions;          /* resources with a completion bound, and their places among those that bind */
     Completion completion[MOST_COMPLETED];
     int completed[MOST_COMPLETED];
     Stage *stage;             /* stages + 1 */
     int32_t *slot;            /* hash table: node index + 1 */
-    uint32_t slots, slot_room; /* those in use, a power of two, and those that there is memory for */
+    uint32_t slots, slot_room; /* in use (a power of two), and allocated */
     int status;
 } Run;
 
@@ -100,7 +99,7 @@ int64_t bound_at(const Problem *problem, int skip, const int64_t *price, int64_t
     return bound;
 }
 
-/* Prices, and what they make of rows and bidders: all that the passes of a run have in common. */
+/* Computes prices in whole units, the bound and all margins, which all passes of a run share. */
 static void price_run(Run *run, const double *price_of_all) {
     const Problem *p = run->problem;
     whole_prices(p, price_of_all, run->price);
@@ -114,13 +113,13 @@ static int by_loss(const void *left, const void *right) {
     return a->row < b->row ? -1 : a->row > b->row;
 }
 
-/* Something was passed over, which is worth so much at most, and likely no more than that. */
+/* Notes that something was pruned, with an upper bound and an estimate of its worth. */
 static void note_pruned(Run *run, int64_t most, int64_t likely) {
     if (most > run->best_pruned) run->best_pruned = most;
     if (likely > run->likely_pruned) run->likely_pruned = likely;
 }
 
-/* Rows that lose no more than the gap, least loss first; the loss of the best row left out counts as pruned. */
+/* Selects rows with a loss of at most the gap, least loss first. The best row left out counts as pruned. */
 static void choose_candidates(Run *run, int64_t gap) {
     const Problem *p = run->problem;
     int count = 0;
@@ -144,7 +143,7 @@ static int candidates_of(const Run *run, int bidder) {
     return run->candidate_start[bidder + 1] - run->candidate_start[bidder];
 }
 
-/* Bidders with few candidates first: states stay few for longest. Insertion sort keeps it stable. */
+/* Orders bidders by number of candidates, fewest first, so that states stay few. A stable insertion sort. */
 static void choose_order(Run *run) {
     run->stages = 0;
     for (int i = 0; i < run->problem->bidders; i++) {
@@ -160,13 +159,13 @@ static Offer offer_of(const Run *run) {
     return (Offer){run->candidate, run->candidate_start, run->order, run->stages};
 }
 
-/* Resources that the states may have to tell: those with a price, and those that turned out to matter all the same. */
+/* Resources that states may have to count: those with a price, and lazy ones that a choice has broken. */
 static void find_counted(const Run *run, unsigned char *counted) {
     for (int k = 0; k < run->problem->resources; k++)
-        counted[k] = run->labelled || is_held(run->problem, run->price, k);
+        counted[k] = is_held(run->problem, run->price, k);
 }
 
-/* The most that a candidate of a stage uses of a resource, whatever was pinned before. */
+/* The most that a candidate of a stage uses of a resource, for any pins before it. */
 static int64_t most_use(const Run *run, int stage, int row, int k) {
     const Problem *p = run->problem;
     int64_t use = row < 0 ? 0 : p->use[(size_t)row * p->resources + k];
@@ -197,7 +196,7 @@ static void measure_what_is_to_come(Run *run, const unsigned char *counted, unsi
                 if (use > most[k]) most[k] = use;
             }
         }
-        /* More than the capacity is as good as all of it, and sums of many bidders' uses may not fit a number. */
+        /* Capped at the capacity, since sums over many bidders may overflow. */
         for (int k = 0; k < K; k++) {
             int too_much = most[k] > p->capacity[k] - to_come[k];
             to_come[k] = too_much ? p->capacity[k] : to_come[k] + (int32_t)most[k];
@@ -206,7 +205,7 @@ static void measure_what_is_to_come(Run *run, const unsigned char *counted, unsi
     }
 }
 
-/* Sets the resources that may bind apart; what the others are worth at a stage is the same for all its states. */
+/* Separates the resources that may bind. The price of what the others leave is the same for all states of a stage. */
 static void set_binding_apart(Run *run, const unsigned char *binds) {
     const Problem *p = run->problem;
     int K = p->resources;
@@ -227,7 +226,7 @@ static void set_binding_apart(Run *run, const unsigned char *binds) {
     }
 }
 
-/* The place among those that bind of the dearest resource a unit that is cheaper than a price, or -1. */
+/* The place of the binding resource with the highest unit price below a price, or -1. */
 static int next_to_complete(const Run *run, int64_t below) {
     int chosen = -1;
     for (int b = 0; b < run->binding; b++) {
@@ -237,7 +236,7 @@ static int next_to_complete(const Run *run, int64_t below) {
     return chosen;
 }
 
-/* Counts the dearest resources exactly, as far as that takes no longer than searches did so far, or hardly any time. */
+/* Computes completion bounds for the dearest resources, if that takes little time or less than recent searches. */
 static void complete_dearest(Run *run, const Offer *offer, int64_t gap, int beam) {
     enum { LITTLE_WORK = 1 << 20, WORK_A_STATE = 30 };
     int64_t spent = *run->problem->spent, states = run->states > spent ? run->states : spent;
@@ -253,7 +252,7 @@ static void complete_dearest(Run *run, const Offer *offer, int64_t gap, int beam
     }
 }
 
-/* What candidates use of binding resources, end to end; false without memory. */
+/* Gathers the candidates' use of binding resources in one array; false without memory. */
 static int gather_use(Run *run) {
     const Problem *p = run->problem;
     int candidates = run->candidate_start[p->bidders];
@@ -268,7 +267,7 @@ static int gather_use(Run *run) {
     return 1;
 }
 
-/* Seats in the vector for machines while several bidders to come still pin there; a seat is used again. */
+/* Assigns places in the vector to machines while several bidders to come pin there. Places are reused. */
 static int give_seats(Run *run) {
     const Problem *p = run->problem;
     int width = run->binding, shared = 0;
@@ -276,7 +275,7 @@ static int give_seats(Run *run) {
         run->seat[m] = -1;
         shared |= run->charges.closes[m] > run->charges.opens[m];
     }
-    /* Mostly nobody shares one. */
+    /* Usually no machine is shared. */
     for (int s = 0; shared && s < run->stages; s++) {
         for (int m = 0; m < p->machines; m++) {
             if (run->charges.opens[m] != s || run->charges.closes[m] == s) continue;
@@ -299,7 +298,7 @@ static int better(const Node *a, const Node *b) {
     return a->tie < b->tie;
 }
 
-/* Room for one more node and vector. */
+/* Grows the arrays for one more node and vector. */
 static int grow_stage(Stage *stage, int width) {
     if (stage->count == stage->room) {
         int room = stage->room ? stage->room * 2 : FIRST_ROOM;
@@ -324,7 +323,7 @@ static void give_up_vectors(Stage *stage) {
     stage->vector_room = 0;
 }
 
-/* An empty hash table of so many slots. */
+/* Clears the hash table and sets its number of slots. */
 static int clear_slots(Run *run, uint32_t slots) {
     if (slots > run->slot_room) {
         int32_t *slot = realloc(run->slot, sizeof(int32_t) * slots);
@@ -347,14 +346,14 @@ static int rehash(Run *run, const Stage *stage) {
     return 1;
 }
 
-/* Room for as many states as a stage has, for the next one: most have a handful, and emptying a large table takes long. */
+/* Sizes the hash table for about as many states as the last stage had: clearing a large table takes long. */
 static int slots_after(Run *run, const Stage *stage) {
     uint32_t slots = 64;
     while (slots < (uint32_t)stage->count * 2 && slots < 1u << 30) slots *= 2;
     return clear_slots(run, slots);
 }
 
-/* Adds a state to the next stage, or lets the better of two with one vector stand. */
+/* Adds a state to the next stage; of two states with the same vector the better one stays. */
 static int put(Run *run, Stage *next, const int32_t *vector, Node node) {
     if ((uint32_t)next->count * 2 >= run->slots && !rehash(run, next)) return 0;
     uint64_t at = hash_of(vector, run->width);
@@ -372,7 +371,7 @@ static int put(Run *run, Stage *next, const int32_t *vector, Node node) {
     return 1;
 }
 
-/* Adds a candidate's use to a state's vector; false when a resource or a machine has too little left. */
+/* Adds a candidate's use to a state's vector; false if a resource or a machine has too little left. */
 static int use_candidate(const Run *run, int candidate, int stage, int32_t *vector) {
     const Problem *p = run->problem;
     const Charges *charges = &run->charges;
@@ -389,27 +388,23 @@ static int use_candidate(const Run *run, int candidate, int stage, int32_t *vect
     }
     for (int b = 0; b < B; b++)
         if (vector[b] > run->capacity[b]) return 0;
-    if (run->labelled && row >= 0)
-        for (int l = 0; l < p->labels; l++)
-            vector[run->label_at + l] = (int32_t)((uint32_t)vector[run->label_at + l] +
-                                                  (uint32_t)p->label[(size_t)row * p->labels + l]);
     return 1;
 }
 
-/* The vector as all later stages see it, and the most that the state can still be worth at the prices. */
-static int64_t settle(const Run *run, int stage, int32_t *vector, int64_t gain) {
+/* Makes a state's vector canonical; returns the most that the state can be worth at the prices. */
+static int64_t make_canonical(const Run *run, int stage, int32_t *vector, int64_t gain) {
     int64_t worth = gain + run->best_to_come[stage + 1] + run->idle_worth[stage + 1];
     const int32_t *to_come = run->use_to_come + (size_t)(stage + 1) * run->binding;
     for (int b = 0; b < run->binding; b++) {
         int level = run->capacity[b] - to_come[b];
         if (vector[b] > level) level = vector[b];
-        if (!run->labelled) vector[b] = level;
+        vector[b] = level;
         worth += run->binding_price[b] * (run->capacity[b] - level);
     }
     return worth;
 }
 
-/* By so much less is a state worth, whose vector is settled. */
+/* What the completion bounds subtract from the worth of a state with a canonical vector. */
 static int64_t completion_of(const Run *run, int stage, const int32_t *vector) {
     int64_t most = 0;
     for (int c = 0; c < run->completions; c++) {
@@ -422,7 +417,7 @@ static int64_t completion_of(const Run *run, int stage, const int32_t *vector) {
     return most;
 }
 
-/* By so much is every choice of candidates worth less than the bound. */
+/* The least loss of any choice of candidates, by the completion bounds. */
 static int64_t least_loss(const Run *run) {
     int32_t nothing[MOST_RESOURCES] = {0};
     return completion_of(run, -1, nothing);
@@ -439,10 +434,10 @@ static void clear_closed_seats(const Run *run, int stage, int32_t *vector) {
         if (run->charges.closes[m] == stage && run->seat[m] >= 0) vector[run->seat[m]] = 0;
 }
 
-/* Whether a state after a stage cannot reach the target. A completion tells states apart at the target only, and past
- * that may say more than is lost: what such a state is worth at most is told by prices and by the target. */
+/* Whether a state after a stage cannot reach the target. A completion bound is exact only up to the gap, and may be too
+ * large beyond it. So the bound on the worth of a pruned state comes from prices and from the target. */
 static int is_pruned(Run *run, int stage, int32_t *vector, int64_t gain) {
-    int64_t most = settle(run, stage, vector, gain), likely = most - completion_of(run, stage, vector);
+    int64_t most = make_canonical(run, stage, vector, gain), likely = most - completion_of(run, stage, vector);
     if (likely >= run->target) return 0;
     note_pruned(run, most < run->target ? most : run->target - 1, likely);
     return 1;
@@ -455,7 +450,7 @@ static int expand_state(Run *run, int s, int at, int closing, Stage *next) {
     int bidder = run->order[s];
     int32_t vector[run->width + 1];
     memcpy(vector, from, sizeof(int32_t) * run->width);
-    int64_t worth = settle(run, s - 1, vector, now->node[at].gain);
+    int64_t worth = make_canonical(run, s - 1, vector, now->node[at].gain);
     for (int c = run->candidate_start[bidder]; c < run->candidate_start[bidder + 1]; c++) {
         Candidate candidate = run->candidate[c];
         if (worth - candidate.loss < run->target) {
@@ -487,7 +482,7 @@ static int compare_worth(const void *left, const void *right) {
     return a < b ? 1 : a > b ? -1 : 0;
 }
 
-/* Keeps the `beam` states of most worth, in order; what is lost makes the result a choice, not a proof. */
+/* Keeps the `beam` states of the largest worth, in order. The result is then a choice without a proof. */
 static void narrow(Run *run, int stage, int beam) {
     Stage *now = &run->stage[stage];
     if (now->count <= beam) return;
@@ -514,7 +509,7 @@ static void narrow(Run *run, int stage, int beam) {
     free(worth);
 }
 
-/* One pass over all bidders; true when a whole choice reaches the target. */
+/* One pass over all bidders; true if a complete choice reaches the target. */
 static int pass(Run *run, int beam) {
     const Problem *p = run->problem;
     Stage *first = &run->stage[0];
@@ -529,7 +524,7 @@ static int pass(Run *run, int beam) {
     first->count = 1;
     for (int s = 0; s < run->stages; s++) {
         Stage *next = &run->stage[s + 1];
-        int closing = 0, seated = run->label_at > run->binding;
+        int closing = 0, seated = run->width > run->binding;
         for (int m = 0; seated && m < p->machines; m++) closing |= run->charges.closes[m] == s && run->seat[m] >= 0;
         if (!slots_after(run, &run->stage[s])) {
             run->status = SEARCH_NO_MEMORY;
@@ -612,7 +607,7 @@ static void prepare(Run *run, int64_t gap, int beam) {
     choose_order(run);
     find_counted(run, counted);
     Offer offer = offer_of(run);
-    int whole = lay_out_charges(&run->charges, &offer, run->labelled, counted);
+    int whole = lay_out_charges(&run->charges, &offer, counted);
     if (whole) {
         measure_what_is_to_come(run, counted, binds);
         set_binding_apart(run, binds);
@@ -623,11 +618,10 @@ static void prepare(Run *run, int64_t gap, int beam) {
         run->status = SEARCH_NO_MEMORY;
         return;
     }
-    run->label_at = give_seats(run);
-    drop_vectors_of_other_width(run, run->label_at + (run->labelled ? run->problem->labels : 0));
+    drop_vectors_of_other_width(run, give_seats(run));
 }
 
-/* Reads the best choice of a pass; false when it breaks what was left out, which is counted from now on. */
+/* Reads the best choice of a pass; false if it breaks a lazy constraint, which is counted from now on. */
 static int take_best(Run *run, int32_t *choice, int64_t *value) {
     const Stage *last = &run->stage[run->stages];
     int at = best_node(last);
@@ -638,10 +632,10 @@ static int take_best(Run *run, int32_t *choice, int64_t *value) {
     return !breaks;
 }
 
-/* The next gap after one at which there was nothing, in so many states; none below `least` can hold anything.
+/* The next gap after a pass without a choice. No choice loses less than `least`.
  *
- * States may grow tenfold where the gap grows by half, so once they are many it grows in smaller steps: to go past the
- * optimum by much costs more than to come closer to it once more. */
+ * States may grow tenfold when the gap grows by half. So the gap grows in smaller steps once states are many: a step far
+ * past the optimum costs more than one more pass. */
 static int64_t next_gap(const Run *run, int64_t gap, int64_t least, int64_t states) {
     enum { FEW_STATES = 2000, MANY_STATES = 20000 };
     int many = states > MANY_STATES, few = states < FEW_STATES;
@@ -650,28 +644,28 @@ static int64_t next_gap(const Run *run, int64_t gap, int64_t least, int64_t stat
     return next > gap ? next : gap + 1;
 }
 
-/* By so much is every choice worth less than the bound: no search needs to look at what would lose less. */
+/* A lower bound on the loss of every choice; the target starts below it. */
 static int64_t find_least_loss(Run *run) {
     int64_t gap = (int64_t)(1e-4 * run->problem->unit), *loss = run->problem->loss;
-    /* Problems that differ in one bidder lose about as much: twice that is mostly enough to look at. */
+    /* Problems that differ in one bidder lose about as much, so twice the last loss is usually enough. */
     if (2 * *loss > gap) gap = 2 * *loss;
     while (!run->status && gap < run->bound) {
         prepare(run, gap, 0);
         if (run->status || least_loss(run) <= gap) break;
-        /* Candidates that lose more may do with less together. */
+        /* Candidates with larger losses may lose less together. */
         gap *= 4;
     }
     *loss = run->status || gap >= run->bound ? 0 : least_loss(run);
     return *loss;
 }
 
-/* Passes at ever larger gaps until one holds a choice; with a beam that is a choice and no proof. */
+/* Passes with growing gaps until one holds a choice. With a beam that choice has no proof. */
 static void sink_target(Run *run, int64_t gap, int beam, int32_t *choice, Outcome *outcome) {
     int64_t least = 0;
     if (!beam) least = find_least_loss(run);
     gap = least + (gap > least / 8 ? gap : least / 8);
     while (!run->status) {
-        /* Nobody winning anything is a choice, so no target needs to lie below 0. */
+        /* The choice without winners is worth 0, so no target needs to lie below 0. */
         if (gap > run->bound) gap = run->bound;
         prepare(run, gap, beam);
         int64_t before = run->states;
@@ -683,7 +677,7 @@ static void sink_target(Run *run, int64_t gap, int beam, int32_t *choice, Outcom
         }
         if (!run->status && gap == run->bound) run->status = SEARCH_OUT_OF_TIME;
         if (run->status) break;
-        /* Everything worth more than what was pruned has been looked at. */
+        /* Everything worth more than what was pruned has been examined. */
         if (!beam && run->best_pruned < outcome->bound) outcome->bound = run->best_pruned;
         if (least_loss(run) > least) least = least_loss(run) < gap ? least_loss(run) : gap;
         gap = beam ? 2 * gap + 1 : next_gap(run, gap, least, run->states - before);
@@ -693,7 +687,7 @@ static void sink_target(Run *run, int64_t gap, int beam, int32_t *choice, Outcom
     for (int i = 0; i < run->problem->bidders; i++) choice[i] = -1;
 }
 
-/* The most of late: it sinks slowly, since what the next searches need hardly differs. */
+/* A slowly decaying maximum of the states of recent searches. */
 static int64_t spent_now(int64_t before, int64_t states) {
     before -= before / 32;
     return states > before ? states : before;
@@ -709,45 +703,6 @@ Outcome search(const Problem *problem, int skip, const double *price_of_all, dou
         sink_target(&run, (int64_t)(first_gap * problem->unit), beam, choice, &outcome);
         outcome.states = run.states;
         if (!beam) *problem->spent = spent_now(*problem->spent, run.states);
-    }
-    close_run(&run);
-    return outcome;
-}
-
-typedef struct {
-    Node node;
-    int32_t at;
-} Ending;
-
-static int by_rank(const void *left, const void *right) {
-    const Ending *a = left, *b = right;
-    return better(&a->node, &b->node) ? -1 : better(&b->node, &a->node) ? 1 : a->at - b->at;
-}
-
-Outcome list_choices(const Problem *problem, int skip, const double *price_of_all, int64_t gap, Limits limits,
-                     int most, int32_t *choice, int32_t *count) {
-    Run run = {.problem = problem, .skip = skip, .limits = limits, .labelled = 1};
-    Outcome outcome = {SEARCH_NO_MEMORY, 0, 0, 0};
-    *count = 0;
-    if (open_run(&run)) {
-        price_run(&run, price_of_all);
-        outcome.bound = run.bound;
-        prepare(&run, gap > run.bound ? run.bound : gap, 0);
-        if (!run.status) pass(&run, 0);
-        const Stage *last = &run.stage[run.stages];
-        Ending *ending = run.status ? NULL : malloc(sizeof(Ending) * (last->count + 1));
-        if (ending) {
-            for (int n = 0; n < last->count; n++) ending[n] = (Ending){last->node[n], n};
-            qsort(ending, last->count, sizeof(Ending), by_rank);
-            *count = last->count;
-            for (int n = 0; n < last->count && n < most; n++)
-                read_choice(&run, ending[n].at, choice + (size_t)n * problem->bidders);
-            outcome.status = SEARCH_OPTIMAL;
-        } else if (run.status) {
-            outcome.status = run.status;
-        }
-        free(ending);
-        outcome.states = run.states;
     }
     close_run(&run);
     return outcome;

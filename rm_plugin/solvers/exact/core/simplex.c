@@ -140,7 +140,7 @@ static void exchange(Programme *p, int variable, int place) {
     p->place[variable] = place;
 }
 
-/* Who enters at the best price; with `first` the first that pays, which never cycles; -1 when nobody does. */
+/* The entering variable with the best reduced cost; with `first` the first that pays (no cycling); -1 for none. */
 static int primal_entering(const Programme *p, int first) {
     double least = -TINY;
     int best = -1;
@@ -185,7 +185,7 @@ static int primal_steps(Programme *p, int most_steps) {
     return 0;
 }
 
-/* Whoever enters in place of a negative value at the least loss; -1 when nobody can. */
+/* The entering variable of a dual step for a negative value, at the least loss; -1 for none. */
 static int dual_entering(const Programme *p) {
     double least = INFINITY, steepest = 0.0;
     int best = -1;

@@ -1,7 +1,7 @@
-/* A small linear programme that grows by columns: how little of some demands can be missing.
+/* A revised simplex for the covering programme, which grows by columns.
  *
- * Minimises the sum of what is missing of the demands. Every column covers some of each demand and takes one of its
- * group, of which only so many are there. Floats: whoever uses what comes out checks it in whole numbers.
+ * Minimises the sum of the uncovered demands. A column covers some of each demand and takes one unit of its group, of
+ * which there is a limited number. The arithmetic is floating point; callers check results in whole numbers.
  */
 #ifndef THEMIS_SIMPLEX_H
 #define THEMIS_SIMPLEX_H
@@ -27,23 +27,23 @@ typedef struct {
 
 enum { SIMPLEX_DONE = 0, SIMPLEX_STUCK = 1 };
 
-/* Room for a programme; false without memory. The caller sets its right sides, then restarts it. */
+/* Allocates a programme; false without memory. The caller sets the right-hand sides, then restarts it. */
 int open_programme(Programme *p, int demands, int groups);
 void close_programme(Programme *p);
 
 /* Adds a column of a group: rows (ascending, the group's not among them) and how much it covers; false without memory. */
 int add_column(Programme *p, int group, int cells, const int32_t *row, const int32_t *many);
 
-/* Begins anew from all that is missing. */
+/* Restarts from the basis in which every demand is uncovered. */
 void restart(Programme *p);
 
-/* Solves it from the last basis, also after right sides have changed. */
+/* Solves from the last basis, also after the right-hand sides changed. */
 int solve_programme(Programme *p);
 
-/* What is missing, once solved. */
+/* The sum of uncovered demands of the solution. */
 double missing_of(const Programme *p);
 
-/* How often a column is taken, once solved. */
+/* The value of a column in the solution. */
 double value_of(const Programme *p, int column);
 
 #endif

@@ -20,11 +20,12 @@ from agent_cases import (
     whole_offer,
 )
 
-from am.agent.bidding import ROW_CAP, growth_pays, make_bid, make_report, unmet_demands
-from am.agent.demands import pays_above
-from am.agent.fairness import Valuer
-from am.agent.finish_time import finish_time_s
-from am.agent.views import GangAt
+from am.agent.bids.bidding import ROW_CAP, make_bid
+from am.agent.bids.reports import make_report
+from am.agent.model.demands import growth_pays, pays_above, unmet_demands
+from am.agent.model.fairness import Valuer
+from am.agent.model.finish_time import finish_time_s
+from am.agent.model.views import GangAt
 from am.tuners.port import Phase
 from themis.apps import JobShape, Slowdown
 from themis.bids import Gang, GangDemand
@@ -38,10 +39,10 @@ PAIRS = JobShape(tasks=2, min_tasks=2)
 
 def asked(bid):
     """Gangs of every row as (GPUs, level, count), with pinned GPUs by machine."""
-    return asked_of(bid.rows)
+    return gangs_asked(bid.rows)
 
 
-def asked_of(rows):
+def gangs_asked(rows):
     return [
         (tuple((gang.gpus, gang.within.label, gang.count) for gang in row.gangs), row.pinned.by_machine())
         for row in rows
@@ -157,7 +158,7 @@ class TestRenewal:
         value = max(row.value for row in rows if row.gpus == 4)
         two = [row for row in rows if row.value == value]
         # The one that keeps two jobs where they are comes first: of equals a solver takes the first.
-        assert asked_of(two)[0] == ((), {"m0": 2, "m1": 2})
+        assert gangs_asked(two)[0] == ((), {"m0": 2, "m1": 2})
         assert any(not row.pinned for row in two)
         assert value == Valuer.of(app, AROUND).value(finish_time_s(app, at(2, 2), AROUND), 7.0)
 

@@ -2,11 +2,10 @@
 
 import math
 
-import numpy as np
 import pytest
 from agent_cases import CRUDE_SLOWDOWN, app_of, around_of, cluster_of, jobs_of
 
-from am.agent.fairness import RhoDefinition, Valuer, cluster_time_s, ideal_times_s, rho_by_definition
+from am.agent.model.fairness import RhoDefinition, Valuer, cluster_time_s, ideal_times_s, rho_by_definition
 from am.tuners.port import Phase
 from themis.apps import JobShape
 from themis.choices import BundleRule
@@ -132,15 +131,3 @@ class TestDefinitions:
         rho = rho_by_definition(self.APP, 2300.0, self.AROUND)
         assert rho[RhoDefinition.THEMIS] == 0.5
         assert rho[RhoDefinition.PRIVATE_CLUSTER] == pytest.approx(2300 / 2400)
-
-
-class TestManyBundles:
-    TIMES_S = (0.0, 1e-3, 12.5, 599.9, 600.0, 600.1, 777.7, 2000.0, 54321.0, 1e9, math.inf)
-
-    @pytest.mark.parametrize("rule", BundleRule)
-    @pytest.mark.parametrize("share_s", [100.0, 2000.0, math.inf])
-    @pytest.mark.parametrize("switch_s", [0.0, 33.3])
-    def test_are_worth_what_each_is_worth(self, rule, share_s, switch_s):
-        one = valuer(rule, elapsed_s=0.1, share_s=share_s)
-        expected = [one.value(time_s, switch_s) for time_s in self.TIMES_S]
-        assert one.values(np.array(self.TIMES_S), switch_s).tolist() == expected

@@ -5,7 +5,7 @@ import math
 import pytest
 from agent_cases import FLAT, ONE, STRICT, app_of, around_of, at, cluster_of, job, jobs_of
 
-from am.agent.finish_time import (
+from am.agent.model.finish_time import (
     even_gangs,
     finish_time_s,
     job_time_s,
@@ -13,7 +13,7 @@ from am.agent.finish_time import (
     split_evenly,
     time_on_count_s,
 )
-from am.agent.views import GangAt, median_job
+from am.agent.model.views import GangAt, median_job
 from am.tuners.port import Phase
 from themis.apps import JobShape, Slowdown
 from themis.cluster import Level

@@ -7,13 +7,16 @@ from random import Random
 
 import numpy as np
 import pytest
+import reference_least_slack as least_slack
+import reference_packing
+from reference_least_slack import Filler
+from reference_packing import PlainPacker
 
-from am.agent import least_slack, packing, packing_plain
-from am.agent.least_slack import Filler
-from am.agent.packing import end_times_s, left_out_s, packed
-from am.agent.packing_plain import PlainPacker
+from am.agent import _packing
+from am.agent.packing import makespan as packing
+from am.agent.packing.makespan import end_times_s, left_out_s, packed
 
-LIMITS = Path(packing.__file__).parent / "core" / "limits.h"
+LIMITS = Path(_packing.__file__).parent / "core" / "limits.h"
 
 
 def drawn(seed, jobs, kinds):
@@ -58,7 +61,6 @@ class TestByHand:
 @pytest.mark.parametrize("seed", range(6))
 class TestCompiled:
     def test_places_as_the_plain_one(self, jobs, seed):
-        pytest.importorskip("am.agent._packing")
         rng = Random(f"{jobs} {seed}")
         kinds = rng.randint(1, 4)
         alone_s = drawn(f"{jobs} {seed}", jobs, kinds)
@@ -69,7 +71,6 @@ class TestCompiled:
         assert math.isinf(found[0]) or found[0] == pytest.approx(end_s(alone_s, kind, load_s, found[1]))
 
     def test_times_divisions_as_the_plain_one(self, jobs, seed, monkeypatch):
-        pytest.importorskip("am.agent._packing")
         rng = Random(f"{jobs} {seed} divisions")
         kinds = rng.randint(1, 4)
         alone_s = np.array(drawn(f"{jobs} {seed}", jobs, kinds))
@@ -78,11 +79,10 @@ class TestCompiled:
         how = ({"in_pairs": True}, {"in_pairs": False}, {"closely": True})
         told = [end_times_s(alone_s, counts, **each).tolist() for each in how]
         assert all(ends_s[8:] == [ends_s[3], ends_s[0], ends_s[3]] for ends_s in told)
-        monkeypatch.setattr(packing, "_packing", None)
+        monkeypatch.setattr(packing, "_packing", reference_packing)
         assert told == [end_times_s(alone_s, counts, **each).tolist() for each in how]
 
     def test_leaves_out_as_the_plain_one(self, jobs, seed, monkeypatch):
-        pytest.importorskip("am.agent._packing")
         rng = Random(f"{jobs} {seed} left out")
         kinds = rng.randint(1, 4)
         alone_s = np.array(drawn(f"{jobs} {seed}", jobs, kinds))
@@ -90,7 +90,7 @@ class TestCompiled:
         told = [
             left_out_s(alone_s, counts, end_s, most_s).tolist() for end_s in (40.0, 95.0) for most_s in (60.0, math.inf)
         ]
-        monkeypatch.setattr(packing, "_packing", None)
+        monkeypatch.setattr(packing, "_packing", reference_packing)
         assert told == [
             left_out_s(alone_s, counts, end_s, most_s).tolist() for end_s in (40.0, 95.0) for most_s in (60.0, math.inf)
         ]
@@ -101,7 +101,7 @@ class TestChanges:
         """54 on three gangs: neither longest first nor first fit ends at 18, with jobs that change places it does."""
         alone_s = [[work] for work in (9.0, 8.0, 7.0, 7.0, 6.0, 5.0, 5.0, 5.0, 2.0)]
         assert packed(alone_s, [0, 0, 0], [0.0] * 3)[0] == 18.0
-        monkeypatch.setattr(packing_plain, "MOST_CHANGES", 0)
+        monkeypatch.setattr(reference_packing, "MOST_CHANGES", 0)
         assert PlainPacker(alone_s, [0, 0, 0], [0.0] * 3, closely=False, shaken=0).pack()[0] == 19.0
 
     def test_never_later_than_without_and_often_sooner(self, monkeypatch):
@@ -114,7 +114,7 @@ class TestChanges:
             end, place = PlainPacker(alone_s, kind, load_s, closely=False, shaken=0).pack()
             assert end == pytest.approx(end_s(alone_s, kind, load_s, place))
             with monkeypatch.context() as patch:
-                patch.setattr(packing_plain, "MOST_CHANGES", 0)
+                patch.setattr(reference_packing, "MOST_CHANGES", 0)
                 without = PlainPacker(alone_s, kind, load_s, closely=False, shaken=0).pack()[0]
             assert end <= without
             sooner += end < without
@@ -246,9 +246,8 @@ class TestAtTheBoundary:
         ],
     )
     def test_times_that_do_not_agree_with_counts(self, alone_s, counts, out):
-        compiled = pytest.importorskip("am.agent._packing")
         with pytest.raises(ValueError, match=r"must be of|tell of|cannot be packed|contiguous"):
-            compiled.times_s(alone_s, counts, True, True, out)
+            _packing.times_s(alone_s, counts, True, True, out)
 
     @pytest.mark.parametrize(
         ("counts", "out"),
@@ -259,21 +258,18 @@ class TestAtTheBoundary:
         ],
     )
     def test_what_is_left_out_that_does_not_agree_with_counts(self, counts, out):
-        compiled = pytest.importorskip("am.agent._packing")
         with pytest.raises(ValueError, match=r"must be of|tell of"):
-            compiled.left_out_s(np.ones((2, 2)), counts, 1.0, 1.0, out)
+            _packing.left_out_s(np.ones((2, 2)), counts, 1.0, 1.0, out)
 
     @pytest.mark.parametrize(
         ("kind", "loads", "jobs"),
         [([0, 2], 2, 2), ([-1, 0], 2, 2), ([1, 0], 2, 2), ([0, 1], 1, 2), ([0, 1], 2, 1), ([0, 1], 2, 3)],
     )
     def test_places_for_gangs_or_jobs_that_there_are_not(self, kind, loads, jobs):
-        compiled = pytest.importorskip("am.agent._packing")
         with pytest.raises(ValueError, match=r"is of kind|tell of"):
-            compiled.places(np.ones((2, 2)), np.array(kind), np.zeros(loads), np.empty(jobs, dtype="i8"))
+            _packing.places(np.ones((2, 2)), np.array(kind), np.zeros(loads), np.empty(jobs, dtype="i8"))
 
     def test_no_jobs(self):
-        pytest.importorskip("am.agent._packing")
         with pytest.raises(ValueError, match="0 jobs"):
             end_times_s(np.ones((0, 2)), np.array([[1, 1]]))
 
@@ -287,7 +283,7 @@ def test_both_keep_to_the_same_limits():
     assert found.pop("FILLING_WAYS") == len(least_slack.LEAN)
     assert found.pop("MOST_FILLING") == least_slack.MOST_FILLING
     assert found == {
-        name: getattr(packing_plain, name)
+        name: getattr(reference_packing, name)
         for name in (
             "MOST_PASSES",
             "FEW_JOBS",

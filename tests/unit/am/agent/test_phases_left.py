@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from agent_cases import app_of, around_of, job, jobs_of
 
-from am.agent.demands import make_report, phases_left
+from am.agent.bids.reports import make_report
+from am.agent.model.demands import phases_left
 from am.tuners.port import Phase
 from themis.apps import JobShape
 from themis.bids import LossForecast, PhaseLeft

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from agent_cases import FLAT, cluster_of, job
 
-from am.agent.views import GangAt
+from am.agent.model.views import GangAt
 from am.jobs.pool import Pool
 from themis.apps import JobShape
 from themis.cluster import Level

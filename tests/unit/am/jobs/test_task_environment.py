@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from am.jobs.environment import Gang, task_environment
+from am.jobs.environment import JobIncarnation, task_environment
 from themis.cluster import GpuId, Level
 from themis.errors import InputError
 
@@ -19,7 +19,7 @@ def gang(**more):
         "checkpoint_uri": "file:///ckpt",
         "job_dir": "/jobs/j0",
     }
-    return Gang(**{**defaults, **more})
+    return JobIncarnation(**{**defaults, **more})
 
 
 TWO = {

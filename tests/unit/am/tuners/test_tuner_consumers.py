@@ -3,7 +3,7 @@
 import pytest
 
 from am.app_view import JobProgress, phase_views, work_gpu_s, work_seen_gpu_s
-from am.jobs.board import JobBoard
+from am.jobs.search_state import SearchState
 from am.journal import Journal
 from am.profiler.profile import JobProfile
 from am.profiler.records import StepLoss
@@ -78,7 +78,7 @@ class Bench:
 
     def open(self):
         self.journal = Journal(self.folder / "journal.jsonl")
-        self.board = JobBoard(self.spec, self.folder, 1.0, self.journal, lambda _: None)
+        self.board = SearchState(self.spec, self.folder, 1.0, self.journal, lambda _: None)
 
     def reopen(self):
         self.journal.close()

@@ -5,11 +5,11 @@ import math
 import pytest
 
 from rm_plugin.arbiter.leftovers import Claim, share_leftovers
-from rm_plugin.solvers.packing import Room
 from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
+from themis.placement.free_capacity import FreeCapacity
 
 
 def machines(**slots):
@@ -25,7 +25,9 @@ def claim(app_id, *jobs, bid=False, **renewable):
 
 def gangs_of(free, claims, seed):
     """Gangs by app."""
-    return {app_id: tuple(gangs.values()) for app_id, gangs in share_leftovers(Room(free), claims, seed).items()}
+    return {
+        app_id: tuple(gangs.values()) for app_id, gangs in share_leftovers(FreeCapacity(free), claims, seed).items()
+    }
 
 
 def gpus(granted):
@@ -73,7 +75,7 @@ def test_the_order_is_drawn_from_the_seed_not_from_the_list():
 
 
 def test_gangs_name_their_jobs():
-    granted = share_leftovers(Room(machines(m0=(3,))), [claim("a", (2, 2), (5, 5), (1, 1))], 0)
+    granted = share_leftovers(FreeCapacity(machines(m0=(3,))), [claim("a", (2, 2), (5, 5), (1, 1))], 0)
     assert {job: gang.gpus.gpus for job, gang in granted["a"].items()} == {"j0": 2, "j2": 1}
 
 

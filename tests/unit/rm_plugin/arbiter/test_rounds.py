@@ -22,7 +22,6 @@ from rm_plugin.policies.themis import ThemisPolicy, worst_apps
 from themis.bids import AppReport, Bid, BidRow, FreeMachine, Gang, GangDemand, PlacedGang, RhoOf
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Cluster, Level, Machine
-from themis.reports import ReportGroup, Reports
 
 CLUSTER = Cluster(name="c", machines=(Machine(machine_id="m", rack_id="r", slots=(4,)),))
 FREE = (FreeMachine(machine_id="m", rack_id="r", free_slots=(4,)),)
@@ -111,87 +110,34 @@ class TestQuestions:
         assert set(result.decision.grants()) == {"a", "b"}
 
 
-class Group(ReportGroup):
-    """Reports of several apps at once."""
-
-    def __init__(self, *reports, round_id=3):
-        super().__init__(round_id)
-        self._reports = {each.app_id: each for each in reports}
-
-    @property
-    def app_ids(self):
-        return self._reports.keys()
-
-    def wanting(self):
-        return [(app_id, each.demands) for app_id, each in self._reports.items()]
-
-    def worst(self, most):
-        return sorted((-each.rho, app_id) for app_id, each in self._reports.items())[:most]
-
-    def tells(self, rho_of):
-        return rho_of is RhoOf.NO_APP or not any(math.isnan(each.rho) for each in self._reports.values())
-
-    def _make(self, app_id):
-        return self._reports[app_id]
-
-
-class TestGroups:
-    """Reports of many apps at once are worth what they are worth one by one."""
-
+class TestReportsThatAreChecked:
     def checked(self, reports, *apps, rho_of=RhoOf.WANTING_APPS):
         return check_reports(snapshot(*apps), tuple(apps), reports, rho_of)
 
-    def test_a_group_without_fault_stays_as_it_is(self):
-        group = Group(report("a"), report("b"))
-        valid, refused = self.checked(Reports({"c": report("c")}, [group]), "a", "b", "c", "d")
-        assert valid.groups == (group,)
-        assert valid == {name: report(name) for name in "abc"}
-        assert refused == {}
-
     def test_apps_that_were_not_asked_are_dropped(self):
-        valid, refused = self.checked(Reports({"x": report("x")}, [Group(report("a"), report("y"))]), "a", "b")
-        assert valid == {"a": report("a")}
-        assert refused == {}
+        assert self.checked({"a": report("a"), "x": report("x")}, "a", "b") == ({"a": report("a")}, {})
 
-    def test_a_group_of_another_round_is_refused(self):
-        old = [replace(report(name), round_id=2) for name in "ab"]
-        valid, refused = self.checked(Reports({"c": report("c")}, [Group(*old, round_id=2)]), "a", "b", "c")
+    def test_reports_of_another_round_are_refused(self):
+        valid, refused = self.checked({"a": replace(report("a"), round_id=2), "c": report("c")}, "a", "b", "c")
         assert valid == {"c": report("c")}
-        assert refused == {name: f"the report is app {name}'s for round 2" for name in "ab"}
+        assert refused == {"a": "the report is app a's for round 2"}
 
-    def test_of_a_group_that_tells_no_rho_those_are_refused_that_should(self):
-        group = Group(report("a"), report("b", math.nan))
-        valid, refused = self.checked(Reports({}, [group]), "a", "b")
-        assert valid == {"a": report("a")}
-        assert refused == {"b": "the report tells no rho"}
-        valid, refused = self.checked(Reports({}, [group]), "a", "b", rho_of=RhoOf.NO_APP)
-        assert valid.groups == (group,)
+    def test_a_report_without_rho_is_refused_if_the_round_asks_for_it(self):
+        reports = {"a": report("a"), "b": report("b", math.nan)}
+        assert self.checked(reports, "a", "b") == ({"a": report("a")}, {"b": "the report tells no rho"})
+        valid, refused = self.checked(reports, "a", "b", rho_of=RhoOf.NO_APP)
+        assert list(valid) == ["a", "b"]
         assert refused == {}
 
-    def test_a_good_group_beside_another_stays_as_it_is(self):
-        good, old = Group(report("a")), Group(replace(report("b"), round_id=2), round_id=2)
-        valid, refused = self.checked(Reports({}, [good, old]), "a", "b")
-        assert valid.groups == (good,)
-        assert valid == {"a": report("a")}
-        assert list(refused) == ["b"]
-
-    def test_an_app_that_is_told_of_twice_counts_once(self):
-        groups = [Group(report("a", 2.0), report("b")), Group(report("b", 3.0), report("c"))]
-        valid, refused = self.checked(Reports({"a": report("a", 4.0)}, groups), "a", "b", "c")
-        assert len(valid) == 3
-        assert valid["a"] == report("a", 4.0)
-        assert valid.worst(9) == ["a", "b", "c"]
-        assert refused == {}
-
-    def test_what_is_refused_is_told_in_the_order_of_the_apps(self):
+    def test_refused_reports_come_in_the_order_of_the_apps(self):
         _, refused = self.checked({name: report("x") for name in "cab"}, "a", "b", "c")
         assert list(refused) == ["a", "b", "c"]
 
-    def test_the_worst_are_asked_whoever_told_of_them(self):
-        reports = Reports({"c": report("c", 4.0)}, [Group(report("a", 3.0), report("b", 5.0))])
+    def test_the_worst_apps_that_could_use_more_are_asked_to_bid(self):
+        reports = {"c": report("c", 4.0), "a": report("a", 3.0), "b": report("b", 5.0)}
         shot = replace(snapshot("a", "b", "c", settings=RoundSettings(f=0.5)), reports=reports)
         assert worst_apps(shot) == ("b", "c")
-        assert [claim.app_id for claim in claims_of(shot, {})] == ["c", "a", "b"]
+        assert [claim.app_id for claim in claims_of(shot, {})] == ["a", "b", "c"]
 
 
 class TestAbsence:

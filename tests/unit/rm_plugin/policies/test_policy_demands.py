@@ -6,7 +6,7 @@ import pytest
 
 from rm_plugin.arbiter.leftovers import Claim
 from rm_plugin.arbiter.round_values import Decision
-from rm_plugin.policies.demands import claims_of, gangs_of, machines_after, unmet, unserved, usable_left
+from rm_plugin.policies.demands import capacity_after, claims_of, gangs_of, unmet, unmet_claims, usable_left
 from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.cluster import Allocation, Level
@@ -92,18 +92,20 @@ class TestUnmet:
         assert ids(unmet([growing, demand("b")], [gang(m1=2)])) == ["a"]
 
 
-class TestMachinesAfter:
+class TestCapacityAfter:
     def test_grants_are_taken_off(self):
-        left = machines_after([machine("m0", 2, 2), machine("m1", 1)], {"a": (gang(m0=3),), "b": (gang(m1=1),)})
+        left = capacity_after(
+            [machine("m0", 2, 2), machine("m1", 1)], {"a": (gang(m0=3),), "b": (gang(m1=1),)}
+        ).machines()
         assert [each.free for each in left] == [1, 0]
 
     def test_gangs_in_slots_are_taken_off_their_slots_first(self):
         grants = {"a": (gang(m0=2),), "b": (gang(slot=0, m0=2),)}
-        assert [each.free_slots for each in machines_after([machine("m0", 2, 2)], grants)] == [(0, 0)]
+        assert [each.free_slots for each in capacity_after([machine("m0", 2, 2)], grants).machines()] == [(0, 0)]
 
     def test_more_than_there_is_is_a_defect(self):
         with pytest.raises(InvariantError):
-            machines_after([machine("m0", 2)], {"a": (gang(m0=3),)})
+            capacity_after([machine("m0", 2)], {"a": (gang(m0=3),)})
 
 
 class TestUsableLeft:
@@ -120,9 +122,9 @@ class TestUsableLeft:
         claims = (Claim(app_id="a", demands=(replace(demand("j", 1, 8), slowdown=steep),)),)
         machines = [FreeMachine(machine_id=f"m{n}", rack_id=f"r{n}", free_slots=(2,)) for n in range(4)]
         won = gang(slot=0, m0=2)
-        left = unserved(claims, {"a": {"j": won}})
+        left = unmet_claims(claims, {"a": {"j": won}})
         assert usable_left(machines, Decision(auction={"a": (won,)}, unserved=left)) == 0
-        gentle = unserved((Claim(app_id="a", demands=(demand("j", 1, 8),)),), {"a": {"j": won}})
+        gentle = unmet_claims((Claim(app_id="a", demands=(demand("j", 1, 8),)),), {"a": {"j": won}})
         assert usable_left(machines, Decision(auction={"a": (won,)}, unserved=gentle)) == 6
 
     def test_what_is_left_of_claims(self):
@@ -130,7 +132,7 @@ class TestUsableLeft:
             Claim(app_id="a", demands=(demand("j"), demand("k", 1, 4))),
             Claim(app_id="b", demands=(demand("j"),)),
         )
-        left = unserved(claims, {"a": {"j": gang(m0=2), "k": gang(m1=3)}, "b": {"j": gang(m0=2)}})
+        left = unmet_claims(claims, {"a": {"j": gang(m0=2), "k": gang(m1=3)}, "b": {"j": gang(m0=2)}})
         assert [(claim.app_id, ids(claim.demands)) for claim in left] == [("a", ["k"])]
         assert left[0].demands[0].max_gpus == 1
 

@@ -315,3 +315,36 @@ def test_a_round_whose_write_fails_is_played_again_when_the_store_is_back(tmp_pa
         await asyncio.gather(playing, answering, return_exceptions=True)
 
     run(tmp_path, scenario)
+
+
+def test_the_service_stops_while_the_loss_of_an_app_master_waits_for_a_broken_store(tmp_path):
+    async def scenario(rm):
+        entry, _ = await rm.registered(SPEC)
+        await broken(rm)
+        died = await waits(rm.launcher.end(entry.app_id, 1))
+        async with asyncio.timeout(2):
+            await rm.close()
+            await died
+        assert (entry.attempt, "am_lost" in rm.kinds) == (1, False)
+
+    run(tmp_path, scenario)
+
+
+def test_a_defect_in_a_test_write_does_not_end_the_tries(tmp_path, monkeypatch):
+    async def scenario(rm):
+        await broken(rm)
+        probe, failed = rm.manager.recorder.probe, []
+
+        async def probe_that_fails_once():
+            if not failed:
+                failed.append(True)
+                raise RuntimeError("a defect")
+            await probe()
+
+        monkeypatch.setattr(rm.manager.recorder, "probe", probe_that_fails_once)
+        rm.store.trouble = ""
+        async with asyncio.timeout(2):
+            await rm.manager.changes.usable()
+        assert failed
+
+    run(tmp_path, scenario)

@@ -44,6 +44,13 @@ def test_whole_lines_are_read_and_the_next_reading_goes_on(folder):
     assert shown(follower) == []
 
 
+def test_an_unfinished_line_is_read_at_the_end(folder):
+    follower = LogFollower(folder, JOBS, "job-0")
+    assert shown(follower) == [("job-0/task-0", "step 1\n")]
+    assert [chunk.text for chunk in follower.read(to_the_end=True)] == ["hal"]
+    assert follower.read(to_the_end=True) == []
+
+
 def test_a_pipe_in_the_place_of_a_log_is_passed_over(folder):
     os.mkfifo(folder / "jobs/job-1/task-0.log")
     os.mkfifo(folder / "am-2.log")

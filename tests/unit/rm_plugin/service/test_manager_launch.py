@@ -1,6 +1,8 @@
 """App masters while the engine is away: nothing is lost, and nothing is counted against the app."""
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +13,7 @@ from rm_plugin.service import manager as manager_module
 from themis.apps import AppSpec, JobSpec, ProgramSpec, TunerSpec
 from themis.errors import ThemisError, UnreachableError
 from themis.lifecycle import AppState
+from themis.processes import StartError
 from themis.wire import themis_pb2 as pb
 
 SPEC = AppSpec(
@@ -73,6 +76,28 @@ async def looked(case):
         await asyncio.sleep(0.001)
 
 
+def test_a_look_that_fails_does_not_end_the_watch(tmp_path):
+    async def scenario(case, engine):
+        looks = []
+
+        def look():
+            looks.append(None)
+            if len(looks) == 1:
+                raise RuntimeError("a defect")
+
+        case.manager.look = look
+        case.manager.settings = case.manager.settings.model_copy(update={"am_expiry_s": 0.04})
+        watch = asyncio.ensure_future(case.manager.watch_over())
+        async with asyncio.timeout(5):
+            while len(looks) < 2 and not watch.done():
+                await asyncio.sleep(0.005)
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
+        assert len(looks) >= 2
+
+    run(scenario, tmp_path, None)
+
+
 def kinds(case):
     return [event.kind for event in case.recorder.events(0, "", 100)]
 
@@ -92,6 +117,32 @@ def test_an_app_that_comes_while_the_engine_is_away_is_launched_when_it_is_back(
         assert kinds(case) == ["app_submitted", "am_started"]
 
     run(scenario, tmp_path, UnreachableError("YARN is away"))
+
+
+def start_error(number):
+    """A start that failed with an error of the system."""
+    error = StartError("cannot start a process", value="python", remedy=os.strerror(number))
+    error.__cause__ = OSError(number, os.strerror(number))
+    return error
+
+
+def test_an_app_that_comes_while_the_disk_is_full_is_launched_once_there_is_room(tmp_path: Path) -> None:
+    async def scenario(case, engine):
+        entry = await case.manager.submit(SPEC)
+        assert entry.state is AppState.ACCEPTED
+        engine.trouble = None
+        await looked(case)
+        assert [launch.attempt for launch in engine.launched] == [1]
+
+    run(scenario, tmp_path, start_error(errno.ENOSPC))
+
+
+def test_an_app_whose_app_master_does_not_exist_fails(tmp_path: Path) -> None:
+    async def scenario(case, engine):
+        entry = await case.manager.submit(SPEC)
+        assert entry.state is AppState.FAILED
+
+    run(scenario, tmp_path, start_error(errno.ENOENT))
 
 
 def test_the_engine_is_asked_again_only_after_a_while(tmp_path: Path, monkeypatch) -> None:

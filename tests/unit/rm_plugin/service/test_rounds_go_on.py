@@ -11,6 +11,7 @@ from rm_plugin.service import round_runner as round_runner_module
 from rm_plugin.service.memory_service import memory_service, until
 from rm_plugin.service.round_runner import RoundRunner
 from themis.config.rm_settings import RmSettings
+from themis.wire import themis_pb2 as pb
 
 
 @pytest.fixture(autouse=True)
@@ -105,15 +106,21 @@ def test_the_time_for_reports_grows_with_the_number_of_apps(apps, time_s):
 def test_a_heartbeat_looks_at_no_other_app_and_lists_no_gpu(tmp_path, monkeypatch):
     async def scenario():
         async with memory_service(tmp_path) as rm:
-            entry, _ = await rm.registered(SPEC)
+            entry, session = await rm.registered(SPEC)
             rm.rounds._reasons.clear()
             rm.rounds._see_demand()
             with monkeypatch.context() as patched:
                 patched.setattr(type(rm.arbiter.table), "free_gpus", None)
                 patched.setattr(type(rm.entries), "active", None)
-                rm.rounds.demand_changed(entry.app_id, 0)
+                patched.setattr(Arbiter, "active_apps", None)
+                await beat(rm, entry, session, 0)
                 assert rm.rounds._reasons == []
-                rm.rounds.demand_changed(entry.app_id, 3)
+                await beat(rm, entry, session, 3)
                 assert rm.rounds._reasons == ["demand"]
 
     asyncio.run(scenario())
+
+
+async def beat(rm, entry, session, unmet_gpus):
+    """A heartbeat of the app, from its message to the acknowledgement."""
+    await rm.manager.receive(entry, session, pb.AmMessage(id=1, heartbeat=pb.Heartbeat(unmet_gpus=unmet_gpus)))

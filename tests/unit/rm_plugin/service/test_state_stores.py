@@ -176,6 +176,16 @@ def test_one_resource_manager_a_store(tmp_path):
     SqliteStore(tmp_path / "state.db").close()
 
 
+def test_a_row_that_sqlite_refuses_is_a_defect_and_no_trouble_of_the_store(tmp_path):
+    store = SqliteStore(tmp_path / "state.db")
+    with pytest.raises(InvariantError, match="no row of the store"), store.transaction() as changes:
+        changes.append_event("rm_started", math.nan)
+    with store.transaction() as changes:
+        changes.append_event("rm_started", 1.0)
+    assert [event.time_s for event in store.events()] == [1.0]
+    store.close()
+
+
 def test_strange_files_are_refused(tmp_path):
     with pytest.raises(StoreError, match="no such store"):
         SqliteReader(tmp_path / "none.db")

@@ -26,7 +26,7 @@ def rows_of(asked):
 @pytest.mark.parametrize("most", [3, 4, 1_000])
 def test_rows_that_one_of_the_nearest_before_beats_are_left_out(monkeypatch, most):
     """All that no row beats are kept; of the beaten ones those may be that only rows further up beat."""
-    monkeypatch.setattr(candidates, "_MOST_COMPARED", most)
+    monkeypatch.setattr(candidates, "_MAX_COMPARED", most)
     rng = np.random.default_rng(7)
     beaten_from_afar = 0
     for _ in range(30):

@@ -9,11 +9,12 @@ from mutants import Mutant, PolicyMutant, RemembersTheFirst, auction_with_shares
 
 from rm_plugin.arbiter import rounding
 from rm_plugin.arbiter.seeds import child_seed
+from rm_plugin.solvers import ladder
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.exact import resources
-from rm_plugin.solvers.exact.hasty import HastyMarket
-from rm_plugin.solvers.exact.rows import Rows
-from rm_plugin.solvers.exact.solver import ExactSolver
+from rm_plugin.solvers.exact.market_arrays import Rows
+from rm_plugin.solvers.exact.problem_result import ProblemResult
+from rm_plugin.solvers.ladder import exact_ladder
 from rm_plugin.solvers.port import SolveStatus
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market, PlacedGang
 from themis.choices import Rounding
@@ -197,14 +198,14 @@ def test_every_property_has_a_planted_defect():
     assert set().union(*(caught_by for _, caught_by in PLANTED.values())) == set(PROPERTIES)
 
 
-@pytest.mark.parametrize("make_solver", [BruteForceSolver, ExactSolver])
+@pytest.mark.parametrize("make_solver", [BruteForceSolver, exact_ladder])
 def test_unmodified_code_violates_no_property(make_solver):
     assert broken(Mechanism(make_solver=make_solver)) == set()
 
 
 @pytest.mark.parametrize("name", sorted(set(FAMILIES) - {"agents", "testbed", "large"}))
 def test_properties_hold_in_every_family(name):
-    mechanism = Mechanism(make_solver=ExactSolver)
+    mechanism = Mechanism(make_solver=exact_ladder)
     for number in range(2):
         case = Case(family(name).market(3, number), mechanism, seed=number)
         for each, check in PROPERTIES.items():
@@ -236,14 +237,14 @@ def test_order_accepts_either_of_two_equal_rows():
         bids=(Bid(app_id="a", round_id=0, empty_value=0.1, rows=rows),),
     )
     for seed in range(5):
-        assert PROPERTIES["order"](Case(market, Mechanism(make_solver=ExactSolver), seed=seed)) == []
+        assert PROPERTIES["order"](Case(market, Mechanism(make_solver=exact_ladder), seed=seed)) == []
 
 
 def test_rows_regrouped_finds_dependence_on_row_position(monkeypatch):
     """Rows that differ only in which pinned GPUs belong together, as they once were: the first of the bid won."""
     monkeypatch.setattr(Rows, "with_fewest_parts_first", lambda rows, bids: rows)
     cases = (
-        Case(family("regrouped").market(1, number), Mechanism(make_solver=ExactSolver), seed=number)
+        Case(family("regrouped").market(1, number), Mechanism(make_solver=exact_ladder), seed=number)
         for number in range(12)
     )
     assert any(PROPERTIES["order"](case) for case in cases)
@@ -270,7 +271,7 @@ def test_unlike_slots_finds_limit_that_ignores_slot_sizes(monkeypatch):
         ]
 
     monkeypatch.setattr(resources, "_parts_in_slots", alike)
-    assert found_in_unlike_slots(Mechanism(make_solver=ExactSolver), "optimality")
+    assert found_in_unlike_slots(Mechanism(make_solver=exact_ladder), "optimality")
 
 
 def test_time_limited_finds_shares_below_empty_value():
@@ -291,12 +292,6 @@ def test_time_limited_ignores_unproven_optima():
 
 
 def test_time_limited_finds_understated_gaps(monkeypatch):
-    """The bound of a hasty choice without what the bidders gain beyond the price."""
-    true = HastyMarket._priced.func
-
-    def nothing_beyond(market):
-        price, margins = true(market)
-        return price, [0] * len(margins)
-
-    monkeypatch.setattr(HastyMarket, "_priced", property(nothing_beyond))
-    assert found_in_unlike_slots(Mechanism(make_solver=ExactSolver), "hurried")
+    """A solver without time reports almost no gap, although bidders could gain."""
+    monkeypatch.setattr(ladder, "no_winners", lambda arrays, skip: ProblemResult(skip=skip, row_of={}, gap=1e-9))
+    assert found_in_unlike_slots(Mechanism(make_solver=exact_ladder), "hurried")

@@ -9,8 +9,8 @@ import pytest
 from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, jobs_of
 from documents import ROOT
 
-from am.agent.bidding import make_bid
-from am.agent.finish_time import phase_time_s
+from am.agent.bids.bidding import make_bid
+from am.agent.model.finish_time import phase_time_s
 from themis.apps import JobShape
 from themis.bids import FreeMachine
 from themis.cluster import Level

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from am.agent.bidding import make_bid, make_report
-from am.agent.fairness import RhoDefinition, ideal_times_s
+from am.agent.bids.bidding import make_bid
+from am.agent.bids.reports import make_report
+from am.agent.model.fairness import RhoDefinition, ideal_times_s
 from tests.agent_cases import STRICT, app_of, around_of, cluster_of, jobs_of, whole_offer
 from themis.bids import LossForecast
 from themis_lab.paper.strategies import FILTERS, OWN_LIES, RankedAgent, ranked_agent

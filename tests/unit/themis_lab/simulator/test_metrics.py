@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from sim_records import app, record
 
-from am.agent.fairness import RhoDefinition
+from am.agent.model.fairness import RhoDefinition
 from themis_lab.simulator.compare import figures_of, spreads_of, sweep_document
 from themis_lab.simulator.metrics import (
     MEASURED,

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from sim_cases import FREE, app, cluster, job, settings, workload
 
-from am.agent.figure_reports import FigureReports
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.solvers.highs import HighsSolver
@@ -90,7 +89,7 @@ def test_what_many_apps_answer_at_once_is_what_each_answers():
         snapshot, _ = run.arbiter.begin_round(run.now_s)
         told = run.decide(snapshot).snapshot
         assert {name: run.bid(snapshot, name) for name in told.bids} == told.bids
-        wanting = dict(told.answered.wanting())
+        wanting = {name: each.demands for name, each in told.answered.items() if each.demands}
         for name, said in told.reports.items():
             assert run.report(snapshot, name).demands == said.demands == wanting.get(name, ())
             if name in wanting:
@@ -116,11 +115,10 @@ def test_what_apps_that_renew_answer_at_once_is_what_each_answers(ends):
         run.play_until(due_s)
         snapshot, _ = run.arbiter.begin_round(run.now_s)
         told = run.decide(snapshot).snapshot
-        for group in told.reports.groups:
-            together += len(group.app_ids) * isinstance(group, FigureReports)
-            for name, demands in group.wanting():
-                assert run.report(snapshot, name).demands == demands
-                assert run.report(snapshot, name) == told.reports[name]
+        for name, said in told.reports.items():
+            if said.demands:
+                together += 1
+                assert run.report(snapshot, name) == said
         run.play_rounds(1)
     assert together > 40
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from sim_cases import app, cluster, job, settings, workload
 
-from am.agent.fairness import RhoDefinition
+from am.agent.model.fairness import RhoDefinition
 from rm_plugin.arbiter.core import LeasePolicy
 from tf_jobs.tables_reader import nearest_curve
 from themis.apps import TunerSpec

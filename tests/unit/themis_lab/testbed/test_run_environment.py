@@ -12,7 +12,7 @@ ROOT = Path(themis.__file__).parents[1]
 def copied(tmp_path, name):
     root = tmp_path / name
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, root / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     return root
 
 

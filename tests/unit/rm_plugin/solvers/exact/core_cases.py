@@ -7,8 +7,8 @@ from small_markets import bid, machine, market
 
 from rm_plugin.solvers.brute_force import place_all
 from rm_plugin.solvers.exact import _core
+from rm_plugin.solvers.exact.market_arrays import Rows
 from rm_plugin.solvers.exact.resources import Resource
-from rm_plugin.solvers.exact.rows import Rows
 from rm_plugin.solvers.kinds import count_kinds, has_one_rack
 from rm_plugin.solvers.port import Win
 from rm_plugin.solvers.realise import pinned_gangs
@@ -182,3 +182,8 @@ def rank(rows, choice):
         sum(int(rows.gpus[row]) for row in chosen),
         sum(int(rows.tie[row]) for row in chosen),
     )
+
+
+def bound_of(problem, skip, price):
+    """The upper bound that prices give; `losses` writes what rows lose as well."""
+    return _core.losses(problem, skip, price, np.empty(10_000, dtype=np.int64))

@@ -8,16 +8,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from small_markets import bid, covers, gang, machine, market, row
+from core_cases import bound_of
+from small_markets import bid, gang, machine, market, prepared, row
 
 from rm_plugin.arbiter.auction import run_auction
-from rm_plugin.solvers.exact import _core, learning, problem, solver, tables
-from rm_plugin.solvers.exact.compiled import CompiledMarket, OutOfTimeError
-from rm_plugin.solvers.exact.places import Places
-from rm_plugin.solvers.exact.rows import read_market
-from rm_plugin.solvers.exact.solver import ExactSolver
-from rm_plugin.solvers.exact.tables import TableMarket
-from rm_plugin.solvers.highs import HighsSolver
+from rm_plugin.solvers import ladder
+from rm_plugin.solvers.exact import _core, cut_generation, problem
+from rm_plugin.solvers.exact.row_placement import RowPlacer
+from rm_plugin.solvers.ladder import exact_ladder
 from rm_plugin.solvers.port import SolveStatus
 from themis.choices import EmptyBundle
 from themis.cluster import Level
@@ -25,7 +23,6 @@ from themis_lab.audit.feasibility import infeasible
 from themis_lab.audit.recipes import Recipe, random_market
 
 MANY = Recipe(machines=10, bidders=8, rows=20, sizes=(1, 2, 3, 4, 5), racks=3, slot_gpus=4)
-EIGHT_TABLES = Recipe(machines=10, bidders=8, rows=12, slot_gpus=4, explicit=True)
 
 
 def wide_market(bidders=24):
@@ -47,9 +44,10 @@ def wide_market(bidders=24):
 
 
 def made_ready(given):
-    """A solver that has read a market and held it to its limits, whatever the clock says."""
-    exact = ExactSolver()
-    exact._market, exact._ready = given, CompiledMarket(given)
+    """A ladder that has prepared a market for its search, whatever the clock says."""
+    exact = exact_ladder()
+    climb = exact._climb_of(given)
+    climb._prepare(math.inf)
     return exact
 
 
@@ -58,22 +56,10 @@ def forget_unused(exact):
     exact._unused_s = 0.0
 
 
-def many_tables(seed=0):
-    """Rows that name machines: too many to find the optimum without a look at the relaxation."""
-    return random_market(seed, Recipe(machines=12, bidders=20, rows=12, explicit=True))
-
-
-def tables_made_ready(given):
-    """A solver that has read a market of tables, whatever the clock says."""
-    exact = ExactSolver()
-    exact._market, exact._ready = given, TableMarket(given, read_market(given))
-    return exact
-
-
 @pytest.fixture
 def work(monkeypatch):
     """How often rows were searched for, prices made and gangs packed."""
-    calls = {"search": 0, "prices": 0, "best_of_tables": 0, "pack": 0}
+    calls = {"search": 0, "prices": 0, "pack": 0}
 
     def counted(name, true):
         def call(*given):
@@ -82,17 +68,15 @@ def work(monkeypatch):
 
         return call
 
-    for name in ("search", "prices", "best_of_tables"):
+    for name in ("search", "prices"):
         monkeypatch.setattr(_core, name, counted(name, getattr(_core, name)))
-    monkeypatch.setattr(Places, "pack", counted("pack", Places.pack))
+    monkeypatch.setattr(RowPlacer, "pack", counted("pack", RowPlacer.pack))
     return calls
 
 
-@pytest.mark.parametrize(
-    ("given", "solver_of"), [(wide_market(), made_ready), (many_tables(), tables_made_ready)], ids=["gangs", "tables"]
-)
-def test_without_time_the_problems_without_one_bidder_take_no_work(work, given, solver_of):
-    exact = solver_of(given)
+def test_without_time_the_problems_without_one_bidder_take_no_work(work):
+    given = wide_market()
+    exact = made_ready(given)
     full = exact.solve(given, 0.0)
     assert full.status is SolveStatus.TIME_LIMIT
     assert len(full.wins) > 5
@@ -111,11 +95,12 @@ def test_without_time_the_problems_without_one_bidder_take_no_work(work, given, 
 def test_what_is_left_without_a_bidder_has_a_gap_that_covers_the_optimum(full_s, empty_bundle):
     late = 0
     for seed in range(4):
-        given, exact = random_market(seed, replace(MANY, empty_bundle=empty_bundle)), ExactSolver()
+        given = random_market(seed, replace(MANY, empty_bundle=empty_bundle))
+        exact = made_ready(given)
         full = exact.solve(given, full_s)
         forget_unused(exact)
         for app_id, found in exact.without(given, sorted(full.wins)[:3], 0.0).items():
-            best = ExactSolver().solve(given.without(app_id), 60.0)
+            best = exact_ladder().solve(given.without(app_id), 60.0)
             assert infeasible(given.without(app_id), {app: full.wins[app] for app in found.wins}) == []
             assert (found.status is SolveStatus.TIME_LIMIT) == (found.gap > 0.0)
             assert found.positive <= best.positive
@@ -125,21 +110,21 @@ def test_what_is_left_without_a_bidder_has_a_gap_that_covers_the_optimum(full_s,
     assert late > 0
 
 
-@pytest.mark.parametrize(
-    ("given", "solver_of"),
-    [
-        (wide_market(), made_ready),
-        (wide_market(), lambda given: ExactSolver()),
-        (many_tables(), tables_made_ready),
-        (many_tables(), lambda given: ExactSolver()),
-    ],
-    ids=["ready", "hasty", "tables", "hasty tables"],
-)
-def test_whoever_no_time_is_left_for_pays_nothing(given, solver_of):
-    outcome = run_auction(given, solver_of(given), 0.0)
+def test_without_time_nobody_pays():
+    given = wide_market()
+    outcome = run_auction(given, made_ready(given), 0.0)
     assert not outcome.optimal
     assert outcome.wins
     assert set(outcome.shares.values()) == {1.0}
+
+
+def test_a_market_that_there_is_no_time_to_prepare_has_no_winners():
+    given = wide_market()
+    found = exact_ladder().solve(given, 0.0)
+    assert (found.status, found.wins) == (SolveStatus.TIME_LIMIT, {})
+    best = sum(math.log(max(each.value for each in bid.rows) / bid.empty_value) for bid in given.bids)
+    assert found.gap == pytest.approx(best)
+    assert set(run_auction(given, exact_ladder(), 0.0).shares.values()) == {1.0}
 
 
 class Clock:
@@ -151,7 +136,7 @@ class Clock:
         self.sketches = 0
         self.sketch_s = sketch_s
         self.search = _core.search
-        for module in (problem, solver, tables):
+        for module in (problem, ladder):
             monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now_s))
         monkeypatch.setattr(_core, "search", self.searched)
 
@@ -191,7 +176,7 @@ def test_searches_leave_the_time_of_a_narrow_one(monkeypatch):
 
 @pytest.mark.parametrize("spent", [False, True])
 def test_what_the_first_problem_leaves_of_its_time_goes_to_the_others_once(spent):
-    given, exact = random_market(1, MANY), ExactSolver()
+    given, exact = random_market(1, MANY), exact_ladder()
     full = exact.solve(given, 60.0)
     assert full.status is SolveStatus.OPTIMAL
     if spent:
@@ -203,77 +188,11 @@ def test_what_the_first_problem_leaves_of_its_time_goes_to_the_others_once(spent
 
 
 def test_an_answer_without_time_is_no_worse_than_what_the_others_keep():
-    given, exact = wide_market(), ExactSolver()
+    given, exact = wide_market(), exact_ladder()
     full = exact.solve(given, 0.2)
     for app_id, found in exact.without(given, sorted(full.wins), 1.0).items():
         kept = {app: win for app, win in full.wins.items() if app != app_id}
         assert worth(given.bids, found.wins) >= worth(given.bids, kept)
-
-
-@pytest.mark.parametrize("empty_bundle", EmptyBundle)
-def test_tables_out_of_time_are_no_worse_than_one_price_and_their_gaps_cover_the_optimum(monkeypatch, empty_bundle):
-    """The relaxation alone would say a gap without end where it was not even begun."""
-    monkeypatch.setattr(_core, "best_of_tables", out_of_time(_core.best_of_tables))
-    by_one_price = 0
-    for seed in range(8):
-        given = random_market(seed, replace(EIGHT_TABLES, empty_bundle=empty_bundle))
-        hasty, exact = ExactSolver().solve(given, 0.0), tables_made_ready(given)
-        full = exact.solve(given, 60.0)
-        assert infeasible(given, full.wins) == []
-        assert (full.positive, full.log_objective) >= (hasty.positive, hasty.log_objective)
-        assert full.gap <= hasty.gap
-        by_one_price += full.gap > 0.0
-        covers(full, HighsSolver().solve(given, 60.0))
-        for app_id, found in exact.without(given, sorted(full.wins)[:3], 60.0).items():
-            kept = {app: win for app, win in full.wins.items() if app != app_id}
-            assert worth(given.bids, found.wins) >= worth(given.bids, kept)
-            covers(found, HighsSolver().solve(given.without(app_id), 60.0))
-    assert by_one_price > 2
-
-
-def out_of_time(true):
-    """The search of tables with no time, whatever it is told."""
-    return lambda tables, skip, seconds, *rest: true(tables, skip, 0.0, *rest)
-
-
-def test_problems_of_tables_end_with_the_time_of_all(monkeypatch):
-    """Each takes a second whatever it is told, of 4 for all winners: four are begun."""
-    given, clock = many_tables(), SimpleNamespace(now_s=100.0, begun=0)
-    exact = tables_made_ready(given)
-    full = exact.solve(given, 60.0)
-    forget_unused(exact)
-    true = _core.best_of_tables
-
-    def slow(*told):
-        clock.begun, clock.now_s = clock.begun + 1, clock.now_s + 1.0
-        return out_of_time(true)(*told)
-
-    monkeypatch.setattr(_core, "best_of_tables", slow)
-    for module in (solver, tables):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
-    assert len(exact.without(given, sorted(full.wins), 4.0)) == len(full.wins) > 8
-    assert (clock.begun, clock.now_s) == (4, 104.0)
-
-
-def test_tables_past_their_nodes_are_held_to_limits_only_while_there_is_time(monkeypatch):
-    """The knapsack's market is not made ready past the deadline; the search's own choice stands."""
-    given, seen = many_tables(), []
-    exact = tables_made_ready(given)
-    before = exact.solve(given, 60.0)
-    true = _core.best_of_tables
-
-    def too_wide(*told):
-        return (tables._TOO_WIDE, *true(*told)[1:])
-
-    def late(market, *, deadline_s):
-        seen.append(deadline_s)
-        raise OutOfTimeError
-
-    monkeypatch.setattr(_core, "best_of_tables", too_wide)
-    monkeypatch.setattr(tables, "CompiledMarket", late)
-    monkeypatch.setattr(tables, "time", SimpleNamespace(monotonic=lambda: 100.0))
-    assert exact._ready.solution(None, 160.0) == before
-    assert seen == [160.0]
 
 
 def worth(bids, wins):
@@ -288,10 +207,10 @@ class Ticking:
 
     def __init__(self, monkeypatch):
         self.now_s = 100.0
-        for module in (problem, learning):
+        for module in (problem, cut_generation):
             monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now_s))
-        for name in ("made_up", "dealt"):
-            monkeypatch.setattr(Places, name, self.tried)
+        for name in ("by_group_patterns", "by_machine_patterns"):
+            monkeypatch.setattr(RowPlacer, name, self.tried)
 
     def tried(self, *_):
         self.now_s += 1.0
@@ -301,12 +220,12 @@ def choices():
     """Choices that fit, so that no limit is broken, each with its market made ready; racks come in every other."""
     for seed in range(12):
         levels = (Level.RACK, Level.MACHINE) if seed % 2 else (Level.SLOT, Level.MACHINE)
-        compiled = CompiledMarket(
+        compiled = prepared(
             random_market(seed, replace(MANY, machines=20, bidders=16, pinned=False, units=False, levels=levels))
         )
         starts = compiled.arrays.rows.row_start.tolist()
         rows = [random.Random(seed).randrange(start, end) for start, end in itertools.pairwise(starts) if end > start]
-        while isinstance(compiled.places.pack(np.array(rows, dtype=np.int32)), int):
+        while isinstance(compiled.placer.pack(np.array(rows, dtype=np.int32)), int):
             rows.pop()
         yield compiled, np.array(rows, dtype=np.int32)
 
@@ -316,11 +235,11 @@ def test_places_are_looked_for_no_longer_than_there_is_time(monkeypatch):
     clock, took_s = Ticking(monkeypatch), []
     for compiled, rows in choices():
         before = clock.now_s
-        assert compiled.settle(rows, math.inf) is None
+        assert compiled.find_cut_or_places(rows, math.inf) is None
         took_s.append(clock.now_s - before)
         for time_s in (0.0, 1.5, 4.0):
             before = clock.now_s
-            assert compiled.settle(rows, before + time_s) is None
+            assert compiled.find_cut_or_places(rows, before + time_s) is None
             assert clock.now_s - before <= min(took_s[-1], math.ceil(time_s) + 1.0)
     assert sum(seconds >= 5.0 for seconds in took_s) > 6
 
@@ -330,39 +249,18 @@ def test_the_full_market_looks_quickly_first_and_thoroughly_while_there_is_time(
     """A quick attempt is always made, and takes a second; how many follow is a matter of time."""
     clock, looked_at = Ticking(monkeypatch), []
     ready = [(compiled, rows) for compiled, rows in choices() if compiled.arrays.kinds[0].level is not Level.SLOT]
-    monkeypatch.setattr(Places, "pack", lambda *given: 0)
+    monkeypatch.setattr(RowPlacer, "pack", lambda *given: 0)
     for compiled, rows in ready:
         before = clock.now_s
-        assert problem._Problem(compiled, -1, before + time_s, before + time_s)._placed(rows) is None
+        assert problem._Problem(compiled, -1, before + time_s, before + time_s)._quick_places_or_cut(rows) is None
         looked_at.append(clock.now_s - before)
     assert max(looked_at) == tries
 
 
-def test_next_best_choices_are_not_looked_at_past_the_deadline(monkeypatch):
-    """None of a thousand choices fits, and each takes a second to know that of."""
-    clock, given = Ticking(monkeypatch), random_market(1, MANY)
-    compiled = CompiledMarket(given)
-    whole = problem._Problem(compiled, -1, clock.now_s + 5.0, clock.now_s + 5.0)
-    decided = []
-
-    def fits_not(self, chosen):
-        clock.now_s += 1.0
-        decided.append(chosen)
-        return False
-
-    monkeypatch.setattr(_core, "choices", lambda *given: (0, 1_000, 0))
-    monkeypatch.setattr(Places, "pack", lambda *given: 0)
-    monkeypatch.setattr(problem._Problem, "_searched", fits_not)
-    monkeypatch.setattr(problem._Problem, "_remainder", lambda self, most: most)
-    assert whole._next_best(7) == 7
-    assert len(decided) == 5
-
-
 def test_the_bound_without_each_bidder_is_what_the_prices_say_of_its_problem():
     for seed in range(10):
-        compiled = CompiledMarket(random_market(seed, MANY))
-        loss = np.empty(compiled.arrays.rows.rows, dtype=np.int64)
+        compiled = prepared(random_market(seed, MANY))
         compiled.known_bound(0)
         price = compiled.prices(-1)
         for skip in range(len(compiled.arrays.bids)):
-            assert compiled.known_bound(skip) == _core.losses(compiled.problem, skip, price, loss)
+            assert compiled.known_bound(skip) == bound_of(compiled.problem, skip, price)

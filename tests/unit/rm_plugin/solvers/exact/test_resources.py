@@ -1,4 +1,4 @@
-"""Limits, drawn up first or learnt: none forbids what fits, and where they are said to suffice they do."""
+"""Resources and cuts: none forbids a choice that has places, and sufficient ones admit no other choice."""
 
 import random
 
@@ -8,16 +8,16 @@ from core_cases import all_choices, keeps, pinned_by
 from small_markets import bid, gang, machine, market, row
 
 from rm_plugin.solvers.brute_force import place_all
+from rm_plugin.solvers.exact.cut_generation import find_cut_or_places
 from rm_plugin.solvers.exact.knapsack import most_pinned, pinned_together
-from rm_plugin.solvers.exact.learning import settle
-from rm_plugin.solvers.exact.places import Places, Searched
+from rm_plugin.solvers.exact.market_arrays import read_market
 from rm_plugin.solvers.exact.resources import Resource, first_resources, pinned_resources
-from rm_plugin.solvers.exact.rows import read_market
+from rm_plugin.solvers.exact.row_placement import RowPlacer, Searched
 from themis.cluster import Level
 from themis_lab.audit.recipes import Recipe, random_market
 
 MACHINE, RACK, SLOT, CLUSTER = Level.MACHINE, Level.RACK, Level.SLOT, Level.CLUSTER
-MOST_IN_CORE, MOST_LEARNT = 160, 30
+MAX_RESOURCES, MAX_CUTS = 160, 30
 
 RECIPES = {
     "anything": Recipe(sizes=(1, 2, 3, 4, 5), rows=4, slot_gpus=4),
@@ -37,7 +37,7 @@ class Case:
 
     def __init__(self, given):
         self.market, self.arrays = given, read_market(given)
-        self.rows, self.places = self.arrays.rows, Places(self.arrays)
+        self.rows, self.places = self.arrays.rows, RowPlacer(self.arrays)
         self.free = self.places.free
         together = pinned_together(self.rows, self.free)
         self.first = first_resources(self.arrays.machines, self.arrays.kinds, together)
@@ -70,7 +70,7 @@ def cases(name, number):
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_what_fits_keeps_every_limit_and_where_they_suffice_what_keeps_them_fits(name):
+def test_feasible_choices_keep_all_resources_and_sufficient_ones_admit_no_others(name):
     fitting, sufficient, broken = 0, 0, 0
     for rng, case in cases(name, 60):
         for chosen, pinned in case.choices(rng, 25):
@@ -88,14 +88,14 @@ def test_what_fits_keeps_every_limit_and_where_they_suffice_what_keeps_them_fits
 @pytest.mark.parametrize(
     "name", ["anything", "racks", "slots", "pinned", "odd sizes", "racks in units", "racks and pins"]
 )
-def test_a_learnt_limit_forbids_its_choice_and_nothing_that_fits(name):
+def test_a_cut_forbids_its_choice_and_no_feasible_one(name):
     learnt, told_more, forbidden = 0, 0, 0
     for rng, case in cases(name, 60):
         every = list(case.choices(rng, 25))
         fitting = [(chosen, pinned) for chosen, pinned in every if case.fit(chosen)]
         for chosen, pinned in every:
             rows = np.array(chosen, dtype=np.int32)
-            answer = settle(case.arrays, rows, case.places, 0)
+            answer = find_cut_or_places(case.arrays, rows, case.places, 0)
             if not isinstance(answer, Resource):
                 continue
             learnt += 1
@@ -110,13 +110,13 @@ def test_a_learnt_limit_forbids_its_choice_and_nothing_that_fits(name):
 
 
 @pytest.mark.parametrize("name", ["anything", "racks", "slots", "pinned"])
-def test_patterns_make_up_only_what_fits(name):
+def test_patterns_place_only_feasible_choices(name):
     """Gangs by the patterns of a dive are feasible; a dive is not asked to find what a search would."""
     made = 0
     for rng, case in cases(name, 60):
         for chosen, _ in case.choices(rng, 12):
             rows = np.array(chosen, dtype=np.int32)
-            answer = settle(case.arrays, rows, case.places, 0)
+            answer = find_cut_or_places(case.arrays, rows, case.places, 0)
             if not isinstance(answer, Searched):
                 continue
             # Placed gangs pass through `realise`, which raises where they do not fit.
@@ -126,39 +126,12 @@ def test_patterns_make_up_only_what_fits(name):
     assert made > 20
 
 
-def test_the_search_for_places_says_no_exactly_where_brute_force_does():
-    said = []
-    for name in RECIPES:
-        for rng, case in cases(name, 25):
-            for chosen, _ in case.choices(rng, 10):
-                answer = case.places.fits(np.array(chosen, dtype=np.int32))
-                assert answer is not None
-                assert (answer is not False) == case.fit(chosen)
-                assert answer is False or sorted(answer.gangs()) == sorted(chosen)
-                said.append(answer is not False)
-    assert 100 < sum(said) < len(said) - 100
-
-
-def test_the_programme_over_patterns_says_no_exactly_where_brute_force_does():
-    said = []
-    for name in RECIPES:
-        for rng, case in cases(name, 25):
-            for chosen, _ in case.choices(rng, 4):
-                answer = case.places.decided(np.array(chosen, dtype=np.int32), 10.0)
-                assert answer is not None
-                assert (answer is not False) == case.fit(chosen)
-                # Placed gangs pass through `realise`, which raises where they do not fit.
-                assert answer is False or sorted(answer.gangs()) == sorted(chosen)
-                said.append(answer is not False)
-    assert 50 < sum(said) < len(said) - 50
-
-
-def test_racks_alike_each_count_for_a_learnt_limit():
+def test_each_of_identical_racks_counts_for_a_cut():
     """Three racks of 3 and 2 GPUs hold a gang of three each: four are too many, three are not."""
     machines = [machine(f"m{n}", 3 - n % 2, rack=f"r{n // 2}") for n in range(6)]
     case = Case(market(machines, bid("a", 0.1, row(0.9, gang(3, RACK, 4)), row(0.5, gang(3, RACK, 3)))))
     rows = np.array([0], dtype=np.int32)
-    limit = settle(case.arrays, rows, case.places, 0)
+    limit = find_cut_or_places(case.arrays, rows, case.places, 0)
     nothing = np.zeros(6, dtype=np.int64)
     assert [keeps(limit, case.rows, [row_], nothing) for row_ in (0, 1)] == [False, True]
 
@@ -168,7 +141,7 @@ def test_patterns_that_leave_single_gpus_share_the_racks_of_gangs_that_want_them
     machines = [machine(f"m{n:02d}", 4, rack=f"r{n % 3}") for n in range(12)]
     rows = (gang(3, MACHINE, 6), gang(3, RACK, 2), gang(4, MACHINE, 5), gang(2, MACHINE, 2))
     case = Case(market(machines, bid("a", 0.1, row(0.9, *rows))))
-    placed = settle(case.arrays, np.array([0], dtype=np.int32), case.places, 0)
+    placed = find_cut_or_places(case.arrays, np.array([0], dtype=np.int32), case.places, 0)
     assert isinstance(placed, Searched)
     assert sum(each.gpus.gpus for each in placed.gangs()[0]) == 48
 
@@ -191,21 +164,21 @@ def test_more_limits_than_the_core_takes_are_thinned_and_no_longer_said_to_suffi
     machines = [machine(f"m{n}", n + 1, 2, rack=f"r{n % 4}") for n in range(90)]
     asked = [row(0.2 + 0.001 * g, gang(g, level), gang(2, MACHINE)) for g in range(2, 90) for level in (SLOT, RACK)]
     case = Case(market(machines, bid("a", 0.1, *asked)))
-    assert len(case.first.each) + len(case.pinned) + MOST_LEARNT <= MOST_IN_CORE
+    assert len(case.first.each) + len(case.pinned) + MAX_CUTS <= MAX_RESOURCES
     assert case.first.each[0].name == ("machine", 1)
     assert not case.first.sufficient
 
 
-def test_machines_fought_over_leave_room_for_what_will_be_learnt():
+def test_pinned_resources_leave_places_for_cuts():
     machines = [machine(f"m{n:03}", 3, rack=f"r{n % 4}") for n in range(140)]
     pins = [row(0.2 + 0.001 * n, gang(2, MACHINE), **{f"m{n:03}": 2}) for n in range(140)]
     case = Case(market(machines, bid("a", 0.1, *pins), bid("b", 0.1, *pins)))
     assert len(case.pinned) > 100
-    assert len(case.first.each) + len(case.pinned) + MOST_LEARNT <= MOST_IN_CORE
+    assert len(case.first.each) + len(case.pinned) + MAX_CUTS <= MAX_RESOURCES
 
 
 def test_a_chain_of_many_sizes_that_was_thinned_is_not_said_to_suffice(monkeypatch):
-    monkeypatch.setattr("rm_plugin.solvers.exact.resources._MOST_FIRST", 3)
+    monkeypatch.setattr("rm_plugin.solvers.exact.resources._MAX_FIRST", 3)
     machines = [machine(f"m{n}", 3) for n in range(5)] + [machine("z", 40)]
     sizes = (1, 2, 4, 8, 16, 32)
     given = market(machines, bid("a", 0.1, *(row(0.2, gang(size, MACHINE)) for size in sizes)))
@@ -214,11 +187,11 @@ def test_a_chain_of_many_sizes_that_was_thinned_is_not_said_to_suffice(monkeypat
     assert not first.sufficient
 
 
-def test_only_part_of_a_machine_too_large_to_weigh_teaches_nothing():
+def test_a_machine_too_large_to_weigh_yields_no_cut():
     """All of it but one GPU is pinned, so the others are weighed; the limit would need its whole size."""
     machines = [machine("m0", 600), machine("m1", 4), machine("m2", 4)]
     given = market(machines, bid("a", 0.1, row(0.9, gang(3, MACHINE, 2), gang(2, MACHINE), m0=599)))
     case = Case(given)
     rows = np.array([0], dtype=np.int32)
-    assert settle(case.arrays, rows, case.places, 0) is None
-    assert case.places.fits(rows) is False
+    assert find_cut_or_places(case.arrays, rows, case.places, 0) is None
+    assert not case.fit([0])

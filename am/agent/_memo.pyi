@@ -1,9 +1,0 @@
-"""What is compiled of `am.agent.memo`, which tells what it does."""
-
-from collections.abc import Callable
-from typing import Any
-
-class Memo:
-    def __init__(self, most_parts: int) -> None: ...
-    def __len__(self) -> int: ...
-    def of(self, objects: tuple[object, ...], values: tuple[object, ...], work_out: Callable[[], Any]) -> Any: ...

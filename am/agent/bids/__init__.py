@@ -1,0 +1,1 @@
+"""Reports and bids of one app or of many."""

@@ -1,0 +1,232 @@
+"""Build bids: the bundles of GPUs that an app asks for, and the value of each (auction.md, section 1).
+
+An offer lists free GPUs, including the app's own GPUs whose leases end in this round (*renewable* GPUs). A bid answers
+with rows. A row asks for gangs within a locality level, for pinned GPUs on named machines, or for both. An app wins at
+most one row.
+
+Value of a bundle:
+    V = 1/rho = t_ideal / t_shared, at the best division of the bundle into gangs.
+    Here t_shared is the elapsed time, plus one restart if a held gang changes, plus T. T is the time to finish on these
+    gangs (`finish_time_s`). If T exceeds one lease, `shared_times_s` models the time after the lease.
+
+What a division may do:
+    * Form a new gang for a job without one, of a size that some job can run on.
+    * Grow a gang whose leases continue, once all jobs have gangs, if that saves more than two restarts (`growth_pays`).
+    * Keep a renewable gang in place, if the bundle has all its renewable GPUs. Otherwise the rest of the gang continues
+      or grows, if its job can run on that.
+    * Leave GPUs unused. So a larger bundle is never worth less.
+    One restart is paid however many gangs change. An empty bundle pays it too, if a gang is lost.
+
+Example: two machines of 4 GPUs, all offered; 2 active apps, N_avg = 2, S = 1 everywhere, elapsed time 0.
+    Leases last 1000 s, a restart takes 20 s. The app has two jobs of 400 GPU seconds, each on 1 or 2 GPUs. One job
+    holds 2 renewable GPUs on m0. t_ideal = N_avg * work / min(8, 4) = 2 * 800 / 4 = 400 s.
+
+        bundle                      T  t_shared      V
+        nothing                   inf      1220  0.328   a restart, one lease, then 200 s on the fair share of 4 GPUs
+        1 GPU                     800       820  0.488
+        2 GPUs, one gang or two   400       420  0.952
+        m0:2, renewed             400       400  1.000   no restart
+        two gangs of 2            200       220  1.818
+        m0:2 and a gang of 2      200       200  2.000   no restart: renewing in place is worth 0.182 here
+
+Why a few rows cover all bundles:
+    T depends on the sizes and levels of gangs, not on their machines. The restart is paid once, so two cases suffice:
+    pin all renewable gangs, or pin none. Rows that pin only the best of them add no value. They come first among
+    equals, so that jobs stay where they are. A grown gang is pinned only where S differs between its machine or rack
+    and others.
+
+How a bid is made: `candidate_tables` lists the candidates, `_times_s` times them, `_values` values them, and
+`CandidateSet.chosen` keeps those that no other one dominates.
+
+Limits: large tables are thinned (`enumerate_candidates`, `dominance.thinned`), and `rows_dropped` counts what is
+missing. Ways to grow that `gang_extensions` omits are not counted. Source: NSDI'20, equations 1 and 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from am.agent.bids.bounded_cache import BoundedCache
+from am.agent.bids.candidate_set import CandidateSet
+from am.agent.bids.candidate_tables import tables_of
+from am.agent.candidates.gang_kinds import Room, Way, relevant_slowdown, ways_to_ask
+from am.agent.model.division_times import finish_times_s
+from am.agent.model.fairness import cluster_time_s, shared_times_s, values_of
+from am.agent.model.outlook import Outlook
+from am.agent.model.views import AppView, ClusterView, GangAt
+from themis.bids import Bid, Offer
+
+ROW_CAP = 700
+"""Rows that a bid may hold. Past it rows are left out that others replace, at the least loss (`dominance.thinned`)."""
+
+_MAX_DROPPED = 10**9
+"""Where `rows_dropped` stops counting: complete tables of large apps have more rows than a message can hold."""
+
+_CLOSELY = 7
+"""The number of candidates with the earliest ends that are packed closely: each takes a millisecond or more."""
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+
+class BidMemory:
+    """Candidates that apps of one job have in common, between bids.
+
+    What a single job that keeps no GPUs may ask for depends on its shape, its S, the gangs that fit and its renewable
+    gang, not on its work. Whoever makes many bids keeps one memory: an app master for its app, a simulator for all.
+    """
+
+    def __init__(self) -> None:
+        self._ways: BoundedCache[tuple[Way, ...]] = BoundedCache(4096)
+        self._sets: BoundedCache[CandidateSet] = BoundedCache(4096)
+
+    def single_job_set(self, app: AppView, room: Room, offer: Offer, around: ClusterView) -> CandidateSet:
+        """The candidates of an app that has one job and keeps no GPUs (`keeps_nothing`)."""
+        (job,) = app.jobs
+        same_job = job.shape, relevant_slowdown(job), room.traits
+        ways = self._ways.of(same_job, lambda: tuple(ways_to_ask(app, room, job.shape.demand_max_gpus)))
+        fits = tuple([room.most(at.gpus, unit_gpus, within) > 0 for at, within, unit_gpus in ways])
+        held = tuple([(gang, gang.up.within(offer.free), app.restart_s) for gang in app.held])
+        return self._sets.of((same_job, fits, held), lambda: CandidateSet(tables_of(app, offer, around, room), job))
+
+
+def make_bid(app: AppView, offer: Offer, around: ClusterView, memory: BidMemory | None = None) -> Bid:
+    """The bid of one app, at the moment of its view; see `make_bids`."""
+    moment = np.array([app.elapsed_s]), np.array([app.contention])
+    return make_bids([Outlook(app, around)], *moment, offer, around, memory)[0]
+
+
+def make_bids(
+    outlooks: Sequence[Outlook],
+    elapsed_s: Floats,
+    contentions: Floats,
+    offer: Offer,
+    around: ClusterView,
+    memory: BidMemory | None = None,
+) -> list[Bid]:
+    """The bids of N apps on one offer, in their order: V of the empty bundle, and rows that say V of every bundle.
+
+    For every bundle within the offer the best row that it contains is worth V(bundle), as long as `rows_dropped` is 0
+    and the gangs' ways to grow are few (`gang_extensions`).
+
+    Args:
+        outlooks: The N apps.
+        elapsed_s: Seconds since each was submitted [N].
+        contentions: N_avg of each [N].
+        offer: Free GPUs by machine and slot, renewable ones included.
+        around: The cluster now.
+        memory: What earlier bids have in common with these.
+    """
+    if not outlooks:
+        return []
+    candidates = _candidates(outlooks, offer, around, memory or BidMemory())
+    times_s = [_times_s(outlook.app, each, around) for outlook, each in zip(outlooks, candidates, strict=True)]
+    empty_values, values = _values(outlooks, candidates, times_s, (elapsed_s, contentions), around)
+    gains = _gains(values, np.repeat(empty_values, [len(each) for each in candidates]))
+    bids, start = [], 0
+    for outlook, each, empty_value in zip(outlooks, candidates, empty_values.tolist(), strict=True):
+        some = slice(start, start + len(each))
+        start = some.stop
+        sent, useful = each.chosen(values[some], gains[some], empty_value, ROW_CAP)
+        worth = values[some].tolist()
+        rows = tuple([each.row(place, worth[place]) for place in sent])
+        dropped = min(useful - len(rows) + each.missing, _MAX_DROPPED)
+        app_id = outlook.app.app_id
+        bids.append(
+            Bid(app_id=app_id, round_id=offer.round_id, empty_value=empty_value, rows=rows, rows_dropped=dropped)
+        )
+    return bids
+
+
+def _candidates(
+    outlooks: Sequence[Outlook], offer: Offer, around: ClusterView, memory: BidMemory
+) -> list[CandidateSet]:
+    """What each app may ask for. Single jobs of one shape and S that keep no GPUs may ask for the same."""
+    room = Room(offer.free.by_machine(), offer.slots, around)
+    shared: dict[object, CandidateSet] = {}
+    found = []
+    for outlook in outlooks:
+        app = outlook.app
+        if len(app.jobs) != 1 or app.later_phases or not keeps_nothing(app):
+            found.append(CandidateSet(tables_of(app, offer, around, room)))
+            continue
+        key = app.jobs[0].shape, relevant_slowdown(app.jobs[0]), app.held, app.restart_s
+        candidates = shared.get(key)
+        if candidates is None:
+            candidates = shared[key] = memory.single_job_set(app, room, offer, around)
+        found.append(candidates)
+    return found
+
+
+def keeps_nothing(app: AppView) -> bool:
+    """Whether all GPUs of the app are renewable: at most one gang, and that as a whole."""
+    return not app.held or (len(app.held) == 1 and app.held[0].renewable and app.held[0].up == app.held[0].gpus)
+
+
+def _times_s(app: AppView, candidates: CandidateSet, around: ClusterView) -> Floats:
+    """T on every candidate, in seconds.
+
+    The best candidates of an app that holds nothing are packed more closely. What an app holds is timed without that
+    wherever it is compared with a bundle, and a bundle must not look better only because it is packed more closely.
+    """
+    if candidates.paces is not None:
+        slowdowns, usables = candidates.paces
+        return app.jobs[0].serial_work_s * slowdowns / usables
+    tables = candidates.tables
+    if not tables:
+        return np.zeros(0)
+    gangs: dict[GangAt, int] = {}
+    for table in tables:
+        for gang in (*table.gangs, *[kind.at for kind in table.kinds]):
+            gangs.setdefault(gang, len(gangs))
+    counts = np.concatenate([table.counts_of(gangs) for table in tables])
+    times_s = finish_times_s(app, tuple(gangs), counts, around)
+    if not app.held:
+        best = np.argsort(times_s, kind="stable")[:_CLOSELY]
+        times_s[best] = finish_times_s(app, tuple(gangs), counts[best], around, closely=True)
+    return times_s
+
+
+def _values(
+    outlooks: Sequence[Outlook],
+    candidates: Sequence[CandidateSet],
+    times_s: Sequence[Floats],
+    moment: tuple[Floats, Floats],
+    around: ClusterView,
+) -> tuple[Floats, Floats]:
+    """V of the empty bundle of each app, and of all candidates one app after the other.
+
+    Args:
+        outlooks: The N apps.
+        candidates: Those of each.
+        times_s: T on each app's candidates, in seconds.
+        moment: Seconds since each app was submitted, and N_avg of each.
+        around: The cluster now.
+    """
+    elapsed_s, contentions = moment
+    apps, sizes = np.arange(len(outlooks)), [len(each) for each in candidates]
+    of = np.concatenate((apps, apps.repeat(sizes)))
+    empty_s, empty_switch_s = np.array([outlook.empty_bundle_s for outlook in outlooks]).T
+    share_s = np.array([outlook.share_s(around) for outlook in outlooks])
+    ideal_s = np.array([cluster_time_s(outlook.app, around) for outlook in outlooks]) * contentions
+    switch_s = np.concatenate((empty_switch_s, *[each.switch_s for each in candidates]))
+    shared_s = shared_times_s(
+        around.rule,
+        np.concatenate((empty_s, *times_s)),
+        spent_s=elapsed_s[of] + switch_s,
+        share_s=share_s[of],
+        lease_s=around.lease_s,
+    )
+    values = values_of(ideal_s[of], shared_s)
+    return values[: len(outlooks)], values[len(outlooks) :]
+
+
+def _gains(values: Floats, empty_values: Floats) -> Floats:
+    """What candidates gain over the empty bundle: log(V / V of it), or V if the empty bundle is worth nothing."""
+    some = (empty_values > 0.0) & (values > 0.0)
+    gains = values.copy()
+    gains[some] = np.log(values[some] / empty_values[some])
+    return gains

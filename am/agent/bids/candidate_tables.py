@@ -1,0 +1,205 @@
+"""Tables of candidates: for each thing that may become of the held gangs, all candidates for new gangs on top.
+
+Example: an app of two jobs holds one renewable gang. One table keeps that gang in place and adds up to one new gang; it
+costs no restart. Another gives it up and asks for up to two new gangs, and costs a restart.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from am.agent.candidates.enumeration import enumerate_candidates
+from am.agent.candidates.gang_extension import GangExtension, added_up, gang_extensions
+from am.agent.candidates.gang_kinds import GangKind, LocalitySensitivity, Room, gang_kinds
+from am.agent.candidates.multifit import Ask
+from am.agent.candidates.sub_bundles import sub_bundle_candidates
+from am.agent.model.demands import parts_left
+from am.agent.model.views import AppView, ClusterView, GangAt, HeldGang
+from themis.bids import Gang, Offer
+from themis.cluster import Allocation, Level
+from themis.values import Value, remembered
+
+Counts = NDArray[np.int64]
+
+
+class Table(Value, frozen=True, dict=True, kw_only=True):
+    """Candidates that share what becomes of the held gangs.
+
+    Attributes:
+        gangs: Gangs that the app holds in every row.
+        pinned: GPUs on named machines that every row asks for.
+        anywhere: Gangs anywhere that every row asks for.
+        kinds: K kinds of new gangs.
+        asks: New gangs of each row, R rows by K kinds.
+        switch_s: Seconds of restart that every row costs.
+        steady: Whether the rows only keep jobs where they are: they are worth no more than others.
+        missing: Candidates that a complete table would have in addition.
+    """
+
+    gangs: tuple[GangAt, ...]
+    pinned: tuple[Allocation, ...] = ()
+    anywhere: tuple[Gang, ...] = ()
+    kinds: tuple[GangKind, ...] = ()
+    asks: Counts
+    switch_s: float = 0.0
+    steady: bool = False
+    missing: int = 0
+
+    def counts_of(self, gangs: Mapping[GangAt, int]) -> Counts:
+        """The gangs that the app holds with each row, R rows by gangs."""
+        counts = np.zeros((len(self.asks), len(gangs)), dtype=np.int64)
+        for gang, count in Counter(self.gangs).items():
+            counts[:, gangs[gang]] += count
+        for place, kind in enumerate(self.kinds):
+            counts[:, gangs[kind.at]] += self.asks[:, place]
+        return counts
+
+    @remembered
+    def gpus(self) -> Counts:
+        """The GPUs that each row asks for."""
+        fixed = sum([gang.gpus for gang in self.pinned]) + sum([gang.total_gpus for gang in self.anywhere])
+        return fixed + self.asks @ np.array([kind.at.gpus for kind in self.kinds], dtype=np.int64)
+
+    def gangs_asked(self, kinds: Sequence[GangKind]) -> Counts:
+        """The gangs that each row asks for, R rows by these kinds: `asks` and `anywhere`."""
+        place = {_asked(kind): number for number, kind in enumerate(kinds)}
+        counts = np.zeros((len(self.asks), len(kinds)), dtype=np.int64)
+        for number, kind in enumerate(self.kinds):
+            counts[:, place[_asked(kind)]] += self.asks[:, number]
+        for gang in self.anywhere:
+            counts[:, place[gang.gpus, gang.unit_gpus, gang.within]] += gang.count
+        return counts
+
+    def pinned_on(self, machines: Sequence[str]) -> Counts:
+        """GPUs that each row pins on each of these machines."""
+        pinned: Counter[str] = Counter()
+        for gang in self.pinned:
+            pinned.update(dict(gang))
+        counts = np.array([pinned[machine] for machine in machines], dtype=np.int64)
+        return np.ones((len(self.asks), 1), dtype=np.int64) * counts
+
+
+def kinds_asked(tables: Sequence[Table]) -> list[GangKind]:
+    """The distinct kinds that rows of these tables ask for."""
+    kinds: dict[tuple[int, int, Level], GangKind] = {}
+    for table in tables:
+        for kind in table.kinds:
+            kinds.setdefault(_asked(kind), kind)
+        for gang in table.anywhere:
+            more = GangKind(GangAt(gang.gpus, Level.CLUSTER), gang.within, gang.unit_gpus, 0)
+            kinds.setdefault(_asked(more), more)
+    return list(kinds.values())
+
+
+def _asked(kind: GangKind) -> tuple[int, int, Level]:
+    return kind.at.gpus, kind.unit_gpus, kind.within
+
+
+def tables_of(app: AppView, offer: Offer, around: ClusterView, room: Room) -> list[Table]:
+    """The tables of a bid (`bidding` says why these suffice); none for an app without jobs.
+
+    First the table in which all gangs stay in place, then rows that keep some of them, then tables that cost a restart
+    and pin only what grows.
+    """
+    if not app.jobs:
+        return []
+    renewable = app.renewable
+    up = tuple(gang.up for gang in renewable)
+    # The ResourceManager may not offer what the app believes to be renewable, and would refuse a bid that pins it.
+    all_up = added_up(up)
+    offered = all_up.within(offer.free)
+    tables = [_all_stay(app, offer.free - all_up, offer, around, up, room)] if offered else []
+    tables += _some_stay(app, renewable) if offered else ()
+    return [*tables, *_restarted(app, offer, around, room)]
+
+
+_NOTHING_NEW: Counts = np.zeros((1, 0), dtype=np.int64)
+"""One row without new gangs."""
+
+
+def _all_stay(
+    app: AppView, free: Allocation, offer: Offer, around: ClusterView, up: tuple[Allocation, ...], room: Room
+) -> Table:
+    gangs = tuple(gang.at for gang in app.held)
+    new = len(app.jobs) - len(app.held)
+    if not new:
+        return Table(gangs=gangs, pinned=up, asks=_NOTHING_NEW)
+    if up:
+        room = Room(free.by_machine(), offer.slots, around)
+    kinds = gang_kinds(app, room)
+
+    def sub_bundles() -> list[Ask]:
+        return [] if up else sub_bundle_candidates(kinds, new, free.by_machine(), offer.slots, around)
+
+    asks, missing = enumerate_candidates(kinds, new, free.gpus, app.jobs, 2 if up else 1, sub_bundles, room)
+    return Table(gangs=gangs, pinned=up, kinds=kinds, asks=asks, missing=missing)
+
+
+def _some_stay(app: AppView, renewable: Sequence[HeldGang]) -> Iterator[Table]:
+    """The best renewable gangs stay, and nothing new is asked for.
+
+    Such a row is worth as much as one that asks for the same gangs anywhere; a solver takes the first of equal rows.
+    Not if slots matter: a row pins GPUs by machine, and cannot say that they are in one slot.
+    """
+    judges = LocalitySensitivity.of(app)
+    in_slots = {gang.gpus.gpus for gang in renewable if gang.level is Level.SLOT}
+    slots_matter = {gpus for gpus in in_slots if not judges.same_speed(*_near(gpus))}
+    most = len(renewable) - 1
+    if slots_matter:
+        told = (gang.level is Level.SLOT and gang.gpus.gpus in slots_matter for gang in renewable[:most])
+        most = next((place for place, matters in enumerate(told) if matters), most)
+    if not most:
+        return
+    kept = [gang.at for gang in app.kept]
+    ats, ups = [gang.at for gang in renewable], [gang.up for gang in renewable]
+    parts = [parts_left(app, (gang,)) if gang.up != gang.gpus else () for gang in renewable]
+    for staying in range(most, 0, -1):
+        gangs = (*kept, *ats[:staying], *itertools.chain.from_iterable(parts[staying:]))
+        pinned = tuple(ups[:staying])
+        yield Table(gangs=gangs, pinned=pinned, asks=_NOTHING_NEW, switch_s=app.restart_s, steady=True)
+
+
+def _near(gpus: int) -> tuple[GangAt, GangAt]:
+    return GangAt(gpus, Level.SLOT), GangAt(gpus, Level.MACHINE)
+
+
+def _restarted(app: AppView, offer: Offer, around: ClusterView, room: Room) -> Iterator[Table]:
+    if not app.held:
+        return
+    free = offer.free.by_machine()
+    ways = gang_extensions(app, free, around)
+    if not app.renewable:
+        # The first way, in which nothing grows and nothing is lost, is the table in which all gangs stay.
+        ways = ways[1:]
+    if not ways:
+        return
+    kinds = gang_kinds(app, room)
+    known: dict[tuple[int, int], tuple[Counts, int]] = {}
+    for way in ways:
+        left = offer.free.gpus - sum(gang.gpus for gang in way.pinned) - sum(gang.gpus for gang in way.anywhere)
+        new = len(app.jobs) - len(way.gangs)
+        if (new, left) not in known:
+            known[new, left] = enumerate_candidates(kinds, new, left, app.jobs, len(ways) + len(app.renewable[:1]))
+        yield _table_of_growth(app, kinds, way, *known[new, left])
+
+
+def _table_of_growth(
+    app: AppView, kinds: tuple[GangKind, ...], way: GangExtension, asks: Counts, missing: int
+) -> Table:
+    if way.grown:
+        # A gang grows only once every job has one.
+        asks = asks[asks.sum(axis=1) == len(app.jobs) - len(way.gangs)]
+    return Table(
+        gangs=way.gangs,
+        pinned=way.pinned,
+        anywhere=way.anywhere,
+        kinds=kinds,
+        asks=asks,
+        switch_s=app.restart_s,
+        missing=missing,
+    )

@@ -1,0 +1,92 @@
+"""Reports of one app or of many: rho with what an app keeps, its demands, and the work left of its search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from am.agent.model.fairness import cluster_time_s, shared_times_s
+from am.agent.model.outlook import Outlook
+from am.agent.model.views import AppView, ClusterView
+from themis.bids import AppReport, RhoOf
+
+Floats = NDArray[np.float64]
+
+
+def make_report(app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+    """The report of one app, at the moment of its view."""
+    moment = np.array([app.elapsed_s]), np.array([app.contention])
+    return make_reports([Outlook(app, around)], *moment, around, round_id, rho_of)[0]
+
+
+def make_reports(
+    outlooks: Sequence[Outlook],
+    elapsed_s: Floats,
+    contentions: Floats,
+    around: ClusterView,
+    round_id: int,
+    rho_of: RhoOf = RhoOf.EVERY_APP,
+) -> list[AppReport]:
+    """The reports of N apps, in their order.
+
+    An app whose rho the round does not ask for reports neither its times nor, if it has no demands, the work left.
+
+    Args:
+        outlooks: The N apps.
+        elapsed_s: Seconds since each was submitted [N].
+        contentions: N_avg of each [N].
+        around: The cluster now.
+        round_id: The round that asks.
+        rho_of: The apps whose rho it asks for.
+    """
+    asked = [rho_of.asks(outlook.demands) for outlook in outlooks]
+    if not all(asked):
+        some = [place for place, is_asked in enumerate(asked) if is_asked]
+        with_rho = iter(
+            make_reports([outlooks[place] for place in some], elapsed_s[some], contentions[some], around, round_id)
+        )
+        return [
+            next(with_rho)
+            if is_asked
+            else AppReport(
+                app_id=outlook.app.app_id,
+                round_id=round_id,
+                demands=outlook.demands,
+                phases_left=outlook.phases_left if outlook.demands else (),
+                restart_s=outlook.app.restart_s,
+            )
+            for outlook, is_asked in zip(outlooks, asked, strict=True)
+        ]
+    if not outlooks:
+        return []
+    shared_s, ideal_s = _shared_and_ideal_s(outlooks, elapsed_s, contentions, around)
+    rhos = (shared_s / ideal_s).tolist()
+    return [
+        AppReport(
+            app_id=outlook.app.app_id,
+            round_id=round_id,
+            rho=rho,
+            t_shared_s=t_shared_s,
+            t_ideal_s=t_ideal_s,
+            demands=outlook.demands,
+            phases_left=outlook.phases_left,
+            restart_s=outlook.app.restart_s,
+        )
+        for outlook, rho, t_shared_s, t_ideal_s in zip(outlooks, rhos, shared_s.tolist(), ideal_s.tolist(), strict=True)
+    ]
+
+
+def _shared_and_ideal_s(
+    outlooks: Sequence[Outlook], elapsed_s: Floats, contentions: Floats, around: ClusterView
+) -> tuple[Floats, Floats]:
+    """t_shared of the empty bundle and t_ideal of each app, in seconds [N]."""
+    times_s, switch_s = np.array([outlook.empty_bundle_s for outlook in outlooks]).T
+    share_s = np.array(
+        [outlook.share_s(around, time_s) for outlook, time_s in zip(outlooks, times_s.tolist(), strict=True)]
+    )
+    shared_s = shared_times_s(
+        around.rule, times_s, spent_s=elapsed_s + switch_s, share_s=share_s, lease_s=around.lease_s
+    )
+    return shared_s, np.array([cluster_time_s(outlook.app, around) for outlook in outlooks]) * contentions

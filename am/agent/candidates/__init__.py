@@ -1,0 +1,1 @@
+"""Which bundles an app may ask for."""

@@ -1,0 +1,234 @@
+"""Enumerate candidates: every multiset of kinds of gangs if these are few, else a grid of them.
+
+Candidates are a matrix of counts, R candidates by K kinds. Example: with the kinds (2 GPUs, 1 GPU), at most two gangs
+and three GPUs, all candidates are (0, 0), (0, 1), (0, 2), (1, 0) and (1, 1).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from am.agent import _candidates
+from am.agent.candidates.gang_kinds import GangKind, Room
+from am.agent.candidates.generation import generate_candidates
+from am.agent.candidates.multifit import Ask
+from am.agent.model.finish_time import even_sizes
+from am.agent.model.views import JobView
+from themis.apps import JobShape
+from themis.cluster import Level
+
+Counts = NDArray[np.int64]
+
+RATIOS = (1.0, 1.1, 1.2, 1.35, 1.6, 2.0)
+"""Grids, finest first: a count grows by one, or by this factor if that is more. 1.0 is the complete enumeration."""
+
+_COMPLETE, _ON_GRID, _FEW = 10000, 600, 40
+"""Most candidates of a complete table, and of a grid; up to `_FEW` are always enumerated completely."""
+
+_BALANCED = 20_000
+"""Most evenly divided candidates (`_balanced`) times jobs: for many jobs `generate_candidates` finds better ones."""
+
+_FILLED = 230
+"""Most generated candidates (`generate_candidates`) in addition to those of a grid."""
+
+_FAR_PARTS = (0.01, 0.3, 0.6)
+"""Parts of a candidate's gangs that are at the looser of two levels; 0.01 stands for one gang."""
+
+_AT_ONCE = (1.0, 0.75, 0.5)
+"""Parts of the jobs that run at once: fewer jobs have larger gangs."""
+
+
+def enumerate_candidates(
+    kinds: Sequence[GangKind],
+    most_gangs: int,
+    most_gpus: int,
+    jobs: Sequence[JobView],
+    tables: int = 1,
+    more: Callable[[], Sequence[Ask]] = tuple,
+    room: Room | None = None,
+) -> tuple[Counts, int]:
+    """Candidates of at most `most_gangs` gangs and `most_gpus` GPUs, the empty one included.
+
+    All of them if they are at most `_COMPLETE`. Otherwise counts of each kind are on the finest grid with at most
+    `_ON_GRID` candidates. If there are too many kinds even for that, GPUs are divided about evenly over a number of
+    gangs at one level or two (`_balanced`). Both are joined by `more` and by `generate_candidates`.
+
+    Args:
+        kinds: Kinds of gangs that fit.
+        most_gangs: Gangs at most.
+        most_gpus: GPUs at most.
+        jobs: The jobs without a gang.
+        tables: The number of tables of the bid, which share the limits.
+        more: Further candidates, only asked for if the enumeration is incomplete.
+        room: The free capacity, for a closer search; None leaves that search out.
+
+    Returns:
+        The candidates, and how many of the complete ones are missing (an upper bound: those beyond `most_gpus` count).
+    """
+    most_gpus = min(most_gpus, most_gangs * max((kind.at.gpus for kind in kinds), default=0))
+    complete, asks = _on_grids(tuple(kinds), most_gangs, most_gpus, tables)
+    if complete is not None:
+        return complete, 0
+    if asks is None:
+        budget = max(1, min(_ON_GRID, _BALANCED // max(1, len(jobs))) // tables)
+        rows = _balanced(kinds, most_gangs, most_gpus, jobs, budget)
+    else:
+        rows = list(map(tuple, asks.tolist()))
+    filled = itertools.islice(
+        generate_candidates(kinds, most_gangs, most_gpus, jobs, tables, room), max(1, _FILLED // tables)
+    )
+    asks = _that_may_fit(kinds, _each_once([*rows, *more(), *filled]))
+    return asks, _complete([min(kind.most, most_gangs) for kind in kinds], most_gangs) - len(asks)
+
+
+def _on_grids(
+    kinds: tuple[GangKind, ...], most_gangs: int, most_gpus: int, tables: int
+) -> tuple[Counts | None, Counts | None]:
+    """The complete candidates that may fit, or else those on the finest grid; None for each that is not available."""
+    limits = [min(kind.most, most_gangs) for kind in kinds]
+    sizes = [kind.at.gpus for kind in kinds]
+    for ratio in RATIOS:
+        budget = max(_FEW, _COMPLETE // max(1, tables - 1)) if ratio == 1.0 else max(1, _ON_GRID // tables)
+        asks = _product([_grid(limit, ratio) for limit in limits], sizes, most_gangs, most_gpus, budget)
+        if asks is None:
+            continue
+        complete = ratio == 1.0
+        told = _that_may_fit(kinds, asks) if complete else asks
+        return (told, None) if complete else (None, told)
+    return None, None
+
+
+def _that_may_fit(kinds: Sequence[GangKind], asks: Counts) -> Counts:
+    """Candidates without those that provably do not fit: a gang takes the place of every smaller and looser one."""
+    takes = [
+        [
+            kind.at.gpus >= like.at.gpus and kind.unit_gpus % like.unit_gpus == 0 and kind.within <= like.within
+            for like in kinds
+        ]
+        for kind in kinds
+    ]
+    taken = asks @ np.array(takes, dtype=np.int64).reshape(len(kinds), len(kinds))
+    return np.asarray(asks[(taken <= [kind.most for kind in kinds]).all(axis=1)])
+
+
+def _each_once(asks: Sequence[tuple[int, ...]]) -> Counts:
+    return np.array(list(dict.fromkeys(asks)), dtype=np.int64)
+
+
+def _grid(most: int, ratio: float) -> list[int]:
+    """Counts from 0 to `most`, growing by one, or by the ratio if that is more."""
+    counts = [0]
+    while counts[-1] < most:
+        counts.append(min(most, max(counts[-1] + 1, int(counts[-1] * ratio))))
+    return counts
+
+
+def _product(
+    grids: Sequence[Sequence[int]], sizes: Sequence[int], most_gangs: int, most_gpus: int, budget: int
+) -> Counts | None:
+    """All choices of a count from each grid within the two limits. Returns None if they exceed the budget."""
+    if not grids:
+        return np.zeros((1, 0), dtype=np.int64)
+    ends = np.array(list(itertools.accumulate(map(len, grids))), dtype=np.int64)
+    counts = np.array(list(itertools.chain.from_iterable(grids)), dtype=np.int64)
+    asks = np.empty((budget, len(grids)), dtype=np.int64)
+    many = _candidates.on_grids(counts, ends, np.array(sizes, dtype=np.int64), most_gangs, most_gpus, asks)
+    return None if many < 0 else asks[:many].copy()
+
+
+def _complete(limits: Sequence[int], most_gangs: int) -> int:
+    """The number of multisets of at most `most_gangs` gangs, each kind up to its limit."""
+    ways = [1] + [0] * most_gangs
+    for limit in limits:
+        sums = [0]
+        for count in ways:
+            sums.append(sums[-1] + count)
+        ways = [sums[gangs + 1] - sums[max(0, gangs - limit)] for gangs in range(most_gangs + 1)]
+    return sum(ways)
+
+
+# ---- too many kinds for a grid --------------------------------------------------------------------------------------
+
+
+Split = tuple[tuple[int, int, int], ...]
+"""GPUs split into gangs as (GPUs, unit, count), smallest first."""
+
+
+def _balanced(
+    kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView], budget: int
+) -> list[Ask]:
+    """Candidates that share a total of GPUs evenly, at one level or two; totals on ever finer grids."""
+    layout = _Layout(kinds)
+    shares = _shares(jobs)
+    rows: dict[tuple[int, ...], None] = {(0,) * len(kinds): None}
+    done: set[int] = set()
+    known: set[Split] = set()
+    for gpus in itertools.chain.from_iterable(_grid(most_gpus, ratio) for ratio in (8.0, 4.0, *RATIOS[::-1])):
+        if len(rows) >= budget:
+            break
+        if gpus in done:
+            continue
+        done.add(gpus)
+        for sizes in (_split_by_work(shares, gpus, at_once) for at_once in _AT_ONCE):
+            if sizes not in known and _fits(sizes, most_gangs, most_gpus):
+                rows |= dict.fromkeys(layout.laid_out(sizes))
+            known.add(sizes)
+    return list(itertools.islice(rows, budget))
+
+
+def _fits(sizes: Split, most_gangs: int, most_gpus: int) -> bool:
+    gangs = sum([count for _, _, count in sizes])
+    return gangs <= most_gangs and sum([size * count for size, _, count in sizes]) <= most_gpus
+
+
+def _shares(jobs: Sequence[JobView]) -> list[tuple[JobShape, int, float]]:
+    """Shapes of jobs, with the number of their jobs and their part of all work."""
+    members: dict[JobShape, list[float]] = {}
+    for job in jobs:
+        members.setdefault(job.shape, []).append(job.serial_work_s)
+    total_s = sum(sum(works_s) for works_s in members.values()) or 1.0
+    return [(shape, len(works_s), sum(works_s) / total_s) for shape, works_s in members.items()]
+
+
+def _split_by_work(shares: Sequence[tuple[JobShape, int, float]], gpus: int, at_once: float) -> Split:
+    """GPUs shared among the shapes of jobs by their work; the part `at_once` of the jobs that could run does run."""
+    sizes: dict[tuple[int, int], int] = {}
+    for shape, members, share in shares:
+        unit = shape.gpus_per_task
+        units = max(shape.min_tasks, int(gpus * share) // unit)
+        gangs = max(1, math.ceil(at_once * min(members, units // shape.min_tasks)))
+        for size, count in even_sizes(units * unit, gangs, shape):
+            sizes[size, unit] = sizes.get((size, unit), 0) + count
+    return tuple((size, unit, count) for (size, unit), count in sorted(sizes.items()))
+
+
+class _Layout:
+    """Places gangs at one level, or the smallest of them at a looser one (`core/gang_layout.c`)."""
+
+    def __init__(self, kinds: Sequence[GangKind]) -> None:
+        by_size: dict[tuple[int, int], list[int]] = {}
+        for place, kind in enumerate(kinds):
+            by_size.setdefault((kind.at.gpus, kind.unit_gpus), []).append(place)
+        self._most = [kind.most for kind in kinds]
+        self._within = [kind.within for kind in kinds]
+        self._arrays = np.array(self._most, dtype=np.int64), np.array(self._within, dtype=np.int64)
+        self._places = {
+            size: tuple([_kind_within(places, kinds, level) for level in Level]) for size, places in by_size.items()
+        }
+
+    def laid_out(self, sizes: Split) -> list[Ask]:
+        """Every layout of these gangs that fits, as counts by kind."""
+        gangs = sum([count for _, _, count in sizes])
+        aways = tuple(sorted({math.ceil(part * gangs) for part in _FAR_PARTS}))
+        return _candidates.lay_apart(*self._arrays, self._places, sizes, aways)
+
+
+def _kind_within(places: Sequence[int], kinds: Sequence[GangKind], level: Level) -> int:
+    """Of the kinds of one size the loosest within a level, or the tightest of all."""
+    fitting = [place for place in places if kinds[place].within <= level]
+    return fitting[-1] if fitting else places[0]

@@ -1,0 +1,279 @@
+"""Ways for gangs that an app keeps to grow: by GPUs of their own machine, of their rack, or anywhere."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+
+from msgspec import field
+from msgspec.structs import replace
+
+from am.agent.candidates.gang_kinds import LocalitySensitivity
+from am.agent.model.demands import growth_pays, part_left, usable_gpus
+from am.agent.model.finish_time import job_time_s
+from am.agent.model.views import AppView, ClusterView, GangAt, HeldGang, JobView
+from themis.bids import Gang
+from themis.cluster import Allocation, Level
+from themis.values import Value
+
+_MAX_SPREADS = 64
+"""Ways to take GPUs of a rack that are all tried; past it machines with most free GPUs come first."""
+
+_MAX_TOGETHER = 200
+"""Combinations of ways for several gangs that are all tried; past it one gang grows after the other."""
+
+
+_ONE_AFTER_THE_OTHER = 60
+"""Ways that are tried if gangs grow one after the other."""
+
+
+class GangExtension(Value, frozen=True):
+    """One way for the kept gangs to continue or grow.
+
+    Attributes:
+        gangs: The gangs afterwards.
+        pinned: GPUs on named machines that the app asks for.
+        anywhere: GPUs anywhere that it asks for.
+        grown: The number of gangs that grew and had to pay for it (`growth_pays`).
+    """
+
+    gangs: tuple[GangAt, ...]
+    pinned: tuple[Allocation, ...] = ()
+    anywhere: tuple[Gang, ...] = ()
+    grown: int = 0
+
+
+class _Base(Value, frozen=True):
+    """A gang, or what is left of one, that may grow for its job.
+
+    Attributes:
+        job: The job.
+        gpus: Its GPUs.
+        at: What it counts as.
+        restart_s: Seconds that a restart takes.
+        must_pay: Whether it grows only if that pays.
+        pinned: GPUs that the app asks for to make it so.
+    """
+
+    job: JobView
+    gpus: Allocation
+    at: GangAt
+    restart_s: float
+    must_pay: bool
+    pinned: Allocation = field(default_factory=Allocation)
+
+    @property
+    def room(self) -> int:
+        """GPUs that the job could use beyond those that it holds."""
+        return max(0, self.job.shape.demand_max_gpus - self.gpus.gpus)
+
+    @property
+    def whole(self) -> int:
+        """GPUs held in whole tasks."""
+        return sum(count - count % self.job.shape.gpus_per_task for _, count in self.gpus)
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether more GPUs could help: not even the most that the job can use, on one machine, must fail to pay."""
+        if not self.room:
+            return False
+        most = self.job.shape.demand_max_gpus
+        return not self.must_pay or growth_pays(self.job, self.at, most, Level.MACHINE, self.restart_s)
+
+    def with_gpus(self, gpus: int, level: Level) -> GangAt | None:
+        """The gang of `gpus` usable GPUs at a level. Returns None if it is no larger or does not pay."""
+        if gpus <= self.at.gpus or (self.must_pay and not growth_pays(self.job, self.at, gpus, level, self.restart_s)):
+            return None
+        return replace(self.spanning(level), gpus=gpus)
+
+    def spanning(self, level: Level) -> GangAt:
+        """The gang as it would count at a level."""
+        return GangAt(self.at.gpus, level, self.job.shape.gpus_per_task if level > Level.MACHINE else 0)
+
+
+class _Free:
+    """GPUs on offer by machine and by rack."""
+
+    def __init__(self, free: Mapping[str, int], rack_of: Mapping[str, str]) -> None:
+        self.by_machine = free
+        self.rack_of = rack_of
+        self.in_rack: dict[str | None, dict[str, int]] = {}
+        for machine in sorted(free):
+            self.in_rack.setdefault(rack_of.get(machine), {})[machine] = free[machine]
+
+    def farthest(self, racks: Set[str | None]) -> Level:
+        """The level that provably spans these racks and the whole offer."""
+        one_rack = len(racks) == 1 and None not in racks and self.in_rack.keys() <= racks
+        return Level.RACK if one_rack else Level.CLUSTER
+
+    def units(self, unit: int) -> int:
+        """The number of units of `unit` GPUs, each on one machine."""
+        return sum([count // unit for count in self.by_machine.values()])
+
+
+def gang_extensions(app: AppView, free: Mapping[str, int], around: ClusterView) -> list[GangExtension]:
+    """Ways for the gangs that the app keeps, and for the rest of renewable gangs, to continue or grow.
+
+    Growing restarts a job. A gang whose leases continue grows only if that pays (`growth_pays`); the rest of a gang
+    that lost GPUs restarts anyway. A gang that grows is at MACHINE level at best, since the agent does not know the
+    slots of its GPUs.
+
+    Args:
+        app: The app.
+        free: GPUs on offer by machine.
+        around: For the racks.
+
+    Returns:
+        All combinations if there are at most `_MAX_TOGETHER`. Otherwise the gangs grow one after the other, the gang of
+        most work first, each as far as it can before the next begins. In the first way no gang grows.
+    """
+    judges, on_offer = LocalitySensitivity.of(app), _Free(free, around.rack_of)
+    ways = [_ways(base, gang, on_offer, judges) for base, gang in _bases(app)]
+    count = 1
+    for mine in ways:
+        count *= len(mine)
+    together = _one_after_the_other(ways) if count > _MAX_TOGETHER else itertools.product(*ways)
+    sums = (_together(some) for some in together)
+    offered = Allocation.of(free)
+    return [
+        growth
+        for growth in sums
+        if sum(gang.gpus for gang in growth.pinned) + sum(gang.gpus for gang in growth.anywhere) <= offered.gpus
+        and added_up(growth.pinned).within(offered)
+    ]
+
+
+def _bases(app: AppView) -> list[tuple[_Base, HeldGang]]:
+    """What the app keeps, with the gang that it belongs to; most work first."""
+    jobs = {job.job_id: job for job in app.jobs}
+    bases = []
+    for gang in app.held:
+        if gang.job_id in jobs and gang.gpus != gang.up:
+            job = jobs[gang.job_id]
+            at = part_left(gang, job.shape) if gang.renewable else gang.at
+            bases.append((_Base(job, gang.gpus - gang.up, at, app.restart_s, must_pay=not gang.renewable), gang))
+    return sorted(bases, key=lambda base: (-base[0].job.serial_work_s, base[0].job.job_id))
+
+
+def _one_after_the_other(ways: Sequence[Sequence[GangExtension]]) -> Iterator[tuple[GangExtension, ...]]:
+    """Combinations in which all gangs before one grew to their last way, and those after it did not grow."""
+    done = [mine[0] for mine in ways]
+    yield tuple(done)
+    each = max(1, _ONE_AFTER_THE_OTHER // len(ways))
+    for place, mine in enumerate(ways[:_ONE_AFTER_THE_OTHER]):
+        for number in range(min(each, len(mine) - 1), 0, -1):
+            # Evenly over the ways, the fastest last.
+            done[place] = mine[len(mine) - 1 - (number - 1) * (len(mine) - 1) // each]
+            yield tuple(done)
+
+
+def _together(ways: Sequence[GangExtension]) -> GangExtension:
+    """All at once."""
+    if len(ways) == 1:
+        return ways[0]
+    return GangExtension(
+        tuple([gang for way in ways for gang in way.gangs]),
+        tuple([gpus for way in ways for gpus in way.pinned]),
+        tuple([gang for way in ways for gang in way.anywhere]),
+        sum([way.grown for way in ways]),
+    )
+
+
+def added_up(allocations: Iterable[Allocation]) -> Allocation:
+    """The sum of allocations; of many this is much quicker than adding one after the other."""
+    total: dict[str, int] = {}
+    for allocation in allocations:
+        for machine, count in allocation.counts:
+            total[machine] = total.get(machine, 0) + count
+    return Allocation.of(total)
+
+
+def _ways(base: _Base, gang: HeldGang, free: _Free, judges: LocalitySensitivity) -> list[GangExtension]:
+    """Ways of one gang: first to continue as it is, then to grow, the fastest last."""
+    stay = GangExtension((base.at,) if base.at.gpus else ())
+    starts = list(_made_whole(base, free.by_machine))
+    ways = [way for start in (base, *starts) if start.may_grow for way in _ways_from(start, free, judges)]
+    whole = [GangExtension((start.at,), pinned=(start.pinned,)) for start in starts if start.at.gpus]
+    ways += [(job_time_s(base.job, way.gangs[0]), way) for way in whole]
+    if gang.renewable:
+        # It wins back exactly what it may lose. Then its slots are known: the same as before.
+        ways.append((job_time_s(base.job, gang.at), GangExtension((gang.at,), pinned=(gang.up,))))
+    return [stay, *(growth for _, growth in sorted(ways, key=lambda way: -way[0]))]
+
+
+def _made_whole(base: _Base, free: Mapping[str, int]) -> Iterator[_Base]:
+    """The rest of a gang with incomplete tasks, completed by free GPUs of some of its machines."""
+    unit = base.job.shape.gpus_per_task
+    lacking = [(machine, unit - count % unit) for machine, count in base.gpus if count % unit]
+    lacking = [(machine, count) for machine, count in lacking if count <= free.get(machine, 0)]
+    for some in range(1, len(lacking) + 1):
+        for counts in itertools.combinations(lacking, some):
+            more = Allocation(counts)
+            at = replace(base.at, gpus=usable_gpus(base.job.shape, base.gpus + more))
+            yield replace(base, gpus=base.gpus + more, at=at, pinned=more)
+
+
+def _ways_from(base: _Base, free: _Free, judges: LocalitySensitivity) -> Iterator[tuple[float, GangExtension]]:
+    racks = {free.rack_of.get(machine) for machine, _ in base.gpus}
+    far = free.farthest(racks)
+    own, unit = [machine for machine, _ in base.gpus], base.job.shape.gpus_per_task
+    near, in_rack, anywhere = (base.spanning(level) for level in (Level.MACHINE, Level.RACK, far))
+    # If every job is equally fast anywhere, GPUs next to the gang have no extra value, unless they complete a task.
+    if len(own) == 1 and not (judges.same_speed(near, anywhere) and base.whole == base.gpus.gpus):
+        yield from _ways_to(base, max(base.at.level, Level.MACHINE), _counts(own[0], free.by_machine))
+    if len(racks) == 1 and None not in racks and not judges.same_speed(in_rack, anywhere):
+        (rack,) = racks
+        inside = {machine: count // unit for machine, count in free.in_rack.get(rack, {}).items()}
+        yield from _ways_to(base, Level.RACK, _spreads(inside, own, base.room // unit, unit))
+    yield from _ways_anywhere(base, far, free.units(unit))
+
+
+def _ways_to(base: _Base, level: Level, more: Iterable[Allocation]) -> Iterator[tuple[float, GangExtension]]:
+    """Seconds and growth for each of some GPUs by machine."""
+    for gpus in more:
+        at = base.with_gpus(usable_gpus(base.job.shape, base.gpus + gpus), level)
+        if at is not None and gpus.gpus <= base.room:
+            yield job_time_s(base.job, at), GangExtension((at,), pinned=(base.pinned + gpus,), grown=int(base.must_pay))
+
+
+def _ways_anywhere(base: _Base, level: Level, most_units: int) -> Iterator[tuple[float, GangExtension]]:
+    """Seconds and growth for each number of additional tasks, anywhere."""
+    unit = base.job.shape.gpus_per_task
+    pinned = (base.pinned,) if base.pinned else ()
+    for units in range(1, min(base.room // unit, most_units) + 1):
+        at = base.with_gpus(base.job.shape.usable_gpus(base.whole + units * unit), max(level, base.at.level))
+        if at is not None:
+            more = Gang(gpus=units * unit, within=Level.CLUSTER, unit_gpus=unit)
+            yield job_time_s(base.job, at), GangExtension((at,), pinned, (more,), int(base.must_pay))
+
+
+def _counts(machine: str, free: Mapping[str, int]) -> Iterator[Allocation]:
+    for count in range(1, free.get(machine, 0) + 1):
+        yield Allocation(((machine, count),))
+
+
+def _spreads(units: Mapping[str, int], own: Sequence[str], most: int, unit: int) -> Iterator[Allocation]:
+    """Ways to take up to so many units from machines of the gang's rack."""
+    ways = 1
+    for count in units.values():
+        ways *= min(count, most) + 1
+    if ways <= _MAX_SPREADS:
+        choices: Iterable[tuple[int, ...]] = itertools.product(*(range(min(n, most) + 1) for n in units.values()))
+    else:
+        choices = _roomiest_first(units, own, most)
+    for choice in choices:
+        taken = {machine: count * unit for machine, count in zip(units, choice, strict=True) if count}
+        # GPUs on the machine of a gang on one machine are another way.
+        if sum(choice) <= most and (len(own) > 1 or set(taken) - set(own)):
+            yield Allocation.of(taken)
+
+
+def _roomiest_first(units: Mapping[str, int], own: Sequence[str], most: int) -> Iterator[tuple[int, ...]]:
+    """One way for each number of units: from the gang's own machines, then from those with most free GPUs."""
+    order = sorted(units, key=lambda machine: (machine not in own, -units[machine], machine))
+    for wanted in range(1, min(most, sum(units.values())) + 1):
+        taken, left = dict.fromkeys(units, 0), wanted
+        for machine in order:
+            taken[machine] = min(units[machine], left)
+            left -= taken[machine]
+        yield tuple(taken.values())

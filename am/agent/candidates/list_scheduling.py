@@ -1,0 +1,106 @@
+"""List scheduling of GPUs: hand out GPUs one step at a time, and note the gangs at ever larger totals.
+
+Each step goes to the job, or the shape of jobs, that needs it most. Example: two jobs of 90 and 30 s, each on 1 to 4
+GPUs. The first two GPUs make a gang of 1 for each. The third and fourth go to the longer job, which would end last. So
+the candidates are 1; 1 + 1; 2 + 1; 3 + 1; .. `core/list_scheduling.c` does the work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from am.agent import _candidates
+from am.agent.model.finish_time import unlike_in_pace
+from am.agent.model.views import JobView
+from themis.apps import JobShape
+from themis.cluster import Level
+
+Sizes = tuple[tuple[int, int, int], ...]
+"""Gangs as (GPUs, unit, count), largest first."""
+
+Dealt = tuple[int, Sizes]
+"""A total of GPUs, and the gangs that they make."""
+
+_STEP = 1.04
+"""Totals of GPUs grow by one, or by this factor if that is more."""
+
+
+# ---- job by job -----------------------------------------------------------------------------------------------------
+
+
+class Jobs:
+    """Jobs that get GPUs by the work of each.
+
+    Args:
+        jobs: The jobs.
+        nearest: The tightest level by GPUs and unit of a gang.
+    """
+
+    def __init__(self, jobs: Sequence[JobView], nearest: Mapping[tuple[int, int], Level]) -> None:
+        self._longest = sorted(jobs, key=lambda job: (-job.serial_work_s, job.job_id))
+        self._nearest = nearest
+        rows, unlike = unlike_in_pace(self._longest)
+        self._works_s = np.array([job.serial_work_s for job in self._longest], dtype=np.float64)
+        self._rows = np.array(rows, dtype=np.int64)
+        self._shapes = shapes_array([job.shape for job in unlike])
+        self._slowdowns = self._slowdowns_of(unlike)
+
+    def scheduled_by_job(self, at_once: int, most_gpus: int) -> list[Dealt]:
+        """The smallest gang for job after job, longest first, then one task at a time for the job that would end last.
+
+        Args:
+            at_once: The number of longest jobs that run at once.
+            most_gpus: GPUs to hand out.
+        """
+        some = self._works_s[:at_once], self._rows[:at_once]
+        return _candidates.by_work(*some, self._shapes, self._slowdowns, most_gpus, _STEP)
+
+    def _slowdown_of(self, job: JobView, gpus: int) -> float:
+        return job.slowdown.at(self._nearest.get((gpus, job.shape.gpus_per_task), Level.CLUSTER))
+
+    def _slowdowns_of(self, unlike: Sequence[JobView]) -> NDArray[np.float64]:
+        """S of each of the jobs by the number of its tasks; 1.0 below its smallest gang."""
+        slowdowns = np.ones((len(unlike), 1 + max([job.shape.tasks for job in unlike], default=0)))
+        for row, job in enumerate(unlike):
+            shape = job.shape
+            tasks = range(shape.min_tasks, shape.tasks + 1)
+            told = [self._slowdown_of(job, count * shape.gpus_per_task) for count in tasks]
+            slowdowns[row, shape.min_tasks : shape.tasks + 1] = told
+        return slowdowns
+
+
+def shapes_array(shapes: Sequence[JobShape]) -> NDArray[np.int64]:
+    """GPUs of the smallest gang, of a task and of the largest gang of each shape."""
+    told = [(shape.demand_min_gpus, shape.gpus_per_task, shape.demand_max_gpus) for shape in shapes]
+    return np.array(told, dtype=np.int64).reshape(len(told), 3)
+
+
+# ---- shape by shape -------------------------------------------------------------------------------------------------
+
+
+def scheduled_by_shape(jobs: Sequence[JobView], most_gangs: int, most_gpus: int, least: float) -> list[Dealt]:
+    """Each step goes to the shape of jobs with most work per GPU that it has.
+
+    Args:
+        jobs: The jobs.
+        most_gangs: Gangs at most.
+        most_gpus: GPUs to hand out.
+        least: Gangs have at least this part of the tasks that their job could use.
+    """
+    members: dict[JobShape, list[float]] = {}
+    for job in jobs:
+        members.setdefault(job.shape, []).append(job.serial_work_s)
+    works_s = np.array([sum(each) for each in members.values()], dtype=np.float64)
+    counts = np.array([len(each) for each in members.values()], dtype=np.int64)
+    shapes = [replace(shape, min_tasks=least_tasks(shape, least)) for shape in members]
+    return _candidates.in_turn(works_s, counts, shapes_array(shapes), most_gangs, most_gpus, _STEP)
+
+
+def least_tasks(shape: JobShape, least: float) -> int:
+    """The tasks of a gang that has at least this part of those that its job could use."""
+    return max(shape.min_tasks, math.ceil(least * shape.tasks))

@@ -1,0 +1,98 @@
+"""Sub-bundle candidates: what is left of an offer if other apps win some of its machines.
+
+Each candidate uses all GPUs of some machines, with gangs at their tightest levels. Only for gangs of one size at
+several levels, where the best division of a bundle is obvious. Identical machines form a class. Some parts of each
+class are tried, more parts for classes of more GPUs, in all combinations. Example: two classes of 4 machines with parts
+of 0, 2 and 4 machines each make 9 combinations.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from am.agent.candidates.gang_kinds import GangKind
+from am.agent.candidates.multifit import Ask
+from am.agent.model.views import ClusterView
+from themis.cluster import Level
+
+Counts = NDArray[np.int64]
+
+_MAX_PARTS = 600
+"""Most combinations of parts of the classes: more would make bids slower and longer."""
+
+
+def sub_bundle_candidates(
+    kinds: Sequence[GangKind],
+    most_gangs: int,
+    free: Mapping[str, int],
+    slots: Mapping[str, Sequence[int]],
+    around: ClusterView,
+) -> list[Ask]:
+    """Distinct counts by kind; none if gangs come in several sizes or at one level.
+
+    Args:
+        kinds: Tightest first.
+        most_gangs: Gangs at most.
+        free: Free GPUs by machine.
+        slots: Free GPUs of each slot by machine.
+        around: For the racks.
+    """
+    if len(kinds) < 2 or len({(kind.at.gpus, kind.unit_gpus) for kind in kinds}) > 1:
+        return []
+    machines = sorted(free)
+    racks = {name: place for place, name in enumerate(sorted({around.rack_of.get(each, "") for each in machines}))}
+    in_rack = np.zeros((len(machines), len(racks)), dtype=np.int64)
+    in_rack[np.arange(len(machines)), [racks[around.rack_of.get(each, "")] for each in machines]] = 1
+    size, unit = kinds[0].at.gpus, kinds[0].unit_gpus
+    of_slots = np.array([sum(count // size for count in slots.get(each, ())) for each in machines])
+    gpus = np.array([free[each] for each in machines])
+    parts = _parts(machines, free, slots)
+    units = parts @ (in_rack * (gpus // unit)[:, None])
+    most = {
+        Level.SLOT: parts @ of_slots,
+        Level.MACHINE: parts @ (gpus // size),
+        Level.RACK: (units // (size // unit)).sum(axis=1),
+        Level.CLUSTER: units.sum(axis=1) // (size // unit),
+    }
+    within = np.minimum(np.column_stack([most[kind.within] for kind in kinds]), most_gangs)
+    asks = np.diff(within, axis=1, prepend=0)
+    return [ask for ask in dict.fromkeys(map(tuple, asks.tolist())) if any(ask)]
+
+
+def _parts(machines: Sequence[str], free: Mapping[str, int], slots: Mapping[str, Sequence[int]]) -> Counts:
+    """P x machines: which ones are left, by combinations of parts of each class of identical machines."""
+    classes: dict[tuple[int, ...], list[int]] = {}
+    for place, machine in enumerate(machines):
+        classes.setdefault((free[machine], *slots.get(machine, ())), []).append(place)
+    members = [classes[each] for each in sorted(classes)]
+    steps = _steps([len(some) for some in members], [sum(free[machines[place]] for place in some) for some in members])
+    choices = [_spread_out(some, len(machines), count) for some, count in zip(members, steps, strict=True)]
+    together = itertools.islice(itertools.product(*choices), _MAX_PARTS)
+    return np.array([np.sum(choice, axis=0) for choice in together])
+
+
+def _steps(members: Sequence[int], gpus: Sequence[int]) -> list[int]:
+    """The number of parts of each class: one more where parts differ by most GPUs, within `_MAX_PARTS` combinations."""
+    steps = [2] * len(members)
+    while True:
+        more = [place for place, count in enumerate(steps) if count <= members[place]]
+        more = [place for place in more if math.prod(steps) // steps[place] * (steps[place] + 1) <= _MAX_PARTS]
+        if not more:
+            return steps
+        steps[max(more, key=lambda place: gpus[place] / (steps[place] - 1))] += 1
+
+
+def _spread_out(members: Sequence[int], machines: int, steps: int) -> list[Counts]:
+    """All machines of a class, fewer, and none; evenly spaced, since names of one rack are usually adjacent."""
+    counts = sorted({round(len(members) * step / (steps - 1)) for step in range(steps)}, reverse=True)
+    chosen = []
+    for count in counts:
+        left = np.zeros(machines, dtype=np.int64)
+        left[[members[number * len(members) // count] for number in range(count)]] = 1
+        chosen.append(left)
+    return chosen

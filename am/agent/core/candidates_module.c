@@ -1,0 +1,485 @@
+/* The Python interface of the compiled candidate functions. _candidates.pyi describes the arguments; others raise a
+ * ValueError or a TypeError. */
+#include "arrays.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+#include "enumeration.h"
+#include "dominance.h"
+#include "list_scheduling.h"
+#include "multifit.h"
+#include "gang_layout.h"
+
+static PyObject *ask_by(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *objects[5], *result = NULL;
+    Py_buffer *times, *takes, *gpus, *most, *out;
+    long long most_gpus, most_gangs, gpus_here;
+    double end_s;
+    Arrays arrays = {.held = 0};
+    if (!PyArg_ParseTuple(args, "OOOOLLdLO", &objects[0], &objects[1], &objects[2], &objects[3], &most_gpus,
+                          &most_gangs, &end_s, &gpus_here, &objects[4]))
+        return NULL;
+    if (most_gpus < 1) return PyErr_Format(PyExc_ValueError, "%lld GPUs cannot be asked for", most_gpus);
+    if ((times = array(&arrays, objects[0], is_float64, 2, 0)) &&
+        (takes = array(&arrays, objects[1], is_float64, 2, 0)) &&
+        agree("kinds", times->shape[1], takes->shape[0]) && agree("kinds", takes->shape[0], takes->shape[1]) &&
+        (gpus = array(&arrays, objects[2], is_int64, 1, 0)) && agree("kinds", times->shape[1], gpus->shape[0]) &&
+        (most = array(&arrays, objects[3], is_int64, 1, 0)) && agree("kinds", times->shape[1], most->shape[0]) &&
+        (out = array(&arrays, objects[4], is_int64, 1, PyBUF_WRITABLE)) &&
+        agree("kinds", times->shape[1], out->shape[0])) {
+        Fitting fitting = {(int)times->shape[0], (int)times->shape[1], times->buf, takes->buf, gpus->buf, most->buf};
+        if (times->shape[0] > INT_MAX || times->shape[1] > INT_MAX) {
+            PyErr_SetString(PyExc_ValueError, "too many jobs or kinds");
+        } else {
+            int fits = fit_jobs(&fitting, end_s, gpus_here, most_gpus, most_gangs, out->buf);
+            result = fits < 0 ? PyErr_NoMemory() : PyBool_FromLong(fits);
+        }
+    }
+    release(&arrays);
+    return result;
+}
+
+/* Whether every level is one that there is. */
+static int are_levels(const Py_buffer *within) {
+    const int64_t *level = within->buf;
+    for (Py_ssize_t n = 0; n < within->shape[0]; n++)
+        if (level[n] < 0 || level[n] >= LEVELS) {
+            PyErr_Format(PyExc_ValueError, "kind %zd is within level %lld, of which there are %d", n,
+                         (long long)level[n], LEVELS);
+            return 0;
+        }
+    return 1;
+}
+
+/* A number of 0 or more that leaves room to add some up. */
+static int64_t number(PyObject *object) {
+    long long value = PyLong_AsLongLong(object);
+    if (value == -1 && PyErr_Occurred()) return -1;
+    if (value >= 0 && value <= INT_MAX) return value;
+    PyErr_Format(PyExc_ValueError, "%lld is no number of gangs, GPUs or kinds", value);
+    return -1;
+}
+
+/* The kinds that a size may be of, at most so many, as numbers into `room`; 0 and an error set where they are none that
+ * there are. */
+static int read_kinds(PyObject *told, Py_ssize_t most, Py_ssize_t kinds, Alike *gangs, int64_t *room) {
+    if (!PyTuple_Check(told) || PyTuple_GET_SIZE(told) > most) {
+        PyErr_Format(PyExc_ValueError, "the kinds of a size must be a tuple of %zd at most", most);
+        return 0;
+    }
+    gangs->kinds = room, gangs->many = PyTuple_GET_SIZE(told);
+    for (Py_ssize_t n = 0; n < gangs->many; n++) {
+        if ((room[n] = number(PyTuple_GET_ITEM(told, n))) < 0) return 0;
+        if (room[n] >= kinds) {
+            PyErr_Format(PyExc_ValueError, "kind %lld is not one of %zd", (long long)room[n], kinds);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* One of the sizes: GPUs, unit and count, with the kinds that it may be of, none where it is of no kind. */
+static int read_size(PyObject *size, PyObject *kinds_of, Py_ssize_t most, Py_ssize_t kinds, Alike *gangs,
+                     int64_t *room) {
+    if (!PyTuple_Check(size) || PyTuple_GET_SIZE(size) != 3) {
+        PyErr_SetString(PyExc_ValueError, "a size must be a tuple of GPUs, unit and count");
+        return 0;
+    }
+    if ((gangs->gpus = number(PyTuple_GET_ITEM(size, 0))) < 0 || (gangs->count = number(PyTuple_GET_ITEM(size, 2))) < 0)
+        return 0;
+    if (!gangs->gpus) {
+        PyErr_SetString(PyExc_ValueError, "a gang must have a GPU");
+        return 0;
+    }
+    PyObject *key = PyTuple_GetSlice(size, 0, 2);
+    /* Reading numbers may run Python, which may take what is told out of the dictionary. */
+    PyObject *told = key ? Py_XNewRef(PyDict_GetItemWithError(kinds_of, key)) : NULL;
+    gangs->kinds = room, gangs->many = 0;
+    int fine = told ? read_kinds(told, most, kinds, gangs, room) : !PyErr_Occurred();
+    Py_XDECREF(key);
+    Py_XDECREF(told);
+    return fine;
+}
+
+static PyObject *tuple_of(const int64_t *counts, Py_ssize_t many) {
+    PyObject *tuple = PyTuple_New(many);
+    for (Py_ssize_t n = 0; tuple && n < many; n++) {
+        PyObject *count = PyLong_FromLongLong(counts[n]);
+        if (!count) Py_CLEAR(tuple);
+        else PyTuple_SET_ITEM(tuple, n, count);
+    }
+    return tuple;
+}
+
+/* Appends an ask to a list; 0 with an error set. */
+static int append_ask(PyObject *asks, const int64_t *counts, Py_ssize_t kinds) {
+    PyObject *ask = tuple_of(counts, kinds);
+    int fine = ask && !PyList_Append(asks, ask);
+    Py_XDECREF(ask);
+    return fine;
+}
+
+/* The asks for each part of the near places, those left out for which there is no room. */
+static PyObject *laid(const Py_buffer *most, const Py_buffer *within, const Alike *gangs, Py_ssize_t many,
+                      PyObject *parts, int64_t *counts) {
+    Py_ssize_t kinds = most->shape[0];
+    PyObject *asks = PyList_New(0);
+    for (Py_ssize_t n = 0; asks && n < PyTuple_GET_SIZE(parts); n++) {
+        double near = PyFloat_AsDouble(PyTuple_GET_ITEM(parts, n));
+        if (near == -1.0 && PyErr_Occurred()) {
+            Py_CLEAR(asks);
+        } else if (!(near >= 0.0 && near <= 1.0)) {
+            PyErr_SetString(PyExc_ValueError, "a part must be from 0 to 1");
+            Py_CLEAR(asks);
+        } else if (lay_gangs(most->buf, within->buf, kinds, gangs, many, near, counts)) {
+            if (!append_ask(asks, counts, kinds)) Py_CLEAR(asks);
+        }
+    }
+    return asks;
+}
+
+/* Levels at which there are kinds of one of the sizes, or 0 and an error set where a size is not told by level; -1
+ * where one is of no kind. A size has no kind of its own at a level where the kind told for it lies at another. */
+static int levels_of(const Py_buffer *within, const Alike *gangs, Py_ssize_t many, int *levels) {
+    memset(levels, 0, sizeof(int) * LEVELS);
+    for (Py_ssize_t n = 0; n < many; n++) {
+        if (!gangs[n].many) return -1;
+        if (gangs[n].many != LEVELS) {
+            PyErr_Format(PyExc_ValueError, "the kinds of a size must be told for each of %d levels", LEVELS);
+            return 0;
+        }
+        for (int level = 0; level < LEVELS; level++)
+            levels[level] |= ((const int64_t *)within->buf)[gangs[n].kinds[level]] == level;
+    }
+    return 1;
+}
+
+/* The asks that lay some of the gangs at one level and so many others, each of `aways`, at a farther one. */
+static PyObject *laid_apart(const Py_buffer *most, const Py_buffer *within, const Alike *gangs, Py_ssize_t many,
+                            PyObject *aways, int64_t *counts) {
+    int levels[LEVELS], known = levels_of(within, gangs, many, levels);
+    if (!known) return NULL;
+    PyObject *asks = PyList_New(0);
+    for (int near = 0; known > 0 && near < LEVELS; near++)
+        for (int far = near; levels[near] && far < LEVELS; far++)
+            for (Py_ssize_t n = 0; asks && levels[far] && n < (near == far ? 1 : PyTuple_GET_SIZE(aways)); n++) {
+                int64_t away = near == far ? 0 : number(PyTuple_GET_ITEM(aways, n));
+                if (away < 0) Py_CLEAR(asks);
+                else if (lay_apart(most->buf, most->shape[0], gangs, many, near, far, away, counts) &&
+                         !append_ask(asks, counts, most->shape[0]))
+                    Py_CLEAR(asks);
+            }
+    return asks;
+}
+
+/* The asks of `lay_out`, or with levels those of `lay_apart`, of the sizes that are told. */
+static PyObject *laid_out(const Py_buffer *most, const Py_buffer *within, PyObject *kinds_of, PyObject *sizes,
+                          PyObject *parts, int by_level) {
+    Py_ssize_t kinds = most->shape[0], many = PyTuple_GET_SIZE(sizes), read = 0, each = by_level ? LEVELS : kinds;
+    PyObject *result = NULL;
+    Alike *gangs = malloc(sizeof(Alike) * (many + 1));
+    /* The counts of an ask come first, then the kinds of each size. */
+    int64_t *room = malloc(sizeof(int64_t) * ((size_t)many * each + kinds + 1));
+    if (!gangs || !room) PyErr_NoMemory();
+    else
+        while (read < many && read_size(PyTuple_GET_ITEM(sizes, read), kinds_of, each, kinds, &gangs[read],
+                                        room + kinds + (size_t)read * each))
+            read++;
+    if (gangs && room && read == many)
+        result = by_level ? laid_apart(most, within, gangs, many, parts, room)
+                          : laid(most, within, gangs, many, parts, room);
+    free(gangs);
+    free(room);
+    return result;
+}
+
+static PyObject *lay(PyObject *args, int by_level) {
+    PyObject *objects[2], *kinds_of, *sizes, *parts, *result = NULL;
+    Py_buffer *most, *within;
+    Arrays arrays = {.held = 0};
+    if (!PyArg_ParseTuple(args, "OOO!O!O!", &objects[0], &objects[1], &PyDict_Type, &kinds_of, &PyTuple_Type, &sizes,
+                          &PyTuple_Type, &parts))
+        return NULL;
+    if ((most = array(&arrays, objects[0], is_int64, 1, 0)) && (within = array(&arrays, objects[1], is_int64, 1, 0)) &&
+        agree("kinds", most->shape[0], within->shape[0]) && are_levels(within))
+        result = laid_out(most, within, kinds_of, sizes, parts, by_level);
+    release(&arrays);
+    return result;
+}
+
+static PyObject *lay_out(PyObject *self, PyObject *args) {
+    (void)self;
+    return lay(args, 0);
+}
+
+static PyObject *lay_out_apart(PyObject *self, PyObject *args) {
+    (void)self;
+    return lay(args, 1);
+}
+
+/* ---- GPUs dealt out -------------------------------------------------------------------------------------------- */
+
+/* Appends GPUs and the gangs that they make, largest first, to a list; 0 with an error set. */
+static int append_dealt(void *to, int64_t gpus, const Dealt *dealt) {
+    PyObject *sizes = PyList_New(0), *told = NULL;
+    for (int64_t size = dealt->most_gpus; sizes && size > 0; size--)
+        for (int unit = 0; sizes && unit < dealt->units; unit++) {
+            long long count = dealt->many[size * dealt->units + unit];
+            if (!count) continue;
+            PyObject *gangs = Py_BuildValue("(LLL)", (long long)size, (long long)dealt->unit[unit], count);
+            if (!gangs || PyList_Append(sizes, gangs)) Py_CLEAR(sizes);
+            Py_XDECREF(gangs);
+        }
+    PyObject *all = sizes ? PyList_AsTuple(sizes) : NULL;
+    if (all) told = Py_BuildValue("(LN)", (long long)gpus, all);
+    int fine = told && !PyList_Append(to, told);
+    Py_XDECREF(told);
+    Py_XDECREF(sizes);
+    return fine;
+}
+
+static int are_gpus(long long gpus) {
+    if (gpus >= 0 && gpus <= INT_MAX) return 1;
+    PyErr_Format(PyExc_ValueError, "GPUs must be from 0 to %d, not %lld", INT_MAX, gpus);
+    return 0;
+}
+
+/* Whether every job is of a shape, and S is told for all gangs that it may get. */
+static int are_told(const Py_buffer *shape_of, const Py_buffer *shapes, const Py_buffer *slowdown, int64_t most_gpus) {
+    const Shape *shape = shapes->buf;
+    for (Py_ssize_t job = 0; job < shape_of->shape[0]; job++) {
+        int64_t number = ((const int64_t *)shape_of->buf)[job];
+        if (number < 0 || number >= shapes->shape[0]) {
+            PyErr_Format(PyExc_ValueError, "job %zd is of shape %lld of %zd", job, (long long)number, shapes->shape[0]);
+            return 0;
+        }
+    }
+    for (Py_ssize_t n = 0; n < shapes->shape[0]; n++) {
+        int64_t most = shape[n].largest < most_gpus ? shape[n].largest : most_gpus;
+        if (most / shape[n].unit >= slowdown->shape[1]) {
+            PyErr_Format(PyExc_ValueError, "no slowdown is told for %lld tasks", (long long)(most / shape[n].unit));
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* The list, without memory or where it cannot be told an error. */
+static PyObject *dealt_or_error(PyObject *list, int result) {
+    if (result < 0) PyErr_NoMemory();
+    if (result <= 0) Py_CLEAR(list);
+    return list;
+}
+
+static PyObject *by_work(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *objects[4], *list = NULL;
+    Py_buffer *work, *shape_of, *shapes, *slowdown;
+    long long most_gpus;
+    double step;
+    Arrays arrays = {.held = 0};
+    if (!PyArg_ParseTuple(args, "OOOOLd", &objects[0], &objects[1], &objects[2], &objects[3], &most_gpus, &step))
+        return NULL;
+    if (are_gpus(most_gpus) && (work = array(&arrays, objects[0], is_float64, 1, 0)) &&
+        (shape_of = array(&arrays, objects[1], is_int64, 1, 0)) && agree("jobs", work->shape[0], shape_of->shape[0]) &&
+        (shapes = array(&arrays, objects[2], is_int64, 2, 0)) && are_shapes(shapes) &&
+        (slowdown = array(&arrays, objects[3], is_float64, 2, 0)) &&
+        agree("shapes", shapes->shape[0], slowdown->shape[0]) && are_told(shape_of, shapes, slowdown, most_gpus) &&
+        (list = PyList_New(0))) {
+        Jobs jobs = {work->shape[0], work->buf, shape_of->buf, slowdown->buf, slowdown->shape[1]};
+        list = dealt_or_error(
+            list, deal_by_work(&jobs, shapes->buf, shapes->shape[0], most_gpus, step, append_dealt, list));
+    }
+    release(&arrays);
+    return list;
+}
+
+static PyObject *in_turn(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *objects[3], *list = NULL;
+    Py_buffer *work, *members, *shapes;
+    long long most_gangs, most_gpus;
+    double step;
+    Arrays arrays = {.held = 0};
+    if (!PyArg_ParseTuple(args, "OOOLLd", &objects[0], &objects[1], &objects[2], &most_gangs, &most_gpus, &step))
+        return NULL;
+    if (are_gpus(most_gpus) && (work = array(&arrays, objects[0], is_float64, 1, 0)) &&
+        (members = array(&arrays, objects[1], is_int64, 1, 0)) && agree("shapes", work->shape[0], members->shape[0]) &&
+        (shapes = array(&arrays, objects[2], is_int64, 2, 0)) && are_shapes(shapes) &&
+        agree("shapes", work->shape[0], shapes->shape[0]) && (list = PyList_New(0))) {
+        Parts parts = {work->buf, members->buf};
+        list = dealt_or_error(list, deal_in_turn(&parts, shapes->buf, shapes->shape[0], most_gangs, most_gpus, step,
+                                                 append_dealt, list));
+    }
+    release(&arrays);
+    return list;
+}
+
+/* ---- asks on a grid -------------------------------------------------------------------------------------------- */
+
+/* Whether each kind has counts that ascend from 0, and gangs of it have GPUs. */
+static int are_grids(const Py_buffer *counts, const Py_buffer *ends, const Py_buffer *gpus) {
+    const int64_t *count = counts->buf, *end = ends->buf;
+    Py_ssize_t at = 0;
+    if (ends->shape[0] > MOST_KINDS) {
+        PyErr_Format(PyExc_ValueError, "choices are of at most %d kinds, not of %zd", MOST_KINDS, ends->shape[0]);
+        return 0;
+    }
+    for (Py_ssize_t kind = 0; kind < ends->shape[0]; kind++) {
+        int fine = ((const int64_t *)gpus->buf)[kind] > 0 && ((const int64_t *)gpus->buf)[kind] <= INT_MAX &&
+                   end[kind] > at && end[kind] <= counts->shape[0] && !count[at];
+        while (fine && ++at < end[kind]) fine = count[at] > count[at - 1] && count[at] <= INT_MAX;
+        if (!fine) {
+            PyErr_Format(PyExc_ValueError, "the counts of kind %zd must ascend from 0, and its gangs have GPUs", kind);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static PyObject *on_grids(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *objects[4], *result = NULL;
+    Py_buffer *counts, *ends, *gpus, *out;
+    long long most_gangs, most_gpus;
+    Arrays arrays = {.held = 0};
+    if (!PyArg_ParseTuple(args, "OOOLLO", &objects[0], &objects[1], &objects[2], &most_gangs, &most_gpus, &objects[3]))
+        return NULL;
+    if (are_gpus(most_gpus) && (counts = array(&arrays, objects[0], is_int64, 1, 0)) &&
+        (ends = array(&arrays, objects[1], is_int64, 1, 0)) && (gpus = array(&arrays, objects[2], is_int64, 1, 0)) &&
+        agree("kinds", ends->shape[0], gpus->shape[0]) && are_grids(counts, ends, gpus) &&
+        (out = array(&arrays, objects[3], is_int64, 2, PyBUF_WRITABLE)) &&
+        agree("kinds", ends->shape[0], out->shape[1])) {
+        Grids grids = {ends->shape[0], counts->buf, ends->buf, gpus->buf};
+        int64_t many = choose(&grids, most_gangs, most_gpus, out->shape[0], out->buf);
+        result = many == -2 ? PyErr_NoMemory() : PyLong_FromLongLong(many);
+    }
+    release(&arrays);
+    return result;
+}
+
+/* ---- asks that are worth sending ------------------------------------------------------------------------------- */
+
+static PyObject *uncovered(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *objects[4], *result = NULL;
+    Py_buffer *needs, *gains, *enough, *kept;
+    long long first, cap;
+    Arrays arrays = {.held = 0};
+    if (!PyArg_ParseTuple(args, "OOOLLO", &objects[0], &objects[1], &objects[2], &first, &cap, &objects[3]))
+        return NULL;
+    if ((needs = array(&arrays, objects[0], is_int16, 2, 0)) &&
+        (gains = array(&arrays, objects[1], is_float64, 1, 0)) &&
+        agree("asks", needs->shape[0], gains->shape[0]) && (enough = array(&arrays, objects[2], is_float64, 1, 0)) &&
+        agree("asks", needs->shape[0], enough->shape[0]) &&
+        (kept = array(&arrays, objects[3], is_int64, 1, PyBUF_WRITABLE)) && first >= 0 &&
+        agree("asks", needs->shape[0] + first, kept->shape[0])) {
+        Asks asks = {needs->shape[0], needs->shape[1], needs->buf, gains->buf, enough->buf};
+        int64_t *ask = kept->buf, many = 0;
+        while (many < first && ask[many] >= 0 && ask[many] < asks.asks) many++;
+        if (many < first) {
+            PyErr_Format(PyExc_ValueError, "ask %lld is not one of %zd", (long long)ask[many], needs->shape[0]);
+        } else {
+            many = cover(&asks, first, cap, ask);
+            result = many < 0 ? PyErr_NoMemory() : PyLong_FromLongLong(many);
+        }
+    }
+    release(&arrays);
+    if (!result && !PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "%lld asks cannot be kept at first", first);
+    return result;
+}
+
+/* Whether all pairs are of candidates that there are. */
+static int are_pairs(const Py_buffer *pairs, Py_ssize_t count) {
+    const int64_t *place = pairs->buf;
+    for (Py_ssize_t n = 0; n < pairs->shape[0]; n++)
+        if (place[n] < 0 || place[n] >= count) {
+            PyErr_Format(PyExc_ValueError, "candidate %lld is not one of %zd", (long long)place[n], count);
+            return 0;
+        }
+    return 1;
+}
+
+static PyObject *undominated_candidates(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *objects[7], *result = NULL;
+    Py_buffer *values, *gains, *needs, *gpus, *harder, *easier, *kept;
+    double empty_value;
+    Arrays arrays = {.held = 0};
+    if (!PyArg_ParseTuple(args, "OOOOOOdO", &objects[0], &objects[1], &objects[2], &objects[3], &objects[4],
+                          &objects[5], &empty_value, &objects[6]))
+        return NULL;
+    if ((values = array(&arrays, objects[0], is_float64, 1, 0)) &&
+        (gains = array(&arrays, objects[1], is_float64, 1, 0)) &&
+        agree("candidates", values->shape[0], gains->shape[0]) &&
+        (needs = array(&arrays, objects[2], is_int16, 2, 0)) &&
+        agree("candidates", values->shape[0], needs->shape[0]) &&
+        (gpus = array(&arrays, objects[3], is_int64, 1, 0)) &&
+        agree("candidates", values->shape[0], gpus->shape[0]) &&
+        (harder = array(&arrays, objects[4], is_int64, 1, 0)) &&
+        (easier = array(&arrays, objects[5], is_int64, 1, 0)) &&
+        agree("pairs", harder->shape[0], easier->shape[0]) && are_pairs(harder, values->shape[0]) &&
+        are_pairs(easier, values->shape[0]) && (kept = array(&arrays, objects[6], is_int64, 1, PyBUF_WRITABLE)) &&
+        agree("candidates", values->shape[0], kept->shape[0])) {
+        Candidates all = {values->shape[0], needs->shape[1], harder->shape[0], values->buf, gains->buf,
+                          needs->buf, gpus->buf, harder->buf, easier->buf};
+        int64_t many = undominated(&all, empty_value, kept->buf);
+        result = many < 0 ? PyErr_NoMemory() : PyLong_FromLongLong(many);
+    }
+    release(&arrays);
+    return result;
+}
+
+/* Whether every change is of a kind that there is. */
+static int are_kinds(const Py_buffer *places, Py_ssize_t kinds) {
+    const int64_t *place = places->buf;
+    for (Py_ssize_t n = 0; n < places->shape[0]; n++)
+        if (place[n] < 0 || place[n] >= kinds) {
+            PyErr_Format(PyExc_ValueError, "kind %lld is not one of %zd", (long long)place[n], kinds);
+            return 0;
+        }
+    return 1;
+}
+
+static PyObject *next_to(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *objects[6], *result = NULL;
+    Py_buffer *keys, *asks, *places, *key, *harder, *easier;
+    Arrays arrays = {.held = 0};
+    if (!PyArg_ParseTuple(args, "OOOOOO", &objects[0], &objects[1], &objects[2], &objects[3], &objects[4], &objects[5]))
+        return NULL;
+    if ((keys = array(&arrays, objects[0], is_int64, 1, 0)) && (asks = array(&arrays, objects[1], is_int64, 2, 0)) &&
+        agree("asks", keys->shape[0], asks->shape[0]) && (places = array(&arrays, objects[2], is_int64, 1, 0)) &&
+        are_kinds(places, asks->shape[1]) && (key = array(&arrays, objects[3], is_int64, 1, 0)) &&
+        agree("changes", places->shape[0], key->shape[0]) &&
+        (harder = array(&arrays, objects[4], is_int64, 1, PyBUF_WRITABLE)) &&
+        agree("pairs", keys->shape[0] * places->shape[0], harder->shape[0]) &&
+        (easier = array(&arrays, objects[5], is_int64, 1, PyBUF_WRITABLE)) &&
+        agree("pairs", harder->shape[0], easier->shape[0])) {
+        Changes changes = {places->shape[0], places->buf, key->buf};
+        int64_t pairs = neighbours(keys->buf, asks->buf, asks->shape[0], asks->shape[1], &changes, harder->buf,
+                                   easier->buf);
+        result = pairs < 0 ? PyErr_NoMemory() : PyLong_FromLongLong(pairs);
+    }
+    release(&arrays);
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"ask_by", ask_by, METH_VARARGS, "Gangs on which jobs end by a time, if there are any."},
+    {"lay_out", lay_out, METH_VARARGS, "Asks that lay gangs as near as there is room, for parts of the near places."},
+    {"lay_apart", lay_out_apart, METH_VARARGS, "Asks that lay gangs at one level or at two."},
+    {"by_work", by_work, METH_VARARGS, "GPUs dealt to jobs, each time to the one that would end last."},
+    {"in_turn", in_turn, METH_VARARGS, "GPUs dealt to shapes of jobs, each time to the one of most work a GPU."},
+    {"on_grids", on_grids, METH_VARARGS, "All choices of a count for each kind, within gangs and GPUs."},
+    {"next_to", next_to, METH_VARARGS, "Pairs of asks of which a small change makes the one of the other."},
+    {"undominated", undominated_candidates, METH_VARARGS, "Candidates of a bid that no other one dominates."},
+    {"uncovered", uncovered, METH_VARARGS, "Asks that none kept before stands in for."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_candidates", NULL, -1, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__candidates(void) { return PyModule_Create(&module); }

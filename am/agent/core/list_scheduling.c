@@ -1,0 +1,185 @@
+/* The references are `by_work` and `in_turn` in tests/reference_candidates.py; results are bit-identical. */
+#include "list_scheduling.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static void let_go(Dealt *dealt, int *unit_of) {
+    free(dealt->unit);
+    free(dealt->many);
+    free(unit_of);
+}
+
+/* Room for gangs of these shapes, none so far, and the place of each shape's unit; NULL without memory. */
+static int *no_gangs(Dealt *dealt, const Shape *shapes, int64_t many, int64_t most_gpus) {
+    dealt->most_gpus = dealt->units = 0;
+    dealt->unit = malloc(sizeof(int64_t) * (size_t)(many + 1));
+    int *unit_of = malloc(sizeof(int) * (size_t)(many + 1));
+    dealt->many = NULL;
+    for (int64_t n = 0; dealt->unit && n < many; n++) {
+        int at = 0;
+        while (at < dealt->units && dealt->unit[at] > shapes[n].unit) at++;
+        if (at == dealt->units || dealt->unit[at] != shapes[n].unit) {
+            for (int later = dealt->units++; later > at; later--) dealt->unit[later] = dealt->unit[later - 1];
+            dealt->unit[at] = shapes[n].unit;
+        }
+        int64_t largest = shapes[n].largest < most_gpus ? shapes[n].largest : most_gpus;
+        if (largest > dealt->most_gpus) dealt->most_gpus = largest;
+    }
+    dealt->many = calloc((size_t)(dealt->most_gpus + 1) * (size_t)(dealt->units + 1), sizeof(int64_t));
+    if (!dealt->unit || !dealt->many || !unit_of) {
+        let_go(dealt, unit_of);
+        return NULL;
+    }
+    for (int64_t n = 0; n < many; n++)
+        for (unit_of[n] = 0; dealt->unit[unit_of[n]] != shapes[n].unit;) unit_of[n]++;
+    return unit_of;
+}
+
+static void count(Dealt *dealt, int64_t gpus, int unit, int64_t gangs) {
+    dealt->many[gpus * dealt->units + unit] += gangs;
+}
+
+/* True when a total is so much larger than the one that was told last that what was dealt up to here is told. */
+static int is_told(int64_t gpus, double told, double step) {
+    double next = told + 1.0 > told * step ? told + 1.0 : told * step;
+    return (double)gpus > next;
+}
+
+/* ---- job by job ---------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    double turn;
+    int64_t job, gpus;
+} Turn;
+
+static int before(const Turn *one, const Turn *two) {
+    return one->turn != two->turn ? one->turn < two->turn : one->job < two->job;
+}
+
+static void sift(Turn *heap, int64_t size, Turn turn) {
+    int64_t at = 0;
+    for (int64_t child; (child = 2 * at + 1) < size; at = child) {
+        if (child + 1 < size && before(&heap[child + 1], &heap[child])) child++;
+        if (!before(&heap[child], &turn)) break;
+        heap[at] = heap[child];
+    }
+    heap[at] = turn;
+}
+
+static int deal_tasks(const Jobs *jobs, const Shape *shapes, const int *unit_of, int64_t most_gpus, double step,
+                      Dealt *dealt, Turn *heap, Tell tell, void *to) {
+    int64_t gpus = 0, told = 0, size = jobs->jobs;
+    for (int64_t job = 0; job < size; job++) heap[job] = (Turn){-INFINITY, job, 0};
+    while (size) {
+        Turn turn = heap[0];
+        int64_t number = jobs->shape[turn.job];
+        const Shape *shape = &shapes[number];
+        int64_t more = turn.gpus ? shape->unit : shape->smallest;
+        if (turn.gpus == shape->largest || gpus + more > most_gpus) {
+            size--;
+            sift(heap, size, heap[size]);
+            continue;
+        }
+        if (gpus && is_told(gpus + more, (double)told, step)) {
+            told = gpus;
+            if (!tell(to, gpus, dealt)) return 0;
+        }
+        if (turn.gpus) count(dealt, turn.gpus, unit_of[number], -1);
+        gpus += more, turn.gpus += more;
+        count(dealt, turn.gpus, unit_of[number], 1);
+        double slowdown = jobs->slowdown[number * jobs->tasks + turn.gpus / shape->unit];
+        turn.turn = -jobs->work_s[turn.job] * slowdown / (double)turn.gpus;
+        sift(heap, size, turn);
+    }
+    return gpus ? tell(to, gpus, dealt) : 1;
+}
+
+int deal_by_work(const Jobs *jobs, const Shape *shapes, int64_t many, int64_t most_gpus, double step, Tell tell,
+                 void *to) {
+    Dealt dealt;
+    int *unit_of = no_gangs(&dealt, shapes, many, most_gpus);
+    Turn *heap = malloc(sizeof(Turn) * (size_t)(jobs->jobs + 1));
+    int result = -1;
+    if (unit_of && heap) result = deal_tasks(jobs, shapes, unit_of, most_gpus, step, &dealt, heap, tell, to);
+    free(heap);
+    if (unit_of) let_go(&dealt, unit_of);
+    return result;
+}
+
+/* ---- shape by shape ------------------------------------------------------------------------------------------ */
+
+/* What is dealt to a part: its gangs and GPUs; `done` once it takes no more. */
+typedef struct {
+    double turn;
+    int64_t gangs, gpus;
+    int done;
+} Share;
+
+/* The part whose turn it is, -1 where none takes more. */
+static int64_t next_part(const Parts *parts, const Share *shares, int64_t many) {
+    int64_t next = -1;
+    for (int64_t n = 0; n < many; n++) {
+        if (shares[n].done) continue;
+        const Share *best = next < 0 ? NULL : &shares[next];
+        if (!best || shares[n].turn < best->turn ||
+            (shares[n].turn == best->turn && parts->work_s[n] > parts->work_s[next]))
+            next = n;
+    }
+    return next;
+}
+
+/* The gangs of each part, of about one size, as `even_sizes` of finish_time.py has them; told and taken back. A share
+ * has GPUs enough for all its gangs, and no more than they can use. */
+static int tell_even(const Shape *shapes, const Share *shares, int64_t many, const int *unit_of, Dealt *dealt,
+                     int64_t gpus, Tell tell, void *to) {
+    for (int sign = 1, told = 1;; sign = -1) {
+        for (int64_t n = 0; n < many; n++) {
+            const Shape *shape = &shapes[n];
+            int64_t gangs = shares[n].gangs, tasks = shares[n].gpus / shape->unit;
+            if (!gangs) continue;
+            int64_t each = tasks / gangs, more = tasks % gangs;
+            if (more) count(dealt, (each + 1) * shape->unit, unit_of[n], sign * more);
+            count(dealt, each * shape->unit, unit_of[n], sign * (gangs - more));
+        }
+        if (sign < 0) return told;
+        told = tell(to, gpus, dealt);
+    }
+}
+
+static int deal_steps(const Parts *parts, const Shape *shapes, int64_t many, const int *unit_of, int64_t most_gangs,
+                      int64_t most_gpus, double step, Dealt *dealt, Share *shares, Tell tell, void *to) {
+    int64_t gangs = 0, gpus = 0, told = 0;
+    for (int64_t n = 0; n < many; n++) shares[n] = (Share){-INFINITY, 0, 0, 0};
+    for (int64_t n; (n = next_part(parts, shares, many)) >= 0;) {
+        Share *share = &shares[n];
+        int opens = share->gangs < parts->members[n];
+        int64_t more = opens ? shapes[n].smallest : shapes[n].unit;
+        int full = !opens && share->gpus >= share->gangs * shapes[n].largest;
+        if (full || gpus + more > most_gpus || (opens && gangs == most_gangs)) {
+            share->done = 1;
+            continue;
+        }
+        if (is_told(gpus + more, (double)told, step) && gpus > told) {
+            told = gpus;
+            if (!tell_even(shapes, shares, many, unit_of, dealt, gpus, tell, to)) return 0;
+        }
+        gangs += opens, gpus += more;
+        share->gangs += opens, share->gpus += more;
+        share->turn = -parts->work_s[n] / (double)share->gpus;
+    }
+    return gpus > told ? tell_even(shapes, shares, many, unit_of, dealt, gpus, tell, to) : 1;
+}
+
+int deal_in_turn(const Parts *parts, const Shape *shapes, int64_t many, int64_t most_gangs, int64_t most_gpus,
+                 double step, Tell tell, void *to) {
+    Dealt dealt;
+    int *unit_of = no_gangs(&dealt, shapes, many, most_gpus);
+    Share *shares = malloc(sizeof(Share) * (size_t)(many + 1));
+    int result = -1;
+    if (unit_of && shares)
+        result = deal_steps(parts, shapes, many, unit_of, most_gangs, most_gpus, step, &dealt, shares, tell, to);
+    free(shares);
+    if (unit_of) let_go(&dealt, unit_of);
+    return result;
+}

@@ -1,0 +1,190 @@
+"""T(G) of many divisions at once: `finish_time` with arrays, bit-identical.
+
+A division is a row of counts over a list of gangs. Example: over the gangs (1 GPU, 2 GPUs) the row (3, 1) is a division
+into three gangs of 1 and one gang of 2. The times of jobs on gangs are computed once for all divisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from am.agent.model.finish_time import (
+    Line,
+    gang_order,
+    job_time_s,
+    later_job,
+    merged,
+    nearest_gang,
+    split_evenly,
+)
+from am.agent.model.views import AppView, ClusterView, GangAt, JobView
+from am.agent.packing.makespan import end_times_s, left_out_s
+from am.tuners.port import Phase
+from themis.cluster import Level
+
+Counts = NDArray[np.int64]
+Seconds = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+CERTAIN = 1.0 - 1e-9
+"""A bound proves something only beyond this factor: two ways to compute one time may differ by rounding."""
+
+_AT_ONCE = 16
+"""Divisions that are packed together while the earliest ones are searched."""
+
+
+def finish_times_s(
+    app: AppView, gangs: Sequence[GangAt], counts: Counts, around: ClusterView, *, closely: bool = False
+) -> Seconds:
+    """`finish_time_s` of every division, in seconds.
+
+    Args:
+        app: The app.
+        gangs: G gangs, each one once.
+        counts: D x G, how many of each gang a division has.
+        around: The cluster.
+        closely: As for `packing.end_times_s`; `finish_time_s` does not.
+
+    Returns:
+        D times, infinite where a division never ends.
+    """
+    now_s = phase_times_s(app.jobs, gangs, counts, closely=closely)
+    if not app.later_phases or not len(now_s):
+        return now_s
+    gpus = counts @ np.array([gang.gpus for gang in gangs], dtype=np.int64)
+    spread = np.array([gang.level if gang.gpus > 1 else Level.SLOT for gang in gangs], dtype=np.int64)
+    at_least = np.where(counts > 0, spread, int(Level.SLOT)).max(axis=1, initial=int(Level.SLOT))
+    keys, place = np.unique(gpus * len(Level) + at_least, return_inverse=True)
+    later_s = _later_times_s(app, keys // len(Level), keys % len(Level), around)
+    return now_s + later_s[place]
+
+
+def phase_times_s(
+    jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts, *, in_pairs: bool = True, closely: bool = False
+) -> Seconds:
+    """`phase_time_s` of every division, in seconds; arguments as for `finish_times_s` and `packing.end_times_s`."""
+    if not jobs:
+        return np.zeros(len(counts))
+    if not counts.any():
+        return np.full(len(counts), inf)
+    alone_s, divisions = _by_kind(jobs, gangs, counts)
+    return end_times_s(alone_s, divisions, in_pairs=in_pairs, closely=closely)
+
+
+def earliest(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts, most: int) -> list[int]:
+    """The divisions with the earliest ends by `phase_times_s`, at most `most`; ties: the first one.
+
+    Divisions that provably end later than `most` others are not packed.
+
+    Args:
+        jobs: At least one.
+        gangs: As for `finish_times_s`.
+        counts: As for `finish_times_s`, with at least one gang in all.
+        most: The number of divisions, at least one.
+    """
+    alone_s, divisions = _by_kind(jobs, gangs, counts)
+    divisions, place = _each_once(divisions)
+    bounds_s = _lower_bounds_s(alone_s, divisions)
+    order = np.argsort(bounds_s, kind="stable")
+    ends_s = np.full(len(divisions), inf)
+    for begin in range(0, len(order), _AT_ONCE):
+        latest_s = np.partition(ends_s, most - 1)[most - 1] if most <= begin else inf
+        some = order[begin : begin + _AT_ONCE]
+        some = some[bounds_s[some] * CERTAIN <= latest_s]
+        if not len(some):
+            break
+        ends_s[some] = end_times_s(alone_s, divisions[some])
+    found: list[int] = np.argsort(ends_s[place], kind="stable")[:most].tolist()
+    return found
+
+
+def _lower_bounds_s(alone_s: Seconds, divisions: Counts) -> Seconds:
+    """A lower bound on the end of each division, in seconds, from sums alone.
+
+    A kind of gang has the speed of the first job on it as its weight. A gang does at most its weight of work a second,
+    and every job needs at least its least weighted time. Nor does the first job end sooner than on its fastest kind.
+    """
+    able = np.isfinite(alone_s)
+    weights = np.where(able[0], 1.0 / alone_s[0], 0.0)
+    needed = np.where(able, np.where(able, alone_s, 0.0) * weights, inf).min(axis=1).sum()
+    room = divisions @ weights
+    together_s = np.divide(needed, room, out=np.full(len(room), inf if needed else 0.0), where=room > 0.0)
+    first_s = np.where(divisions > 0, alone_s[0], inf).min(axis=1)
+    return np.asarray(np.maximum(together_s, first_s))
+
+
+def _by_kind(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts) -> tuple[Seconds, Counts]:
+    """Times of jobs alone on each kind of gang, and the divisions by kind, without kinds that no division has."""
+    used = np.flatnonzero(counts.any(axis=0)).tolist()
+    order = sorted(used, key=lambda place: gang_order(gangs[place]))
+    alone_s, alike = merged(Line(jobs).times_s([gangs[place] for place in order]))
+    return alone_s, np.add.reduceat(counts[:, order], alike, axis=1)
+
+
+class PhaseOn:
+    """The jobs of a phase on fixed kinds of gangs, for one set of divisions after another."""
+
+    def __init__(self, jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> None:
+        self._order = sorted(range(len(gangs)), key=lambda place: gang_order(gangs[place]))
+        self._alone_s, self._alike = merged(Line(jobs).times_s([gangs[place] for place in self._order]))
+
+    def times_s(self, counts: Counts, *, in_pairs: bool = False) -> Seconds:
+        """`phase_times_s` of divisions."""
+        return end_times_s(self._alone_s, self._merged(counts), in_pairs=in_pairs)
+
+    def left_out_s(self, counts: Counts, end_s: float, most_s: float) -> Seconds:
+        """`packing.left_out_s` of divisions."""
+        return left_out_s(self._alone_s, self._merged(counts), end_s, most_s)
+
+    def _merged(self, counts: Counts) -> Counts:
+        return np.asarray(np.add.reduceat(counts[:, self._order], self._alike, axis=1))
+
+
+# ---- one phase ------------------------------------------------------------------------------------------------------
+
+
+def _each_once(counts: Counts) -> tuple[Counts, Places]:
+    """The distinct rows, and the index of each row among them."""
+    bases = counts.max(axis=0).astype(object) + 1
+    if np.prod(bases) >= 2**62:
+        divisions, place = np.unique(counts, axis=0, return_inverse=True)
+        return divisions, place.ravel()
+    weights = np.cumprod([1, *bases[:-1]], dtype=np.int64)
+    _, first, place = np.unique(counts @ weights, return_index=True, return_inverse=True)
+    return counts[first], place
+
+
+# ---- later phases ---------------------------------------------------------------------------------------------------
+
+
+def _later_times_s(app: AppView, gpus: Counts, at_least: Counts, around: ClusterView) -> Seconds:
+    """`later_phases_time_s` for each pair of GPUs and level."""
+    total_s = np.zeros(len(gpus))
+    pairs = [(count, Level(level)) for count, level in zip(gpus.tolist(), at_least.tolist(), strict=True)]
+    for phase in app.later_phases:
+        job = later_job(app, phase)
+        total_s = total_s + np.array([_even_time_s(job, phase, count, around, level) for count, level in pairs])
+    return total_s
+
+
+def _even_time_s(job: JobView, phase: Phase, gpus: int, around: ClusterView, at_least: Level) -> float:
+    """Seconds of a phase of identical jobs on GPUs that are divided evenly."""
+    sizes = split_evenly(gpus, phase.jobs, job.shape)
+    if not sizes:
+        return inf
+    # Largest first, and of two sizes at most.
+    larger = sizes.index(sizes[-1])
+    kinds = [(sizes[0], larger), (sizes[-1], len(sizes) - larger)] if larger else [(sizes[0], len(sizes))]
+    times_s = [job_time_s(job, nearest_gang(size, around, at_least)) for size, _ in kinds]
+    ends_s, left = list(times_s), phase.jobs
+    while True:
+        # Identical jobs end in the order in which they start, all gangs of one size at once.
+        first = ends_s.index(min(ends_s))
+        left -= kinds[first][1]
+        if left <= 0:
+            return ends_s[first]
+        ends_s[first] += times_s[first]

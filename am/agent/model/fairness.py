@@ -1,0 +1,166 @@
+"""Finish-time fairness: ideal times and rho by five named definitions, never mixed (themis.md, section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from am.agent.model.finish_time import time_on_count_s
+from am.agent.model.views import AppView, ClusterView
+from themis.choices import BundleRule
+from themis.values import Value
+
+Seconds = NDArray[np.float64]
+
+_LEXICOGRAPHIC, _IDLE_THEN_SHARE = BundleRule.LEXICOGRAPHIC, BundleRule.IDLE_THEN_SHARE
+"""Looked up for every report. Before Python 3.12 a member by its class takes four times as long."""
+
+
+class RhoDefinition(StrEnum):
+    """Names of the five definitions of t_ideal."""
+
+    THEMIS = "themis"
+    ISOLATED_SHARE = "isolated_share"
+    PLACEMENT_AWARE = "placement_aware"
+    PRIVATE_CLUSTER = "private_cluster"
+    ATTAINABLE = "attainable"
+
+
+def cluster_time_s(app: AppView, around: ClusterView) -> float:
+    """t_cluster = B / min(R_C, app_demand_max), in seconds (equation 2)."""
+    most_gpus, cluster_gpus = app.demand_max_gpus, around.cluster_gpus
+    return app.work_total_gpu_s / (most_gpus if most_gpus < cluster_gpus else cluster_gpus)
+
+
+def ideal_time_s(app: AppView, around: ClusterView) -> float:
+    """t_ideal = t_cluster * N_avg, in seconds: the definition `themis`."""
+    return cluster_time_s(app, around) * app.contention
+
+
+def ideal_times_s(whole: AppView, around: ClusterView) -> dict[RhoDefinition, float]:
+    """t_ideal by every definition, in seconds. `whole` is the app as submitted, with all its work still to do."""
+    return {definition: rule(whole, around) for definition, rule in _IDEALS.items()}
+
+
+def rho_by_definition(whole: AppView, completion_s: float, around: ClusterView) -> dict[RhoDefinition, float]:
+    """Rho at completion by every definition: seconds from submission to end over each t_ideal."""
+    return {definition: completion_s / ideal_s for definition, ideal_s in ideal_times_s(whole, around).items()}
+
+
+class Valuer(Value, frozen=True, kw_only=True):
+    """Turns T on a bundle into t_shared and V = 1/rho, for one app at one moment.
+
+    Attributes:
+        elapsed_s: Seconds since the app was submitted.
+        ideal_s: t_ideal, in seconds.
+        share_s: T on the fair share R/N, in seconds.
+        lease_s: Seconds of a lease.
+        rule: What becomes of an app after its lease.
+    """
+
+    elapsed_s: float
+    ideal_s: float
+    share_s: float
+    lease_s: float
+    rule: BundleRule
+
+    @classmethod
+    def of(cls, app: AppView, around: ClusterView) -> Valuer:
+        """The valuer of an app at the moment of its view."""
+        return cls(
+            elapsed_s=app.elapsed_s,
+            ideal_s=ideal_time_s(app, around),
+            share_s=time_on_count_s(app, around.share_gpus, around),
+            lease_s=around.lease_s,
+            rule=around.rule,
+        )
+
+    def shared_s(self, time_s: float, switch_s: float = 0.0) -> float:
+        """t_shared of a bundle, in seconds; see `shared_times_s`."""
+        times_s, spent_s = np.array([time_s]), self.elapsed_s + switch_s
+        return float(shared_times_s(self.rule, times_s, spent_s=spent_s, share_s=self.share_s, lease_s=self.lease_s)[0])
+
+    def rho(self, time_s: float, switch_s: float = 0.0) -> float:
+        """Finish-time fairness of a bundle; infinite if the app would never end."""
+        return self.shared_s(time_s, switch_s) / self.ideal_s
+
+    def value(self, time_s: float, switch_s: float = 0.0) -> float:
+        """V = 1/rho of a bundle; 0 if the app would never end."""
+        return float(values_of(self.ideal_s, np.array([self.shared_s(time_s, switch_s)]))[0])
+
+
+def values_of(ideal_s: float | Seconds, shared_s: Seconds) -> Seconds:
+    """V = 1/rho = t_ideal / t_shared of bundles; 0 where t_shared is infinite."""
+    values: Seconds = ideal_s / np.maximum(shared_s, 1e-9)
+    return values
+
+
+def shared_times_s(
+    rule: BundleRule, times_s: Seconds, *, spent_s: float | Seconds, share_s: float | Seconds, lease_s: float
+) -> Seconds:
+    """t_shared of bundles, in seconds: the seconds from submission to the end if the app wins the bundle.
+
+    `continuation`: the app holds the bundle for one lease, then the larger of it and its fair share
+    (fairness-study.md, section 1): spent + min(T, lease + min(T, T_share) * (1 - lease / T)), since a lease does
+    lease/T of the work. Example: T = 2000 s, a lease of 600 s and T_share = 1000 s make
+    600 + 1000 * 0.7 = 1300 s, on top of the seconds spent.
+
+    Args:
+        rule: What becomes of an app after its lease.
+        times_s: T on each bundle, in seconds; infinite for the empty one.
+        spent_s: Seconds since the app was submitted, and those of a restart; one number or one for each bundle.
+        share_s: T on the fair share, in seconds; one number or one for each bundle.
+        lease_s: Seconds of a lease.
+    """
+    if rule is _LEXICOGRAPHIC:
+        return spent_s + times_s
+    if rule is _IDLE_THEN_SHARE:
+        return spent_s + np.where(np.isfinite(times_s), times_s, lease_s + share_s)
+    longer = times_s > lease_s
+    left = 1.0 - lease_s / np.where(longer, times_s, 1.0)
+    after_s = lease_s + np.minimum(times_s, share_s) * left
+    return spent_s + np.where(longer, np.minimum(times_s, after_s), times_s)
+
+
+def least_share_s(app: AppView, around: ClusterView) -> float:
+    """A lower bound on T on the fair share, in seconds: all of the share works on the jobs at S = 1."""
+    return sum([job.serial_work_s for job in app.jobs]) / around.share_gpus
+
+
+def _exclusive_s(whole: AppView, around: ClusterView) -> float:
+    return time_on_count_s(whole, around.cluster_gpus, around)
+
+
+def _isolated_share_s(whole: AppView, around: ClusterView) -> float:
+    demand_share = around.cluster_gpus / min(around.cluster_gpus, whole.demand_max_gpus)
+    return _exclusive_s(whole, around) * max(1.0, whole.contention / demand_share)
+
+
+def _placement_aware_s(whole: AppView, around: ClusterView) -> float:
+    # The best S that any gang of the app can have: that of its largest gang placed as near as it fits.
+    median = whole.median_job
+    best = median.slowdown.at(around.nearest_level(median.shape.demand_max_gpus))
+    return ideal_time_s(whole, around) * best
+
+
+def _private_cluster_s(whole: AppView, around: ClusterView) -> float:
+    return time_on_count_s(whole, around.cluster_gpus / whole.contention, around)
+
+
+def _attainable_s(whole: AppView, around: ClusterView) -> float:
+    return max(ideal_time_s(whole, around), _exclusive_s(whole, around) + whole.restart_s)
+
+
+_IDEALS: Mapping[RhoDefinition, Callable[[AppView, ClusterView], float]] = MappingProxyType(
+    {
+        RhoDefinition.THEMIS: ideal_time_s,
+        RhoDefinition.ISOLATED_SHARE: _isolated_share_s,
+        RhoDefinition.PLACEMENT_AWARE: _placement_aware_s,
+        RhoDefinition.PRIVATE_CLUSTER: _private_cluster_s,
+        RhoDefinition.ATTAINABLE: _attainable_s,
+    }
+)

@@ -1,0 +1,187 @@
+"""What the agent knows of its app and cluster: unfinished jobs, later phases, held gangs. Values only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from statistics import median_high
+
+from msgspec import field
+
+from am.tuners.port import Phase
+from themis.apps import JobShape, Slowdown
+from themis.bids import GangDemand, LossForecast
+from themis.choices import BundleRule
+from themis.cluster import Allocation, Level
+from themis.errors import InputError
+from themis.values import Value, remembered
+
+
+class JobView(Value, frozen=True, dict=True, kw_only=True):
+    """An unfinished job of the current phase.
+
+    Attributes:
+        job_id: The job's id.
+        iterations_left: Iterations left in the phase.
+        serial_iteration_s: Seconds per iteration on one GPU at S = 1.
+        slowdown: S by locality level.
+        shape: Tasks and GPUs per task.
+        forecast: The loss to come; None while too few losses were observed.
+    """
+
+    job_id: str
+    iterations_left: int
+    serial_iteration_s: float
+    slowdown: Slowdown
+    shape: JobShape
+    forecast: LossForecast | None = None
+
+    @property
+    def serial_work_s(self) -> float:
+        """Work left in the phase, in GPU seconds at S = 1."""
+        return self.iterations_left * self.serial_iteration_s
+
+    @remembered
+    def demand(self) -> GangDemand:
+        """The job's demand while it has no GPUs."""
+        return GangDemand(
+            job_id=self.job_id,
+            min_gpus=max(self.shape.gpus_per_task, self.shape.demand_min_gpus),
+            max_gpus=self.shape.demand_max_gpus,
+            unit_gpus=self.shape.gpus_per_task,
+            slowdown=self.slowdown,
+            work_left_gpu_s=self.serial_work_s,
+            forecast=self.forecast,
+        )
+
+
+class GangAt(Value, frozen=True):
+    """A gang without its machines: GPUs that one job at a time runs on, and the level that they span.
+
+    A gang over several machines comes in units of `unit_gpus`, each on one machine, and only jobs whose tasks fit into
+    a unit can use it; 0 means that any task fits. Example: 8 GPUs as 4 + 4 on two machines have `unit_gpus` 4, so tasks
+    of 1, 2 or 4 GPUs fit.
+    """
+
+    gpus: int
+    level: Level
+    unit_gpus: int = 0
+
+    def holds_tasks_of(self, gpus_per_task: int) -> bool:
+        """Whether every task of `gpus_per_task` GPUs fits on one machine."""
+        return self.level <= Level.MACHINE or self.unit_gpus % gpus_per_task == 0
+
+
+class HeldGang(Value, frozen=True, dict=True, kw_only=True):
+    """A gang that a job runs on, or starts on as soon as other apps have returned its GPUs.
+
+    `up` are its renewable GPUs: their leases end in this round, and the app keeps them only if it wins them back.
+    """
+
+    job_id: str
+    gpus: Allocation
+    level: Level
+    up: Allocation = field(default_factory=Allocation)
+
+    @property
+    def renewable(self) -> bool:
+        """Whether the app must win back the gang, or a part of it, to keep it."""
+        return bool(self.up)
+
+    @remembered
+    def at(self) -> GangAt:
+        """The gang without its machines."""
+        return gang_at(self.gpus, self.level)
+
+
+def gang_at(gpus: Allocation, level: Level) -> GangAt:
+    """GPUs that span a level, without their machines."""
+    return GangAt(gpus.gpus, level, math.gcd(*(count for _, count in gpus)) if level > Level.MACHINE else 0)
+
+
+class AppView(Value, frozen=True, dict=True, kw_only=True):
+    """The app at one moment.
+
+    Attributes:
+        app_id: The app's id.
+        elapsed_s: Seconds since it was submitted.
+        contention: N_avg, the mean number of active apps over its life.
+        jobs: The unfinished jobs of the current phase.
+        later_phases: The phases after it.
+        work_total_gpu_s: B, the app's whole work in GPU seconds at S = 1.
+        demand_max_gpus: The most GPUs that its jobs can use at once.
+        reference: Represents the jobs of later phases: the median job by serial iteration time (the upper one of two,
+            as in the paper's example). None if the median of `jobs` does.
+        held: Its gangs.
+        restart_s: Seconds that moving a running job costs.
+    """
+
+    app_id: str
+    elapsed_s: float
+    contention: float = 1.0
+    jobs: tuple[JobView, ...]
+    later_phases: tuple[Phase, ...] = ()
+    work_total_gpu_s: float
+    demand_max_gpus: int
+    reference: JobView | None = None
+    held: tuple[HeldGang, ...] = ()
+    restart_s: float = 0.0
+
+    @property
+    def median_job(self) -> JobView:
+        """The reference job; without one, the median of the current jobs."""
+        if self.reference is not None:
+            return self.reference
+        return median_job(self.jobs)
+
+    @remembered
+    def kept(self) -> tuple[HeldGang, ...]:
+        """Gangs whose leases continue."""
+        return tuple([gang for gang in self.held if not gang.up.counts])
+
+    @remembered
+    def renewable(self) -> tuple[HeldGang, ...]:
+        """Gangs with renewable GPUs: tightest level first, then largest. The app gives up the last one first."""
+        mine = [gang for gang in self.held if gang.up.counts]
+        if not mine:
+            return ()
+        return tuple(sorted(mine, key=lambda gang: (gang.level, -gang.gpus.gpus, gang.gpus.counts, gang.job_id)))
+
+
+def median_job(jobs: tuple[JobView, ...]) -> JobView:
+    """The job of median serial iteration time; no jobs raises InputError."""
+    if not jobs:
+        raise InputError("an app without jobs has no median job")
+    middle = median_high(job.serial_iteration_s for job in jobs)
+    return next(job for job in jobs if job.serial_iteration_s == middle)
+
+
+class ClusterView(Value, frozen=True, dict=True, kw_only=True):
+    """The cluster as agents see it; the same for all apps of a round.
+
+    Attributes:
+        cluster_gpus: R_C, the GPUs of the available machines.
+        active_apps: Apps active now.
+        lease_s: Seconds of a lease.
+        fitting_level: For g = 1, 2, .., the tightest level at which g GPUs fit into the empty cluster.
+        rack_of: The rack of every machine.
+        rule: What becomes of an app after its lease.
+    """
+
+    cluster_gpus: int
+    active_apps: int
+    lease_s: float
+    fitting_level: tuple[Level, ...] = field(default=())
+    rack_of: Mapping[str, str] = field(default_factory=dict)
+    rule: BundleRule = BundleRule.CONTINUATION
+
+    @remembered
+    def share_gpus(self) -> float:
+        """The app's fair share R/N of the GPUs, which may be a fraction."""
+        return self.cluster_gpus / max(1, self.active_apps)
+
+    def nearest_level(self, gpus: int) -> Level:
+        """The tightest level at which a gang of this size fits; SLOT for a single GPU or without `fitting_level`."""
+        if gpus <= 1 or not self.fitting_level:
+            return Level.SLOT
+        return self.fitting_level[min(gpus, len(self.fitting_level)) - 1]

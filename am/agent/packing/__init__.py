@@ -1,0 +1,1 @@
+"""How jobs share gangs: the time at which the last one ends."""

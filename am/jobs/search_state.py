@@ -1,0 +1,216 @@
+"""The job board: all jobs of an app, their tuner and their journal; what was learnt goes in, what should run comes out.
+
+It does no I/O but the journal's and never starts anything: the app master reads `plan` and acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from am.app_view import REESTIMATE, JobProgress, work_gpu_s, work_seen_gpu_s
+from am.jobs.run import JobRun
+from am.journal import JobRecord, Journal
+from am.profiler.follower import LogFollower
+from am.profiler.health import COUNTING_WAIT_S
+from am.profiler.profile import JobProfile
+from am.tuners.port import Observation, ObservationKind, Phase, Tuner, TunerPlan
+from am.tuners.registry import make_tuner
+from themis.apps import AppSpec, Estimate
+from themis.lifecycle import JOB_LIFECYCLE, JobState
+
+_WORK_NOTE = "work_total"
+
+_LONGER = 1.1
+"""A wait that is so many times longer than the one journaled last is journaled."""
+
+SavedIteration = Callable[[str], int | None]
+
+
+class SearchState:
+    """Jobs by id, and the search over them.
+
+    Args:
+        spec: The app.
+        folder: The app's folder; each job has its own under `jobs/`.
+        time_scale: How many times faster than their estimate replayed jobs run.
+        journal: What earlier attempts wrote is taken up; what happens from now on is added.
+        saved_iteration: The iteration of a job's newest checkpoint.
+
+    `on_turn` is told of every change of a job's state.
+    """
+
+    def __init__(
+        self, spec: AppSpec, folder: Path, time_scale: float, journal: Journal, saved_iteration: SavedIteration
+    ) -> None:
+        self.on_turn: Callable[[JobRun], None] = lambda _: None
+        self.spec = spec
+        self.tuner: Tuner = make_tuner(spec.tuner, spec.jobs)
+        self.first_phases: tuple[Phase, ...] = self.tuner.plan().phases
+        self._journal = journal
+        estimate = _scaled(spec.estimate, time_scale if spec.replay else 1.0)
+        self.jobs: dict[str, JobRun] = {}
+        for job in spec.jobs:
+            job_folder = folder / "jobs" / job.job_id
+            self.jobs[job.job_id] = JobRun(
+                spec=job,
+                folder=job_folder,
+                profile=JobProfile(estimate),
+                follower=LogFollower(job_folder / "task-0.log"),
+            )
+        self.work_total_gpu_s = work_gpu_s(self.progress(), self.first_phases)
+        self._measured = False
+        self._waits_s: dict[str, float] = {}
+        self._take_up(saved_iteration)
+
+    # ---- reading ----
+
+    def plan(self) -> TunerPlan:
+        """What the tuner wants now."""
+        return self.tuner.plan()
+
+    def progress(self) -> Mapping[str, JobProgress]:
+        """Every job as the agent sees it."""
+        return {job_id: JobProgress(spec=job.spec, profile=job.profile) for job_id, job in self.jobs.items()}
+
+    def done_share(self) -> float:
+        """Share of the search's work that is done, 0 to 1."""
+        plan = self.plan()
+        if plan.finished:
+            return 1.0
+        progress = self.progress()
+        done = sum(job.profile.iteration * job.serial_iteration_s for job in progress.values())
+        return min(1.0, done / max(work_seen_gpu_s(progress, plan), 1e-9))
+
+    # ---- what happened ----
+
+    def turn(self, job: JobRun, state: JobState) -> None:
+        """Change a job's state, and journal it."""
+        job.turn(state)
+        self._journal.job(job.record())
+        self.on_turn(job)
+
+    @staticmethod
+    def target_of(job: JobRun, plan: TunerPlan) -> int:
+        """The iteration up to which a job is to run, or was; its whole length where it failed or never began."""
+        target = plan.targets.get(job.job_id)
+        if target is not None:
+            return target
+        short = job.state is JobState.FAILED or not job.profile.iteration
+        return job.spec.iterations_total if short else job.profile.iteration
+
+    def target_reached(self, job: JobRun) -> None:
+        """A job's tasks all exited 0: it reached its target, whether its log tells the last step or not."""
+        job.profile.reach(self.plan().targets[job.job_id])
+        self._observe(job, ObservationKind.TARGET_REACHED)
+        self.turn(job, JobState.PHASE_DONE)
+
+    def progressed(self, job: JobRun) -> bool:
+        """A job logged a loss; the pace may have changed what B is. True when a tuner that listens stopped a job."""
+        stopped = self.plan().stopped
+        self._observe(job, ObservationKind.PROGRESS)
+        self.remeasure()
+        return self.plan().stopped != stopped
+
+    def waited(self, job: JobRun) -> None:
+        """A step of a job came: journal how long it took when nothing took that long before, for the next attempt."""
+        longest_s = job.profile.longest_wait_s
+        if longest_s > max(COUNTING_WAIT_S, _LONGER * self._waits_s.get(job.job_id, 0.0)):
+            self._waits_s[job.job_id] = longest_s
+            self._journal.job(job.record())
+
+    def failed(self, job: JobRun, diagnostics: str) -> None:
+        """A job is given up for good."""
+        job.diagnostics = diagnostics
+        self._observe(job, ObservationKind.FAILED)
+        self.turn(job, JobState.FAILED)
+
+    def settle_losers(self) -> list[JobRun]:
+        """Jobs that the tuner has stopped get their final state; those of them that still run are returned."""
+        running = []
+        for job_id in sorted(self.plan().stopped):
+            job = self.jobs[job_id]
+            if _is_over(job):
+                continue
+            if job.running:
+                running.append(job)
+            else:
+                self.turn(job, JobState.STOPPED)
+        return running
+
+    def next_phase(self) -> None:
+        """Jobs that reached a target and were promoted wait for their next run, and so do losers taken back."""
+        for job_id in self.plan().targets:
+            job = self.jobs[job_id]
+            if job.state in (JobState.PHASE_DONE, JobState.STOPPED):
+                self.turn(job, JobState.WAITING)
+
+    def finish(self, state: JobState) -> None:
+        """The search is over: whatever has no final state yet gets one; whom the tuner stopped at its very end, too."""
+        self.settle_losers()
+        for job in self.jobs.values():
+            if _is_over(job):
+                continue
+            self.turn(job, JobState.FINISHED if job.state is JobState.PHASE_DONE else state)
+
+    def remeasure(self) -> None:
+        """B: fixed by the first measured pace, then only ever raised (themis.md, section 2, first Choice)."""
+        seen = work_seen_gpu_s(self.progress(), self.plan())
+        if not self._measured and any(job.profile.paces for job in self.jobs.values()):
+            self._measured = True
+            self._set_work(seen)
+        elif seen > REESTIMATE * self.work_total_gpu_s:
+            self._set_work(seen)
+
+    # ---- inside ----
+
+    def _set_work(self, work_gpu_s: float) -> None:
+        self.work_total_gpu_s = work_gpu_s
+        self._journal.note(_WORK_NOTE, {"gpu_s": work_gpu_s, "measured": self._measured})
+
+    def _observe(self, job: JobRun, kind: ObservationKind) -> None:
+        """Journal what the tuner is told. The job's state comes after: it follows from this line, not this from it."""
+        observation = Observation(kind=kind, job_id=job.job_id, iteration=job.profile.iteration, loss=job.loss)
+        self._journal.observation(observation)
+        self.tuner.observe(observation)
+
+    def _take_up(self, saved_iteration: SavedIteration) -> None:
+        """Bring the search to where the earlier attempts left it. Tasks died with their app master: nothing runs."""
+        work = self._journal.content.notes.get(_WORK_NOTE)
+        if work is not None:
+            self.work_total_gpu_s, self._measured = work["gpu_s"], work["measured"]
+        failed = set()
+        for observation in self._journal.content.observations:
+            self.tuner.observe(observation)
+            if observation.kind is ObservationKind.FAILED:
+                failed.add(observation.job_id)
+        plan = self.plan()
+        for job_id, record in self._journal.content.jobs.items():
+            job = self.jobs[job_id]
+            job.incarnation, job.restarts, job.stalls = record.incarnation, record.restarts, record.stalls
+            job.profile.remember_wait(record.longest_wait_s)
+            self._waits_s[job_id] = record.longest_wait_s
+            job.saved_iteration = saved_iteration(job_id) or 0
+            # Where its log was written nobody may be able to read any more.
+            job.profile.reach(job.saved_iteration)
+            job.state = JobState.FAILED if job_id in failed else _taken_up(record, plan)
+
+
+def _taken_up(record: JobRecord, plan: TunerPlan) -> JobState:
+    """What became of a job that had not failed when its app master died."""
+    if record.state not in (JobState.STARTING, JobState.RUNNING, JobState.CHECKPOINTING):
+        return record.state
+    # That it reached its target was journaled, its state no more, if it has none and did not lose.
+    done = record.job_id not in plan.targets.keys() | plan.stopped
+    return JobState.PHASE_DONE if done else JobState.WAITING
+
+
+def _is_over(job: JobRun) -> bool:
+    """True of a job that does not go on, unless the tuner takes it back."""
+    return job.state is JobState.STOPPED or JOB_LIFECYCLE.is_final(job.state)
+
+
+def _scaled(estimate: Estimate, time_scale: float) -> Estimate:
+    if estimate.serial_iteration_s is None:
+        return estimate
+    return Estimate(serial_iteration_s=estimate.serial_iteration_s / time_scale, slowdown=estimate.slowdown)

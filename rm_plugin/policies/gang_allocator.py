@@ -1,0 +1,256 @@
+"""Free GPUs and the unmet demands of all apps, for policies without an auction: they give out gang by gang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from rm_plugin.arbiter.leftovers import Claim
+from rm_plugin.arbiter.round_values import Decision
+from rm_plugin.policies.demands import gangs_of, room_to_grow, unmet_claims
+from themis.apps import Slowdown
+from themis.bids import FreeMachine, GangDemand, PlacedGang
+from themis.cluster import Level
+from themis.placement.best_fit import CurrentGang, best_fit
+from themis.placement.free_capacity import FreeCapacity
+from themis.values import Value
+
+
+class DemandClass(Value, frozen=True):
+    """The part of a demand that placement depends on. Demands of one class find the same new gang, or none."""
+
+    min_gpus: int
+    max_gpus: int
+    unit_gpus: int
+    slowdown: Slowdown
+
+    @classmethod
+    def of(cls, demand: GangDemand) -> DemandClass:
+        """The class of a demand."""
+        return cls(demand.min_gpus, demand.max_gpus, demand.unit_gpus, demand.slowdown)
+
+
+class Prospect(Value, frozen=True):
+    """What a job would have with one more gang.
+
+    Attributes:
+        gpus: All GPUs of the job.
+        level: The level that they span.
+        speed: Throughput on them, in units of one GPU at S = 1.
+        speed_before: Throughput on what the job has now; 0 without GPUs.
+        renews: Whether the gang is renewed in place, without a restart.
+    """
+
+    gpus: int
+    level: Level
+    speed: float
+    speed_before: float
+    renews: bool
+
+
+class Proposal(Value, frozen=True):
+    """A gang that a job could get now, and what it would have then."""
+
+    gang: PlacedGang
+    prospect: Prospect
+
+
+class GangAllocator:
+    """A working copy of the free GPUs, and the gangs that each job got so far.
+
+    Free capacity only shrinks. So a job that finds no place now, and every job of the same demand class, never will.
+
+    Args:
+        machines: All machines of the round, also those without a free GPU.
+        claims: One per app.
+    """
+
+    def __init__(self, machines: Iterable[FreeMachine], claims: Iterable[Claim]) -> None:
+        self.capacity = FreeCapacity(machines)
+        self.claims = {claim.app_id: claim for claim in claims}
+        self._got: dict[str, dict[int, PlacedGang]] = {app_id: {} for app_id in self.claims}
+        self._renewable = {app_id: claim.renewable.by_machine() for app_id, claim in self.claims.items()}
+        self._unplaceable: set[DemandClass] = set()
+        self._own: dict[str, FreeCapacity] = {}
+
+    # ---- reading ----
+
+    @property
+    def free_gpus(self) -> int:
+        """Free GPUs of all machines."""
+        return self.capacity.gpus
+
+    def jobs(self, app_id: str) -> Sequence[GangDemand]:
+        """An app's demands, in the order in which its jobs are served."""
+        return self.claims[app_id].demands
+
+    def may_renew(self, app_id: str) -> bool:
+        """Whether GPUs that the app held until now are still free."""
+        return any(self.capacity.free(machine) for machine, count in self._renewable[app_id].items() if count)
+
+    def gangs(self) -> dict[str, dict[str, PlacedGang]]:
+        """Gang by job id by app id, in order of app ids, only for apps that got one; jobs in the claim's order."""
+        return {
+            app_id: {self.claims[app_id].demands[job].job_id: got[job] for job in sorted(got)}
+            for app_id, got in sorted(self._got.items())
+            if got
+        }
+
+    def given_gpus(self, app_id: str) -> int:
+        """GPUs that an app got so far."""
+        return sum(gang.gpus.gpus for gang in self._got[app_id].values())
+
+    def gpus_of(self, app_id: str, job: int) -> int:
+        """GPUs that a job has: those it got in this round, and those of the gang that it keeps."""
+        got, held = self._got[app_id].get(job), self.claims[app_id].demands[job].held
+        return (held.gpus if held else 0) + (got.gpus.gpus if got is not None else 0)
+
+    def best_case(self, app_id: str, job: int) -> Prospect:
+        """A prospect at least as good as any that the job can still have. It needs no look at the machines."""
+        demand, got = self.claims[app_id].demands[job], self._got[app_id].get(job)
+        held = demand.held.gpus
+        speed = (held + demand.max_gpus) / demand.slowdown.slot
+        before = self._speed(demand, got) if got is not None or held else 0.0
+        return Prospect(held + demand.max_gpus, Level.SLOT, speed, before, self.may_renew(app_id))
+
+    def decision(self) -> Decision:
+        """The gangs given so far, as the decision of a round."""
+        gangs = self.gangs()
+        return Decision(auction=gangs_of(gangs), unserved=unmet_claims(list(self.claims.values()), gangs))
+
+    # ---- serving ----
+
+    def propose(self, app_id: str, job: int, *, step: bool = False) -> Proposal | None:
+        """The best gang for a job: on GPUs that its app held, where it renews in place, else anywhere.
+
+        Args:
+            app_id: The app.
+            job: Index of the job in the claim.
+            step: Propose only the smallest gang, or one unit in addition to what the job has. More units are proposed
+                only if one is no faster.
+
+        Returns:
+            None if the job can use none of the free GPUs.
+        """
+        return self.renewal(app_id, job, step=step) or self.anywhere(app_id, job, step=step)
+
+    def renewal(self, app_id: str, job: int, *, step: bool = False) -> Proposal | None:
+        """As `propose`, but only on free GPUs that the app held until now."""
+        if not self.may_renew(app_id):
+            return None
+        demand, current = self._wanted(app_id, job)
+        if demand is None or self._is_unplaceable(demand, current):
+            return None
+        gang = _best_fit(self._own_capacity(app_id), demand, current, step)
+        return None if gang is None else Proposal(gang, self._prospect(app_id, job, gang, renews=True))
+
+    def anywhere(self, app_id: str, job: int, *, step: bool = False) -> Proposal | None:
+        """As `propose`, but on all free GPUs alike."""
+        demand, current = self._wanted(app_id, job)
+        if demand is None or self._is_unplaceable(demand, current):
+            return None
+        gang = _best_fit(self.capacity, demand, current, step)
+        if gang is None:
+            if current is None:
+                self._unplaceable.add(DemandClass.of(demand))
+            return None
+        return Proposal(gang, self._prospect(app_id, job, gang, renews=False))
+
+    def take(self, app_id: str, job: int, gang: PlacedGang) -> None:
+        """Give a job a gang, in addition to what it got in this round."""
+        self.capacity.take(gang)
+        self._update_own(app_id, gang)
+        renewable = self._renewable[app_id]
+        for machine, count in gang.gpus:
+            if machine in renewable:
+                renewable[machine] = max(0, renewable[machine] - count)
+        got = self._got[app_id].get(job)
+        if got is not None:
+            slot = gang.slot if gang.level is Level.SLOT else None
+            gang = PlacedGang(gpus=got.gpus + gang.gpus, level=gang.level, slot=slot)
+        self._got[app_id][job] = gang
+
+    def renew(self, app_id: str) -> None:
+        """Place jobs, in order, on the GPUs that the app held, as far as these are free. They go on undisturbed."""
+        failed: set[DemandClass] = set()
+        for job, demand in enumerate(self.jobs(app_id)):
+            if not self.may_renew(app_id):
+                return
+            demand_class = DemandClass.of(demand)
+            if not demand.held and demand_class in failed:
+                continue
+            proposal = self.renewal(app_id, job)
+            if proposal is not None:
+                self.take(app_id, job, proposal.gang)
+            elif not demand.held:
+                failed.add(demand_class)
+
+    def serve_whole(self, app_id: str) -> None:
+        """Serve an app until it can use nothing more: it renews in place, then takes the best fit, job by job."""
+        self.renew(app_id)
+        for job in range(len(self.jobs(app_id))):
+            while self.free_gpus and (proposal := self.anywhere(app_id, job)) is not None:
+                self.take(app_id, job, proposal.gang)
+
+    def serve_in_order(self, app_ids: Iterable[str]) -> Decision:
+        """Serve whole apps, one after the other."""
+        for app_id in app_ids:
+            self.serve_whole(app_id)
+        return self.decision()
+
+    # ---- inside ----
+
+    def _wanted(self, app_id: str, job: int) -> tuple[GangDemand | None, CurrentGang | None]:
+        """What a job could still use, and what it has."""
+        demand, got = self.claims[app_id].demands[job], self._got[app_id].get(job)
+        if got is None:
+            return demand, CurrentGang(gpus=demand.held) if demand.held else None
+        slot = None if demand.held else got.slot
+        return room_to_grow(demand, got), CurrentGang(gpus=demand.held + got.gpus, slot=slot)
+
+    def _is_unplaceable(self, demand: GangDemand, current: CurrentGang | None) -> bool:
+        if self.free_gpus < demand.min_gpus:
+            return True
+        return current is None and DemandClass.of(demand) in self._unplaceable
+
+    def _own_capacity(self, app_id: str) -> FreeCapacity:
+        """A copy with only those of the app's renewable GPUs that are still free; kept until a gang changes it."""
+        own = self._own.get(app_id)
+        if own is None:
+            own = self._own[app_id] = self.capacity.part(self._renewable[app_id])
+        return own
+
+    def _update_own(self, app_id: str, gang: PlacedGang) -> None:
+        """Update the copies of renewable GPUs when a gang is taken; drop those of other apps that it changes."""
+        own = self._own.pop(app_id, None)
+        counts = gang.gpus.counts
+        self._own = {other: free for other, free in self._own.items() if not any(free.free(name) for name, _ in counts)}
+        if own is not None and all(own.free(machine) >= count for machine, count in counts):
+            own.take(gang)
+            self._own[app_id] = own
+
+    def _prospect(self, app_id: str, job: int, gang: PlacedGang, *, renews: bool) -> Prospect:
+        demand, got = self.claims[app_id].demands[job], self._got[app_id].get(job)
+        gpus = demand.held.gpus + gang.gpus.gpus + (got.gpus.gpus if got is not None else 0)
+        return Prospect(gpus, gang.level, gpus / demand.slowdown.at(gang.level), self._speed(demand, got), renews)
+
+    def _speed(self, demand: GangDemand, got: PlacedGang | None) -> float:
+        """Throughput of a job on what it has, in units of one GPU at S = 1."""
+        if got is not None:
+            return (demand.held.gpus + got.gpus.gpus) / demand.slowdown.at(got.level)
+        if not demand.held:
+            return 0.0
+        return demand.held.gpus / demand.slowdown.at(self.capacity.level_of(machine for machine, _ in demand.held))
+
+
+def _best_fit(capacity: FreeCapacity, demand: GangDemand, current: CurrentGang | None, step: bool) -> PlacedGang | None:
+    if not step:
+        return best_fit(capacity, demand, current)
+    units = -(-demand.min_gpus // demand.unit_gpus)
+    small = min(demand.max_gpus, units * demand.unit_gpus)
+    gang = best_fit(capacity, replace(demand, max_gpus=small), current)
+    if gang is None and current is not None and small < demand.max_gpus:
+        # One more unit may be too far away to be faster, while several are.
+        gang = best_fit(capacity, demand, current)
+    return gang

@@ -1,0 +1,90 @@
+"""Asks that fill a bundle: they keep to the room there is, and make large bids better."""
+
+import itertools
+
+import numpy as np
+import pytest
+from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, jobs_of, whole_offer
+
+from am.agent.candidates.enumeration import enumerate_candidates
+from am.agent.candidates.gang_kinds import Room, gang_kinds
+from am.agent.candidates.generation import _leasts_of, generate_candidates
+from am.agent.candidates.list_scheduling import Jobs, scheduled_by_shape
+from am.agent.model.finish_time import phase_time_s
+from am.agent.model.views import GangAt
+from themis.apps import JobShape
+from themis.cluster import Level
+
+CLUSTER = cluster_of(*[(2, 2)] * 8, *[(1, 1)] * 4, racks=("r0", "r1"))
+RIGID, ELASTIC, WIDE = JobShape(tasks=2, min_tasks=2), JobShape(tasks=4), JobShape(tasks=2, gpus_per_task=2)
+
+
+def kinds_of(app):
+    offer = whole_offer(CLUSTER)
+    return gang_kinds(app, Room(offer.free.by_machine(), offer.slots, around_of(CLUSTER)))
+
+
+def mixed(*shapes, slowdown=STRICT):
+    return app_of([job(f"j{place:02d}", 50 + 7 * place, shape, slowdown) for place, shape in enumerate(shapes)])
+
+
+@pytest.mark.parametrize("shapes", [[RIGID] * 20, [ELASTIC] * 30, [RIGID, ELASTIC, WIDE] * 8])
+@pytest.mark.parametrize("slowdown", [FLAT, STRICT], ids=["flat", "strict"])
+def test_they_keep_to_the_limits_and_come_in_one_order(shapes, slowdown):
+    app = mixed(*shapes, slowdown=slowdown)
+    kinds = kinds_of(app)
+    asks = list(generate_candidates(kinds, 12, 30, app.jobs))
+    assert asks == list(generate_candidates(kinds, 12, 30, app.jobs))
+    assert len(asks) > 10
+    for counts in asks:
+        assert all(count <= kind.most for count, kind in zip(counts, kinds, strict=True))
+        assert 0 < sum(counts) <= 12
+        assert 0 < sum(count * kind.at.gpus for count, kind in zip(counts, kinds, strict=True)) <= 30
+
+
+def test_near_places_are_filled_first_and_farther_ones_take_the_rest():
+    app = mixed(*[RIGID] * 30)
+    kinds = kinds_of(app)
+    levels = [kind.within for kind in kinds]
+    full = max(generate_candidates(kinds, 30, CLUSTER.gpus, app.jobs), key=lambda counts: (sum(counts), counts))
+    assert full[levels.index(Level.SLOT)] == 16
+    assert full[levels.index(Level.MACHINE)] == 4
+
+
+def test_they_stand_beside_a_grid():
+    app = mixed(*[ELASTIC] * 60)
+    kinds = kinds_of(app)
+    asks, missing = enumerate_candidates(kinds, 60, CLUSTER.gpus, app.jobs)
+    assert missing > 0
+    known = set(map(tuple, asks.tolist()))
+    assert len(known) == len(asks)
+    assert known >= set(itertools.islice(generate_candidates(kinds, 60, CLUSTER.gpus, app.jobs), 150))
+    assert not np.array(asks[0]).any()
+
+
+def test_jobs_that_need_the_largest_gangs_are_dealt_out_first():
+    """The short jobs, which any gang can run, would else fill the only one that is large enough for the others."""
+    small = jobs_of([100.0, 100.0], JobShape())
+    large = (job("l0", 80.0, RIGID), job("l1", 80.0, RIGID))
+    gangs = [GangAt(2, Level.SLOT), GangAt(1, Level.SLOT), GangAt(1, Level.SLOT)]
+    assert phase_time_s((*small, *large), gangs) == 100.0
+
+
+def test_least_sizes_that_are_one_are_dealt_once():
+    """At least half of one task or of two is one task; all of two are two."""
+    assert _leasts_of(jobs_of((1.0,))) == [0.0]
+    assert _leasts_of(jobs_of((1.0, 2.0), JobShape(tasks=2))) == [0.0, 1.0]
+    assert _leasts_of((*jobs_of((1.0,)), *jobs_of((1.0,), JobShape(tasks=4)))) == [0.0, 0.5, 1.0]
+    assert _leasts_of(jobs_of((1.0,), JobShape(tasks=4, min_tasks=4))) == [0.0]
+
+
+@pytest.mark.parametrize("shapes", [[RIGID] * 20, [ELASTIC] * 30, [RIGID, ELASTIC, WIDE] * 8])
+def test_gangs_have_the_gpus_that_were_dealt(shapes):
+    app = mixed(*shapes)
+    by_shape = [scheduled_by_shape(app.jobs, 12, 30, least) for least in (0.0, 0.5, 1.0)]
+    by_job = Jobs(app.jobs, {(2, 1): Level.SLOT}).scheduled_by_job(len(app.jobs), 30)
+    for dealt in (*by_shape, by_job):
+        totals = [gpus for gpus, _ in dealt]
+        assert len(totals) > 5
+        assert totals == sorted(set(totals))
+        assert totals == [sum(size * count for size, _, count in sizes) for _, sizes in dealt]

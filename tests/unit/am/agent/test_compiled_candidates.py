@@ -1,0 +1,410 @@
+"""The compiled parts of asks against the plain ones, to the last bit; arguments that cannot be are refused."""
+
+from itertools import pairwise
+from random import Random
+
+import numpy as np
+import pytest
+import reference_candidates as reference
+from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, whole_offer
+
+from am.agent import _candidates
+from am.agent.bids import dominance as selection
+from am.agent.bids.dominance import neighbours, thinned
+from am.agent.candidates import enumeration as divisions
+from am.agent.candidates import generation as filled
+from am.agent.candidates import list_scheduling as dealt
+from am.agent.candidates import multifit as fitted
+from am.agent.candidates.enumeration import enumerate_candidates
+from am.agent.candidates.gang_kinds import Room, gang_kinds
+from am.agent.candidates.generation import generate_candidates
+from am.agent.candidates.list_scheduling import Jobs, scheduled_by_shape
+from am.agent.candidates.multifit import multifit_candidates
+from am.agent.model.views import JobView
+from themis.apps import JobShape, Slowdown
+
+SHAPES = (
+    JobShape(tasks=1),
+    JobShape(tasks=2, min_tasks=2),
+    JobShape(tasks=4),
+    JobShape(tasks=3, min_tasks=2, gpus_per_task=2),
+    JobShape(tasks=9, min_tasks=1),
+)
+
+
+def drawn(seed):
+    """Kinds of a drawn room, gangs and GPUs at most, and the jobs of a drawn app; some of these alike."""
+    rng = Random(seed)
+    machines = [rng.choice(((2, 2), (4,), (1, 1), (4, 4), (1,))) for _ in range(rng.randint(3, 24))]
+    cluster = cluster_of(*machines, racks=("r0", "r1"))
+    shapes = rng.sample(SHAPES, rng.randint(1, 3))
+    app = app_of(
+        [
+            job(f"j{place:02d}", rng.choice((40.0, rng.uniform(5, 90))), rng.choice(shapes), rng.choice((FLAT, STRICT)))
+            for place in range(rng.randint(2, 60))
+        ]
+    )
+    offer = whole_offer(cluster)
+    kinds = gang_kinds(app, Room(offer.free.by_machine(), offer.slots, around_of(cluster)))
+    return kinds, rng.randint(1, len(app.jobs)), rng.randint(1, cluster.gpus), app.jobs
+
+
+def plain(call, *arguments):
+    """What a function of the product returns with the reference in place of the compiled functions."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (filled, dealt, divisions, fitted, selection):
+            patch.setattr(module, "_candidates", reference)
+        return call(*arguments)
+
+
+@pytest.mark.parametrize("seed", range(30))
+class TestAsTheReference:
+    def test_fitted(self, seed):
+        case = drawn(seed)
+        assert list(multifit_candidates(*case, 1.1)) == plain(lambda: list(multifit_candidates(*case, 1.1)))
+
+    def test_laid_out(self, seed):
+        kinds, most_gangs, most_gpus, jobs = drawn(seed)
+        found = list(generate_candidates(kinds, most_gangs, most_gpus, jobs))
+        assert found == plain(lambda: list(generate_candidates(kinds, most_gangs, most_gpus, jobs)))
+        assert seed or len(found) > 10
+
+    def test_dealt(self, seed):
+        kinds, most_gangs, most_gpus, jobs = drawn(seed)
+        longest = Jobs(jobs, {(kind.at.gpus, kind.unit_gpus): kind.at.level for kind in reversed(kinds)})
+        for at_once in (1, most_gangs, len(jobs)):
+            assert longest.scheduled_by_job(at_once, most_gpus) == plain(longest.scheduled_by_job, at_once, most_gpus)
+        for least in (0.0, 0.5, 1.0):
+            case = jobs, most_gangs, most_gpus, least
+            assert scheduled_by_shape(*case) == plain(scheduled_by_shape, *case)
+
+    def test_dealt_where_totals_go_up_by_a_factor(self, seed):
+        """From 50 GPUs on, where the next total is told at 52."""
+        rng = Random(f"{seed} far")
+        shapes = (JobShape(tasks=1), JobShape(tasks=1), rng.choice(SHAPES))
+        jobs = [job(f"j{place:03d}", rng.uniform(5, 90), rng.choice(shapes)) for place in range(rng.randint(130, 200))]
+        gpus = rng.randint(120, 250)
+        found = Jobs(jobs, {}).scheduled_by_job(len(jobs), gpus)
+        assert found == plain(Jobs(jobs, {}).scheduled_by_job, len(jobs), gpus)
+        assert max(right - left for (left, _), (right, _) in pairwise(found)) > 3
+        assert scheduled_by_shape(jobs, len(jobs), gpus, 0.0) == plain(scheduled_by_shape, jobs, len(jobs), gpus, 0.0)
+
+    def test_laid_at_levels(self, seed):
+        kinds, *_ = drawn(seed)
+        layout, rng = divisions._Layout(kinds), Random(seed)
+        known = sorted({(kind.at.gpus, kind.unit_gpus) for kind in kinds})
+        drawn_sizes = [sorted(rng.sample(known, min(len(known), many))) for many in (1, 1, 2, 3)]
+        cases = [tuple((*size, rng.randint(1, 4)) for size in sizes) for sizes in drawn_sizes]
+        cases += [(*cases[0], (99, 1, 1)), ((99, 1, 1),), ()]
+        found = [layout.laid_out(sizes) for sizes in cases]
+        assert found[-3:] == [[], [], []]
+        assert found == plain(lambda: [layout.laid_out(sizes) for sizes in cases])
+
+    def test_balanced(self, seed):
+        kinds, most_gangs, most_gpus, jobs = drawn(seed)
+        found = divisions._balanced(kinds, most_gangs, most_gpus, jobs, 200)
+        asks, missing = enumerate_candidates(kinds, most_gangs, most_gpus, jobs)
+        assert found == plain(divisions._balanced, kinds, most_gangs, most_gpus, jobs, 200)
+        expected = plain(enumerate_candidates, kinds, most_gangs, most_gpus, jobs)
+        assert np.array_equal(asks, expected[0])
+        assert missing == expected[1]
+
+    def test_selected(self, seed):
+        rng = np.random.default_rng(seed)
+        asks, columns = int(rng.integers(1, 400)), int(rng.integers(1, 9))
+        needs = rng.integers(0, 5, (asks, columns)).astype(np.int16)
+        gains = rng.integers(1, 30, asks) / 7.0
+        enough = (1.0 - 0.1 * (seed % 3)) * gains
+        first = rng.permutation(asks)[: seed % 4].tolist()
+        kept = np.array([*first, *[0] * asks])
+        expected = kept.copy()
+        many = _candidates.uncovered(needs, gains, enough, len(first), asks + 4, kept)
+        assert many == reference.uncovered(needs, gains, enough, len(first), asks + 4, expected)
+        assert kept[:many].tolist() == expected[:many].tolist()
+        for cap in (asks, 12, 2):
+            case = needs, gains, needs.sum(axis=1), cap
+            assert thinned(*case) == plain(thinned, *case)
+        pairs = rng.integers(0, asks, (2, 2 * asks))
+        case = gains, np.log(gains), needs, needs.sum(axis=1).astype(np.int64), *pairs, 9.0 / 7.0
+        kept, expected = np.empty((2, asks), dtype=np.int64)
+        many = _candidates.undominated(*case, kept)
+        assert many == reference.undominated(*case, expected)
+        assert kept[:many].tolist() == expected[:many].tolist()
+
+    def test_neighbours(self, seed):
+        kinds, most_gangs, most_gpus, jobs = drawn(seed)
+        asks, _ = enumerate_candidates(kinds, most_gangs, most_gpus, jobs)
+        found, expected = neighbours(kinds, asks), plain(neighbours, kinds, asks)
+        assert [each.tolist() for each in found] == [each.tolist() for each in expected]
+
+    def test_on_grids(self, seed):
+        rng = Random(seed)
+        grids = [divisions._grid(rng.randint(0, 9), rng.choice((1.0, 1.5))) for _ in range(rng.randint(1, 6))]
+        case = grids, [rng.randint(1, 4) for _ in grids], rng.randint(0, 9), rng.randint(0, 20)
+        for budget in (0, 1, 100, 5000):
+            found, expected = divisions._product(*case, budget), plain(divisions._product, *case, budget)
+            assert (found is None) == (expected is None)
+            assert found is None or found.tolist() == expected.tolist()
+
+
+def test_totals_are_told_only_past_the_next_one():
+    """From 50 on the next total is 52.0: at 51 there is nothing to tell."""
+    jobs = [job(f"j{place}", 9.0) for place in range(60)]
+    for found in (Jobs(jobs, {}).scheduled_by_job(60, 60), scheduled_by_shape(jobs, 60, 60, 0.0)):
+        assert [gpus for gpus, _ in found] == [*range(1, 51), 52, 54, 56, 58, 60]
+
+
+def test_of_shapes_of_equal_work_the_first_is_dealt_to_first():
+    jobs = [job("a", 60.0, JobShape(tasks=2, min_tasks=2)), job("b", 60.0, JobShape(tasks=3, min_tasks=3))]
+    assert scheduled_by_shape(jobs, 2, 3, 0.0) == plain(scheduled_by_shape, jobs, 2, 3, 0.0) == [(2, ((2, 1, 1),))]
+
+
+def test_turns_are_told_to_the_last_bit():
+    """Both jobs would end at the same time, which work a GPU times S would not tell: the longer one is first."""
+    work_s, far = 0.7, 1.7
+    same_s = work_s * far / 3
+    assert same_s > work_s / 3 * far
+    long = job("a", work_s, JobShape(tasks=4, min_tasks=3), Slowdown(1.0, 1.0, 1.0, far))
+    longest = Jobs([long, job("b", same_s, JobShape(tasks=2))], {})
+    assert longest.scheduled_by_job(2, 5) == plain(longest.scheduled_by_job, 2, 5)
+    assert longest.scheduled_by_job(2, 5)[-1] == (5, ((4, 1, 1), (1, 1, 1)))
+
+
+def test_work_may_be_told_in_whole_numbers():
+    """A job takes 20 GPU seconds, and not 20.0."""
+    jobs = [JobView(job_id="j", iterations_left=10, serial_iteration_s=2, slowdown=FLAT, shape=JobShape(tasks=2))]
+    longest = Jobs(jobs, {})
+    assert longest.scheduled_by_job(1, 2) == plain(longest.scheduled_by_job, 1, 2) != []
+    assert scheduled_by_shape(jobs, 1, 2, 0.0) == plain(scheduled_by_shape, jobs, 1, 2, 0.0) != []
+
+
+def test_sizes_of_no_kind_and_without_room_are_left_out():
+    most, within = np.array([2, 3]), np.array([0, 3])
+    kinds_of = {(2, 1): (0, 1)}
+    assert _candidates.lay_out(most, within, kinds_of, ((2, 1, 3),), (1.0, 0.5, 0.0)) == [(2, 1), (1, 2), (0, 3)]
+    assert _candidates.lay_out(most, within, kinds_of, ((2, 1, 4),), (1.0,)) == []
+    assert _candidates.lay_out(most, within, kinds_of, ((4, 1, 1),), (1.0,)) == []
+    assert _candidates.lay_out(most, within, kinds_of, (), (1.0,)) == [(0, 0)]
+
+
+def test_gangs_are_laid_only_at_levels_of_which_there_are_kinds():
+    """Farther than a machine there is none: the kind told for those levels is that of the machine."""
+    kinds_of = {(2, 1): (0, 1, 1, 1)}
+    asks = _candidates.lay_apart(np.array([4, 2]), np.array([0, 1]), kinds_of, ((2, 1, 2),), (1,))
+    assert asks == [(2, 0), (1, 1), (0, 2)]
+
+
+GRIDS = np.array([0, 1, 0, 1]), np.array([2, 4]), np.array([1, 1]), 2, 4, np.empty((4, 2), dtype=np.int64)
+SHAPED = np.array([[1, 1, 4], [1, 1, 2]])
+NEIGHBOURS = (
+    *(np.array([0, 1]), np.array([[0], [1]]), np.array([0, 0]), np.array([-1, -2])),
+    *np.empty((2, 4), dtype=np.int64),
+)
+CALLS = {
+    "lay_out": (np.array([1, 1]), np.array([0, 3]), {}, (), ()),
+    "lay_apart": (np.array([1, 1]), np.array([0, 3]), {}, (), ()),
+    "by_work": (np.ones(2), np.array([0, 1]), SHAPED, np.ones((2, 5)), 4, 1.04),
+    "in_turn": (np.ones(2), np.array([1, 1]), SHAPED, 2, 4, 1.04),
+    "on_grids": GRIDS,
+    "next_to": NEIGHBOURS,
+    "uncovered": (np.zeros((2, 3), dtype=np.int16), np.ones(2), np.ones(2), 0, 9, np.zeros(2, dtype=np.int64)),
+}
+PLACES = {"lay_out": 2, "lay_apart": 2, "by_work": 4, "in_turn": 3, "next_to": 6}
+
+
+def call(name, place, other):
+    """Calls with another argument in one place."""
+    arguments = [other if number == place else each for number, each in enumerate(CALLS[name])]
+    return getattr(_candidates, name)(*arguments)
+
+
+class TestArraysThatDoNotAgree:
+    @pytest.mark.parametrize("name", CALLS)
+    def test_what_is_right_is_answered(self, name):
+        call(name, None, None)
+
+    @pytest.mark.parametrize(
+        ("name", "place"),
+        [
+            *((name, place) for name, places in PLACES.items() for place in range(places)),
+            *(("on_grids", place) for place in (1, 2)),
+            *(("uncovered", place) for place in (0, 1, 2, 5)),
+        ],
+    )
+    def test_one_is_shorter(self, name, place):
+        with pytest.raises(ValueError, match="tell of"):
+            call(name, place, CALLS[name][place][:-1].copy())
+
+    @pytest.mark.parametrize(("name", "place"), [("by_work", 2), ("in_turn", 2), ("on_grids", 5)])
+    def test_one_has_shorter_rows(self, name, place):
+        with pytest.raises(ValueError, match="tell of"):
+            call(name, place, CALLS[name][place][:, :-1].copy())
+
+
+class TestNumbersThatAreTooLarge:
+    @pytest.mark.parametrize("name", ["lay_out", "lay_apart"])
+    @pytest.mark.parametrize("size", [(2**31, 1, 1), (2, 1, 2**31)])
+    def test_of_gangs(self, name, size):
+        with pytest.raises(ValueError, match="2147483648 is no number"):
+            call(name, 3, (size,))
+
+    @pytest.mark.parametrize(("name", "place"), [("by_work", 4), ("in_turn", 4), ("on_grids", 4)])
+    def test_of_gpus(self, name, place):
+        with pytest.raises(ValueError, match="from 0 to 2147483647, not 2147483648"):
+            call(name, place, 2**31)
+
+    @pytest.mark.parametrize("name", ["by_work", "in_turn"])
+    def test_of_gpus_of_a_shape(self, name):
+        with pytest.raises(ValueError, match="1 to 2147483648 GPUs in units of 1 cannot be"):
+            call(name, 2, np.array([[1, 1, 4], [1, 1, 2**31]]))
+
+    @pytest.mark.parametrize(("place", "other"), [(0, [0, 1, 0, 2**31]), (2, [1, 2**31])])
+    def test_of_grids(self, place, other):
+        with pytest.raises(ValueError, match="kind 1 must ascend"):
+            call("on_grids", place, np.array(other))
+
+
+class TestMalformed:
+    GOOD = (
+        np.ones((3, 2)),
+        np.eye(2),
+        np.array([2, 1]),
+        np.array([4, 4]),
+    )
+
+    def ask(self, *arrays, gpus=4, out=None):
+        return _candidates.ask_by(*arrays, gpus, 3, 9.0, 4, np.empty(2, dtype=np.int64) if out is None else out)
+
+    def test_what_is_right_is_answered(self):
+        assert self.ask(*self.GOOD) is True
+
+    @pytest.mark.parametrize("place", range(4))
+    @pytest.mark.parametrize("change", [lambda a: a.astype(np.float32), lambda a: a[..., None], lambda a: a[..., :1]])
+    def test_other_types_and_shapes(self, place, change):
+        arrays = [change(each) if number == place else each for number, each in enumerate(self.GOOD)]
+        with pytest.raises(ValueError, match=r"must be of|tell of|contiguous"):
+            self.ask(*arrays)
+
+    def test_what_is_not_to_be_written(self):
+        out = np.empty(2, dtype=np.int64)
+        out.setflags(write=False)
+        with pytest.raises((ValueError, BufferError)):
+            self.ask(*self.GOOD, out=out)
+        with pytest.raises(ValueError, match="tell of"):
+            self.ask(*self.GOOD, out=np.empty(3, dtype=np.int64))
+
+    def test_no_gpus_to_ask_for(self):
+        with pytest.raises(ValueError, match="0 GPUs"):
+            self.ask(*self.GOOD, gpus=0)
+
+    @pytest.mark.parametrize(
+        ("kinds_of", "sizes", "parts"),
+        [
+            ({(2, 1): (0, 2)}, ((2, 1, 1),), (1.0,)),
+            ({(2, 1): (-1,)}, ((2, 1, 1),), (1.0,)),
+            ({(2, 1): (0, 1, 0)}, ((2, 1, 1),), (1.0,)),
+            ({(2, 1): [0]}, ((2, 1, 1),), (1.0,)),
+            ({}, ((2, 1),), (1.0,)),
+            ({}, ((0, 1, 1),), (1.0,)),
+            ({}, ((2, 1, -1),), (1.0,)),
+            ({}, (), (1.5,)),
+            ({}, (), (float("nan"),)),
+        ],
+    )
+    def test_layouts_that_cannot_be(self, kinds_of, sizes, parts):
+        with pytest.raises(ValueError, match=r"kind|size|gang|part|number"):
+            _candidates.lay_out(np.array([1, 1]), np.array([0, 3]), kinds_of, sizes, parts)
+
+    def test_levels_that_there_are_not(self):
+        with pytest.raises(ValueError, match="within level 4"):
+            _candidates.lay_out(np.array([1, 1]), np.array([0, 4]), {}, (), ())
+        with pytest.raises(TypeError):
+            _candidates.lay_out(np.array([1]), np.array([0]), [], (), ())
+        with pytest.raises(TypeError):
+            _candidates.lay_out(np.array([1]), np.array([0]), {(1, 1): ("a",)}, ((1, 1, 1),), (1.0,))
+
+    @pytest.mark.parametrize(
+        ("kinds_of", "sizes", "aways"),
+        [
+            ({(2, 1): (0, 1)}, ((2, 1, 1),), (1,)),
+            ({(2, 1): (0, 1, 1, 1, 1)}, ((2, 1, 1),), (1,)),
+            ({(2, 1): (0, 1, 1, 2)}, ((2, 1, 1),), (1,)),
+            ({(2, 1): (0, 0, 0, 1)}, ((2, 1, 1),), (-1,)),
+        ],
+    )
+    def test_layouts_by_level_that_cannot_be(self, kinds_of, sizes, aways):
+        with pytest.raises(ValueError, match=r"kind|level|number"):
+            _candidates.lay_apart(np.array([1, 1]), np.array([0, 3]), kinds_of, sizes, aways)
+
+    def test_kinds_that_are_taken_away_while_they_are_read(self):
+        class Taker:
+            def __index__(self):
+                kinds_of.clear()
+                return 0
+
+        kinds_of = {(2, 1): (Taker(), *[1] * 3)}
+        most, within = np.array([1, 1]), np.array([0, 3])
+        assert _candidates.lay_apart(most, within, kinds_of, ((2, 1, 1),), (1,)) == [(1, 0), (0, 1), (0, 1)]
+        assert kinds_of == {}
+
+    @pytest.mark.parametrize("shape", [(2, 0, 2), (0, 1, 1), (3, 1, 2), (3, 2, 4), (2, 2, 5), (1, 1, 2**40)])
+    def test_shapes_that_cannot_be(self, shape):
+        works_s, shapes = np.ones(1), np.array([shape])
+        with pytest.raises(ValueError, match="cannot be"):
+            _candidates.by_work(works_s, np.array([0]), shapes, np.ones((1, 9)), 4, 1.04)
+        with pytest.raises(ValueError, match="cannot be"):
+            _candidates.in_turn(works_s, np.array([1]), shapes, 1, 4, 1.04)
+
+    def test_deals_that_cannot_be(self):
+        works_s, shapes, slowdowns = np.ones(1), np.array([(1, 1, 4)]), np.ones((1, 5))
+        assert _candidates.by_work(works_s, np.array([0]), shapes, slowdowns, 2, 1.04) == [
+            (1, ((1, 1, 1),)),
+            (2, ((2, 1, 1),)),
+        ]
+        for shape in (-1, 1):
+            with pytest.raises(ValueError, match=f"shape {shape} of 1"):
+                _candidates.by_work(works_s, np.array([shape]), shapes, slowdowns, 4, 1.04)
+        with pytest.raises(ValueError, match="no slowdown is told for 4 tasks"):
+            _candidates.by_work(works_s, np.array([0]), shapes, slowdowns[:, :4].copy(), 4, 1.04)
+        with pytest.raises(ValueError, match="GPUs must be from 0 to 2147483647, not -1"):
+            _candidates.by_work(works_s, np.array([0]), shapes, slowdowns, -1, 1.04)
+        with pytest.raises(ValueError, match="tell of"):
+            _candidates.in_turn(works_s, np.array([1, 1]), shapes, 1, 4, 1.04)
+        with pytest.raises(ValueError, match="3 and of 2 numbers of a shape"):
+            _candidates.in_turn(works_s, np.array([1]), np.array([(1, 1)]), 1, 4, 1.04)
+
+    @pytest.mark.parametrize(("first", "kept"), [(-1, [0]), (1, [2, 0, 0]), (1, [-1, 0, 0]), (1, [0, 0])])
+    def test_asks_that_cannot_be_kept(self, first, kept):
+        needs = np.zeros((2, 3), dtype=np.int16)
+        with pytest.raises(ValueError, match=r"is not one of 2|tell of|kept at first"):
+            _candidates.uncovered(needs, np.ones(2), np.ones(2), first, 9, np.array(kept))
+        with pytest.raises(ValueError, match="int16"):
+            _candidates.uncovered(needs.astype(np.int64), np.ones(2), np.ones(2), 0, 9, np.zeros(2, dtype=np.int64))
+
+    def test_neighbours_that_cannot_be(self):
+        keys, asks, one = np.array([0, 1]), np.array([[0], [1]]), np.array([-1])
+        pairs = np.empty((2, 2), dtype=np.int64)
+        assert _candidates.next_to(keys, asks, np.array([0]), one, *pairs) == 1
+        assert pairs[:, 0].tolist() == [1, 0]
+        for place in (-1, 1):
+            with pytest.raises(ValueError, match=f"kind {place} is not one of 1"):
+                _candidates.next_to(keys, asks, np.array([place]), one, *pairs)
+        with pytest.raises(ValueError, match="2 and of 1 pairs"):
+            _candidates.next_to(keys, asks, np.array([0]), one, *pairs[:, :1].copy())
+
+    @pytest.mark.parametrize(
+        ("counts", "ends", "gpus"),
+        [([1, 2], [2], [1]), ([0, 0], [2], [1]), ([0], [1], [0]), ([0], [2], [1]), ([0], [0], [1]), ([0], [1], [1, 1])],
+    )
+    def test_grids_that_cannot_be(self, counts, ends, gpus):
+        out = np.empty((4, len(ends)), dtype=np.int64)
+        with pytest.raises(ValueError, match=r"must ascend|tell of"):
+            _candidates.on_grids(*map(np.array, (counts, ends, gpus)), 2, 4, out)
+
+    def test_more_kinds_than_choices_are_made_of(self):
+        ones = np.ones(10001, dtype=np.int64)
+        with pytest.raises(ValueError, match="at most 10000 kinds, not of 10001"):
+            _candidates.on_grids(0 * ones, ones.cumsum(), ones, 1, 1, np.empty((1, 10001), dtype=np.int64))
+        out = np.ones((1, 10000), dtype=np.int64)
+        assert _candidates.on_grids(0 * ones[1:], ones[1:].cumsum(), ones[1:], 1, 1, out) == 1
+        assert not out.any()

@@ -1,0 +1,26 @@
+"""How many gangs fit into free GPUs, and which S matters to a job."""
+
+from agent_cases import around_of, cluster_of, job, offer_of, whole_offer
+
+from am.agent.candidates.gang_kinds import Room, relevant_slowdown
+from themis.apps import JobShape, Slowdown
+from themis.cluster import Level
+
+
+def test_other_slots_are_other_free_capacity():
+    cluster = cluster_of((2, 2), (2, 2))
+    around, offer = around_of(cluster), whole_offer(cluster)
+    whole = Room(offer.free.by_machine(), offer.slots, around)
+    broken = offer_of({"m0": (1, 3), "m1": (1, 3)})
+    assert whole.most(2, 1, Level.SLOT) == 4
+    assert Room(broken.free.by_machine(), broken.slots, around).most(2, 1, Level.SLOT) == 2
+    assert whole.most(4, 1, Level.MACHINE) == 2
+
+
+def test_jobs_of_one_gpu_ask_for_the_same_whatever_s_is_across_slots():
+    steep, flat = Slowdown(1.0, 2.0, 3.0, 4.0), Slowdown(1.0, 1.0, 1.0, 1.0)
+    one, other = (job("j", 10, JobShape(tasks=1), slowdown) for slowdown in (steep, flat))
+    assert relevant_slowdown(one) == relevant_slowdown(other)
+    assert relevant_slowdown(one).slot == 1.0
+    assert relevant_slowdown(job("j", 10, JobShape(tasks=2, min_tasks=1), steep)) is steep
+    assert relevant_slowdown(job("j", 10, JobShape(tasks=1), Slowdown(1.5, 2.0, 3.0, 4.0))).slot == 1.5

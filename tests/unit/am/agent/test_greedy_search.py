@@ -1,0 +1,60 @@
+"""Steps from an ask to a better one: never worse, within the room, and none where there is nothing to change."""
+
+import pytest
+from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, whole_offer
+
+from am.agent.candidates.gang_kinds import Room, gang_kinds
+from am.agent.candidates.local_search import greedy_search
+from am.agent.candidates.multifit import multifit_candidates
+from am.agent.model.finish_time import phase_time_s
+from themis.apps import JobShape
+from themis.cluster import Level
+
+CLUSTER = cluster_of(*[(2, 2)] * 8, *[(1, 1)] * 4, racks=("r0", "r1"))
+RIGID, ELASTIC, WIDE = JobShape(tasks=2, min_tasks=2), JobShape(tasks=4), JobShape(tasks=2, gpus_per_task=2)
+
+
+def kinds_of(app, cluster=CLUSTER):
+    offer = whole_offer(cluster)
+    return gang_kinds(app, Room(offer.free.by_machine(), offer.slots, around_of(cluster)))
+
+
+def time_of(app, kinds, ask):
+    return phase_time_s(app.jobs, [kind.at for kind, count in zip(kinds, ask, strict=True) for _ in range(count)])
+
+
+def gpus_of(kinds, ask):
+    return sum(count * kind.at.gpus for count, kind in zip(ask, kinds, strict=True))
+
+
+@pytest.mark.parametrize("shapes", [[ELASTIC] * 30, [RIGID, ELASTIC, WIDE] * 8])
+@pytest.mark.parametrize("slowdown", [FLAT, STRICT], ids=["flat", "strict"])
+def test_they_are_no_worse_than_where_they_start_and_keep_to_the_limits(shapes, slowdown):
+    app = app_of([job(f"j{place:02d}", 50 + 7 * place, shape, slowdown) for place, shape in enumerate(shapes)])
+    kinds = kinds_of(app)
+    starts = list(multifit_candidates(kinds, 24, CLUSTER.gpus, app.jobs, 1.1))
+    asks = list(greedy_search(kinds, 24, CLUSTER.gpus, app.jobs, starts))
+    assert asks == list(greedy_search(kinds, 24, CLUSTER.gpus, app.jobs, starts))
+    assert min(time_of(app, kinds, ask) for ask in asks) <= min(time_of(app, kinds, ask) for ask in starts)
+    assert set(asks) - set(starts)
+    for ask in asks:
+        assert all(0 <= count <= kind.most for count, kind in zip(ask, kinds, strict=True))
+        assert 0 < sum(ask) <= 24
+        assert 0 < gpus_of(kinds, ask) <= CLUSTER.gpus
+
+
+def test_a_large_gang_is_split_step_by_step():
+    """Four like jobs: S makes a gang of four slower than four GPUs each on its own."""
+    app = app_of([job(f"j{place}", 60.0, ELASTIC, STRICT) for place in range(4)])
+    kinds = kinds_of(app, cluster_of((2, 2)))
+    start = tuple(int(kind.at.gpus == 4 and kind.within is Level.MACHINE) for kind in kinds)
+    times_s = [time_of(app, kinds, ask) for ask in greedy_search(kinds, 4, 4, app.jobs, [start])]
+    assert times_s[0] == time_of(app, kinds, start)
+    assert times_s == sorted(times_s, reverse=True)
+    assert times_s[-1] == 60.0 < times_s[0]
+
+
+def test_gangs_of_one_size_are_left_as_they_are():
+    app = app_of([job(f"j{place}", 60.0, RIGID, STRICT) for place in range(4)])
+    kinds = kinds_of(app)
+    assert list(greedy_search(kinds, 4, 8, app.jobs, list(multifit_candidates(kinds, 4, 8, app.jobs, 1.1)))) == []

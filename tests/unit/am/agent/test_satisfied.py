@@ -1,0 +1,48 @@
+"""Who holds all that it can use wants nothing more, however far its jobs are."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from am.agent.model.demands import is_satisfied, unmet_demands
+from tests.agent_cases import app_of, held, job
+from themis.apps import JobShape
+
+GANGS = st.lists(
+    st.tuples(st.integers(1, 3), st.integers(0, 4), st.booleans(), st.sampled_from([0.1, 100.0, 1e5])),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(GANGS)
+def test_a_content_app_demands_nothing(told):
+    jobs = [
+        job(f"j{place}", work, JobShape(tasks=tasks, min_tasks=1)) for place, (tasks, _, _, work) in enumerate(told)
+    ]
+    gangs = [
+        held(each.job_id, {f"m{place}": gpus}, up=up or None)
+        for place, (each, (_, gpus, up, _)) in enumerate(zip(jobs, told, strict=True))
+        if gpus
+    ]
+    demands = unmet_demands(app_of(jobs, held=tuple(gangs), restart_s=40.0))
+    if is_satisfied([each.shape for each in jobs], gangs):
+        assert demands == ()
+    else:
+        # A job that would have to restart for more may well want nothing too.
+        assert len(gangs) < len(jobs) or any(up or gpus < tasks for tasks, gpus, up, _ in told)
+
+
+@pytest.mark.parametrize(
+    ("gangs", "content"),
+    [
+        ([("a", 2, False), ("b", 3, False)], True),
+        ([("a", 1, False), ("b", 2, False)], False),
+        ([("a", 2, False)], False),
+        ([("a", 2, True), ("b", 2, False)], False),
+        ([], False),
+    ],
+)
+def test_it_is_satisfied_with_the_largest_gangs_of_which_nothing_is_up(gangs, content):
+    holds = [held(name, {"m": gpus}, up=up or None) for name, gpus, up in gangs]
+    assert is_satisfied([JobShape(tasks=2)] * 2, holds) is content

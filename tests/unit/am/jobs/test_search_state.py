@@ -1,0 +1,414 @@
+"""The job board: phases, losers, the app's work, and taking up a journal at any line."""
+
+import math
+import random
+import shutil
+
+import pytest
+
+from am.jobs.search_state import SearchState
+from am.journal import Journal
+from am.profiler.records import StepLoss
+from themis.apps import AppSpec, Estimate, JobSpec, ProgramSpec, TunerSpec
+from themis.cluster import GpuId, Level
+from themis.errors import InvariantError
+from themis.lifecycle import JOB_LIFECYCLE, JobState
+
+PHASES = "4x10,2x20,1x30"
+
+
+def spec(jobs=4, *, tuner="successive_halving", serial_s=2.0, replay=False, **changes):
+    settings = {"phases": PHASES} if tuner == "successive_halving" else {}
+    return AppSpec(
+        **{
+            "name": "a",
+            "tuner": TunerSpec(name=tuner, settings=settings),
+            "program": ProgramSpec(name="p"),
+            "jobs": tuple(JobSpec(job_id=f"j{place}", iterations_total=60) for place in range(jobs)),
+            "estimate": Estimate(serial_iteration_s=serial_s),
+            "replay": replay,
+            **changes,
+        }
+    )
+
+
+class Bench:
+    """A board with its journal in a folder; `reopen` makes the next attempt's."""
+
+    def __init__(self, folder, app=None, time_scale=1.0):
+        self.folder, self.app, self.time_scale = folder, app or spec(), time_scale
+        self.saved = {}
+        self.open()
+
+    def open(self):
+        self.journal = Journal(self.folder / "journal.jsonl")
+        self.board = SearchState(self.app, self.folder, self.time_scale, self.journal, self.saved.get)
+
+    def reopen(self):
+        self.journal.close()
+        self.open()
+
+    def states(self):
+        return {job_id: job.state for job_id, job in self.board.jobs.items()}
+
+    def start(self, job_id):
+        job = self.board.jobs[job_id]
+        job.gpus = (GpuId("m", int(job_id[1:])),)
+        job.incarnation += 1
+        self.board.turn(job, JobState.STARTING)
+        self.board.turn(job, JobState.RUNNING)
+        return job
+
+    def reach(self, job_id, loss=0.5):
+        job = self.board.jobs[job_id]
+        job.profile.feed(StepLoss(step=self.board.plan().targets[job_id], loss=loss))
+        job.gpus = ()
+        self.board.target_reached(job)
+
+    def run_phase(self, losses):
+        for job_id in sorted(self.board.plan().targets):
+            self.start(job_id)
+        for job_id in sorted(self.board.plan().targets):
+            self.reach(job_id, losses[job_id])
+
+    def measure(self, job_id, iteration_s, steps=8):
+        """Let the job log steps at this pace on one GPU."""
+        job = self.board.jobs[job_id]
+        job.profile.started(1, Level.SLOT)
+        done = job.profile.iteration
+        for step in range(done + 1, done + 1 + steps):
+            job.profile.feed(StepLoss(step=step, loss=1.0, seconds=iteration_s))
+
+
+@pytest.fixture
+def bench(tmp_path):
+    made = []
+
+    def make(*arguments, **changes):
+        made.append(Bench(tmp_path, *arguments, **changes))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.journal.close()
+
+
+LOSSES = {"j0": 0.4, "j1": 0.1, "j2": 0.3, "j3": 0.2}
+
+
+class TestPhases:
+    def test_everything_waits_at_first(self, bench):
+        one = bench()
+        assert set(one.states().values()) == {JobState.WAITING}
+        assert one.board.plan().targets == dict.fromkeys(one.states(), 10)
+        assert one.board.done_share() == 0.0
+        assert [phase.jobs for phase in one.board.first_phases] == [4, 2, 1]
+
+    def test_losers_stop_and_winners_go_on(self, bench):
+        one = bench()
+        one.run_phase(LOSSES)
+        assert one.board.plan().targets == {"j1": 30, "j3": 30}
+        assert one.board.settle_losers() == []
+        one.board.next_phase()
+        assert one.states() == {
+            "j0": JobState.STOPPED,
+            "j1": JobState.WAITING,
+            "j2": JobState.STOPPED,
+            "j3": JobState.WAITING,
+        }
+        assert one.board.settle_losers() == []
+
+    def test_a_loser_has_done_what_it_was_to_do_and_a_failure_has_not(self, bench):
+        one = bench()
+        one.start("j0").profile.feed(StepLoss(step=4, loss=1.0))
+        assert one.board.target_of(one.board.jobs["j0"], one.board.plan()) == 10
+        one.board.failed(one.board.jobs["j0"], "it crashed")
+        for job_id in ("j1", "j2", "j3"):
+            one.start(job_id)
+            one.reach(job_id, LOSSES[job_id])
+        one.board.settle_losers()
+        told = {job_id: one.board.target_of(job, one.board.plan()) for job_id, job in one.board.jobs.items()}
+        assert told["j0"] == 60
+        assert sorted(told[job_id] for job_id in ("j1", "j2", "j3")) == [10, 30, 30]
+
+    def test_a_loser_that_still_runs_is_told_so_until_it_has_stopped(self, bench):
+        one = bench()
+        for job_id in "j0", "j1", "j2", "j3":
+            one.start(job_id)
+        for job_id in "j1", "j3", "j0":
+            one.reach(job_id, LOSSES[job_id])
+        late = one.board.jobs["j2"]
+        late.profile.feed(StepLoss(step=10, loss=0.9))
+        one.board.target_reached(late)
+        assert late.state is JobState.PHASE_DONE
+        assert one.board.settle_losers() == [late]
+        late.gpus = ()
+        assert one.board.settle_losers() == []
+        assert late.state is JobState.STOPPED
+
+    def test_the_whole_search(self, bench):
+        one = bench()
+        while not one.board.plan().finished:
+            one.board.next_phase()
+            one.run_phase(LOSSES)
+            one.board.settle_losers()
+        assert one.board.plan().best == "j1"
+        one.board.finish(JobState.STOPPED)
+        assert one.states() == {
+            "j0": JobState.STOPPED,
+            "j1": JobState.FINISHED,
+            "j2": JobState.STOPPED,
+            "j3": JobState.STOPPED,
+        }
+        assert one.board.done_share() == 1.0
+
+    def test_a_failed_job_gives_its_place_to_a_loser(self, bench):
+        one = bench()
+        one.start("j1")
+        one.board.failed(one.board.jobs["j1"], "it broke")
+        for job_id in "j0", "j2", "j3":
+            one.start(job_id)
+            one.reach(job_id, LOSSES[job_id])
+        assert set(one.board.plan().targets) == {"j2", "j3"}
+        assert one.board.jobs["j1"].diagnostics == "it broke"
+        one.board.finish(JobState.KILLED)
+        assert one.states()["j1"] is JobState.FAILED
+
+    def test_a_loser_is_taken_back_when_all_that_went_on_have_failed(self, bench):
+        one = bench()
+        one.run_phase(LOSSES)
+        one.board.settle_losers()
+        one.board.next_phase()
+        for job_id in "j1", "j3":
+            one.start(job_id).gpus = ()
+            one.board.failed(one.board.jobs[job_id], "it broke")
+        assert one.board.settle_losers() == []
+        one.board.next_phase()
+        assert (one.states()["j0"], one.states()["j2"]) == (JobState.STOPPED, JobState.WAITING)
+        one.reopen()
+        while not one.board.plan().finished:
+            one.board.next_phase()
+            one.run_phase(LOSSES)
+        one.board.finish(JobState.STOPPED)
+        assert one.board.plan().best == "j2"
+        assert (one.states()["j0"], one.states()["j2"]) == (JobState.STOPPED, JobState.FINISHED)
+
+    def test_a_killed_search_leaves_its_losers_stopped(self, bench):
+        one = bench()
+        one.run_phase(LOSSES)
+        one.board.settle_losers()
+        one.board.finish(JobState.KILLED)
+        assert [one.states()[job_id] for job_id in ("j0", "j2")] == [JobState.STOPPED] * 2
+
+    def test_a_task_that_exits_well_has_reached_its_target_whatever_its_log_says(self, bench):
+        one = bench(spec(1, tuner="single"))
+        job = one.start("j0")
+        one.board.target_reached(job)
+        assert one.board.plan().finished
+        assert job.profile.iteration == 60
+
+    def test_every_turn_is_told_and_journalled(self, bench):
+        one = bench()
+        told = []
+        one.board.on_turn = lambda job: told.append((job.job_id, job.state))
+        one.start("j2")
+        assert told == [("j2", JobState.STARTING), ("j2", JobState.RUNNING)]
+        one.reopen()
+        assert one.journal.content.jobs["j2"].state is JobState.RUNNING
+
+    def test_a_step_that_no_job_can_take_is_a_defect(self, bench):
+        one = bench()
+        with pytest.raises(InvariantError):
+            one.board.turn(one.board.jobs["j0"], JobState.RUNNING)
+
+
+class TestWork:
+    """B in GPU seconds: 4 jobs * 10 + 2 * 20 + 1 * 30 iterations = 110."""
+
+    def test_it_is_estimated_at_submission(self, bench):
+        assert bench().board.work_total_gpu_s == 110 * 2.0
+
+    def test_a_replay_runs_so_many_times_faster(self, bench):
+        assert bench(spec(replay=True), time_scale=4.0).board.work_total_gpu_s == 110 * 0.5
+
+    def test_but_training_does_not(self, bench):
+        assert bench(time_scale=4.0).board.work_total_gpu_s == 110 * 2.0
+
+    def test_the_first_measured_pace_fixes_it_and_from_then_on_it_only_grows(self, bench):
+        one = bench()
+        one.measure("j0", 1.0)
+        one.board.remeasure()
+        first = one.board.work_total_gpu_s
+        assert first < 220.0
+        seen = [first]
+        for job_id, pace in [("j1", 0.5), ("j2", 3.0), ("j3", 0.1), ("j1", 9.0), ("j0", 20.0)]:
+            one.measure(job_id, pace, steps=30)
+            one.board.remeasure()
+            seen.append(one.board.work_total_gpu_s)
+        assert seen == sorted(seen)
+        assert seen[-1] > 1.05 * first
+
+    def test_noise_does_not_make_it_creep(self, bench):
+        one = bench(spec(1, tuner="single"))
+        one.measure("j0", 1.0)
+        one.board.remeasure()
+        first = one.board.work_total_gpu_s
+        for pace in (1.01, 1.02, 1.03, 1.04):
+            one.measure("j0", pace, steps=2)
+            one.board.remeasure()
+        assert one.board.work_total_gpu_s == first
+
+    def test_it_outlives_the_app_master(self, bench):
+        one = bench()
+        one.measure("j0", 5.0)
+        one.board.remeasure()
+        before = one.board.work_total_gpu_s
+        assert before > 220.0
+        one.reopen()
+        assert one.board.work_total_gpu_s == before
+        one.measure("j0", 0.01)
+        one.board.remeasure()
+        assert one.board.work_total_gpu_s == before
+
+    def test_the_share_done_grows_to_one(self, bench):
+        one = bench()
+        shares = [one.board.done_share()]
+        while not one.board.plan().finished:
+            one.board.next_phase()
+            for job_id in sorted(one.board.plan().targets):
+                one.start(job_id)
+                one.reach(job_id, LOSSES[job_id])
+                shares.append(one.board.done_share())
+            one.board.settle_losers()
+        assert shares == sorted(shares)
+        assert shares[-1] == 1.0
+
+
+# ---- the next attempt -----------------------------------------------------------------------------------------------
+
+_HELD = (JobState.STARTING, JobState.RUNNING, JobState.CHECKPOINTING)
+
+
+def search(one, rng, steps):
+    """Random steps that an app master could take; `steps` is called before each line of the journal."""
+    write = one.journal._append
+    one.journal._append = lambda line: (steps(), write(line))
+    board = one.board
+    for _ in range(60):
+        if board.plan().finished:
+            break
+        board.settle_losers()
+        board.next_phase()
+        job = board.jobs[rng.choice(sorted(board.plan().targets))]
+        if job.state is JobState.WAITING:
+            one.start(job.job_id)
+        elif rng.random() < 0.5:
+            one.reach(job.job_id, rng.choice([rng.random(), math.nan]))
+        elif rng.random() < 0.3:
+            job.gpus = ()
+            job.restarts += 1
+            board.turn(job, JobState.WAITING)
+        elif rng.random() < 0.3:
+            job.gpus = ()
+            board.failed(job, "it broke")
+        else:
+            job.profile.feed(StepLoss(step=job.profile.iteration + 1, loss=rng.random()))
+            board.progressed(job)
+    steps()
+
+
+def facts(board):
+    plan = board.plan()
+    return plan.phase, plan.phases, dict(plan.targets), plan.stopped, plan.finished, plan.best
+
+
+def go_on(board):
+    """What an app master does first with a board that it took up; every job of the plan must be startable."""
+    board.settle_losers()
+    board.next_phase()
+    for job_id in board.plan().targets:
+        assert JOB_LIFECYCLE.allows(board.jobs[job_id].state, JobState.STARTING), board.jobs[job_id].state
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_next_attempt_goes_on_from_any_line(tmp_path, seed):
+    """Killed before any line of the journal: the same search, and every job can be started or has ended."""
+    (tmp_path / "one").mkdir()
+    one = Bench(tmp_path / "one")
+    moments = []
+
+    def remember():
+        size = (one.folder / "journal.jsonl").stat().st_size
+        jobs = {job_id: (job.incarnation, job.restarts) for job_id, job in one.board.jobs.items()}
+        moments.append((size, facts(one.board), jobs))
+
+    search(one, random.Random(seed), remember)
+    one.journal.close()
+    assert len(moments) > 20
+    data = (one.folder / "journal.jsonl").read_bytes()
+    for size, plan, _ in moments:
+        folder = tmp_path / "two"
+        folder.mkdir()
+        (folder / "journal.jsonl").write_bytes(data[:size])
+        two = Bench(folder)
+        assert facts(two.board) == plan
+        assert not {job_id for job_id, job in two.board.jobs.items() if job.state is JobState.FAILED} & set(plan[2])
+        assert not set(two.states().values()) & set(_HELD)
+        go_on(two.board)
+        two.journal.close()
+        shutil.rmtree(folder)
+
+
+def test_counters_and_checkpoints_are_taken_up(bench):
+    one = bench()
+    job = one.start("j0")
+    job.restarts = 2
+    job.gpus = ()
+    one.board.turn(job, JobState.WAITING)
+    one.start("j0")
+    one.saved = {"j0": 7}
+    one.reopen()
+    again = one.board.jobs["j0"]
+    assert (again.state, again.incarnation, again.restarts, again.saved_iteration) == (JobState.WAITING, 2, 2, 7)
+    assert again.gpus == ()
+
+
+def cut_last_line(one):
+    """The app master died before the newest line of its journal."""
+    path = one.folder / "journal.jsonl"
+    one.journal.close()
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    one.open()
+
+
+def test_a_job_that_failed_stays_so_when_the_app_master_dies_before_its_state_is_written(bench):
+    """Between the two lines that a failure writes: what the tuner is told, then the state."""
+    one = bench()
+    one.board.failed(one.start("j1"), "it broke")
+    cut_last_line(one)
+    assert one.states()["j1"] is JobState.FAILED
+    assert "j1" not in one.board.plan().targets
+
+
+def test_a_job_that_reached_its_target_does_not_run_to_it_again(bench):
+    """Between the two lines that reaching a target writes: it keeps the loss that it had there."""
+    one = bench()
+    one.start("j1")
+    one.reach("j1", 0.01)
+    cut_last_line(one)
+    assert one.states()["j1"] is JobState.PHASE_DONE
+    assert set(one.board.plan().targets) == {"j0", "j2", "j3"}
+    for job_id in "j0", "j2", "j3":
+        one.start(job_id)
+        one.reach(job_id, LOSSES[job_id])
+    assert one.board.plan().targets == {"j1": 30, "j3": 30}
+
+
+def test_the_last_to_reach_the_end_has_finished_though_its_state_was_not_written(bench):
+    one = bench(spec(1, tuner="single"))
+    one.start("j0")
+    one.reach("j0")
+    cut_last_line(one)
+    assert one.board.plan().finished
+    one.board.finish(JobState.STOPPED)
+    assert one.states()["j0"] is JobState.FINISHED

@@ -1,0 +1,52 @@
+"""Which running jobs count as waiting: those that end after all others, and would end earlier if they waited."""
+
+from agent_cases import FLAT, cluster_of, job
+
+from am.agent.model.views import GangAt
+from am.jobs.pool import Pool
+from am.jobs.stragglers import find_stragglers
+from themis.apps import JobShape
+from themis.cluster import Level
+
+ELASTIC, WIDE = JobShape(tasks=4), JobShape(tasks=4, min_tasks=4)
+ONE, FOUR = GangAt(1, Level.SLOT), GangAt(4, Level.SLOT)
+
+
+def pool_of(gpus):
+    cluster = cluster_of((gpus,))
+    return Pool(cluster.gpu_set, cluster)
+
+
+def late_ids(running, waiting, gpus, restart_s=8.0):
+    on_gangs = [(job(name, work, shape, FLAT), gang) for name, work, shape, gang in running]
+    views = [job(f"w{place}", work, WIDE, FLAT) for place, work in enumerate(waiting)]
+    return [view.job_id for view in find_stragglers(on_gangs, views, pool_of(gpus), restart_s)]
+
+
+def test_a_job_on_one_gpu_that_four_would_end_in_time():
+    assert late_ids([("a", 1000.0, ELASTIC, ONE)], [400.0], 4) == ["a"]
+
+
+def test_none_while_others_end_later_anyway():
+    assert late_ids([("a", 1000.0, ELASTIC, ONE)], [4000.0], 4) == []
+
+
+def test_none_that_a_restart_makes_no_earlier():
+    assert late_ids([("a", 1000.0, ELASTIC, ONE)], [400.0], 4, restart_s=380.0) == []
+
+
+def test_none_that_could_be_no_faster():
+    assert late_ids([("a", 4000.0, WIDE, FOUR)], [400.0], 4) == []
+
+
+def test_several_the_last_first_as_long_as_there_is_time_for_them():
+    """Each takes about 250 s on the four; three of them would end later than the last on its own GPU."""
+    running = [("a", 1000.0, ELASTIC, ONE), ("b", 900.0, ELASTIC, ONE), ("c", 100.0, ELASTIC, ONE)]
+    assert late_ids(running, [400.0], 4) == ["a", "b"]
+    running = [("a", 1000.0, ELASTIC, ONE), ("b", 990.0, ELASTIC, ONE), ("c", 980.0, ELASTIC, ONE)]
+    assert late_ids(running, [800.0], 4) == ["a", "b"]
+
+
+def test_the_order_of_jobs_does_not_matter():
+    running = [("a", 1000.0, ELASTIC, ONE), ("b", 1000.0, ELASTIC, ONE), ("c", 100.0, ELASTIC, ONE)]
+    assert late_ids(running, [400.0], 4) == late_ids(running[::-1], [400.0], 4)

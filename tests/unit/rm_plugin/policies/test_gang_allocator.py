@@ -1,0 +1,129 @@
+"""Serving from one working copy: the quick ways must do what the slow ones do."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rm_plugin.arbiter.leftovers import Claim, _JobQueue
+from rm_plugin.policies.gang_allocator import GangAllocator
+from rm_plugin.policies.greedy import serve_step_by_step
+from themis.apps import Slowdown
+from themis.bids import FreeMachine, GangDemand
+from themis.cluster import Allocation, Level
+from themis.placement.free_capacity import FreeCapacity
+
+SLOWDOWNS = [Slowdown(1.0, 1.0, 1.1, 1.3), Slowdown(1.0, 1.2, 2.0, 4.0), Slowdown(1.0, 1.0, 1.0, 1.0)]
+SLOTS = st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple)
+
+
+@st.composite
+def machines(draw):
+    slots = draw(st.lists(SLOTS, min_size=1, max_size=5))
+    return tuple(
+        FreeMachine(machine_id=f"m{place}", rack_id=f"r{place % 2}", free_slots=free)
+        for place, free in enumerate(slots)
+    )
+
+
+@st.composite
+def demands(draw, name, machine_ids, holds):
+    unit = draw(st.sampled_from([1, 1, 2]))
+    least, more = draw(st.integers(1, 3)), draw(st.integers(0, 3))
+    held = draw(st.sampled_from([None, None, *machine_ids])) if holds else None
+    return GangDemand(
+        job_id=name,
+        min_gpus=least * unit,
+        max_gpus=(least + more) * unit,
+        unit_gpus=unit,
+        slowdown=draw(st.sampled_from(SLOWDOWNS)),
+        work_left_gpu_s=1.0,
+        held=Allocation.of({held: unit} if held else {}),
+    )
+
+
+@st.composite
+def claims(draw, free):
+    left = {machine.machine_id: machine.free for machine in free}
+    found = []
+    for app in range(draw(st.integers(1, 3))):
+        renewable = {machine: draw(st.integers(0, count)) for machine, count in left.items()}
+        left = {machine: count - renewable[machine] for machine, count in left.items()}
+        jobs = [draw(demands(f"j{place}", sorted(left), True)) for place in range(draw(st.integers(1, 4)))]
+        found.append(Claim(app_id=f"a{app}", demands=tuple(jobs), renewable=Allocation.of(renewable)))
+    return found
+
+
+def serve_in_order(free, claims):
+    """Claims served whole, one app after the other, each renewing in place first, by the parts that share leftovers."""
+    capacity, granted = FreeCapacity(free), {}
+    for claim in claims:
+        queue = _JobQueue(claim, set())
+        queue.renew(capacity)
+        while queue.step(capacity):
+            pass
+        if gangs := queue.gangs():
+            granted[claim.app_id] = gangs
+    return granted
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_apps_in_order_are_served_as_leftovers_serve_them(data):
+    free = data.draw(machines())
+    mine = data.draw(claims(free))
+    allocator = GangAllocator(free, mine)
+    allocator.serve_in_order(claim.app_id for claim in mine)
+    assert allocator.gangs() == serve_in_order(free, mine)
+
+
+class Rebuilding(GangAllocator):
+    """Compares the copy that it keeps for an app with a new one."""
+
+    def _own_capacity(self, app_id):
+        kept, new = super()._own_capacity(app_id), self.capacity.part(self._renewable[app_id])
+        assert kept.machines() == new.machines()
+        assert [kept.free(at) for at in kept.machine_ids] == [new.free(at) for at in new.machine_ids]
+        return kept
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_kept_copies_of_renewable_gpus_stay_current(data):
+    free = data.draw(machines())
+    allocator = Rebuilding(free, data.draw(claims(free)))
+    jobs = [(app_id, job) for app_id in allocator.claims for job in range(len(allocator.jobs(app_id)))]
+    for app_id, job in data.draw(st.lists(st.sampled_from(jobs), max_size=12)):
+        ask = data.draw(st.sampled_from([allocator.renewal, allocator.anywhere]))
+        proposal = ask(app_id, job, step=data.draw(st.booleans()))
+        if proposal is not None:
+            allocator.take(app_id, job, proposal.gang)
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_steps_leave_nothing_that_a_job_could_use(data):
+    free = data.draw(machines())
+    allocator = GangAllocator(free, data.draw(claims(free)))
+    serve_step_by_step(allocator, lambda app_id, given, ratio: (given.gpus, -ratio))
+    for app_id in allocator.claims:
+        for job in range(len(allocator.jobs(app_id))):
+            assert allocator.propose(app_id, job) is None
+
+
+def test_a_step_is_the_smallest_gang_then_a_unit():
+    free = (FreeMachine(machine_id="m0", rack_id="r", free_slots=(8,)),)
+    wanted = GangDemand(job_id="j", min_gpus=3, max_gpus=8, unit_gpus=2)
+    allocator = GangAllocator(free, [Claim(app_id="a", demands=(wanted,))])
+    sizes = []
+    while (proposal := allocator.propose("a", 0, step=True)) is not None:
+        allocator.take("a", 0, proposal.gang)
+        sizes.append(proposal.gang.gpus.gpus)
+    assert sizes == [4, 2, 2]
+
+
+def test_a_prospect_counts_what_a_job_holds_at_the_level_that_all_of_it_spans():
+    free = tuple(FreeMachine(machine_id=f"m{place}", rack_id="r", free_slots=(place,)) for place in range(3))
+    wanted = GangDemand(job_id="j", min_gpus=1, max_gpus=2, held=Allocation.of({"m0": 1}))
+    allocator = GangAllocator(free, [Claim(app_id="a", demands=(wanted,))])
+    prospect = allocator.propose("a", 0).prospect
+    assert (prospect.gpus, prospect.level, prospect.speed_before) == (3, Level.RACK, 1.0)
+    assert prospect.speed == 3 / 1.1

@@ -1,0 +1,71 @@
+"""Refusals as clients and app masters get them over gRPC."""
+
+import asyncio
+
+import grpc
+import pytest
+from service_cases import SPEC
+
+from rm_plugin.service.client_service import ClientService
+from rm_plugin.service.memory_service import memory_service
+from rm_plugin.service.session_service import ArbiterService
+from themis.wire import themis_pb2 as pb
+from themis.wire import themis_pb2_grpc as rpc
+from themis.wire.values import app_to_message
+
+
+async def refusal(tmp_path, call):
+    """The status with which a call of the client is refused."""
+    async with memory_service(tmp_path) as rm:
+        await rm.registered(SPEC)
+        server = grpc.aio.server()
+        rpc.add_ClientServiceServicer_to_server(ClientService(rm.manager, "srtf"), server)
+        rpc.add_ArbiterServiceServicer_to_server(ArbiterService(rm.manager), server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+                with pytest.raises(grpc.aio.AioRpcError) as raised:
+                    await call(channel, rm)
+                return raised.value
+        finally:
+            await server.stop(None)
+
+
+def run(tmp_path, call):
+    return asyncio.run(asyncio.wait_for(refusal(tmp_path, call), 20))
+
+
+@pytest.mark.parametrize("name", ["x" * 200_000, "\N{SNOWMAN}" * 100_000])
+def test_the_refusal_of_a_very_long_name_reaches_the_client(tmp_path, name):
+    message = app_to_message(SPEC)
+    message.name = name
+    error = run(tmp_path, lambda channel, _rm: rpc.ClientServiceStub(channel).Submit(pb.SubmitRequest(spec=message)))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert 100 < len(error.details()) <= 2_000
+
+
+@pytest.mark.parametrize("job_id", ["x" * 200_000, "../../app-0002", "a\0b"])
+def test_logs_of_a_job_that_none_can_be_are_refused(tmp_path, job_id):
+    async def read(channel, _rm):
+        async for _ in rpc.ClientServiceStub(channel).Logs(pb.LogsRequest(app_id="app-0001", job_id=job_id)):
+            pass
+
+    error = run(tmp_path, read)
+    assert error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)
+
+
+def test_the_refusal_of_a_long_registration_reaches_the_app_master(tmp_path):
+    async def register(channel, rm):
+        (entry,) = rm.entries
+        page_url = "\N{SNOWMAN}" * 4_000
+
+        async def messages():
+            yield pb.AmMessage(
+                register=pb.Register(app_id=entry.app_id, token=entry.token, attempt=1, page_url=page_url)
+            )
+
+        async for _ in rpc.ArbiterServiceStub(channel).Session(messages()):
+            pass
+
+    assert run(tmp_path, register).code() is grpc.StatusCode.PERMISSION_DENIED

@@ -1,0 +1,22 @@
+"""Where GPUs are: free capacity, best fit of a gang, and the levels that a placement spans. Pure.
+
+A *slot* is a group of GPUs of one machine that share the fastest link. Slots make a *machine*, machines a *rack*, racks
+the *cluster*. A *gang* is the GPUs of one job. Its *level* is the tightest of these four that holds all of its GPUs. A
+gang comes in *units*: the GPUs of one task, which must be on one machine. All GPUs of a gang have one device type.
+
+Which place a gang gets (one rule for policies, leftovers, solvers and app masters):
+
+1. Speed: of all levels, the one where the gang's throughput g / S(level) is highest. Ties go to the tighter level.
+2. Best fit: of all holders (slots, machines, racks) with enough free GPUs, the one with the fewest free. Free GPUs
+   count for slots and machines, free units for racks. Ties between slots go to the machine with fewer free GPUs.
+3. Remaining ties go to the smaller id: machine, then slot; or rack.
+4. A gang over several machines takes the largest machines whole, then for the rest the machine that fits best
+   (`best_fit.spread`). So it uses few machines, and few racks.
+
+Example: free slots m0: (4), m1: (2, 2), m2: (3). A gang of two goes to slot 0 of m1, the tightest slot. A gang of four
+goes to the slot of m0 and not over both slots of m1: a slot is never slower. A gang of five needs two machines: m0 is
+taken whole, and the fifth GPU comes from m2.
+
+Modules: `free_capacity` (how many GPUs are free in each slot), `best_fit` (where a gang goes), `gpu_choice` (which GPUs
+of a machine, by index), `enumeration` (all distinct placements, for exhaustive search).
+"""

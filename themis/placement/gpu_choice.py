@@ -1,0 +1,112 @@
+"""Which GPUs of a machine a gang gets: the wanted slot, else whole slots; free GPUs before those that others lose.
+
+GPUs of one machine are a bit mask here: the bit of each GPU's index is set. Machine 0b0110 has GPUs 1 and 2 to give.
+
+The functions are cached, because a busy cluster asks the same few questions (masks of one machine type) all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from themis.cluster import GpuId
+from themis.errors import InvariantError
+
+_CACHE_SIZE = 1 << 14
+
+
+def masks_of(gpus: Iterable[GpuId]) -> dict[str, int]:
+    """GPUs as masks by machine."""
+    masks: dict[str, int] = {}
+    for gpu in gpus:
+        masks[gpu.machine_id] = masks.get(gpu.machine_id, 0) | 1 << gpu.index
+    return masks
+
+
+def mask_of(indices: Iterable[int]) -> int:
+    """The mask of GPUs by index; no index may come twice."""
+    return sum([1 << index for index in indices])
+
+
+def indices_of(mask: int) -> list[int]:
+    """The indices of a mask's GPUs, in order."""
+    return [index for index in range(mask.bit_length()) if mask >> index & 1]
+
+
+@lru_cache(_CACHE_SIZE)
+def slot_masks(slots: tuple[int, ...]) -> tuple[int, ...]:
+    """The mask of each slot of a machine, given the number of GPUs of each slot."""
+    masks, first = [], 0
+    for size in slots:
+        masks.append(((1 << size) - 1) << first)
+        first += size
+    return tuple(masks)
+
+
+@lru_cache(_CACHE_SIZE)
+def count_by_slot(slots: tuple[int, ...], mask: int) -> tuple[int, ...]:
+    """How many of these GPUs are in each slot."""
+    return tuple((mask & slot).bit_count() for slot in slot_masks(slots))
+
+
+@lru_cache(_CACHE_SIZE)
+def choose_gpus(slots: tuple[int, ...], available: int, late: int, count: int, slot: int | None) -> tuple[int, ...]:
+    """Choose `count` of the available GPUs of a machine.
+
+    GPUs that are not `late` come first. Among them: a slot that holds all of `count`, the wanted slot before others,
+    then the one with the fewest available GPUs (best fit). If no slot holds all: the wanted slot, then the fullest
+    slots, so that few slots are broken. Ties: the smaller index.
+
+    Args:
+        slots: Number of GPUs of each slot of the machine.
+        available: The GPUs to choose from.
+        late: GPUs that their holder must first give back; they may include others than the available ones.
+        count: How many to choose.
+        slot: The wanted slot, if any.
+
+    Returns:
+        Indices of GPUs, in the order in which they are taken.
+
+    Raises:
+        InvariantError: Too few GPUs are available.
+    """
+    if available.bit_count() < count:
+        raise InvariantError(f"the machine has {available.bit_count()} GPUs to give", value=count)
+    chosen = _from_slots(slots, available & ~late, count, slot)
+    if len(chosen) < count:
+        chosen += _from_slots(slots, available & late, count - len(chosen), slot)
+    return tuple(chosen)
+
+
+@lru_cache(_CACHE_SIZE)
+def choose_own_gpus(slots: tuple[int, ...], own: int, count: int, slot: int | None) -> tuple[tuple[int, ...], int]:
+    """Choose which of its app's own GPUs on a machine a gang renews, at most `count`, as `choose_gpus` does.
+
+    A gang won in a slot renews either all of itself in one slot, or GPUs of the won slot. A part of it in another slot
+    would tear the gang apart.
+
+    Returns:
+        Indices of the renewed GPUs, and the mask of the app's other GPUs.
+    """
+    candidates = own
+    if slot is not None:
+        by_slot = [own & mask for mask in slot_masks(slots)]
+        here = by_slot[slot] if slot < len(by_slot) else 0
+        if here.bit_count() >= count or all(gpus.bit_count() < count for gpus in by_slot):
+            candidates = here
+    chosen = choose_gpus(slots, candidates, 0, min(count, candidates.bit_count()), slot)
+    return chosen, own & ~mask_of(chosen)
+
+
+def _from_slots(slots: tuple[int, ...], available: int, count: int, slot: int | None) -> list[int]:
+    if count <= 0:
+        return []
+    by_slot = [indices_of(available & mask) for mask in slot_masks(slots)]
+
+    def order(number: int) -> tuple[bool, bool, int, int]:
+        size = len(by_slot[number])
+        fits = size >= count
+        return (not fits, number != slot, size if fits else -size, number)
+
+    return [index for number in sorted(range(len(by_slot)), key=order) for index in by_slot[number]][:count]
